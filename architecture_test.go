@@ -1,0 +1,332 @@
+package wmco_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/windows-machine-config/wmco/"
+
+// mayImport says which packages there are, and which of ours each may import. A package that is not in it may
+// not exist; an import that is not in it points the wrong way.
+func mayImport() map[string][]string {
+	return map[string][]string{
+		".":                     {},
+		"api/v1alpha1":          {},
+		"payload":               {},
+		"payload/carrier":       {},
+		"payload/build":         {"payload", "payload/carrier"},
+		"payload/build/cmd":     {"payload", "payload/build"},
+		"internal/desired":      {"api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
+		"internal/csr":          {"api/v1alpha1"},
+		"internal/mirrors":      {},
+		"internal/proxy":        {},
+		"internal/trust":        {},
+		"internal/agent":        {"internal/desired"},
+		"internal/remote":       {},
+		"internal/join":         {"api/v1alpha1", "internal/agent", "internal/desired", "payload"},
+		"internal/cluster":      {"api/v1alpha1", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
+		"internal/controllers":  {"api/v1alpha1", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/join", "internal/remote", "payload"},
+		"internal/daemon":       {"api/v1alpha1", "internal/agent", "internal/desired", "internal/trust", "payload"},
+		"internal/win":          {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired"},
+		"internal/sim":          {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired", "internal/sim/sshd", "payload", "payload/carrier"},
+		"internal/sim/contract": {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired"},
+		"internal/sim/sshd":     {},
+		"cmd/wmco":              {"api/v1alpha1", "internal/controllers", "payload"},
+		"cmd/wicd":              {"api/v1alpha1", "internal/daemon", "internal/win"},
+		"cmd/wicd-setup":        {"payload/carrier"},
+		"hack/objects":          {},
+	}
+}
+
+// purePackages decide and render. They touch neither files nor network nor clock nor cluster.
+func purePackages() []string {
+	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api/v1alpha1", "internal/proxy", "internal/trust"}
+}
+
+// source is one package of the tree: its files without tests, parsed.
+type source struct {
+	dir   string
+	files map[string]*ast.File
+}
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	byDir := map[string]source{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "lab" || name == "docs" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir := path.Dir(filepath.ToSlash(name))
+		if byDir[dir].files == nil {
+			byDir[dir] = source{dir: dir, files: map[string]*ast.File{}}
+		}
+		byDir[dir].files[name] = file
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, slices.SortedFunc(maps.Values(byDir), func(a, b source) int { return strings.Compare(a.dir, b.dir) })
+}
+
+func TestImportsPointFromEdgesToCore(t *testing.T) {
+	allowed := mayImport()
+	_, packages := sources(t)
+	for _, p := range packages {
+		may, known := allowed[p.dir]
+		if !known {
+			t.Errorf("package %s is not in mayImport; every package has a place in the architecture", p.dir)
+		}
+		delete(allowed, p.dir)
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				imported, _ := strconv.Unquote(i.Path.Value)
+				ours, isOurs := strings.CutPrefix(imported, module)
+				if isOurs && !slices.Contains(may, ours) {
+					t.Errorf("%s imports %s, which mayImport does not allow %s", name, ours, p.dir)
+				}
+			}
+		}
+	}
+	for dir := range allowed {
+		t.Errorf("mayImport lists %s, which does not exist", dir)
+	}
+}
+
+func TestPurePackagesTouchNothing(t *testing.T) {
+	forbidden := []string{"os", "os/exec", "net", "net/http", "path/filepath", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "golang.org/x/sys"}
+	_, packages := sources(t)
+	for _, p := range packages {
+		if !slices.Contains(purePackages(), p.dir) {
+			continue
+		}
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				imported, _ := strconv.Unquote(i.Path.Value)
+				for _, f := range forbidden {
+					if imported == f || strings.Contains(f, ".") && strings.HasPrefix(imported, f+"/") {
+						t.Errorf("%s is pure and imports %s", name, imported)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWindowsIsCalledInOnePlace keeps everything else building, and tested, on Linux.
+func TestWindowsIsCalledInOnePlace(t *testing.T) {
+	_, packages := sources(t)
+	for _, p := range packages {
+		if p.dir == "internal/win" || p.dir == "cmd/wicd" {
+			continue
+		}
+		for name, file := range p.files {
+			for _, i := range file.Imports {
+				if strings.HasPrefix(strings.Trim(i.Path.Value, `"`), "golang.org/x/sys/windows") {
+					t.Errorf("%s calls Windows; only internal/win and the service shell in cmd/wicd may", name)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	_, packages := sources(t)
+	for _, p := range packages {
+		var docs []string
+		for name, file := range p.files {
+			if file.Doc != nil && len(strings.Fields(file.Doc.Text())) > 8 {
+				docs = append(docs, name)
+			}
+		}
+		if len(docs) != 1 {
+			t.Errorf("package %s has %d package comments (%v), want one that says what it is", p.dir, len(docs), docs)
+		}
+	}
+}
+
+func TestNothingStartsByItself(t *testing.T) {
+	fset, packages := sources(t)
+	for _, p := range packages {
+		for name, file := range p.files {
+			for _, decl := range file.Decls {
+				if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+					t.Errorf("%s has an init function; wire things where they are used", name)
+				}
+				checkVariables(t, fset, decl)
+			}
+		}
+	}
+}
+
+// checkVariables allows package variables that never change: errors and embedded files.
+func checkVariables(t *testing.T, fset *token.FileSet, decl ast.Decl) {
+	d, ok := decl.(*ast.GenDecl)
+	if !ok || d.Tok != token.VAR || d.Doc != nil && strings.Contains(d.Doc.Text(), "go:embed") {
+		return
+	}
+	for _, spec := range d.Specs {
+		v := spec.(*ast.ValueSpec)
+		for i, name := range v.Names {
+			isError := i < len(v.Values) && isErrorValue(v.Values[i])
+			isAssertion := name.Name == "_"
+			isSystemCall := strings.HasPrefix(fset.Position(name.Pos()).Filename, "internal/win/")
+			embedded := v.Doc != nil || d.Doc != nil && len(d.Doc.List) > 0 && strings.HasPrefix(d.Doc.List[len(d.Doc.List)-1].Text, "//go:embed")
+			if !isError && !isAssertion && !isSystemCall && !embedded {
+				t.Errorf("%s: package variable %s; pass values instead", fset.Position(name.Pos()), name.Name)
+			}
+		}
+	}
+}
+
+func isErrorValue(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		s, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && (s.Sel.Name == "New" || s.Sel.Name == "Errorf") && fmt.Sprint(s.X) == "errors" || fmt.Sprint(e.Fun) == "&{fmt Errorf}"
+	case *ast.SelectorExpr:
+		return strings.HasPrefix(e.Sel.Name, "Err")
+	}
+	return false
+}
+
+const (
+	maxFunctionLines = 60
+	maxFileLines     = 400
+	maxParameters    = 5
+	maxPortMethods   = 5
+)
+
+func TestNothingIsTooLongToReadAtAGlance(t *testing.T) {
+	fset, packages := sources(t)
+	for _, p := range packages {
+		for name, file := range p.files {
+			if strings.HasPrefix(filepath.Base(name), "zz_generated") {
+				continue
+			}
+			if lines := fset.Position(file.End()).Line; lines > maxFileLines {
+				t.Errorf("%s has %d lines, more than %d", name, lines, maxFileLines)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				checkLength(t, fset, n)
+				return true
+			})
+		}
+	}
+}
+
+func checkLength(t *testing.T, fset *token.FileSet, n ast.Node) {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		if lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
+			t.Errorf("%s: function %s has %d lines, more than %d", fset.Position(n.Pos()), n.Name.Name, lines, maxFunctionLines)
+		}
+		if parameters := countParameters(n.Type.Params); parameters > maxParameters {
+			t.Errorf("%s: function %s has %d parameters, more than %d", fset.Position(n.Pos()), n.Name.Name, parameters, maxParameters)
+		}
+	case *ast.InterfaceType:
+		if n.Methods.NumFields() > maxPortMethods {
+			t.Errorf("%s: interface with %d methods, more than %d", fset.Position(n.Pos()), n.Methods.NumFields(), maxPortMethods)
+		}
+	}
+}
+
+// countParameters counts all but a leading context.
+func countParameters(list *ast.FieldList) int {
+	n := list.NumFields()
+	if n > 0 {
+		if s, ok := list.List[0].Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Context" {
+			n--
+		}
+	}
+	return n
+}
+
+// TestNamesUsersTouchAreInAPI keeps every label, annotation and object name in one documented place.
+func TestNamesUsersTouchAreInAPI(t *testing.T) {
+	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)
+	fset, packages := sources(t)
+	for _, p := range packages {
+		if p.dir == "api/v1alpha1" {
+			continue
+		}
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && ours.MatchString(l.Value) {
+					t.Errorf("%s: %s is a name users touch; it belongs in api/v1alpha1", fset.Position(l.Pos()), l.Value)
+				}
+				return true
+			})
+		}
+	}
+}
+
+// TestArchitectureDocument compares the table of packages in docs/architecture.md with the tree.
+func TestArchitectureDocument(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9/-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = true
+	}
+	_, packages := sources(t)
+	for _, p := range packages {
+		if p.dir != "." && !documented[p.dir] {
+			t.Errorf("docs/architecture.md does not list package %s", p.dir)
+		}
+		delete(documented, p.dir)
+	}
+	for dir := range documented {
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("docs/architecture.md lists %s, which does not exist", dir)
+		}
+	}
+}
+
+// TestDocumentsLinkToWhatExists follows every relative link of the documents.
+func TestDocumentsLinkToWhatExists(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

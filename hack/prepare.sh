@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs what the lab takes from Debian, where that is allowed; says so where it is not.
+set -euo pipefail
+hosts=() services=()
+[ -x /usr/lib/wine/wine64 ] || hosts+=(wine64)
+command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
+[ -x /usr/bin/docker-registry ] || services+=(docker-registry)
+[ -x /usr/sbin/squid ] || services+=(squid)
+[ $((${#hosts[@]} + ${#services[@]})) -eq 0 ] && exit 0
+without="Windows hosts are simulated without Wine and mingw; tests that need a registry or a proxy are skipped without them."
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+  echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]}. $without" >&2
+  exit 0
+fi
+echo "Installing ${hosts[*]} ${services[*]} (about half a minute)" >&2
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+policy=/usr/sbin/policy-rc.d
+own_policy=
+trap 'rm -f "$log" $own_policy' EXIT
+# The lab runs registry and proxy itself: Debian is to start neither, now or at the next boot.
+if [ ${#services[@]} -gt 0 ] && [ ! -e $policy ]; then
+  own_policy=$policy
+  printf '#!/bin/sh\nexit 101\n' >$policy
+  chmod 755 $policy
+fi
+apt-get update -q >"$log" 2>&1 || tail -5 "$log" >&2
+for package in "${hosts[@]}" "${services[@]}"; do
+  apt-get install -qy --no-install-recommends "$package" >"$log" 2>&1 ||
+    { tail -5 "$log" >&2; echo "apt-get could not install $package. $without" >&2; }
+done
+for service in "${services[@]}"; do
+  if command -v systemctl >/dev/null; then systemctl disable --quiet "$service" >"$log" 2>&1 || true; fi
+done
