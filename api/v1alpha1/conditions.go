@@ -1,0 +1,185 @@
+package v1alpha1
+
+// Conditions of a WindowsInstance. All are written by the operator.
+const (
+	// ConditionReachable is True while the host answers by SSH with the key we know. Good when True.
+	ConditionReachable = "Reachable"
+	// ConditionSupported is True when the host can become a node: build, edition, name, disk, clock, no foreign
+	// services. Good when True.
+	ConditionSupported = "Supported"
+	// ConditionConfigured is True when everything the host needs is on it and its services are installed. Good when True.
+	ConditionConfigured = "Configured"
+	// ConditionNodeReady follows the Node: it exists, its kubelet says Ready, and WICD reports the version. Good when True.
+	ConditionNodeReady = "NodeReady"
+	// ConditionReady sums up: the host is a Ready node as the cluster wants it. Its reason is that of the
+	// first condition that is not as it should be. Good when True.
+	ConditionReady = "Ready"
+	// ConditionStalled is True when only the user can help; its message says how. Absent otherwise. Bad when True.
+	ConditionStalled = "Stalled"
+	// ConditionRebootRequired is True from when a host must restart to go on until it has. Absent otherwise. Bad when True.
+	ConditionRebootRequired = "RebootRequired"
+)
+
+// Conditions of WindowsConfig. Both are written by the operator.
+const (
+	// ConditionPublished is True when the settings make sense as a whole and nodes can read them. Good when True.
+	ConditionPublished = "Published"
+	// ConditionDegraded is True when a part of the settings cannot be had: a mirror set that containerd cannot express, a
+	// certificate that has expired. The rest is published. Bad when True.
+	ConditionDegraded = "Degraded"
+)
+
+// Conditions of a Node. They are written by the daemon on the host (WICD), and by nobody else.
+const (
+	// ConditionServicesHealthy is False while a service of the node keeps dying, or runs and does not work while others wait
+	// for it; the message names it and ends with the last lines of its log. It is True again when none has died for five minutes.
+	// Absent until all services ran once. Good when True.
+	ConditionServicesHealthy = "WindowsServicesHealthy"
+)
+
+// Reasons of condition WindowsServicesHealthy.
+const (
+	// ReasonServicesRunning means that every service runs.
+	ReasonServicesRunning = "ServicesRunning"
+	// ReasonServiceCrashLoop means that a service died, or could not be started, three times within five minutes.
+	ReasonServiceCrashLoop = "ServiceCrashLoop"
+	// ReasonServiceNotReady means that a service runs, has not worked for a minute, and others wait for it.
+	ReasonServiceNotReady = "ServiceNotReady"
+)
+
+// Reasons of conditions Published and Degraded.
+const (
+	// ReasonPublished means that nodes can read the settings.
+	ReasonPublished = "Published"
+	// ReasonSettingsInvalid means that nothing can be published: nodes keep what they have.
+	ReasonSettingsInvalid = "SettingsInvalid"
+	// ReasonSettingsIgnored means that the message names parts of the settings that had to be left out.
+	ReasonSettingsIgnored = "SettingsIgnored"
+	// ReasonAsExpected means that nothing was left out.
+	ReasonAsExpected = "AsExpected"
+)
+
+// Reasons of condition Reachable.
+const (
+	// ReasonConnected means that the host answered and showed the right key.
+	ReasonConnected = "Connected"
+	// ReasonConnectionRefused means that nothing listens on the host's SSH port.
+	ReasonConnectionRefused = "ConnectionRefused"
+	// ReasonConnectionTimeout means that nothing came back: host off, wrong address, or a firewall.
+	ReasonConnectionTimeout = "ConnectionTimeout"
+	// ReasonNoRoute means that the network knows no way to the host.
+	ReasonNoRoute = "NoRoute"
+	// ReasonNotSSH means that what listens on the port is no SSH server, or shares no algorithm with us.
+	ReasonNotSSH = "NotSSH"
+	// ReasonAddressUnresolvable means that the DNS name has no IPv4 address.
+	ReasonAddressUnresolvable = "AddressUnresolvable"
+	// ReasonAuthenticationFailed means that the host knows neither this user nor this key.
+	ReasonAuthenticationFailed = "AuthenticationFailed"
+	// ReasonHostKeyChanged means that the host shows another key than before: another machine, a new
+	// installation, or an attack. Nothing is sent until the user confirms the new key in spec.hostKey.
+	ReasonHostKeyChanged = "HostKeyChanged"
+	// ReasonConnectionLost means that the connection broke in the middle of the work. It is taken up again.
+	ReasonConnectionLost = "ConnectionLost"
+)
+
+// Reasons of condition Supported.
+const (
+	// ReasonSupported means that all checks passed.
+	ReasonSupported = "Supported"
+	// ReasonBuildUnsupported means a Windows build other than 17763, 20348 and 26100.
+	ReasonBuildUnsupported = "BuildUnsupported"
+	// ReasonArchitectureUnsupported means a processor that is not x64.
+	ReasonArchitectureUnsupported = "ArchitectureUnsupported"
+	// ReasonEditionUnsupported means a Windows that is not a server.
+	ReasonEditionUnsupported = "EditionUnsupported"
+	// ReasonHostnameInvalid means that the host's name, in lower case, is no RFC 1123 label.
+	ReasonHostnameInvalid = "HostnameInvalid"
+	// ReasonHostnameConflict means that another instance or node has this name already.
+	ReasonHostnameConflict = "HostnameConflict"
+	// ReasonServiceConflict means that a service with the name of one of ours is there and is not ours.
+	ReasonServiceConflict = "ServiceConflict"
+	// ReasonDiskTooSmall means less than 5 GB free on drive C:.
+	ReasonDiskTooSmall = "DiskTooSmall"
+	// ReasonClockSkewed means that the host's clock is off by more than two minutes.
+	ReasonClockSkewed = "ClockSkewed"
+	// ReasonAddressMissing means that no interface with a default route has an IPv4 address.
+	ReasonAddressMissing = "AddressMissing"
+)
+
+// Reasons of condition Configured.
+const (
+	// ReasonConfigured means that the host has everything.
+	ReasonConfigured = "Configured"
+	// ReasonJoining means that the steps of the join run; status.steps says which.
+	ReasonJoining = "Joining"
+	// ReasonRebooting means that the host restarts to go on with the join.
+	ReasonRebooting = "Rebooting"
+	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are joining already.
+	ReasonWaitingForSlot = "WaitingForSlot"
+	// ReasonPaused means that spec.paused, or rollout.paused in WindowsConfig, holds the host where it is.
+	ReasonPaused = "Paused"
+	// ReasonJoinFailed means that a step failed; its message says which and why. It is tried again.
+	ReasonJoinFailed = "JoinFailed"
+	// ReasonContentAltered means that a file on the host, or on its way, did not have the right content. It is sent again.
+	ReasonContentAltered = "ContentAltered"
+	// ReasonNetworkNotConfigured means that WindowsConfig names no network provider, or one that cannot work.
+	ReasonNetworkNotConfigured = "NetworkNotConfigured"
+	// ReasonClusterUnknown means that the cluster's own addresses or certificates could not be read.
+	ReasonClusterUnknown = "ClusterUnknown"
+)
+
+// Reasons of condition NodeReady.
+const (
+	// ReasonNodeReady means that the node is Ready and configured.
+	ReasonNodeReady = "NodeReady"
+	// ReasonNodeMissing means that the host has not registered a Node, or that the Node was deleted.
+	ReasonNodeMissing = "NodeMissing"
+	// ReasonNodeNotReady means that the Node exists and its kubelet does not say Ready.
+	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonVersionPending means that the node is Ready and WICD has not yet reported the version.
+	ReasonVersionPending = "VersionPending"
+)
+
+// Reasons of condition Stalled.
+const (
+	// ReasonPrivateKeyMissing means that Secret cloud-private-key, or its key private-key.pem, is not there.
+	ReasonPrivateKeyMissing = "PrivateKeyMissing"
+	// ReasonPrivateKeyInvalid means that private-key.pem cannot be used as an SSH key.
+	ReasonPrivateKeyInvalid = "PrivateKeyInvalid"
+)
+
+// ReasonReady is the reason of condition Ready when it is True.
+const ReasonReady = "Ready"
+
+// Reasons of events that are not reasons of a condition.
+const (
+	// EventInstanceInvalid is told on ConfigMap windows-instances for an entry that cannot be used.
+	EventInstanceInvalid = "InstanceInvalid"
+	// EventInstanceSetup is told on ConfigMap windows-instances when an entry became a WindowsInstance.
+	EventInstanceSetup = "InstanceSetup"
+	// EventInstanceTeardown is told on ConfigMap windows-instances when the WindowsInstance of an entry was removed.
+	EventInstanceTeardown = "InstanceTeardown"
+	// EventCertificateApproved is told on a WindowsInstance for a certificate request that was approved.
+	EventCertificateApproved = "CertificateApproved"
+	// EventCertificateRefused is told on a certificate request that claims to be of a Windows host and breaks a rule.
+	EventCertificateRefused = "CertificateRefused"
+	// EventHostKeyPinned is told on a WindowsInstance when its host key was seen for the first time and kept.
+	EventHostKeyPinned = "HostKeyPinned"
+	// EventSettingsIgnored is told on the object, a mirror set or a WindowsConfig, that asks for what nodes cannot have.
+	EventSettingsIgnored = "SettingsIgnored"
+	// EventSettingsPublished is told on ConfigMap windows-services-<version> when nodes can read new settings.
+	EventSettingsPublished = "SettingsPublished"
+	// EventSettingsRestored is told on ConfigMap windows-services-<version> when it, or what belongs to it, was deleted or
+	// altered by somebody and the operator made it again.
+	EventSettingsRestored = "SettingsRestored"
+	// EventServiceCrashLoop is told on a Node when one of its services keeps dying. The note ends with the last lines of the
+	// service's log.
+	EventServiceCrashLoop = ReasonServiceCrashLoop
+	// EventServiceNotReady is told on a Node when one of its services runs and does not work while others wait for it.
+	EventServiceNotReady = ReasonServiceNotReady
+	// EventNodeReady is told on a WindowsInstance when it became a Ready node.
+	EventNodeReady = "NodeReady"
+)
+
+// ApprovalReason is the reason of the approval condition on certificate requests that we approve. The original's name.
+const ApprovalReason = "WMCOApprove"

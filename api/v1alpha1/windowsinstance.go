@@ -1,0 +1,192 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WindowsInstance is one Windows Server host that is, or is to become, a node of this cluster.
+// The operator makes one for each entry of the ConfigMap windows-instances; users may write their own.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=winst,path=windowsinstances,singular=windowsinstance
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.spec.address`
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.metadata.labels.windowsmachineconfig\.openshift\.io/source`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Payload",type=string,JSONPath=`.status.payload.current`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type WindowsInstance struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user, or the source the instance comes from, asks for.
+	// +required
+	Spec WindowsInstanceSpec `json:"spec"`
+
+	// status is what the operator has seen and done. Only the operator writes it.
+	// +optional
+	Status WindowsInstanceStatus `json:"status,omitempty"`
+}
+
+// WindowsInstanceList is a list of WindowsInstance.
+//
+// +kubebuilder:object:root=true
+type WindowsInstanceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []WindowsInstance `json:"items"`
+}
+
+// WindowsInstanceSpec says where the host is, how to log in, and what its node shall look like.
+type WindowsInstanceSpec struct {
+	// address is the IPv4 address or DNS name under which the operator reaches the host by SSH.
+	// It cannot change: another address is another instance.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="address cannot change; another address is another WindowsInstance"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(':')",message="address must be an IPv4 address or a DNS name; IPv6 addresses are not supported"
+	// +kubebuilder:validation:XValidation:rule="self.contains(':') || self.matches('^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$')",message="address must be an IPv4 address or a DNS name"
+	// +required
+	Address string `json:"address"`
+
+	// username is a local or domain account in the host's Administrators group whose authorized keys
+	// hold the public half of the key in Secret cloud-private-key.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Username string `json:"username"`
+
+	// port is the TCP port of the host's SSH server.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=22
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// hostKey pins the host's SSH key in advance, as ssh-keyscan prints it without the host name:
+	// "ssh-ed25519 AAAA...". Empty means: the key shown at first contact is kept in status.hostKey and
+	// asked for from then on. Setting it also answers a host key that changed for a good reason.
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^((ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|ecdsa-sha2-nistp384|ecdsa-sha2-nistp521) [A-Za-z0-9+/]+={0,2}( .*)?)?$`
+	// +optional
+	HostKey string `json:"hostKey,omitempty"`
+
+	// nodeLabels are put on the node, besides those of the operator, and kept there.
+	// +kubebuilder:validation:MaxProperties=64
+	// +optional
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+
+	// nodeTaints are put on the node when it registers, besides os=Windows:NoSchedule.
+	// +kubebuilder:validation:MaxItems=32
+	// +optional
+	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
+
+	// paused leaves the host as it is: nothing is started on it until paused is taken away.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// WindowsInstanceStatus is what the operator knows of a host.
+type WindowsInstanceStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// nodeRef names the Node this host became.
+	// +optional
+	NodeRef *NodeReference `json:"nodeRef,omitempty"`
+
+	// hostname is the host's own name, in lower case; it is the name of the node.
+	// +optional
+	Hostname string `json:"hostname,omitempty"`
+
+	// nodeIP is the IPv4 address of the host's default-route interface; the kubelet registers with it.
+	// +optional
+	NodeIP string `json:"nodeIP,omitempty"`
+
+	// osBuild is the host's Windows build with its update revision, for example 10.0.20348.2402.
+	// +optional
+	OSBuild string `json:"osBuild,omitempty"`
+
+	// bootID changes with every start of the host. Windows counts it.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+
+	// hostKey is the SSH host key that is asked for at every connection, in authorized-keys form.
+	// +optional
+	HostKey string `json:"hostKey,omitempty"`
+
+	// hostKeyFingerprint is the SHA256 fingerprint of hostKey, as ssh-keygen -l prints it.
+	// +optional
+	HostKeyFingerprint string `json:"hostKeyFingerprint,omitempty"`
+
+	// payload is the content the host runs and the content it shall run.
+	// +optional
+	Payload PayloadStatus `json:"payload,omitempty"`
+
+	// bootstrapCredentialID is the ID of the short-lived token the host joins with (a JTI, not a secret).
+	// Certificate requests made with any other credential are not approved for this host.
+	// +optional
+	BootstrapCredentialID string `json:"bootstrapCredentialID,omitempty"`
+
+	// steps of the last join, in order.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Steps []StepStatus `json:"steps,omitempty"`
+
+	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and
+	// Stalled and RebootRequired (bad when True; absent otherwise).
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// NodeReference names a Node.
+type NodeReference struct {
+	// name of the Node.
+	Name string `json:"name"`
+}
+
+// PayloadStatus compares what runs with what is wanted. Values are the first twelve digits of the digest
+// of all files.
+type PayloadStatus struct {
+	// current is what the host was last joined with.
+	// +optional
+	Current string `json:"current,omitempty"`
+	// desired is what the operator carries.
+	// +optional
+	Desired string `json:"desired,omitempty"`
+}
+
+// StepStatus is how one step of the last join went.
+type StepStatus struct {
+	// name of the step: Connect, Inspect, Check, Transfer, Configure, Register, Ready.
+	Name string `json:"name"`
+	// state of the step.
+	// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
+	State StepState `json:"state"`
+	// message says what the step does now, or why it failed.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startedAt is when the step began.
+	// +optional
+	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
+	// finishedAt is when the step was done.
+	// +optional
+	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
+}
+
+// StepState is the state of a step of a join.
+type StepState string
+
+// The states of a step.
+const (
+	StepWaiting StepState = "Waiting"
+	StepRunning StepState = "Running"
+	StepDone    StepState = "Done"
+	StepFailed  StepState = "Failed"
+)
