@@ -1,0 +1,161 @@
+// Package build makes the payload: it builds the declared components for
+// windows/amd64 from the modules that pin them (payload/kubernetes and the other
+// module folders), takes the files that cannot be built from payload/external,
+// compresses everything, and writes payload.json. Read Build from top to bottom.
+//
+// The same sources and the same Go give the same bytes, on every machine.
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Options say what to build, from where and to where.
+type Options struct {
+	// Components are what the payload gets: Components(), or some of them (Named).
+	Components []Component
+	// Root is the folder of this repository.
+	Root string
+	// Out is the folder that the payload is written to; it is made when missing.
+	Out string
+	// Cache is the folder that keeps programs and compressed files between builds. Empty means DefaultCache. It may be shared by
+	// concurrent builds and removed at any time between them; what was not used for a month is removed from it.
+	Cache string
+	// Version is what the manifest says of the programs of this repository. It does not change their bytes. Empty means "devel".
+	Version string
+	// Flags, where given, returns more flags for "go build" in moduleDir. A flag that names a file must change with its content
+	// (a hash in its path), because what was built with the same flags before is kept.
+	Flags func(ctx context.Context, moduleDir string) ([]string, error)
+	// Log gets a line when something begins and ends. Nil means none.
+	Log io.Writer
+}
+
+// DefaultCache returns wmco/payload in the user's cache folder ($XDG_CACHE_HOME or ~/.cache).
+func DefaultCache() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache folder: %w", err)
+	}
+	return filepath.Join(dir, "wmco", "payload"), nil
+}
+
+// Build makes the payload and returns its manifest. What did not change since an earlier build is kept. It may be interrupted and
+// repeated at any point: Out has the old payload, or the new one.
+func Build(ctx context.Context, o Options) (payload.Manifest, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return payload.Manifest{}, err
+	}
+	programsDir, blobsDir := filepath.Join(o.Cache, "programs"), filepath.Join(o.Cache, "blobs")
+	if err := os.MkdirAll(programsDir, 0o755); err != nil {
+		return payload.Manifest{}, err
+	}
+	scratch, err := os.MkdirTemp(programsDir, "scratch-")
+	if err != nil {
+		return payload.Manifest{}, err
+	}
+	defer os.RemoveAll(scratch)
+	c := compiler{Options: o, programs: programsDir, scratch: scratch}
+	programs, err := c.plan(ctx, withCarrier(o.Components))
+	if err != nil {
+		return payload.Manifest{}, err
+	}
+	externals, left, err := o.externals()
+	if err != nil {
+		return payload.Manifest{}, err
+	}
+	if err := c.compile(ctx, programs); err != nil {
+		return payload.Manifest{}, err
+	}
+	set := Set{Files: externals, Left: left, Blobs: blobsDir, Log: o.Log}
+	for _, p := range programs {
+		if p.Path == payload.SetupName {
+			set.Stub = file(p.exe)
+			continue
+		}
+		set.Files = append(set.Files, content(p.Component, p.version, file(p.exe)))
+	}
+	m, err := Write(ctx, o.Out, set)
+	if err != nil {
+		return payload.Manifest{}, err
+	}
+	prune(programsDir)
+	prune(blobsDir)
+	return m, nil
+}
+
+// withCarrier adds the program that puts WICD on a fresh host wherever WICD is.
+func withCarrier(components []Component) []Component {
+	if !slices.ContainsFunc(components, func(c Component) bool { return c.Path == payload.WICD }) {
+		return components
+	}
+	return append(slices.Clone(components), Component{
+		Name: "wicd-setup", Path: payload.SetupName, Group: payload.Base, License: "Apache-2.0",
+		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd-setup",
+	})
+}
+
+// externals finds the files that were put into payload/external, and says which were not.
+func (o Options) externals() ([]Content, []payload.Left, error) {
+	var found []Content
+	var left []payload.Left
+	for _, c := range o.Components {
+		e := c.External
+		if e.File == "" {
+			continue
+		}
+		name := filepath.Join(o.Root, "payload", "external", e.File)
+		sum, _, err := hashFile(file(name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			reason := fmt.Sprintf("payload/external/%s (%s %s) was not there when the payload was built", e.File, c.Name, e.Version)
+			left = append(left, payload.Left{Component: c.Name, Group: c.Group, Reason: reason})
+			o.log("%s %s: left out, %s is not there", c.Name, e.Version, name)
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading %s: %w", name, err)
+		case e.SHA256 == "":
+			return nil, nil, fmt.Errorf("%s has sha256 %s, and no checksum is declared for %s %s: compare it with the publisher's "+
+				"and write it to SHA256 in payload/build/components.go, or remove the file", name, sum, c.Name, e.Version)
+		case sum != e.SHA256:
+			return nil, nil, fmt.Errorf("%s has sha256 %s, payload/build/components.go declares %s for %s %s: get that version, "+
+				"or declare this one", name, sum, e.SHA256, c.Name, e.Version)
+		default:
+			found = append(found, content(c, e.Version, file(name)))
+		}
+	}
+	return found, left, nil
+}
+
+func content(c Component, version string, open func() (io.ReadCloser, error)) Content {
+	return Content{Path: c.Path, Component: c.Name, Version: version, License: c.License, Group: c.Group, Open: open}
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Cache == "" {
+		dir, err := DefaultCache()
+		if err != nil {
+			return o, err
+		}
+		o.Cache = dir
+	}
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if _, err := os.Stat(filepath.Join(o.Root, "go.mod")); err != nil {
+		return o, fmt.Errorf("%q is not the folder of the repository: %w", o.Root, err)
+	}
+	return o, nil
+}
+
+func (o Options) log(format string, args ...any) {
+	logTo(o.Log, format, args...)
+}

@@ -1,0 +1,390 @@
+package build_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// repository writes a tiny repository with this one's layout: own programs in the root module, a module folder that pins v1.2.3 of
+// another module. It returns its folder and what it declares.
+func repository(t *testing.T) (string, []build.Component) {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":                  "module github.com/windows-machine-config/wmco\n\ngo 1.26.0\n",
+		"cmd/wicd/main.go":        "package main\n\nfunc main() { println(`the daemon`) }\n",
+		"cmd/wicd-setup/main.go":  "package main\n\nfunc main() { println(`the carrier`) }\n",
+		"payload/hello/go.mod":    "module hello\n\ngo 1.26.0\n\ntool (\n\texample.com/tool/hello\n\texample.com/tool/bye\n)\n\nrequire example.com/tool v1.2.3\n\nreplace example.com/tool => ../../tool\n",
+		"payload/hello/go.sum":    "",
+		"tool/go.mod":             "module example.com/tool\n\ngo 1.26.0\n",
+		"tool/hello/main.go":      "package main\n\nvar version, number, minor, commit = ``, ``, ``, `unknown`\n\nfunc main() { println(version, number, minor, commit, extra()) }\n",
+		"tool/hello/plain.go":     "//go:build !patched\n\npackage main\n\nfunc extra() string { return `plain` }\n",
+		"tool/hello/patched.go":   "//go:build patched\n\npackage main\n\nfunc extra() string { return `patched` }\n",
+		"tool/bye/main.go":        "package main\n\nfunc main() { println(`bye`) }\n",
+		"payload/external/README": "",
+	} {
+		writeFile(t, filepath.Join(root, name), text)
+	}
+	stamp := []string{"main.version=${version}", "main.number=[${number}]", "main.minor=(${minor})", "main.commit="}
+	return root, []build.Component{
+		{Name: "wicd", Path: payload.WICD, Group: payload.Base, Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd"},
+		{Name: "hello", Path: "bin/hello.exe", Group: payload.Base, Module: "payload/hello", Package: "example.com/tool/hello", Stamp: stamp},
+		{Name: "bye", Path: "bye.exe", Group: payload.Flannel, Module: "payload/hello", Package: "example.com/tool/bye", Stamp: stamp},
+	}
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// options for building components of the repository root into folders of the test.
+func options(t *testing.T, root string, components []build.Component) build.Options {
+	return build.Options{Components: components, Root: root, Out: t.TempDir(), Cache: t.TempDir()}
+}
+
+// mustBuild returns the manifest and what was logged.
+func mustBuild(t *testing.T, o build.Options) (payload.Manifest, string) {
+	t.Helper()
+	var log strings.Builder
+	o.Log = &log
+	m, err := build.Build(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := payload.Open(o.Out); err != nil {
+		t.Fatal(err)
+	}
+	return m, log.String()
+}
+
+func hashes(m payload.Manifest) map[string]string {
+	byPath := map[string]string{}
+	for _, f := range m.Files {
+		byPath[f.Path] = f.SHA256
+	}
+	return byPath
+}
+
+func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components)
+	o.Version = "v0.1.0"
+	m, _ := mustBuild(t, o)
+	var got []string
+	for _, f := range m.Files {
+		got = append(got, strings.Join([]string{f.Path, f.Component, f.Version, f.Group}, " "))
+	}
+	want := []string{"bin/hello.exe hello v1.2.3 base", "bye.exe bye v1.2.3 flannel", payload.WICD + " wicd v0.1.0 base"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	p, err := payload.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := p.Blob(m.Files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	hello := decompressed(t, blob)
+	if !strings.HasPrefix(hello, "MZ") {
+		t.Errorf("bin/hello.exe begins with %q, which is no Windows program", hello[:2])
+	}
+	for _, stamped := range []string{"v1.2.3", "[1.2.3]", "(2)"} {
+		if !strings.Contains(hello, stamped) {
+			t.Errorf("bin/hello.exe does not contain %q", stamped)
+		}
+	}
+	if strings.Contains(hello, root) {
+		t.Error("bin/hello.exe contains the folder it was built in")
+	}
+	setup, err := p.Setup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer setup.Close()
+	if data, err := io.ReadAll(setup); err != nil || !bytes.Contains(data, []byte("the carrier")) {
+		t.Errorf("the carrier is not the one of the repository (error %v)", err)
+	}
+}
+
+func TestBuildsInDifferentFoldersGiveTheSameBytes(t *testing.T) {
+	firstRoot, components := repository(t)
+	secondRoot, _ := repository(t)
+	first, second := options(t, firstRoot, components), options(t, secondRoot, components)
+	mustBuild(t, first)
+	mustBuild(t, second)
+	if diff := cmp.Diff(tree(t, first.Out), tree(t, second.Out)); diff != "" {
+		t.Errorf("payloads differ (-first +second):\n%s", diff)
+	}
+}
+
+// host-local stands for the real components: it takes seconds where kubelet takes minutes.
+func TestRealComponentIsReproducible(t *testing.T) {
+	components, err := build.Named("host-local")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var digests []string
+	for range 2 {
+		root := t.TempDir()
+		for _, name := range []string{"go.mod", "payload/cni/go.mod", "payload/cni/go.sum"} {
+			data, err := os.ReadFile(filepath.Join("..", "..", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(root, name), string(data))
+		}
+		m, _ := mustBuild(t, options(t, root, components))
+		digests = append(digests, m.Digest)
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("two builds gave %s and %s", digests[0], digests[1])
+	}
+}
+
+func TestWhatDidNotChangeIsKept(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components[1:])
+	before, _ := mustBuild(t, o)
+	again := func(name string, wantRebuilt bool) {
+		t.Helper()
+		o.Out = t.TempDir()
+		m, log := mustBuild(t, o)
+		if rebuilt := strings.Contains(log, "hello, bye v1.2.3: building"); rebuilt != wantRebuilt {
+			t.Errorf("%s: rebuilt is %t, want %t:\n%s", name, rebuilt, wantRebuilt, log)
+		}
+		if kept := strings.Contains(log, "hello v1.2.3 (1 of 2): kept"); kept == wantRebuilt {
+			t.Errorf("%s: kept is %t:\n%s", name, kept, log)
+		}
+		if diff := cmp.Diff(hashes(before), hashes(m)); diff != "" {
+			t.Errorf("%s: files changed (-before +after):\n%s", name, diff)
+		}
+	}
+	again("nothing changed", false)
+	writeFile(t, filepath.Join(root, "payload/hello/go.sum"), "\n")
+	again("go.sum changed", true)
+	again("nothing changed since", false)
+	components[1].Stamp = append(components[1].Stamp, "main.none=1")
+	components[2].Stamp = components[1].Stamp
+	again("stamps changed", true)
+}
+
+func TestOwnProgramsFollowTheirSources(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components)
+	before, _ := mustBuild(t, o)
+	writeFile(t, filepath.Join(root, "cmd/wicd/main.go"), "package main\n\nfunc main() { println(`the changed daemon`) }\n")
+	after, _ := mustBuild(t, o)
+	var changed []string
+	for path, hash := range hashes(after) {
+		if hashes(before)[path] != hash {
+			changed = append(changed, path)
+		}
+	}
+	if diff := cmp.Diff([]string{payload.WICD}, changed); diff != "" {
+		t.Errorf("changed files (-want +got):\n%s", diff)
+	}
+	if before.Digest == after.Digest || before.Setup.SHA256 == after.Setup.SHA256 {
+		t.Error("the digest or the carrier did not change with WICD")
+	}
+}
+
+func TestFlagsReachTheBuildAndDoNotMixWithOthers(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components[1:2])
+	plain, _ := mustBuild(t, o)
+	var asked []string
+	o.Flags = func(_ context.Context, moduleDir string) ([]string, error) {
+		asked = append(asked, strings.TrimPrefix(moduleDir, root))
+		return []string{"-tags=patched"}, nil
+	}
+	patched, _ := mustBuild(t, o)
+	if plain.Files[0].SHA256 == patched.Files[0].SHA256 {
+		t.Error("-tags=patched changed nothing")
+	}
+	if diff := cmp.Diff([]string{"/payload/hello"}, asked); diff != "" {
+		t.Errorf("asked for flags in modules (-want +got):\n%s", diff)
+	}
+	o.Flags = nil
+	if again, log := mustBuild(t, o); again.Digest != plain.Digest || !strings.Contains(log, "hello v1.2.3 (1 of 1): kept") {
+		t.Errorf("without flags again: digest %s, want %s:\n%s", again.Digest, plain.Digest, log)
+	}
+}
+
+func TestUsersGoSettingsDoNotChangeTheBytes(t *testing.T) {
+	root, components := repository(t)
+	plain, _ := mustBuild(t, options(t, root, components[1:2]))
+	for name, value := range map[string]string{"GOFLAGS": "-tags=patched", "GOOS": "plan9", "GOARCH": "arm64", "GOAMD64": "v3", "CGO_ENABLED": "1"} {
+		t.Setenv(name, value)
+	}
+	again, _ := mustBuild(t, options(t, root, components[1:2]))
+	if diff := cmp.Diff(plain, again); diff != "" {
+		t.Errorf("manifest (-plain +with settings):\n%s", diff)
+	}
+}
+
+func TestExternalFileIsTakenOnlyWithTheDeclaredHash(t *testing.T) {
+	const text = "a file from elsewhere"
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	for name, test := range map[string]struct {
+		there           bool
+		declared        string
+		wantErr, wantIn string
+	}{
+		"not there":                {false, sum, "", "payload/external/csi.exe (csi-proxy v1.4.0) was not there"},
+		"not there, not vouched":   {false, "", "", "payload/external/csi.exe (csi-proxy v1.4.0) was not there"},
+		"there, not vouched":       {true, "", "has sha256 " + sum + ", and no checksum is declared for csi-proxy v1.4.0", ""},
+		"there, another file":      {true, strings.Repeat("0", 64), "has sha256 " + sum + ", payload/build/components.go declares 0000", ""},
+		"there, the declared file": {true, sum, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, _ := repository(t)
+			if test.there {
+				writeFile(t, filepath.Join(root, "payload/external/csi.exe"), text)
+			}
+			o := options(t, root, []build.Component{{
+				Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base,
+				External: build.External{File: "csi.exe", Version: "v1.4.0", SHA256: test.declared},
+			}})
+			m, err := build.Build(t.Context(), o)
+			switch {
+			case test.wantErr != "":
+				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
+					t.Errorf("error is %v, want one with %q", err, test.wantErr)
+				}
+			case err != nil:
+				t.Error(err)
+			case test.wantIn != "":
+				if len(m.Files) > 0 || len(m.Left) != 1 || !strings.Contains(m.Left[0].Reason, test.wantIn) {
+					t.Errorf("files are %v, left out is %v", m.Files, m.Left)
+				}
+			case len(m.Files) != 1 || m.Files[0].SHA256 != sum || m.Files[0].Version != "v1.4.0" || len(m.Left) > 0:
+				t.Errorf("files are %v, left out is %v", m.Files, m.Left)
+			}
+		})
+	}
+}
+
+func TestFailedBuildSaysWhatGoSaidAndLeavesThePreviousPayload(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components[:1])
+	mustBuild(t, o)
+	want := tree(t, o.Out)
+	writeFile(t, filepath.Join(root, "cmd/wicd/main.go"), "package main\n\nfunc main() { undefinedName() }\n")
+	_, err := build.Build(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "building wicd, wicd-setup: ") || !strings.Contains(err.Error(), "undefined: undefinedName") {
+		t.Errorf("error is %v", err)
+	}
+	if diff := cmp.Diff(want, tree(t, o.Out)); diff != "" {
+		t.Errorf("payload changed (-before +after):\n%s", diff)
+	}
+	if left, _ := filepath.Glob(filepath.Join(o.Cache, "programs", "scratch-*")); len(left) > 0 {
+		t.Errorf("left in the cache: %v", left)
+	}
+}
+
+func TestBuildStopsWhenItIsCancelled(t *testing.T) {
+	root, components := repository(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := options(t, root, components)
+	o.Flags = func(context.Context, string) ([]string, error) {
+		cancel()
+		return nil, nil
+	}
+	if _, err := build.Build(ctx, o); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
+		t.Errorf("error is %v, want context canceled", err)
+	}
+}
+
+func TestRootMustBeTheRepository(t *testing.T) {
+	o := options(t, t.TempDir(), nil)
+	if _, err := build.Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not the folder of the repository") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
+	paths, names := map[string]bool{}, map[string]bool{}
+	for _, c := range build.Components() {
+		if paths[c.Path] || names[c.Name] {
+			t.Errorf("%s: name or path %s is taken", c.Name, c.Path)
+		}
+		paths[c.Path], names[c.Name] = true, true
+		if c.License == "" || c.Group == "" {
+			t.Errorf("%s: license %q, group %q", c.Name, c.License, c.Group)
+		}
+		if (c.Module == "") == (c.External.File == "") || (c.Module == "") != (c.Package == "") {
+			t.Errorf("%s: is either built or external: %+v", c.Name, c)
+		}
+		if c.Module == "" || c.Module == "." {
+			continue
+		}
+		mod, err := os.ReadFile(filepath.Join("..", "..", c.Module, "go.mod"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !slices.Contains(strings.Fields(string(mod)), c.Package) {
+			t.Errorf("%s: %s/go.mod has no tool line for %s, so that go mod tidy would drop its pin", c.Name, c.Module, c.Package)
+		}
+	}
+}
+
+func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
+	chosen, err := build.Named("containerd", "kubelet")
+	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[1].Name != "containerd" {
+		t.Errorf("chosen are %v, error %v", chosen, err)
+	}
+	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, kubelet, `) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestCacheDropsWhatWasNotUsedForLong(t *testing.T) {
+	root, components := repository(t)
+	o := options(t, root, components[1:2])
+	mustBuild(t, o)
+	used := tree(t, o.Cache)
+	for _, name := range []string{"programs/0123/kubelet.exe", "blobs/0123.zst"} {
+		writeFile(t, filepath.Join(o.Cache, name), "")
+	}
+	for _, name := range append(slices.Collect(maps.Keys(used)), "programs/0123/kubelet.exe", "blobs/0123.zst") {
+		setAge(t, filepath.Join(o.Cache, name))
+		setAge(t, filepath.Dir(filepath.Join(o.Cache, name)))
+	}
+	mustBuild(t, o)
+	if diff := cmp.Diff(used, tree(t, o.Cache)); diff != "" {
+		t.Errorf("cache (-want +got):\n%s", diff)
+	}
+}
+
+// setAge makes the file as old as what the cache drops.
+func setAge(t *testing.T, name string) {
+	t.Helper()
+	old := time.Now().Add(-31 * 24 * time.Hour)
+	if err := os.Chtimes(name, old, old); err != nil {
+		t.Fatal(err)
+	}
+}

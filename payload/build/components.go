@@ -1,0 +1,140 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Component declares one file of the payload: where it goes, and which program is built or which file is taken for it.
+type Component struct {
+	// Name is how people call it, as in "kubelet".
+	Name string
+	// Path is where the file goes below the version's folder on a host.
+	Path string
+	// Group says which hosts get it.
+	Group string
+	// License is an SPDX identifier.
+	License string
+
+	// Module is the folder, relative to the repository, of the Go module that pins the program's version. Empty for an external file.
+	Module string
+	// Package is the import path of the program.
+	Package string
+	// Stamp sets string variables of the program, as in "main.version=${version}". Known are ${version} (v1.36.3), ${number} (1.36.3),
+	// ${major} and ${minor}. No date and no commit: a build must give the same bytes whenever and wherever it is made.
+	Stamp []string
+
+	// External is set for a file that cannot be built here.
+	External External
+}
+
+// External is a file that whoever builds the payload puts into the folder payload/external.
+type External struct {
+	// File is the name in that folder.
+	File string
+	// Version is the version of the file.
+	Version string
+	// SHA256 is its hash in hexadecimal. While it is empty nobody has vouched for a file: then one that is there is refused.
+	SHA256 string
+}
+
+// Components returns everything the payload declares, in the order in which it is built.
+func Components() []Component {
+	return slices.Concat(ownComponents(), kubernetesComponents(), containerComponents(), nodeComponents(), cloudComponents())
+}
+
+// Named returns the declared components with these names, in the order of declaration.
+func Named(names ...string) ([]Component, error) {
+	var chosen []Component
+	var known []string
+	for _, c := range Components() {
+		known = append(known, c.Name)
+		if slices.Contains(names, c.Name) {
+			chosen = append(chosen, c)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return chosen, nil
+}
+
+func ownComponents() []Component {
+	return []Component{{
+		Name: "wicd", Path: payload.WICD, Group: payload.Base, License: "Apache-2.0",
+		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd",
+	}}
+}
+
+func kubernetesComponents() []Component {
+	stamp := []string{
+		"k8s.io/component-base/version.gitVersion=${version}",
+		"k8s.io/component-base/version.gitMajor=${major}",
+		"k8s.io/component-base/version.gitMinor=${minor}",
+		"k8s.io/component-base/version.gitCommit=",
+		"k8s.io/component-base/version.gitTreeState=clean",
+	}
+	return []Component{{
+		Name: "kubelet", Path: "kubelet.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/kubernetes", Package: "k8s.io/kubernetes/cmd/kubelet", Stamp: stamp,
+	}, {
+		Name: "kube-proxy", Path: "kube-proxy.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/kubernetes", Package: "k8s.io/kubernetes/cmd/kube-proxy", Stamp: stamp,
+	}, {
+		Name: "kube-log-runner", Path: "kube-log-runner.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/kubernetes", Package: "k8s.io/component-base/logs/kube-log-runner",
+	}}
+}
+
+func containerComponents() []Component {
+	plugin := []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=${version}"}
+	return []Component{{
+		Name: "containerd", Path: "containerd/containerd.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd",
+		Stamp: []string{"github.com/containerd/containerd/v2/version.Version=${version}"},
+	}, {
+		Name: "containerd-shim-runhcs-v1", Path: "containerd/containerd-shim-runhcs-v1.exe", Group: payload.Base, License: "MIT",
+		Module: "payload/hcsshim", Package: "github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1",
+		Stamp: []string{"main.version=${version}"},
+	}, {
+		Name: "win-overlay", Path: "cni/win-overlay.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/main/windows/win-overlay", Stamp: plugin,
+	}, {
+		Name: "win-bridge", Path: "cni/win-bridge.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/main/windows/win-bridge", Stamp: plugin,
+	}, {
+		Name: "host-local", Path: "cni/host-local.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/ipam/host-local", Stamp: plugin,
+	}, {
+		Name: "flanneld", Path: "flanneld.exe", Group: payload.Flannel, License: "Apache-2.0",
+		Module: "payload/flannel", Package: "github.com/flannel-io/flannel",
+		Stamp: []string{"github.com/flannel-io/flannel/pkg/version.Version=${version}"},
+	}}
+}
+
+func nodeComponents() []Component {
+	return []Component{{
+		Name: "windows_exporter", Path: "windows_exporter.exe", Group: payload.Base, License: "MIT",
+		Module: "payload/windows-exporter", Package: "github.com/prometheus-community/windows_exporter",
+		Stamp: []string{"github.com/prometheus/common/version.Version=${number}"},
+	}, {
+		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, License: "Apache-2.0",
+		External: External{File: "csi-proxy.exe", Version: "v1.4.0"},
+	}}
+}
+
+func cloudComponents() []Component {
+	return []Component{{
+		Name: "ecr-credential-provider", Path: "ecr-credential-provider.exe", Group: payload.AWS, License: "Apache-2.0",
+		Module: "payload/aws", Package: "k8s.io/cloud-provider-aws/cmd/ecr-credential-provider",
+		Stamp: []string{"main.gitVersion=${version}", "k8s.io/component-base/version.gitVersion=${version}"},
+	}, {
+		Name: "azure-cloud-node-manager", Path: "azure-cloud-node-manager.exe", Group: payload.Azure, License: "Apache-2.0",
+		External: External{File: "azure-cloud-node-manager.exe", Version: "v1.36.6"},
+	}}
+}

@@ -1,0 +1,72 @@
+// Package carrier defines an executable that carries a program at its tail: the
+// executable, then the program as one zstd frame, then a trailer of fixed size that
+// says where the program begins and what its hash is. Windows and Linux both ignore
+// what follows an executable's own end, so the carrier stays executable.
+//
+// wicd-setup reads this format on a host, the payload's builder writes it.
+package carrier
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// magic ends every carrier. Its last digit is the version of the format.
+const magic = "WICDTAIL1"
+
+// trailerSize is the length of the trailer: length and size (8 bytes each, little endian), hash, magic.
+const trailerSize = 8 + 8 + sha256.Size + int64(len(magic))
+
+// Errors of Find.
+var (
+	ErrNoTail    = errors.New("there is no program at the end of this executable")
+	ErrMalformed = errors.New("the trailer at the end of this executable contradicts the executable's size")
+)
+
+// Program describes the program that is carried.
+type Program struct {
+	SHA256 [sha256.Size]byte // of the program, not compressed
+	Size   int64             // in bytes, not compressed
+}
+
+// Write writes a carrier to w: the executable stub, the compressed program, and the trailer that describes it.
+func Write(w io.Writer, stub, compressed io.Reader, p Program) error {
+	if _, err := io.Copy(w, stub); err != nil {
+		return err
+	}
+	length, err := io.Copy(w, compressed)
+	if err != nil {
+		return err
+	}
+	trailer := binary.LittleEndian.AppendUint64(nil, uint64(length))
+	trailer = binary.LittleEndian.AppendUint64(trailer, uint64(p.Size))
+	trailer = append(trailer, p.SHA256[:]...)
+	trailer = append(trailer, magic...)
+	_, err = w.Write(trailer)
+	return err
+}
+
+// Find returns the program at the tail of the carrier r, which has size bytes, and a reader of its compressed bytes. The trailer is
+// checked against size only: whether the bytes give the program is for the caller to verify with SHA256.
+func Find(r io.ReaderAt, size int64) (Program, io.Reader, error) {
+	if size < trailerSize {
+		return Program{}, nil, ErrNoTail
+	}
+	trailer := make([]byte, trailerSize)
+	if _, err := r.ReadAt(trailer, size-trailerSize); err != nil && !errors.Is(err, io.EOF) {
+		return Program{}, nil, err
+	}
+	if !bytes.HasSuffix(trailer, []byte(magic)) {
+		return Program{}, nil, ErrNoTail
+	}
+	length := binary.LittleEndian.Uint64(trailer)
+	p := Program{Size: int64(binary.LittleEndian.Uint64(trailer[8:]))}
+	copy(p.SHA256[:], trailer[16:])
+	if length > uint64(size-trailerSize) || p.Size < 0 {
+		return Program{}, nil, ErrMalformed
+	}
+	return p, io.NewSectionReader(r, size-trailerSize-int64(length), int64(length)), nil
+}

@@ -1,0 +1,194 @@
+package payload
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+// Groups of files. A host gets the group base and those its platform or network needs.
+const (
+	Base    = "base"
+	AWS     = "aws"
+	Azure   = "azure"
+	Flannel = "flannel"
+)
+
+// Manifest lists the files that a host gets.
+type Manifest struct {
+	// Digest identifies the content: the SHA-256, in hexadecimal, over one line "<sha256>  <path>\n" for each file, sorted by path.
+	Digest string `json:"digest"`
+	// Files are sorted by path.
+	Files []File `json:"files"`
+	// Left are the declared components that are not in this payload.
+	Left []Left `json:"left,omitempty"`
+	// Setup is the carrier program that puts WICD on a fresh host. It is no part of Files and of Digest; zero without WICD.
+	Setup File `json:"setup,omitzero"`
+}
+
+// File is one file of a payload.
+type File struct {
+	// Path is relative to C:\k\versions\<digest>, in lower case, with forward slashes, as in "containerd/containerd.exe".
+	Path string `json:"path"`
+	// Component is the name of what the file belongs to, as in "kubelet".
+	Component string `json:"component"`
+	// Version is the component's own version, as in "v1.36.3".
+	Version string `json:"version"`
+	// License is an SPDX identifier.
+	License string `json:"license,omitempty"`
+	// Group says which hosts get the file.
+	Group string `json:"group"`
+	// SHA256 (in hexadecimal) and Size (in bytes) are those of the file on the host.
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+	// Compressed is what goes over the wire: the file as one zstd frame.
+	Compressed Blob `json:"compressed,omitzero"`
+}
+
+// Blob describes compressed bytes: their SHA-256 in hexadecimal and their number.
+type Blob struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// Left is a declared component that is not in the payload, and why.
+type Left struct {
+	Component string `json:"component"`
+	Group     string `json:"group"`
+	Reason    string `json:"reason"`
+}
+
+// New returns the manifest of files, sorted and with its digest.
+func New(files []File, left []Left, setup File) Manifest {
+	files, left = slices.Clone(files), slices.Clone(left)
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.Component, b.Component) })
+	return Manifest{Digest: digest(files), Files: files, Left: left, Setup: setup}
+}
+
+// Select returns the manifest of the given groups only, with its own digest.
+func (m Manifest) Select(groups ...string) Manifest {
+	var files []File
+	for _, f := range m.Files {
+		if slices.Contains(groups, f.Group) {
+			files = append(files, f)
+		}
+	}
+	var left []Left
+	for _, l := range m.Left {
+		if slices.Contains(groups, l.Group) {
+			left = append(left, l)
+		}
+	}
+	return New(files, left, m.Setup)
+}
+
+// Encode returns the manifest as payload.json has it; equal manifests give equal bytes.
+func (m Manifest) Encode() ([]byte, error) {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the manifest: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// Parse reads a manifest and checks it. The error names the file and field that is wrong.
+func Parse(data []byte) (Manifest, error) {
+	var m Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return Manifest{}, fmt.Errorf("decoding: %w", err)
+	}
+	if err := m.Validate(); err != nil {
+		return Manifest{}, err
+	}
+	return m, nil
+}
+
+// Validate says what is wrong with the manifest: a field that is missing or malformed, a path that occurs twice or could leave its
+// folder, a digest that is not the one of the files.
+func (m Manifest) Validate() error {
+	for i, f := range m.Files {
+		if err := f.validate(); err != nil {
+			return fmt.Errorf("files[%d]: %w", i, err)
+		}
+		if err := f.Compressed.validate(); err != nil {
+			return fmt.Errorf("files[%d] (%s): compressed.%w", i, f.Path, err)
+		}
+		if i > 0 && m.Files[i-1].Path >= f.Path {
+			return fmt.Errorf("files[%d]: path %q must sort after %q", i, f.Path, m.Files[i-1].Path)
+		}
+	}
+	if want := digest(m.Files); m.Digest != want {
+		return fmt.Errorf("digest is %q, its files have %q", m.Digest, want)
+	}
+	return m.validateSetup()
+}
+
+func (m Manifest) validateSetup() error {
+	carriesWICD := slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == WICD })
+	switch {
+	case m.Setup == File{} && !carriesWICD:
+		return nil
+	case m.Setup.Path != SetupName:
+		return fmt.Errorf("setup.path is %q, must be %q where files have %s", m.Setup.Path, SetupName, WICD)
+	}
+	if err := m.Setup.validate(); err != nil {
+		return fmt.Errorf("setup: %w", err)
+	}
+	return nil
+}
+
+// validPath admits names that mean the same file on every file system: no "..", no backslashes and drive letters, no upper case,
+// no trailing dots (Windows drops them).
+func validPath(path string) bool {
+	if !fs.ValidPath(path) || path == "." {
+		return false
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if strings.HasSuffix(segment, ".") || strings.Trim(segment, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (f File) validate() error {
+	if !validPath(f.Path) {
+		return fmt.Errorf("path is %q, must be relative, of a-z, 0-9, '.', '_', '-', with '/' between folders", f.Path)
+	}
+	for _, field := range []struct{ name, value string }{{"component", f.Component}, {"version", f.Version}, {"group", f.Group}} {
+		if field.value == "" {
+			return fmt.Errorf("(%s): %s is missing", f.Path, field.name)
+		}
+	}
+	if err := (Blob{f.SHA256, f.Size}).validate(); err != nil {
+		return fmt.Errorf("(%s): %w", f.Path, err)
+	}
+	return nil
+}
+
+func (b Blob) validate() error {
+	raw, err := hex.DecodeString(b.SHA256)
+	if err != nil || len(raw) != sha256.Size || strings.ToLower(b.SHA256) != b.SHA256 {
+		return fmt.Errorf("sha256 is %q, must be 64 hexadecimal digits in lower case", b.SHA256)
+	}
+	if b.Size <= 0 {
+		return fmt.Errorf("size is %d, must be positive", b.Size)
+	}
+	return nil
+}
+
+// digest hashes what "sha256sum" would print for the files, so that people can recompute it.
+func digest(files []File) string {
+	var list bytes.Buffer
+	for _, f := range files {
+		fmt.Fprintf(&list, "%s  %s\n", f.SHA256, f.Path)
+	}
+	sum := sha256.Sum256(list.Bytes())
+	return hex.EncodeToString(sum[:])
+}

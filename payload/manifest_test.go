@@ -1,0 +1,168 @@
+package payload_test
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// sample returns a manifest with files in every group, given in no particular order.
+func sample() payload.Manifest {
+	return payload.New([]payload.File{
+		sampleFile("kubelet.exe", payload.Base),
+		sampleFile("flanneld.exe", payload.Flannel),
+		sampleFile("containerd/containerd.exe", payload.Base),
+		sampleFile(payload.WICD, payload.Base),
+	}, []payload.Left{
+		{Component: "csi-proxy", Group: payload.Base, Reason: "payload/external/csi-proxy.exe was not there"},
+		{Component: "azure-cloud-node-manager", Group: payload.Azure, Reason: "payload/external/azure-cloud-node-manager.exe was not there"},
+	}, sampleFile(payload.SetupName, payload.Base))
+}
+
+func sampleFile(path, group string) payload.File {
+	f := payload.File{Path: path, Component: strings.TrimSuffix(filepath.Base(path), ".exe"), Version: "v1", License: "MIT", Group: group}
+	f.SHA256, f.Size = hashOf(path), 4096
+	f.Compressed = payload.Blob{SHA256: hashOf(path + ".zst"), Size: 1024}
+	return f
+}
+
+func hashOf(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+func TestManifestIsWrittenInAStableForm(t *testing.T) {
+	got, err := sample().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "payload.json")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("manifest (-want +got):\n%s", diff)
+	}
+	parsed, err := payload.Parse(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sample(), parsed); diff != "" {
+		t.Errorf("parsed manifest (-want +got):\n%s", diff)
+	}
+}
+
+func TestDigestIsTheHashOfWhatSha256sumPrints(t *testing.T) {
+	m := payload.New([]payload.File{{Path: "b.exe", SHA256: "22"}, {Path: "a/c.exe", SHA256: "11"}}, nil, payload.File{})
+	if want := hashOf("11  a/c.exe\n22  b.exe\n"); m.Digest != want {
+		t.Errorf("digest is %s, want %s", m.Digest, want)
+	}
+}
+
+func TestDigestDependsOnPathsAndContentsOnly(t *testing.T) {
+	m := sample()
+	for i := range m.Files {
+		m.Files[i].Version, m.Files[i].Compressed = "v2", payload.Blob{}
+	}
+	if got := payload.New(m.Files, nil, payload.File{}).Digest; got != m.Digest {
+		t.Error("another version name and other compressed bytes gave another digest")
+	}
+	m.Files[0].Path = "other.exe"
+	if got := payload.New(m.Files, nil, payload.File{}).Digest; got == m.Digest {
+		t.Error("another path gave the same digest")
+	}
+}
+
+func TestSelectTakesTheGroupsAndHasADigestOfItsOwn(t *testing.T) {
+	all := sample()
+	base := all.Select(payload.Base)
+	var paths []string
+	for _, f := range base.Files {
+		paths = append(paths, f.Path)
+	}
+	if diff := cmp.Diff([]string{"containerd/containerd.exe", "kubelet.exe", payload.WICD}, paths); diff != "" {
+		t.Errorf("files of group base (-want +got):\n%s", diff)
+	}
+	if len(base.Left) != 1 || base.Left[0].Component != "csi-proxy" {
+		t.Errorf("left out of group base: %v, want csi-proxy only", base.Left)
+	}
+	if base.Digest == all.Digest || base.Setup != all.Setup {
+		t.Errorf("selection has digest %s and setup %v", base.Digest, base.Setup)
+	}
+	if err := base.Validate(); err != nil {
+		t.Errorf("selection is not valid: %v", err)
+	}
+	if diff := cmp.Diff(all, all.Select(payload.Flannel, payload.Azure, payload.Base)); diff != "" {
+		t.Errorf("selecting every group changed the manifest (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		spot func(*payload.Manifest)
+		want string
+	}{
+		{"path leaves the folder", func(m *payload.Manifest) { m.Files[0].Path = "../x.exe" }, `files[0]: path is "../x.exe"`},
+		{"path has a drive", func(m *payload.Manifest) { m.Files[0].Path = `c:\x.exe` }, `files[0]: path is "c:\\x.exe"`},
+		{"path has upper case", func(m *payload.Manifest) { m.Files[0].Path = "Kubelet.exe" }, `files[0]: path is "Kubelet.exe"`},
+		{"path ends with a dot", func(m *payload.Manifest) { m.Files[0].Path = "a./b.exe" }, `files[0]: path is "a./b.exe"`},
+		{"path occurs twice", func(m *payload.Manifest) { m.Files[2] = m.Files[1] }, `files[2]: path "flanneld.exe" must sort after "flanneld.exe"`},
+		{"no version", func(m *payload.Manifest) { m.Files[1].Version = "" }, "files[1]: (flanneld.exe): version is missing"},
+		{"no group", func(m *payload.Manifest) { m.Files[1].Group = "" }, "group is missing"},
+		{"hash is short", func(m *payload.Manifest) { m.Files[1].SHA256 = "abcd" }, `(flanneld.exe): sha256 is "abcd"`},
+		{"hash in upper case", func(m *payload.Manifest) { m.Files[1].SHA256 = strings.ToUpper(m.Files[1].SHA256) }, "must be 64 hexadecimal digits in lower case"},
+		{"no size", func(m *payload.Manifest) { m.Files[1].Size = 0 }, "(flanneld.exe): size is 0"},
+		{"no compressed size", func(m *payload.Manifest) { m.Files[1].Compressed.Size = -1 }, "(flanneld.exe): compressed.size is -1"},
+		{"digest of other files", func(m *payload.Manifest) { m.Files[1].SHA256 = hashOf("else") }, "digest is "},
+		{"no carrier", func(m *payload.Manifest) { m.Setup = payload.File{} }, `setup.path is "", must be "wicd-setup.exe"`},
+		{"carrier without hash", func(m *payload.Manifest) { m.Setup.SHA256 = "" }, "setup: (wicd-setup.exe): sha256"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := sample()
+			test.spot(&m)
+			data, err := m.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = payload.Parse(data); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzParseGivesOnlyConsistentManifests(f *testing.F) {
+	data, err := sample().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"digest":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","files":[]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := payload.Parse(data)
+		if err != nil {
+			return
+		}
+		for _, file := range m.Files {
+			if !filepath.IsLocal(file.Path) || strings.ContainsAny(file.Path, `\:`) {
+				t.Errorf("path %q was accepted", file.Path)
+			}
+		}
+		if again := payload.New(m.Files, m.Left, m.Setup); again.Digest != m.Digest {
+			t.Errorf("digest %s was accepted, the files have %s", m.Digest, again.Digest)
+		}
+	})
+}

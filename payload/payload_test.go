@@ -1,0 +1,117 @@
+package payload_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// written returns the folder of a small payload: two files with the same content, and WICD.
+func written(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	_, err := build.Write(t.Context(), dir, build.Set{
+		Files: []build.Content{
+			{Path: "kubelet.exe", Component: "kubelet", Version: "v1.36.3", Group: payload.Base, Open: build.Bytes([]byte("a program"))},
+			{Path: "flanneld.exe", Component: "flanneld", Version: "v0.28.4", Group: payload.Flannel, Open: build.Bytes([]byte("a program"))},
+			{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: build.Bytes([]byte("the daemon"))},
+		},
+		Stub: build.Bytes([]byte("stub")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func mustOpen(t *testing.T, dir string) *payload.Payload {
+	t.Helper()
+	p, err := payload.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestBlobCanBeReadFromAnyByte(t *testing.T) {
+	p := mustOpen(t, written(t))
+	f := p.Manifest.Files[1]
+	blob, err := p.Blob(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer blob.Close()
+	whole, err := io.ReadAll(blob)
+	if err != nil || int64(len(whole)) != f.Compressed.Size || hashOf(string(whole)) != f.Compressed.SHA256 {
+		t.Fatalf("read %d bytes with hash %s (error %v), the manifest says %v", len(whole), hashOf(string(whole)), err, f.Compressed)
+	}
+	for start := range whole {
+		if _, err := blob.Seek(int64(start), io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if rest, err := io.ReadAll(blob); err != nil || !bytes.Equal(rest, whole[start:]) {
+			t.Fatalf("from byte %d: %d bytes, error %v", start, len(rest), err)
+		}
+	}
+}
+
+func TestSetupIsWhatTheManifestDescribes(t *testing.T) {
+	p := mustOpen(t, written(t))
+	setup, err := p.Setup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer setup.Close()
+	data, err := io.ReadAll(setup)
+	if err != nil || int64(len(data)) != p.Manifest.Setup.Size || hashOf(string(data)) != p.Manifest.Setup.SHA256 {
+		t.Errorf("read %d bytes (error %v), the manifest says %v", len(data), err, p.Manifest.Setup)
+	}
+}
+
+func TestPayloadWithoutWICDHasNoSetup(t *testing.T) {
+	dir := written(t)
+	_, err := build.Write(t.Context(), dir, build.Set{Files: []build.Content{
+		{Path: "kubelet.exe", Component: "kubelet", Version: "v1.36.3", Group: payload.Base, Open: build.Bytes([]byte("a program"))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mustOpen(t, dir).Setup(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error is %v, want one that matches fs.ErrNotExist", err)
+	}
+}
+
+func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	blob := payload.BlobName(hashOf("a program"))
+	for _, test := range []struct {
+		name  string
+		spoil func(dir string) error
+		want  string
+	}{
+		{"nothing there", func(dir string) error { return os.RemoveAll(dir) }, "payload.json: no such file"},
+		{"manifest cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.ManifestName), 100) }, "payload.json: decoding: unexpected end"},
+		{"blob missing", func(dir string) error { return os.Remove(filepath.Join(dir, blob)) }, "content of flanneld.exe: stat "},
+		{"blob cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, blob), 3) }, ".zst has 3 bytes, payload.json says "},
+		{"carrier missing", func(dir string) error { return os.Remove(filepath.Join(dir, payload.SetupName)) }, "wicd-setup.exe: no such file"},
+		{"carrier cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.SetupName), 5) }, "wicd-setup.exe has 5 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := written(t)
+			if err := test.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := payload.Open(dir)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "run make payload") {
+				t.Errorf("error is %v, want one with %q and \"run make payload\"", err, test.want)
+			}
+		})
+	}
+}

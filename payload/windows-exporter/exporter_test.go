@@ -1,0 +1,278 @@
+// Package exporter_test gives what internal/desired says of windows_exporter to the exporter that is pinned here: its
+// command line, and the configuration of its server.
+package exporter_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-kit/log"
+	"github.com/prometheus/exporter-toolkit/web"
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	golden    = "../../internal/desired/testdata/platform-none.yaml"
+	webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
+	serving   = `C:\var\lib\kubelet\pki\kubelet-server-current.pem`
+	clientCA  = `C:\k\kubelet-ca.crt`
+)
+
+// declared are the command line and the server's configuration of the golden file.
+func declared(t *testing.T) (command, config string) {
+	t.Helper()
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Node struct {
+			Services []struct{ Name, Command string }
+			Files    []struct{ Path, Content string }
+		} `yaml:"Node"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range file.Node.Services {
+		if s.Name == "windows_exporter" {
+			command = s.Command
+		}
+	}
+	for _, f := range file.Node.Files {
+		if f.Path == webConfig {
+			config = f.Content
+		}
+	}
+	if command == "" || config == "" {
+		t.Fatalf("%s has the command %q and the configuration %q", golden, command, config)
+	}
+	return command, config
+}
+
+func moduleFolder(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestTheExporterHasTheseFlagsAndCollectors looks into its source: it builds for Windows only.
+func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
+	command, _ := declared(t)
+	folder := moduleFolder(t, "github.com/prometheus-community/windows_exporter")
+	sources := map[string]string{
+		"--collectors.enabled":             folder + "/exporter.go",
+		"--collector.textfile.directories": folder + "/pkg/collector/textfile/textfile.go",
+		"--web.config.file":                moduleFolder(t, "github.com/prometheus/exporter-toolkit") + "/web/kingpinflag/flag.go",
+		"--log.level":                      moduleFolder(t, "github.com/prometheus/common") + "/promlog/flag/flag.go",
+		"--log.file":                       folder + "/pkg/log/flag/flag.go",
+	}
+	words := strings.Fields(command)
+	for i := 1; i < len(words); i += 2 {
+		source, err := os.ReadFile(sources[words[i]])
+		if err != nil || !strings.Contains(string(source), `"`+strings.TrimPrefix(words[i], "--")+`"`) {
+			t.Errorf("the exporter does not have the flag %s: %v", words[i], err)
+		}
+		if words[i] != "--collectors.enabled" {
+			continue
+		}
+		for collector := range strings.SplitSeq(words[i+1], ",") {
+			source, err := os.ReadFile(filepath.Join(folder, "pkg/collector", collector, collector+".go"))
+			if err != nil || !regexp.MustCompile(`\bName\s+= "`+collector+`"`).Match(source) {
+				t.Errorf("the exporter does not have the collector %s: %v", collector, err)
+			}
+		}
+	}
+}
+
+// authority signs certificates.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	serial      int64
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{certificate: certificate, key: key, serial: 1}
+}
+
+func (a *authority) pem() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+}
+
+// issue returns certificate and key in one, as the kubelet keeps them.
+func (a *authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.serial++
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
+	}, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der8})...)
+}
+
+// node is a host with the files that the configuration names.
+type node struct {
+	serving, clientCA string
+	address           string
+	ended             chan error
+}
+
+// newNode starts the exporter's server with what is there.
+func newNode(t *testing.T, certificate, clients []byte) *node {
+	t.Helper()
+	folder := t.TempDir()
+	n := &node{serving: filepath.Join(folder, "serving.pem"), clientCA: filepath.Join(folder, "ca.crt"), ended: make(chan error, 1)}
+	_, config := declared(t)
+	file := filepath.Join(folder, "web.yaml")
+	mustWrite(t, file, []byte(strings.NewReplacer(serving, n.serving, clientCA, n.clientCA).Replace(config)))
+	mustWrite(t, n.clientCA, clients)
+	if certificate != nil {
+		mustWrite(t, n.serving, certificate)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.address = listener.Addr().String()
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })}
+	go func() {
+		n.ended <- web.Serve(listener, server, &web.FlagConfig{WebConfigFile: &file}, log.NewNopLogger())
+	}()
+	t.Cleanup(func() { _ = server.Close() })
+	return n
+}
+
+func mustWrite(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scrape asks for metrics on a connection of its own. It returns the serial number of the server's certificate.
+func (n *node) scrape(t *testing.T, servers *authority, client []byte, version uint16) (int64, error) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AddCert(servers.certificate)
+	config := &tls.Config{RootCAs: pool, MaxVersion: version}
+	if client != nil {
+		pair, err := tls.X509KeyPair(client, client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://" + n.address + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	return response.TLS.PeerCertificates[0].SerialNumber.Int64(), nil
+}
+
+func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
+	cluster, other := newAuthority(t, "cluster"), newAuthority(t, "other")
+	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
+	prometheus := cluster.issue(t, "system:serviceaccount:openshift-monitoring:prometheus-k8s", x509.ExtKeyUsageClientAuth)
+	for name, test := range map[string]struct {
+		client  []byte
+		version uint16
+		may     bool
+	}{
+		"of the cluster":             {prometheus, tls.VersionTLS13, true},
+		"of the cluster, TLS 1.2":    {prometheus, tls.VersionTLS12, true},
+		"of the cluster, TLS 1.1":    {prometheus, tls.VersionTLS11, false},
+		"none":                       {nil, tls.VersionTLS13, false},
+		"of another authority":       {other.issue(t, "prometheus", x509.ExtKeyUsageClientAuth), tls.VersionTLS13, false},
+		"for servers of the cluster": {cluster.issue(t, "server", x509.ExtKeyUsageServerAuth), tls.VersionTLS13, false},
+	} {
+		if _, err := n.scrape(t, cluster, test.client, test.version); (err == nil) != test.may {
+			t.Errorf("a client with a certificate %s gets %v", name, err)
+		}
+	}
+}
+
+// TestTheExporterFollowsNewCertificatesByItself is why nobody restarts it when the kubelet renews its certificate, or the
+// cluster its authority.
+func TestTheExporterFollowsNewCertificatesByItself(t *testing.T) {
+	cluster, next := newAuthority(t, "cluster"), newAuthority(t, "next")
+	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
+	client := cluster.issue(t, "prometheus", x509.ExtKeyUsageClientAuth)
+	before, err := n.scrape(t, cluster, client, tls.VersionTLS13)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, n.serving, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth))
+	if after, err := n.scrape(t, cluster, client, tls.VersionTLS13); err != nil || after == before {
+		t.Errorf("serial number %d, then %d, %v", before, after, err)
+	}
+	mustWrite(t, n.clientCA, next.pem())
+	if _, err := n.scrape(t, cluster, client, tls.VersionTLS13); err == nil {
+		t.Error("the former authority still counts")
+	}
+	if _, err := n.scrape(t, cluster, next.issue(t, "prometheus", x509.ExtKeyUsageClientAuth), tls.VersionTLS13); err != nil {
+		t.Errorf("the next authority does not count: %v", err)
+	}
+}
+
+// TestTheExporterEndsWithoutItsCertificate is why it is not started before the kubelet has one.
+func TestTheExporterEndsWithoutItsCertificate(t *testing.T) {
+	n := newNode(t, nil, newAuthority(t, "cluster").pem())
+	select {
+	case err := <-n.ended:
+		if err == nil || !strings.Contains(err.Error(), "serving.pem") {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it serves; it need not wait for the certificate")
+	}
+}
