@@ -1,0 +1,197 @@
+// Package agent is the conversation between the operator and WICD, the program on a Windows host.
+//
+// Each command of WICD (facts, receive, join, status) reads one JSON request on stdin and writes JSON lines on
+// stdout: any number of steps, then one result or one error with a stable code. This package holds the
+// requests and results, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
+// messages for WICD.
+package agent
+
+import (
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// The commands of WICD that the operator calls.
+const (
+	// CommandFacts reports what the host is (no request, result Facts). It changes nothing.
+	CommandFacts = "facts"
+	// CommandReceive takes content into the host's store (request ReceiveRequest, then bytes; result ReceiveResult).
+	CommandReceive = "receive"
+	// CommandJoin makes the host what the request says (request JoinRequest, result JoinResult). It may be repeated.
+	CommandJoin = "join"
+	// CommandStatus reports how the services, certificates and last steps are (no request, result Status).
+	CommandStatus = "status"
+)
+
+// Facts are what WICD sees of its host. Nothing in it is secret.
+type Facts struct {
+	// Program is the SHA-256, in hex, of the WICD that answers.
+	Program string `json:"program"`
+	// Host is what Windows says about itself.
+	Host HostFacts `json:"host"`
+	// Services are those on the host that bear a name of ours; Ours says whether WICD, or the original operator, made them.
+	Services []ServiceFacts `json:"services,omitempty"`
+	// Joined is what the last join left; nil on a fresh host, and while a join that was cut waits to be repeated.
+	Joined *Joined `json:"joined,omitempty"`
+}
+
+// HostFacts are what Windows says about itself.
+type HostFacts struct {
+	// Hostname is the DNS host name, without domain, as Windows spells it.
+	Hostname string `json:"hostname"`
+	// Build and UBR are the last two numbers of the version, 20348 and 2402 in 10.0.20348.2402.
+	Build int `json:"build"`
+	UBR   int `json:"ubr"`
+	// Product is for people: "Windows Server 2022 Datacenter".
+	Product string `json:"product"`
+	// Installation is Server, Server Core, Nano Server or Client (registry value InstallationType).
+	Installation string `json:"installation"`
+	// Architecture is that of the machine as Go names it: amd64, arm64, 386.
+	Architecture string `json:"architecture"`
+	// BootID changes with every start (registry value BootId; the kubelet reports the same).
+	BootID string `json:"bootID"`
+	// Clock is the host's time, UTC.
+	Clock time.Time `json:"clock"`
+	// Interfaces that are up, loopback left out.
+	Interfaces []Interface `json:"interfaces"`
+	// FreeBytes on drive C:, MemoryBytes of the machine.
+	FreeBytes   uint64 `json:"freeBytes"`
+	MemoryBytes uint64 `json:"memoryBytes"`
+	// Features maps each Windows feature we may need to its state.
+	Features map[string]FeatureState `json:"features,omitempty"`
+	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.
+	PendingReboot []string `json:"pendingReboot,omitempty"`
+}
+
+// FeatureState is the state of a Windows feature.
+type FeatureState string
+
+// The states of a Windows feature.
+const (
+	FeatureEnabled  FeatureState = "Enabled"
+	FeatureDisabled FeatureState = "Disabled"
+	// FeaturePending means enabled with effect from the next start.
+	FeaturePending FeatureState = "Pending"
+	// FeatureUnknown means that this Windows does not have the feature or cannot say.
+	FeatureUnknown FeatureState = "Unknown"
+)
+
+// Interface is one network interface.
+type Interface struct {
+	Name string `json:"name"`
+	// Addresses are IPv4 and IPv6 addresses, without prefix length.
+	Addresses []string `json:"addresses"`
+	// DefaultRoute is true on the interface with the IPv4 default route of the lowest metric.
+	DefaultRoute bool `json:"defaultRoute,omitempty"`
+}
+
+// ServiceFacts is one service on the host.
+type ServiceFacts struct {
+	Name    string `json:"name"`
+	Command string `json:"command"`
+	State   string `json:"state"`
+	Ours    bool   `json:"ours"`
+}
+
+// Joined is what a completed join left on the host.
+type Joined struct {
+	// Cluster is the UID of the cluster's namespace kube-system.
+	Cluster string `json:"cluster"`
+	// Node is the name the kubelet registers.
+	Node string `json:"node"`
+	// Digest of the payload that is installed, and Version that WICD reports for it.
+	Digest  string `json:"digest"`
+	Version string `json:"version"`
+	// HasCertificate says whether WICD holds a certificate of its own that is still valid.
+	HasCertificate bool `json:"hasCertificate"`
+}
+
+// Content is one file of the payload as it travels.
+type Content struct {
+	// SHA256 and Size of the file on the host.
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+	// CompressedSize is the number of zstd bytes on the wire.
+	CompressedSize int64 `json:"compressedSize"`
+}
+
+// ReceiveRequest lists everything the host must have in its store.
+type ReceiveRequest struct {
+	Content []Content `json:"content"`
+}
+
+// Missing is a content the host lacks, and how many of its compressed bytes it has already.
+type Missing struct {
+	SHA256 string `json:"sha256"`
+	Offset int64  `json:"offset"`
+}
+
+// ReceiveResult says what went over the wire.
+type ReceiveResult struct {
+	// Files and Bytes (compressed) that were received now.
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+	// Altered are the hashes of contents that were in the store and did not have their hash any more. They were
+	// replaced.
+	Altered []string `json:"altered,omitempty"`
+}
+
+// JoinRequest is everything a host needs to become what the cluster wants.
+type JoinRequest struct {
+	// Cluster is the UID of the cluster's namespace kube-system.
+	Cluster string `json:"cluster"`
+	// Namespace is the operator's, where the host finds from now on what it must have.
+	Namespace string `json:"namespace"`
+	// Local is what the host fills in. The node's name is the host's own, in lower case.
+	desired.Local
+	// Desired is what the host must have, and Secrets what goes with it. It is never logged.
+	Desired desired.Node    `json:"desired"`
+	Secrets desired.Secrets `json:"secrets,omitzero"`
+	// Bootstrap is the way into the cluster until the host has certificates of its own.
+	Bootstrap Bootstrap `json:"bootstrap"`
+	// Register says that the cluster has no Node of this host: a kubelet that runs must start anew, since it
+	// registers its Node only when it starts.
+	Register bool `json:"register,omitempty"`
+	// MayReboot allows WICD to restart the host when a step needs it.
+	MayReboot bool `json:"mayReboot"`
+}
+
+// Bootstrap is a short-lived way into the cluster. It holds a secret: it is never logged.
+type Bootstrap struct {
+	// Server is the URL of the API server.
+	Server string `json:"server"`
+	// CA is the PEM bundle the API server's certificate is checked with.
+	CA string `json:"ca"`
+	// Token of the bootstrap ServiceAccount, valid for 15 minutes at most.
+	Token string `json:"token"`
+}
+
+// JoinResult says how the join ended.
+type JoinResult struct {
+	// Rebooting is set when the host restarts now and the join must be repeated after it; it says why.
+	Rebooting string `json:"rebooting,omitempty"`
+	// BootID of the host when it answered, to tell when it has restarted.
+	BootID string `json:"bootID"`
+	// Changed lists what was not as it should be and is now.
+	Changed []string `json:"changed,omitempty"`
+}
+
+// Status is how WICD's services and certificates are.
+type Status struct {
+	Joined   *Joined        `json:"joined,omitempty"`
+	Services []ServiceFacts `json:"services,omitempty"`
+	// Certificates maps the file of each certificate of the node to the end of its validity.
+	Certificates map[string]time.Time `json:"certificates,omitempty"`
+	// Journal is the last lines of the journal, oldest first.
+	Journal []JournalEntry `json:"journal,omitempty"`
+}
+
+// JournalEntry is one step that changed the host, as kept in C:\k\state\journal.jsonl.
+type JournalEntry struct {
+	Time     time.Time     `json:"time"`
+	Step     string        `json:"step"`
+	Change   string        `json:"change,omitempty"`
+	Duration time.Duration `json:"durationNanoseconds,omitempty"`
+	Error    string        `json:"error,omitempty"`
+}

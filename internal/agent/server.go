@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Session is WICD's end of one command: the request on stdin, lines on stdout. Its methods may be called
+// from several goroutines.
+type Session struct {
+	in  *bufio.Reader
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+// NewSession starts WICD's end of a command.
+func NewSession(stdin io.Reader, stdout io.Writer) *Session {
+	return &Session{in: bufio.NewReaderSize(stdin, 256<<10), out: json.NewEncoder(stdout)}
+}
+
+// Request reads the request, one line of JSON.
+func (s *Session) Request(into any) error {
+	b, err := s.in.ReadBytes('\n')
+	if err != nil && !(errors.Is(err, io.EOF) && len(b) > 0) {
+		return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request on standard input: %v", err)}
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request on standard input: %v", err)}
+	}
+	return nil
+}
+
+// Body is what follows the request on stdin.
+func (s *Session) Body() io.Reader { return s.in }
+
+// Step tells of progress.
+func (s *Session) Step(st Step) error { return s.write(line{Step: &st}) }
+
+// Missing answers a ReceiveRequest with what must be sent.
+func (s *Session) Missing(m []Missing) error {
+	if m == nil {
+		m = []Missing{}
+	}
+	return s.write(line{Missing: &m})
+}
+
+// End writes the result, or the error, and returns the exit code for the process.
+func (s *Session) End(result any, err error) int {
+	if err != nil {
+		e := Failed(err)
+		if e == nil {
+			e = &Error{Code: CodeFailed, Message: err.Error()}
+		}
+		_ = s.write(line{Error: e})
+		return 1
+	}
+	b, err := json.Marshal(result)
+	if err != nil {
+		return s.End(nil, fmt.Errorf("encoding the result: %w", err))
+	}
+	if s.write(line{Result: b}) != nil {
+		return 1
+	}
+	return 0
+}
+
+func (s *Session) write(l line) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Encode(l)
+}

@@ -1,0 +1,216 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// connect resolves the target and opens a TCP connection to the first of its IPv4 addresses that answers.
+func connect(ctx context.Context, t Target, o Options) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	defer cancel()
+	addresses, err := resolve(limited, t.Address, o.Lookup)
+	if err != nil {
+		return nil, dialError(ctx, t, Unresolvable, err)
+	}
+	deadline, _ := limited.Deadline()
+	var first error
+	for i, a := range addresses {
+		d := net.Dialer{Timeout: time.Until(deadline) / time.Duration(len(addresses)-i)} // one silent address leaves time for the others
+		c, err := d.DialContext(limited, "tcp4", net.JoinHostPort(a.String(), strconv.Itoa(t.Port)))
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, dialError(ctx, t, tcpKind(first), first)
+}
+
+// resolve returns the IPv4 addresses of an address or a name: at least one, or an error.
+func resolve(ctx context.Context, address string, lookup func(context.Context, string, string) ([]netip.Addr, error)) ([]netip.Addr, error) {
+	found := []netip.Addr{}
+	if literal, err := netip.ParseAddr(address); err == nil {
+		found = append(found, literal)
+	} else if found, err = lookup(ctx, "ip", address); err != nil {
+		return nil, err
+	}
+	var v4 []netip.Addr
+	for _, a := range found {
+		if a = a.Unmap(); a.Is4() {
+			v4 = append(v4, a)
+		}
+	}
+	if len(v4) == 0 {
+		return nil, fmt.Errorf("it has only IPv6 addresses (%s), Windows nodes are reached over IPv4", join(found))
+	}
+	return v4, nil
+}
+
+func tcpKind(err error) Kind {
+	var n net.Error
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.As(err, &n) && n.Timeout():
+		return Timeout
+	default:
+		return Unreachable
+	}
+}
+
+// login runs the SSH handshake over c, and takes care of c.
+func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) {
+	h := &Host{name: hostPort(t), options: o, conn: &countedConn{Conn: c}, dead: make(chan struct{})}
+	attempt := &attempt{target: t}
+	_ = c.SetDeadline(time.Now().Add(o.HandshakeTimeout))
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	connection, channels, requests, err := ssh.NewClientConn(h.conn, h.name, attempt.config())
+	if !stop() && err == nil { // cancelled at the last moment
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.Close()
+		return nil, dialError(ctx, t, attempt.kind(err), err)
+	}
+	_ = c.SetDeadline(time.Time{})
+	h.key = attempt.shown
+	h.client = ssh.NewClient(connection, channels, requests)
+	go h.watch()
+	go h.keepAlive()
+	return h, nil
+}
+
+// dialError is the failure of a dial. A cancelled dial says nothing about the host and is no *Error.
+func dialError(ctx context.Context, t Target, k Kind, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("connecting to %s: %w", hostPort(t), context.Cause(ctx))
+	}
+	var told *Error
+	if errors.As(err, &told) {
+		return told
+	}
+	return &Error{Kind: k, Host: hostPort(t), Err: err}
+}
+
+// attempt is one handshake, and how far it came.
+type attempt struct {
+	target Target
+	shown  ssh.PublicKey // nil until the host has proved to own it
+	asked  bool          // the login has begun
+}
+
+// config sets up the handshake. The algorithms are those the SSH library holds for secure, without HMAC-SHA1. Of its
+// defaults that leaves out diffie-hellman-group14-sha1, hmac-sha1 and hmac-sha1-96, and for keys ssh-dss and ssh-rsa, which
+// signs with SHA-1. OpenSSH 7.7, the oldest one Windows Server ships, has better ones of each.
+func (a *attempt) config() *ssh.ClientConfig {
+	secure := ssh.SupportedAlgorithms()
+	return &ssh.ClientConfig{
+		Config: ssh.Config{
+			KeyExchanges: secure.KeyExchanges,
+			Ciphers:      secure.Ciphers,
+			MACs:         slices.DeleteFunc(secure.MACs, func(m string) bool { return m == ssh.HMACSHA1 }),
+		},
+		User:              a.target.User,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(withoutSHA1(a.target.Key))},
+		AuthCallback:      a.beforeLogin,
+		HostKeyCallback:   a.checkHostKey,
+		HostKeyAlgorithms: hostKeyAlgorithms(a.target.HostKey),
+	}
+}
+
+// hostKeyAlgorithms are in the order of preference. A host with several keys shows the pinned one, because its type comes
+// first; the others are there so that a host without it shows what it has instead, and the user learns its fingerprint.
+func hostKeyAlgorithms(pinned ssh.PublicKey) []string {
+	all := []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+		ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	if pinned == nil {
+		return all
+	}
+	first := []string{pinned.Type()}
+	if pinned.Type() == ssh.KeyAlgoRSA {
+		first = []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
+	}
+	others := slices.DeleteFunc(all, func(k string) bool { return slices.Contains(first, k) })
+	return append(first, others...)
+}
+
+// withoutSHA1 keeps an RSA key from signing with SHA-1.
+func withoutSHA1(key ssh.Signer) ssh.Signer {
+	signer, ok := key.(ssh.AlgorithmSigner)
+	if !ok || key.PublicKey().Type() != ssh.KeyAlgoRSA {
+		return key
+	}
+	strong, err := ssh.NewSignerWithAlgorithms(signer, []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256})
+	if err != nil { // a signer that has chosen its algorithms itself
+		return key
+	}
+	return strong
+}
+
+func (a *attempt) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error {
+	a.shown = shown
+	pinned := a.target.HostKey
+	if pinned == nil || bytes.Equal(pinned.Marshal(), shown.Marshal()) {
+		return nil
+	}
+	return &Error{Kind: HostKeyChanged, Host: hostPort(a.target), HostKey: shown,
+		Err: fmt.Errorf("it shows the host key %s, pinned is %s", describe(shown), describe(pinned))}
+}
+
+// beforeLogin is called before each try to log in, with what was tried. There is one key, so the second call is a refusal.
+func (a *attempt) beforeLogin(c *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
+	const method = "publickey"
+	offered := fmt.Sprintf("user %q with the key %s", a.target.User, describe(a.target.Key.PublicKey()))
+	var err error
+	switch {
+	case slices.Contains(c.PartialSuccessMethods, method):
+		err = fmt.Errorf("it accepts %s but wants more (%s)", offered, strings.Join(c.AllowedMethods, ", "))
+	case slices.Contains(c.TriedMethods, method):
+		err = fmt.Errorf("it refuses %s", offered)
+	case !slices.Contains(c.AllowedMethods, method):
+		err = fmt.Errorf("it takes no keys, only %s; tried was %s", strings.Join(c.AllowedMethods, ", "), offered)
+	default:
+		a.asked = true
+		return nil, nil
+	}
+	return nil, &Error{Kind: Authentication, Host: hostPort(a.target), Err: err}
+}
+
+// kind tells why a handshake failed, when none of our own checks has said so already.
+func (a *attempt) kind(err error) Kind {
+	var n net.Error
+	switch {
+	case errors.As(err, &n) && n.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &n):
+		return Lost
+	case a.asked: // disconnected in words, as OpenSSH does after too many refusals
+		return Authentication
+	default:
+		return Protocol
+	}
+}
+
+func describe(k ssh.PublicKey) string { return k.Type() + " " + ssh.FingerprintSHA256(k) }
+
+func join(list []netip.Addr) string {
+	var s []string
+	for _, a := range list {
+		s = append(s, a.String())
+	}
+	return strings.Join(s, ", ")
+}

@@ -1,0 +1,102 @@
+package remote
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// Kind is why a host could not be reached, or not any longer.
+type Kind string
+
+// The kinds of Error.
+const (
+	// Unresolvable: the address is no IPv4 address, and no name of one.
+	Unresolvable Kind = "Unresolvable"
+	// Refused: the host is there, nothing listens on the port.
+	Refused Kind = "Refused"
+	// Unreachable: the network says that there is no way to the host.
+	Unreachable Kind = "Unreachable"
+	// Timeout: no answer to TCP, or none that completed the handshake in time.
+	Timeout Kind = "Timeout"
+	// Protocol: what listens there is no SSH server, or shares no algorithm with us.
+	Protocol Kind = "Protocol"
+	// Authentication: the host refuses the user or the key.
+	Authentication Kind = "Authentication"
+	// HostKeyChanged: the host shows another key than the pinned one.
+	HostKeyChanged Kind = "HostKeyChanged"
+	// Lost: the connection was there and has ended.
+	Lost Kind = "Lost"
+)
+
+// advice is what the user can do.
+func (k Kind) advice() string {
+	switch k {
+	case Unresolvable:
+		return "use an IPv4 address, or a name that DNS resolves to one"
+	case Refused:
+		return "start the OpenSSH server on the host and let it listen on this port"
+	case Unreachable:
+		return "check that the host is on and that its network is routed from here"
+	case Timeout:
+		return "check that the host is on and not overloaded, and that firewalls let its SSH port through"
+	case Protocol:
+		return "let OpenSSH 7.7 or later listen on this port, with its default algorithms"
+	case Authentication:
+		return `check the user name, and that the public key is in C:\ProgramData\ssh\administrators_authorized_keys, ` +
+			"which only SYSTEM and Administrators may be able to write"
+	case HostKeyChanged:
+		return "if the host was installed anew, compare the fingerprint there " +
+			`(ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub) and replace the pinned key; ` +
+			"if not, somebody may be in between"
+	case Lost:
+		return "it may have rebooted, or the network failed; try again"
+	}
+	return ""
+}
+
+// Error is a failure to reach a host; match it with errors.As.
+type Error struct {
+	// Kind tells the failures apart.
+	Kind Kind
+	// Host is the address and port, as in 10.0.0.7:22.
+	Host string
+	// HostKey is the key the host showed, for HostKeyChanged only.
+	HostKey ssh.PublicKey
+	// Err is what happened.
+	Err error
+}
+
+// Error says what happened and what to do.
+func (e *Error) Error() string {
+	return fmt.Sprintf("reaching %s: %v; %s", e.Host, e.Err, e.Kind.advice())
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ExitError is a command that ran and did not end with status 0.
+type ExitError struct {
+	// Status is the exit status, an unsigned 32-bit number on Windows; -1 when the host gave none.
+	Status int
+	// Stderr is the end of what the command wrote to its standard error, at most 4 KiB.
+	Stderr string
+}
+
+// Error names the status, in hexadecimal too when it is a Windows status code such as 0xC0000135.
+func (e *ExitError) Error() string {
+	var s strings.Builder
+	switch {
+	case e.Status < 0:
+		s.WriteString("ended without an exit status")
+	case e.Status > 0xFFFF:
+		fmt.Fprintf(&s, "exit status %d (0x%X)", e.Status, e.Status)
+	default:
+		fmt.Fprintf(&s, "exit status %d", e.Status)
+	}
+	if e.Stderr != "" {
+		s.WriteString(": " + e.Stderr)
+	}
+	return s.String()
+}

@@ -1,0 +1,159 @@
+package remote
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/dsa" //lint:ignore SA1019 to recognize such a key and refuse it
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// minRSABits is the shortest RSA key taken: shorter ones give less than the 112 bits of strength that NIST SP 800-131A asks for.
+const minRSABits = 2048
+
+// ParsePrivateKey reads an unencrypted private key in any of the usual PEM forms. Errors say what was found instead and
+// how to make a key; they never contain a part of it.
+func ParsePrivateKey(text []byte) (ssh.Signer, error) {
+	block, found := findPrivateKey(text)
+	if block == nil {
+		return nil, keyError(found)
+	}
+	key, err := ssh.ParseRawPrivateKey(pem.EncodeToMemory(block))
+	var encrypted *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &encrypted), block.Type == "ENCRYPTED PRIVATE KEY":
+		return nil, keyError("a private key encrypted with a passphrase")
+	case err != nil:
+		return nil, keyError("a PEM block of a private key that is damaged or of an unknown kind")
+	}
+	if weakness := unsuitable(key); weakness != "" {
+		return nil, keyError(weakness)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		return nil, keyError("a private key of a kind that SSH does not use")
+	}
+	return signer, nil
+}
+
+func keyError(found string) error {
+	return fmt.Errorf("reading the private key: found %s; needed is an unencrypted Ed25519, ECDSA or RSA (%d bits or more) "+
+		"private key in PEM form, as made by: ssh-keygen -t ed25519 -N '' -f key", found, minRSABits)
+}
+
+// findPrivateKey returns the first PEM block of a private key, or nil and what there is instead.
+func findPrivateKey(text []byte) (key *pem.Block, found string) {
+	for rest := text; ; {
+		var block *pem.Block
+		block, rest = pem.Decode(rest)
+		switch {
+		case block == nil && found == "":
+			return nil, withoutPEM(string(bytes.TrimSpace(text)))
+		case block == nil:
+			return nil, found
+		case strings.HasSuffix(block.Type, "PRIVATE KEY"):
+			return block, ""
+		case strings.HasSuffix(block.Type, "PUBLIC KEY"):
+			found = "a public key"
+		case block.Type == "CERTIFICATE":
+			found = "a certificate"
+		case found == "":
+			found = "PEM without a private key"
+		}
+	}
+}
+
+// withoutPEM names what is often mistaken for a private key.
+func withoutPEM(text string) string {
+	if text == "" {
+		return "nothing"
+	}
+	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(text)); err == nil || strings.HasPrefix(text, "---- BEGIN SSH2 PUBLIC KEY") {
+		return "a public key"
+	}
+	if strings.HasPrefix(text, "PuTTY-User-Key-File") {
+		return "a PuTTY key, which PuTTYgen exports as an OpenSSH key"
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(text); err == nil && bytes.Contains(decoded, []byte("-----BEGIN ")) {
+		return "PEM encoded once more in base64"
+	}
+	if strings.Contains(text, "-----BEGIN ") {
+		return "PEM whose lines are cut, joined or indented"
+	}
+	return "no PEM"
+}
+
+// unsuitable says why a key that can be read should not be used; empty when it can.
+func unsuitable(key crypto.PrivateKey) string {
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		if bits := k.N.BitLen(); bits < minRSABits {
+			return fmt.Sprintf("an RSA key of %d bits", bits)
+		}
+	case *ecdsa.PrivateKey:
+		if bits := k.Curve.Params().BitSize; bits < 256 {
+			return fmt.Sprintf("an ECDSA key of %d bits", bits)
+		}
+	case *ed25519.PrivateKey, ed25519.PrivateKey:
+	case *dsa.PrivateKey:
+		return "a DSA key"
+	default:
+		return "a private key of a kind that SSH does not use"
+	}
+	return ""
+}
+
+// ParseHostKey reads a host key in the form of a .pub file: the type, the key in base64, and maybe a comment.
+func ParseHostKey(text string) (ssh.PublicKey, error) {
+	text = strings.TrimSpace(text)
+	key, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
+	switch {
+	case strings.HasPrefix(text, "SHA256:"):
+		return nil, hostKeyError("a fingerprint")
+	case strings.Contains(text, "PRIVATE KEY"):
+		return nil, hostKeyError("a private key")
+	case err != nil:
+		return nil, hostKeyError("no public key")
+	case len(options) > 0:
+		return nil, hostKeyError("other words before the key")
+	case len(bytes.TrimSpace(rest)) > 0:
+		return nil, hostKeyError("more than one line")
+	}
+	switch key.Type() {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521:
+		return key, nil
+	case ssh.KeyAlgoRSA:
+		if n := rsaBits(key); n < minRSABits {
+			return nil, hostKeyError(fmt.Sprintf("an RSA key of %d bits", n))
+		}
+		return key, nil
+	}
+	return nil, hostKeyError("a key of type " + key.Type())
+}
+
+func hostKeyError(found string) error {
+	return fmt.Errorf("reading the host key: found %s; needed is one line such as \"ssh-ed25519 AAAA...\" of type Ed25519, "+
+		`ECDSA or RSA (%d bits or more), as in the host's file C:\ProgramData\ssh\ssh_host_ed25519_key.pub`, found, minRSABits)
+}
+
+func rsaBits(key ssh.PublicKey) int {
+	if k, ok := key.(ssh.CryptoPublicKey); ok {
+		if r, ok := k.CryptoPublicKey().(*rsa.PublicKey); ok {
+			return r.N.BitLen()
+		}
+	}
+	return 0
+}
+
+// FormatHostKey is the inverse of ParseHostKey, without a comment.
+func FormatHostKey(key ssh.PublicKey) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}

@@ -1,0 +1,158 @@
+package remote
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// SFTP extensions of OpenSSH, see PROTOCOL in its sources.
+const (
+	posixRename = "posix-rename@openssh.com"
+	fsync       = "fsync@openssh.com"
+)
+
+// Put copies size bytes from r into the file name on the host, with one SFTP session. The name has forward slashes; a
+// relative one begins in the user's home, an absolute one is written as C:/k/x. The folder must exist. Nothing is done, and r
+// not read, when a file of that name and size is there already, so a name must stand for one content.
+//
+// The content goes into <name>.<random>.part beside the file, which gets its name only when it is complete on the host's
+// disk: whatever happens, name is never half a file. Parts that an earlier Put of the same name left are removed.
+//
+// When ctx ends, the transfer stops and the cause of ctx is returned; the part stays for the next Put to remove.
+func (h *Host) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	err := h.session(ctx, func(s *ssh.Session) error { return put(s, name, &content{ctx, r}, size) })
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", name, err)
+	}
+	return nil
+}
+
+func put(s *ssh.Session, name string, r io.Reader, size int64) error {
+	c, err := startSFTP(s)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	switch there, err := c.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("looking for it: %w", err)
+	case there.Mode().IsRegular() && there.Size() == size:
+		return nil
+	}
+	removeParts(c, name)
+	part := name + "." + rand.Text() + partSuffix
+	if err = write(c, part, r, size); err == nil {
+		err = rename(c, part, name)
+	}
+	if err != nil {
+		_ = c.Remove(part) // else the next Put does it
+	}
+	return err
+}
+
+// startSFTP makes a fresh session an SFTP session. The library's own constructor would leak the channel on failure.
+func startSFTP(s *ssh.Session) (*sftp.Client, error) {
+	in, err := s.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.RequestSubsystem("sftp"); err != nil {
+		return nil, fmt.Errorf("starting SFTP, which the host's sshd_config has to name as a subsystem: %w", err)
+	}
+	c, err := sftp.NewClientPipe(out, in, sftp.UseConcurrentWrites(true))
+	if err != nil {
+		return nil, fmt.Errorf("starting SFTP: %w", err)
+	}
+	return c, nil
+}
+
+// write fills a new file with exactly size bytes and makes sure that they are on the host's disk.
+func write(c *sftp.Client, part string, r io.Reader, size int64) error {
+	f, err := c.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return fmt.Errorf("creating %s: %w", part, err)
+	}
+	// 64 writes of 32 KiB are under way at any time, as much as the SSH window holds. OpenSSH for Windows takes no larger writes.
+	n, err := f.ReadFromWithConcurrency(io.LimitReader(r, size+1), 0)
+	if err == nil && n != size {
+		err = fmt.Errorf("the content does not have the %d bytes announced", size)
+	}
+	if _, can := c.HasExtension(fsync); can && err == nil {
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", part, err)
+	}
+	switch info, err := c.Stat(part); {
+	case err != nil:
+		return fmt.Errorf("checking %s: %w", part, err)
+	case info.Size() != size:
+		return fmt.Errorf("checking %s: it has %d bytes of %d on the host", part, info.Size(), size)
+	}
+	return nil
+}
+
+// rename gives a complete part its name.
+func rename(c *sftp.Client, part, name string) error {
+	var err error
+	if _, can := c.HasExtension(posixRename); can {
+		err = c.PosixRename(part, name)
+	} else {
+		_ = c.Remove(name) // the plain rename of SFTP refuses to replace a file
+		err = c.Rename(part, name)
+	}
+	if err != nil {
+		return fmt.Errorf("renaming %s: %w", part, err)
+	}
+	return nil
+}
+
+const partSuffix = ".part"
+
+// removeParts removes what interrupted transfers of a name have left. A part that another transfer still writes stays: Windows
+// does not remove an open file.
+func removeParts(c *sftp.Client, name string) {
+	folder := path.Dir(name)
+	entries, err := c.ReadDir(folder)
+	if err != nil {
+		return // creating the part will say why
+	}
+	for _, e := range entries {
+		random, ours := strings.CutPrefix(e.Name(), path.Base(name)+".")
+		random, part := strings.CutSuffix(random, partSuffix)
+		if ours && part && len(random) == len(rand.Text()) {
+			_ = c.Remove(path.Join(folder, e.Name()))
+		}
+	}
+}
+
+// content is the caller's reader, which ends with its context.
+type content struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (c *content) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.from.Read(p)
+}

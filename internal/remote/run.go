@@ -1,0 +1,135 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// tailSize bounds how much of a command's standard error is kept, in bytes.
+const tailSize = 4 << 10
+
+// Run starts a command, sends it stdin, copies what it writes to stdout, and returns when it has ended; both streams may
+// be nil. A command that does not end with status 0 is an *ExitError, a lost connection an *Error. A failing Read or Write
+// of the caller's streams ends the command and is returned; a command never takes a failed Read for the end of its input.
+//
+// When ctx ends, the command is sent SIGKILL, its channel is closed and the cause of ctx returned. Windows' sshd has no
+// signals: a program there has to notice that its input or output has ended.
+//
+// A Read of stdin that blocks when the command ends is not waited for.
+func (h *Host) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err := h.session(ctx, func(s *ssh.Session) error {
+		return execute(s, command, &input{from: stdin, fail: cancel}, &output{stdout, cancel})
+	})
+	if err != nil {
+		return fmt.Errorf("running %s: %w", command, err)
+	}
+	return nil
+}
+
+// execute runs a command in a fresh session.
+func execute(s *ssh.Session, command string, in *input, out *output) error {
+	var stderr tail
+	s.Stdout, s.Stderr = out, &stderr
+	remoteIn, err := s.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.Start(command); err != nil {
+		return fmt.Errorf("starting it: %w", err)
+	}
+	go in.sendTo(remoteIn)
+	err = s.Wait()
+	var exited *ssh.ExitError
+	if errors.As(err, &exited) {
+		return &ExitError{Status: exited.ExitStatus(), Stderr: stderr.String()}
+	}
+	var missing *ssh.ExitMissingError
+	if errors.As(err, &missing) {
+		return &ExitError{Status: -1, Stderr: stderr.String()}
+	}
+	return err
+}
+
+// input is the caller's stdin; fail ends the command.
+type input struct {
+	from   io.Reader
+	fail   context.CancelCauseFunc
+	failed bool
+}
+
+func (in *input) Read(p []byte) (int, error) {
+	n, err := in.from.Read(p)
+	if err != nil && err != io.EOF {
+		in.failed = true
+		in.fail(fmt.Errorf("reading its input: %w", err))
+	}
+	return n, err
+}
+
+// sendTo copies the input and then its end, unless it broke off.
+func (in *input) sendTo(w io.WriteCloser) {
+	if in.from != nil {
+		_, _ = io.Copy(w, in) // fails when the command does not want more; its exit status tells the rest
+	}
+	if !in.failed {
+		_ = w.Close()
+	}
+}
+
+// output is the caller's stdout; fail ends the command.
+type output struct {
+	to   io.Writer
+	fail context.CancelCauseFunc
+}
+
+func (out *output) Write(p []byte) (int, error) {
+	if out.to == nil {
+		return len(p), nil
+	}
+	n, err := out.to.Write(p)
+	if err != nil {
+		out.fail(fmt.Errorf("handing on its output: %w", err))
+	}
+	return n, err
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	kept []byte
+	cut  bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - tailSize; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+// String is the tail as one may show it: valid UTF-8 without control characters, whatever code page the host writes.
+func (t *tail) String() string {
+	s := strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return -1
+		case unicode.IsControl(r) && r != '\n':
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(string(t.kept), "?"))
+	s = strings.TrimSpace(s)
+	if t.cut {
+		s = "... " + s
+	}
+	return s
+}
