@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// boot is the computer from one start to its end. It is what programs talk to: when its power goes, they can do no
+// more, however long they go on.
+type boot struct {
+	w   *Windows
+	id  string
+	ctx context.Context
+	end context.CancelFunc
+	// environment is that of the machine when it started, which services get.
+	environment map[string]string
+
+	processes sync.WaitGroup
+	// The rest is protected by w.mu.
+	off     bool
+	running map[string]*process
+	// exits are the exit codes of services that ended.
+	exits   map[string]uint32
+	lastPID uint32
+	locks   map[string]bool
+	watches map[*watcher]bool
+	reboot  bool
+}
+
+// newBoot starts the computer. The caller holds the lock.
+func newBoot(w *Windows, id string) *boot {
+	ctx, end := context.WithCancel(context.Background())
+	return &boot{
+		w: w, id: id, ctx: ctx, end: end, environment: maps.Clone(w.environment), lastPID: 1000,
+		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: map[*watcher]bool{},
+	}
+}
+
+func (b *boot) host() daemon.Host {
+	return daemon.Host{
+		System: b, Services: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
+		Disk: daemon.Disk{Root: b.w.options.Root, Before: func(op, name string) error { return b.change(op + " " + name) }},
+	}
+}
+
+func (b *boot) isOff() bool {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	return b.off
+}
+
+// change is called before each change. It decides whether the change may happen.
+func (b *boot) change(operation string) error {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	return b.changeLocked(operation)
+}
+
+func (b *boot) changeLocked(operation string) error {
+	w := b.w
+	if b.off {
+		return ErrPower
+	}
+	w.changes++
+	if w.cutAfter == 0 {
+		w.cutLocked()
+		return ErrPower
+	}
+	w.cutAfter--
+	return b.faultLocked(operation)
+}
+
+func (b *boot) faultLocked(operation string) error {
+	err := b.w.failNext[operation]
+	delete(b.w.failNext, operation)
+	return err
+}
+
+// Facts implements daemon.System.
+func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
+	w := b.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.off {
+		return agent.HostFacts{}, ErrPower
+	}
+	features := map[string]agent.FeatureState{}
+	var waits []string
+	for name, state := range w.features {
+		features[name] = state
+		if state == agent.FeaturePending {
+			waits = append(waits, "feature "+name)
+		}
+	}
+	o := w.options
+	return agent.HostFacts{
+		Hostname: o.Hostname, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
+		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
+		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []string{o.Address}, DefaultRoute: true}},
+		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: waits,
+	}, nil
+}
+
+// EnableFeature implements daemon.System.
+func (b *boot) EnableFeature(_ context.Context, name string) (reboot bool, err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if err := b.changeLocked("feature " + name); err != nil {
+		return false, err
+	}
+	switch b.w.features[name] {
+	case agent.FeatureEnabled:
+		return false, nil
+	case agent.FeatureDisabled, agent.FeaturePending:
+		b.w.features[name] = agent.FeaturePending
+		return true, nil
+	default:
+		return false, fmt.Errorf("feature %s: %w", name, daemon.ErrNotFound)
+	}
+}
+
+// Reboot implements daemon.System.
+func (b *boot) Reboot(_ context.Context, _ string, after time.Duration) error {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if err := b.changeLocked("reboot"); err != nil {
+		return err
+	}
+	if !b.reboot {
+		b.reboot = true
+		time.AfterFunc(after, func() {
+			if !b.isOff() {
+				b.w.Restart()
+			}
+		})
+	}
+	return nil
+}
+
+// Protect implements daemon.System. It is not counted as a change: it is repeated for every file at each join, and
+// nothing depends on where it stops.
+func (b *boot) Protect(name string) error {
+	b.w.mu.Lock()
+	err := b.faultLocked("protect " + name)
+	if b.off {
+		err = ErrPower
+	}
+	b.w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	local := b.w.Disk().Local(name)
+	info, err := os.Lstat(local)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return os.Chmod(local, 0o700)
+	case info.Mode().IsRegular():
+		return os.Chmod(local, 0o600)
+	default:
+		return nil
+	}
+}
+
+// Lock implements daemon.System.
+func (b *boot) Lock(name string) (release func(), err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return nil, ErrPower
+	}
+	if b.locks[name] {
+		return nil, daemon.ErrLocked
+	}
+	f, err := os.OpenFile(b.w.Disk().Local(name), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	b.locks[name] = true
+	return func() {
+		b.w.mu.Lock()
+		defer b.w.mu.Unlock()
+		delete(b.locks, name)
+	}, f.Close()
+}

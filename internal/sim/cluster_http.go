@@ -1,0 +1,293 @@
+package sim
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ServeHTTP implements http.Handler.
+func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.counts[r.Method+" "+r.URL.Path]++
+	away, token := c.away, c.Token
+	c.mu.Unlock()
+	known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	switch {
+	case away:
+		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	case !known && r.Header.Get("Authorization") != "Bearer "+token:
+		fail(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized)
+	case known && c.isForbidden(r):
+		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden)
+	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
+		c.watch(w, r)
+	case r.Method == http.MethodGet:
+		c.get(w, r)
+	default:
+		c.write(w, r)
+	}
+}
+
+func fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Reason: reason, Code: int32(code), Message: string(reason),
+	})
+}
+
+func reply(w http.ResponseWriter, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+// collections are the resources that are known; their lists and items have these kinds.
+func collections() map[string]string {
+	return map[string]string{
+		"nodes": "Node", "certificatesigningrequests": "CertificateSigningRequest", "leases": "Lease",
+		"configmaps": "ConfigMap", "secrets": "Secret", "events": "Event",
+	}
+}
+
+// collection splits a path into that of the collection, and its kind; the kind is empty for a single object.
+func collection(path string) (kind string) {
+	return collections()[path[strings.LastIndexByte(path, '/')+1:]]
+}
+
+func versionOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "api" {
+		return parts[1]
+	}
+	return parts[1] + "/" + parts[2]
+}
+
+func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path := r.URL.Path
+	if kind := collection(path); kind != "" {
+		items := []any{}
+		for _, key := range slices.Sorted(maps.Keys(c.objects)) {
+			if belongs(key, path, r) {
+				items = append(items, c.objects[key])
+			}
+		}
+		reply(w, map[string]any{
+			"apiVersion": versionOf(path), "kind": kind + "List", "items": items,
+			"metadata": map[string]any{"resourceVersion": strconv.Itoa(c.version)},
+		})
+		return
+	}
+	if object, there := c.objects[path]; there {
+		reply(w, object)
+		return
+	}
+	fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+}
+
+// belongs tells whether an object is in the collection, and selected by the request's metadata.name.
+func belongs(object, collection string, r *http.Request) bool {
+	name, inside := strings.CutPrefix(object, collection+"/")
+	selected, selective := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+	return inside && (!selective || name == selected)
+}
+
+// write creates, replaces or patches.
+func (c *Cluster) write(w http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	if r.Method != http.MethodDelete && json.NewDecoder(r.Body).Decode(&body) != nil {
+		fail(w, http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	path := strings.TrimSuffix(r.URL.Path, "/status")
+	if r.Method == http.MethodPost {
+		path += "/" + fmt.Sprint(metaOf(body)["name"])
+	}
+	before, there := c.objects[path]
+	switch {
+	case r.Method == http.MethodPost && there:
+		fail(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
+		return
+	case r.Method != http.MethodPost && !there:
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	case r.Method == http.MethodPost:
+		body["apiVersion"], body["kind"] = versionOf(path), collection(r.URL.Path)
+		c.put(path, "ADDED", body)
+	case r.Method == http.MethodPatch:
+		if r.Header.Get("Content-Type") == string(types.StrategicMergePatchType) {
+			keepConditions(before, body)
+		}
+		c.put(path, "MODIFIED", merge(before, body))
+	case r.Method == http.MethodDelete:
+		delete(c.objects, path)
+		c.tell(path, "DELETED", before)
+	default:
+		c.put(path, "MODIFIED", body)
+	}
+	c.answer(path)
+	reply(w, c.objects[path])
+}
+
+func metaOf(object map[string]any) map[string]any {
+	m, _ := object["metadata"].(map[string]any)
+	return m
+}
+
+// put keeps an object and tells those who watch. The caller holds the lock.
+func (c *Cluster) put(path, kind string, object map[string]any) {
+	meta := maps.Clone(metaOf(object))
+	meta["resourceVersion"] = strconv.Itoa(c.version + 1)
+	object["metadata"] = meta
+	c.objects[path] = object
+	c.tell(path, kind, object)
+}
+
+func (c *Cluster) tell(path, kind string, object map[string]any) {
+	c.version++
+	c.history = append(c.history, change{version: c.version, kind: kind, path: path, object: object})
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// merge is a JSON merge patch. It changes neither of its arguments.
+func merge(object, patch map[string]any) map[string]any {
+	out := maps.Clone(object)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range patch {
+		inner, isObject := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(out, key)
+		case isObject:
+			was, _ := out[key].(map[string]any)
+			out[key] = merge(was, inner)
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// keepConditions completes the conditions of a strategic merge patch: those of other types stay, those of the same type
+// keep their place. The conditions of status are the only list that the simulation knows to merge.
+func keepConditions(object, patch map[string]any) {
+	status, _ := patch["status"].(map[string]any)
+	news, _ := status["conditions"].([]any)
+	was, _ := object["status"].(map[string]any)
+	all, _ := was["conditions"].([]any)
+	all = slices.Clone(all)
+	typeOf := func(c any) any { return c.(map[string]any)["type"] }
+	for _, c := range news {
+		if i := slices.IndexFunc(all, func(old any) bool { return typeOf(old) == typeOf(c) }); i >= 0 {
+			all[i] = c
+		} else {
+			all = append(all, c)
+		}
+	}
+	if len(news) > 0 {
+		status["conditions"] = all
+	}
+}
+
+// watch sends what has happened since the given version (without one, what there is), and what happens, until the
+// client ends it or its time is up.
+func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
+	seen, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		seen = c.sendAll(w, r)
+	}
+	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	end := time.NewTimer(time.Duration(max(seconds, 1)) * time.Second)
+	defer end.Stop()
+	w.Header().Set("Content-Type", "application/json")
+	flush := http.NewResponseController(w)
+	for {
+		c.mu.Lock()
+		from, _ := slices.BinarySearchFunc(c.history, seen+1, func(h change, v int) int { return h.version - v })
+		news, changed := c.history[from:], c.changed
+		seen = c.version
+		c.mu.Unlock()
+		for _, n := range news {
+			if belongs(n.path, r.URL.Path, r) {
+				_ = json.NewEncoder(w).Encode(map[string]any{"type": n.kind, "object": n.object})
+			}
+		}
+		if flush.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-end.C:
+			return
+		case <-changed:
+		}
+	}
+}
+
+// sendAll begins a watch with what there is, and returns the version of that.
+func (c *Cluster) sendAll(w http.ResponseWriter, r *http.Request) (version int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	for _, path := range slices.Sorted(maps.Keys(c.objects)) {
+		if belongs(path, r.URL.Path, r) {
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": c.objects[path]})
+		}
+	}
+	return c.version
+}
+
+// answer issues the certificate of a request that is approved. The caller holds the lock.
+func (c *Cluster) answer(path string) {
+	var request certificatesv1.CertificateSigningRequest
+	b, err := json.Marshal(c.objects[path])
+	if err != nil || !strings.Contains(path, "/certificatesigningrequests/") || json.Unmarshal(b, &request) != nil {
+		return
+	}
+	block, _ := pem.Decode(request.Spec.Request)
+	if block == nil || len(request.Status.Certificate) > 0 || !c.approve(&request) {
+		return
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return
+	}
+	life := c.life
+	if seconds := request.Spec.ExpirationSeconds; life == 0 && seconds != nil {
+		life = time.Duration(*seconds) * time.Second
+	}
+	if life == 0 {
+		life = time.Hour
+	}
+	der, err := c.issue(&x509.Certificate{
+		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+	}, asked.PublicKey, life)
+	if err != nil {
+		return
+	}
+	c.put(path, "MODIFIED", merge(c.objects[path], map[string]any{"status": map[string]any{
+		"certificate": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"conditions":  []any{map[string]any{"type": "Approved", "status": "True", "reason": "Simulated"}},
+	}}))
+}

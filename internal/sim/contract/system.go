@@ -1,0 +1,164 @@
+package contract
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// SystemFixture is one Windows for one test.
+type SystemFixture struct {
+	System daemon.System
+	// Disk is where Folder is.
+	Disk daemon.Disk
+	// Folder is an empty folder for the test, by its Windows name.
+	Folder string
+	// Feature is a feature that may be enabled, or is; empty when NoFeatures says why there is none.
+	Feature    string
+	NoFeatures string
+}
+
+// System checks that a Windows keeps the promises of daemon.System. It restarts nothing.
+func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f SystemFixture)
+	}{
+		{"FactsAreWhole", factsAreWhole},
+		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
+		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
+		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
+		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
+		{"ProtectOfWhatIsNotThereIsNotFound", protectOfWhatIsNotThereIsNotFound},
+		{"ALockExcludesOthers", aLockExcludesOthers},
+		{"LocksOfDifferentNamesAreDifferent", locksOfDifferentNamesAreDifferent},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func mustFacts(t *testing.T, f SystemFixture) agent.HostFacts {
+	t.Helper()
+	facts, err := f.System.Facts(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+func factsAreWhole(t *testing.T, f SystemFixture) {
+	facts := mustFacts(t, f)
+	for field, missing := range map[string]bool{
+		"hostname": facts.Hostname == "", "build": facts.Build < 10000, "product": facts.Product == "",
+		"installation": facts.Installation == "", "architecture": facts.Architecture == "", "bootID": facts.BootID == "",
+		"freeBytes": facts.FreeBytes == 0, "memoryBytes": facts.MemoryBytes == 0, "interfaces": len(facts.Interfaces) == 0,
+	} {
+		if missing {
+			t.Errorf("%s is missing in %+v", field, facts)
+		}
+	}
+	if away := time.Since(facts.Clock).Abs(); away > time.Minute {
+		t.Errorf("clock is %v, %v off", facts.Clock, away)
+	}
+	routes := 0
+	for _, i := range facts.Interfaces {
+		if i.DefaultRoute {
+			routes++
+		}
+		for _, a := range i.Addresses {
+			if ip, err := netip.ParseAddr(a); err != nil {
+				t.Errorf("address %q of %q: %v", a, i.Name, err)
+			} else if ip.IsLoopback() && !i.DefaultRoute {
+				t.Errorf("address %q of %q is a loopback address", a, i.Name)
+			}
+		}
+	}
+	if routes > 1 {
+		t.Errorf("%d interfaces have the default route", routes)
+	}
+}
+
+func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
+	one, two := mustFacts(t, f), mustFacts(t, f)
+	if one.BootID != two.BootID || one.Hostname != two.Hostname {
+		t.Errorf("boot %q of %q became %q of %q", one.BootID, one.Hostname, two.BootID, two.Hostname)
+	}
+}
+
+func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
+	if _, err := f.System.EnableFeature(deadline(t), "No-Such-Feature"); !errors.Is(err, daemon.ErrNotFound) {
+		t.Errorf("EnableFeature() = %v, want ErrNotFound", err)
+	}
+}
+
+func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
+	if f.Feature == "" {
+		t.Skip(f.NoFeatures)
+	}
+	first, err := f.System.EnableFeature(deadline(t), f.Feature)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.System.EnableFeature(deadline(t), f.Feature)
+	if err != nil || first != second {
+		t.Errorf("reboot needed: %v, then %v, %v", first, second, err)
+	}
+}
+
+func protectedFoldersAreUsable(t *testing.T, f SystemFixture) {
+	file := f.Folder + `\file`
+	for range 2 {
+		if err := f.System.Protect(f.Folder); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.System.Protect(file); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(f.Disk.Local(file)); err != nil || string(b) != "content" {
+			t.Errorf("read %q, %v", b, err)
+		}
+	}
+	if entries, _ := os.ReadDir(filepath.Clean(f.Disk.Local(f.Folder))); len(entries) != 1 {
+		t.Errorf("the folder has %d entries, want 1", len(entries))
+	}
+}
+
+func protectOfWhatIsNotThereIsNotFound(t *testing.T, f SystemFixture) {
+	if err := f.System.Protect(f.Folder + `\absent`); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
+	}
+}
+
+func aLockExcludesOthers(t *testing.T, f SystemFixture) {
+	name := f.Folder + `\test.lock`
+	for range 2 { // the second time the file is there
+		release, err := f.System.Lock(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.System.Lock(name); !errors.Is(err, daemon.ErrLocked) {
+			t.Errorf("second Lock() = %v, want ErrLocked", err)
+		}
+		release()
+	}
+}
+
+func locksOfDifferentNamesAreDifferent(t *testing.T, f SystemFixture) {
+	for _, name := range []string{`\one.lock`, `\two.lock`} {
+		release, err := f.System.Lock(f.Folder + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+	}
+}

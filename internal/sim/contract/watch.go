@@ -1,0 +1,113 @@
+package contract
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func watchTellsOfStartStopAndCrash(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
+	changes, err := f.Services.Watch(deadline(t), []string{First, Second, Third})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"start", func() { mustStart(t, f, Second) }},
+		{"stop", func() {
+			if err := f.Services.Stop(deadline(t), Second); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"start of the other", func() { mustStart(t, f, First) }},
+		{"crash", func() { f.Crash(t, First) }},
+	} {
+		drain(changes)
+		step.do()
+		expectMessage(t, changes, step.what)
+	}
+}
+
+// watchTellsOfEdits also shows that Put mends what was edited, and that it then has nothing more to do.
+func watchTellsOfEdits(t *testing.T, f ServicesFixture) {
+	declared := with(declare(Second, f.Runs, First), values())
+	mustPut(t, f, declare(First, f.Runs), declared)
+	mustStart(t, f, Second)
+	changes, err := f.Services.Watch(deadline(t), []string{First, Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, edit := range f.Edits {
+		drain(changes)
+		edit(t, Second)
+		expectMessage(t, changes, what)
+		for _, want := range []bool{true, false} {
+			if changed, err := f.Services.Put(deadline(t), declared); err != nil || changed != want {
+				t.Errorf("%s: Put() = %v, %v, want %v", what, changed, err, want)
+			}
+		}
+		if diff := cmp.Diff(declared, mustList(t, f)[Second].Service); diff != "" {
+			t.Errorf("%s: the service is not as declared (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+func expectMessage(t *testing.T, changes <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-changes:
+	case <-time.After(patience):
+		t.Fatalf("%s: no message within %v", what, patience)
+	}
+}
+
+func watchTellsOfADeletion(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs))
+	changes, err := f.Services.Watch(deadline(t), []string{First})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Delete(t, First)
+	expectMessage(t, changes, "deletion")
+	if changed, err := f.Services.Put(deadline(t), declare(First, f.Runs)); err != nil || !changed {
+		t.Errorf("Put() = %v, %v, want true, nil", changed, err)
+	}
+}
+
+// drain takes the messages that are under way, until there is silence.
+func drain(changes <-chan struct{}) {
+	for {
+		select {
+		case _, open := <-changes:
+			if !open {
+				return
+			}
+		case <-time.After(100 * time.Millisecond):
+			return
+		}
+	}
+}
+
+func watchEndsWithItsContext(t *testing.T, f ServicesFixture) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changes, err := f.Services.Watch(ctx, []string{First})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for end := time.After(patience); ; {
+		select {
+		case _, open := <-changes:
+			if !open {
+				return
+			}
+		case <-end:
+			t.Fatal("the channel is still open")
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+)
+
+// Options is what a host is.
+type Options struct {
+	// Windows is the computer. Root may be empty: then the host has a temporary folder, which Close removes. Address
+	// may be empty: then it is that of ListenAddr. Programs given here win over the simulated WICD and kubelet.
+	Windows WindowsOptions
+	// ListenAddr is address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a loopback address of
+	// its own, so that hosts can be told apart by address. Port 0 takes a free one, once.
+	ListenAddr string
+	// User may log in with AuthorizedKeys; Administrator when empty.
+	User           string
+	AuthorizedKeys []ssh.PublicKey
+	// HostKey identifies the SSH server; a new Ed25519 key when nil.
+	HostKey ssh.Signer
+	// Kubelet sets how the simulated kubelet behaves.
+	Kubelet KubeletOptions
+}
+
+// Host is a simulated Windows host: a computer with an SSH server. What is transferred to it can be executed when it is
+// WICD, or the carrier of it; as a service, WICD and the kubelet do their work.
+type Host struct {
+	windows *Windows
+	server  *sshd.Server
+	addr    string
+	cancel  context.CancelFunc
+	done    chan struct{}
+	remove  string
+}
+
+// Start starts a host. It runs until ctx ends or Close is called.
+func Start(ctx context.Context, o Options) (*Host, error) {
+	h := &Host{done: make(chan struct{})}
+	listener, err := net.Listen("tcp", o.ListenAddr)
+	if err != nil {
+		return nil, fmt.Errorf("starting a simulated host: %w", err)
+	}
+	h.addr = listener.Addr().String()
+	if err := h.furnish(&o); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting a simulated host: %w", err), listener.Close())
+	}
+	ctx, h.cancel = context.WithCancel(ctx)
+	h.windows = NewWindows(o.Windows)
+	go h.serve(ctx, listener)
+	return h, nil
+}
+
+// furnish completes the options, and makes home folder and SSH server.
+func (h *Host) furnish(o *Options) error {
+	if o.Windows.Root == "" {
+		root, err := os.MkdirTemp("", "windows-")
+		if err != nil {
+			return err
+		}
+		o.Windows.Root, h.remove = root, root
+	}
+	address, _, err := net.SplitHostPort(h.addr)
+	if err != nil {
+		return err
+	}
+	o.Windows.Address = cmp.Or(o.Windows.Address, address)
+	o.User = cmp.Or(o.User, "Administrator")
+	programs := map[string]Program{v1alpha1.WICDService: WICD, "kubelet": o.Kubelet.Program()}
+	for name, program := range o.Windows.Programs {
+		programs[name] = program
+	}
+	o.Windows.Programs = programs
+	if o.HostKey == nil {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return err
+		}
+		if o.HostKey, err = ssh.NewSignerFromKey(key); err != nil {
+			return err
+		}
+	}
+	shell := &shell{host: h, home: `C:\Users\` + o.User, root: o.Windows.Root}
+	if err := os.MkdirAll(shell.local(shell.home), 0o700); err != nil {
+		return err
+	}
+	h.server, err = sshd.New(sshd.Options{
+		HostKeys: []ssh.Signer{o.HostKey}, Users: map[string][]ssh.PublicKey{o.User: o.AuthorizedKeys},
+		Home: shell.local(shell.home), Root: o.Windows.Root, Exec: shell.exec,
+	})
+	return err
+}
+
+// serve runs the SSH server while the computer has power.
+func (h *Host) serve(ctx context.Context, listener net.Listener) {
+	defer close(h.done)
+	for {
+		b, err := h.windows.awaitBoot(ctx)
+		if err != nil {
+			return
+		}
+		if listener == nil {
+			if listener, err = listenAgain(ctx, h.addr); err != nil {
+				return
+			}
+		}
+		on, off := context.WithCancel(ctx)
+		stop := context.AfterFunc(b.ctx, off)
+		_ = h.server.Serve(on, listener) // ends with the power
+		stop()
+		off()
+		listener = nil
+	}
+}
+
+// listenAgain takes the address that the host had before it was off. Connections of that time may hold it for a moment.
+func listenAgain(ctx context.Context, addr string) (net.Listener, error) {
+	for {
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			return l, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Addr is address and port of the SSH server.
+func (h *Host) Addr() string { return h.addr }
+
+// Windows is the computer.
+func (h *Host) Windows() *Windows { return h.windows }
+
+// SSH is the SSH server, with what it counted, and its faults.
+func (h *Host) SSH() *sshd.Server { return h.server }
+
+// Close ends the host and waits until everything of it has ended.
+func (h *Host) Close() {
+	h.cancel()
+	h.windows.PowerOff()
+	<-h.done
+	if h.remove != "" {
+		_ = os.RemoveAll(h.remove)
+	}
+}

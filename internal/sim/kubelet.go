@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// KubeletOptions is how a simulated kubelet behaves.
+type KubeletOptions struct {
+	// Heartbeat is how often the Lease is renewed and the host looked at; 10 s, as the real one, when 0.
+	Heartbeat time.Duration
+	// Version is what the node reports; v1.36.3 when empty.
+	Version string
+	// CNIConfig is the file without which the node is not ready; C:\k\cni\config\cni.conf when empty.
+	CNIConfig string
+}
+
+// Program is the kubelet as a service: with the token of the bootstrap kubeconfig it asks for a certificate, registers
+// the node with the labels and taints it was told, and keeps it Ready while there is a pod network. The node has no
+// pods.
+func (o KubeletOptions) Program() Program {
+	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
+	o.Version = cmp.Or(o.Version, "v1.36.3")
+	o.CNIConfig = cmp.Or(o.CNIConfig, `C:\k\cni\config\cni.conf`)
+	return func(ctx context.Context, p Process) uint32 {
+		k := &kubelet{options: o, host: p.Host, flags: flagsOf(p.Command)}
+		err := k.run(ctx)
+		k.log(fmt.Sprintf("Kubelet ends: %v", err))
+		return 1
+	}
+}
+
+// kubelet is one run of a kubelet.
+type kubelet struct {
+	options KubeletOptions
+	host    daemon.Host
+	flags   map[string]string
+	facts   agent.HostFacts
+	node    string
+	taints  []corev1.Taint
+	api     *kubeletAPI
+}
+
+// flagsOf reads the flags of the form --name=value.
+func flagsOf(command string) map[string]string {
+	flags := map[string]string{}
+	for word := range strings.FieldsSeq(command) {
+		if name, value, ok := strings.Cut(strings.TrimLeft(word, "-"), "="); ok && strings.HasPrefix(word, "-") {
+			flags[name] = value
+		}
+	}
+	return flags
+}
+
+// log writes to the file that kube-log-runner was told.
+func (k *kubelet) log(line string) {
+	f, _, err := k.host.Disk.Append(k.flags["log-file"])
+	if err != nil {
+		return
+	}
+	_, _ = fmt.Fprintf(f, "%s %s\n", time.Now().UTC().Format(time.RFC3339), line)
+	_ = f.Close()
+}
+
+func (k *kubelet) run(ctx context.Context) (err error) {
+	if k.facts, err = k.host.System.Facts(ctx); err != nil {
+		return err
+	}
+	k.node = cmp.Or(k.flags["hostname-override"], strings.ToLower(k.facts.Hostname))
+	if err := k.readConfig(); err != nil {
+		return err
+	}
+	if err := k.connect(ctx); err != nil {
+		return err
+	}
+	defer k.api.close()
+	if err := k.retry(ctx, k.register); err != nil {
+		return err
+	}
+	// As with the real one, the node works while its serving certificate waits for approval.
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = k.retry(ctx, k.serve)
+	}()
+	k.beat(ctx)
+	<-served
+	return ctx.Err()
+}
+
+// readConfig reads the taints from kubelet.conf.
+func (k *kubelet) readConfig() error {
+	name := k.flags["config"]
+	b, err := k.host.Disk.Read(name)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	var config struct {
+		RegisterWithTaints []corev1.Taint `json:"registerWithTaints"`
+	}
+	if err := json.Unmarshal(b, &config); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	k.taints = config.RegisterWithTaints
+	return nil
+}
+
+// retry tries until it works or ctx is done. What cannot work by itself ends the kubelet, which Windows starts again.
+func (k *kubelet) retry(ctx context.Context, try func(context.Context) error) error {
+	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errPermanent) {
+			return err
+		}
+		k.log(err.Error())
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// errPermanent is the class of errors after which a kubelet ends.
+var errPermanent = errors.New("the kubelet cannot go on")
+
+// sleep waits; it returns false when ctx is done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// register creates the node, or brings the existing one up to date.
+func (k *kubelet) register(ctx context.Context) error {
+	labels := map[string]string{
+		corev1.LabelHostname: k.node, corev1.LabelOSStable: "windows", corev1.LabelArchStable: k.facts.Architecture,
+		corev1.LabelWindowsBuild: fmt.Sprintf("10.0.%d", k.facts.Build),
+	}
+	for pair := range strings.SplitSeq(k.flags["node-labels"], ",") {
+		if key, value, ok := strings.Cut(pair, "="); ok {
+			labels[key] = value
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node, Labels: labels}, Spec: corev1.NodeSpec{Taints: k.taints}, Status: k.status()}
+	_, err := k.api.core.Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if _, err := k.api.core.Nodes().Patch(ctx, k.node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("labelling node %s: %w", k.node, err)
+		}
+		return k.report(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("registering node %s: %w", k.node, err)
+	}
+	k.log("Successfully registered node " + k.node)
+	return nil
+}
+
+// beat keeps the node alive: it renews the lease, and reports when the node becomes ready or ceases to be, or may have
+// been given up because its lease was not renewed in time. While it is not ready, it looks every second.
+func (k *kubelet) beat(ctx context.Context) {
+	reported, tried, renewed := false, time.Time{}, time.Now()
+	for {
+		if ready := k.ready(); ready != reported {
+			if err := k.report(ctx); err != nil {
+				k.log(err.Error())
+			} else {
+				reported = ready
+			}
+		}
+		if time.Since(tried) >= k.options.Heartbeat {
+			if err := k.renewLease(ctx); err != nil {
+				k.log(err.Error())
+			} else {
+				reported = reported && time.Since(renewed) < 2*k.options.Heartbeat
+				renewed = time.Now()
+			}
+			tried = time.Now()
+		}
+		wait := k.options.Heartbeat
+		if !reported {
+			wait = min(wait, time.Second)
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+func (k *kubelet) ready() bool { return k.host.Disk.Exists(k.options.CNIConfig) }
+
+// report writes the node's status.
+func (k *kubelet) report(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{"status": k.status()})
+	if err != nil {
+		return err
+	}
+	// As the real one does: conditions of others stay.
+	_, err = k.api.core.Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("reporting the status of node %s: %w", k.node, err)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// declaration is a service as it is declared.
+type declaration struct {
+	desired.Service
+	// ready is where its program answers probes, which Windows knows nothing of.
+	ready string
+	// disabled is true when somebody keeps it from starting, deleted when it goes as soon as it stops, silent when its
+	// program answers no probes.
+	disabled, deleted, silent bool
+}
+
+// process is a service's program while it runs.
+type process struct {
+	pid   uint32
+	since time.Time
+	end   context.CancelFunc
+	done  chan struct{}
+	// asked is set when the service manager wants it to end, crashed when somebody ends it from outside.
+	asked, crashed bool
+}
+
+// watcher is one call of Watch.
+type watcher struct {
+	names   []string
+	changes chan struct{}
+}
+
+// describe tells the state of a declared service. The caller holds the lock.
+func (b *boot) describe(s desired.Service) daemon.Service {
+	d := daemon.Service{Service: s, State: daemon.Stopped, ExitCode: b.exits[s.Name]}
+	if p := b.running[s.Name]; p != nil {
+		d.State, d.PID = daemon.Running, p.pid
+		if p.asked {
+			d.State = daemon.Stopping
+		}
+	}
+	return d
+}
+
+// List implements daemon.Services.
+func (b *boot) List(_ context.Context, names []string) ([]daemon.Service, error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return nil, ErrPower
+	}
+	var list []daemon.Service
+	for name, d := range b.w.declared {
+		if slices.Contains(names, name) || strings.HasPrefix(d.Description, v1alpha1.ServiceDescription) {
+			list = append(list, b.describe(d.Service))
+		}
+	}
+	slices.SortFunc(list, func(x, y daemon.Service) int { return strings.Compare(x.Name, y.Name) })
+	return list, nil
+}
+
+// Put implements daemon.Services.
+func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return false, ErrPower
+	}
+	if err := daemon.CheckVariables(s.Environment); err != nil {
+		return false, fmt.Errorf("declaring service %s: %w", s.Name, err)
+	}
+	old := b.w.declared[s.Name]
+	if old != nil && old.deleted {
+		return false, fmt.Errorf("declaring service %s: %w", s.Name, daemon.ErrDeleted)
+	}
+	if old != nil && !old.disabled && reflect.DeepEqual(old.Service, kept(s)) {
+		old.ready = s.Ready
+		return false, nil
+	}
+	if err := b.changeLocked("put " + s.Name); err != nil {
+		return false, err
+	}
+	b.w.declared[s.Name] = &declaration{Service: kept(s), ready: s.Ready, silent: old != nil && old.silent}
+	b.notify(s.Name)
+	return true, nil
+}
+
+// kept is what Windows keeps of a declaration. It does not tell empty from absent.
+func kept(s desired.Service) desired.Service {
+	k := desired.Service{Name: s.Name, Description: s.Description, Command: s.Command}
+	k.DependsOn = append(k.DependsOn, s.DependsOn...)
+	if len(s.Environment) > 0 {
+		k.Environment = maps.Clone(s.Environment)
+	}
+	return k
+}
+
+// Start implements daemon.Services.
+func (b *boot) Start(_ context.Context, name string) error { return b.start(name) }
+
+func (b *boot) start(name string) error {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	return b.startLocked(name)
+}
+
+func (b *boot) startLocked(name string) error {
+	s, there := b.w.declared[name]
+	switch {
+	case b.off:
+		return ErrPower
+	case !there:
+		return fmt.Errorf("service %s: %w", name, daemon.ErrNotFound)
+	case s.disabled, s.deleted && b.running[name] == nil:
+		return fmt.Errorf("service %s is disabled or deleted", name)
+	case b.running[name] != nil && b.running[name].asked:
+		return fmt.Errorf("service %s is stopping", name)
+	case b.running[name] != nil:
+		return nil
+	}
+	for _, on := range s.DependsOn {
+		if err := b.startLocked(on); err != nil {
+			return fmt.Errorf("starting %s, which %s depends on: %v", on, name, err)
+		}
+	}
+	if err := b.changeLocked("start " + name); err != nil {
+		return err
+	}
+	executable := executableOf(s.Command)
+	if _, err := os.Stat(b.w.Disk().Local(executable)); err != nil {
+		return fmt.Errorf("service %s: Windows does not find %s", name, executable)
+	}
+	b.launch(s.Service)
+	return nil
+}
+
+// executableOf is the first word of a command line, which may be in quotes.
+func executableOf(command string) string {
+	if rest, quoted := strings.CutPrefix(command, `"`); quoted {
+		name, _, _ := strings.Cut(rest, `"`)
+		return name
+	}
+	name, _, _ := strings.Cut(command, " ")
+	return name
+}
+
+// launch runs the service's program. The caller holds the lock.
+func (b *boot) launch(s desired.Service) {
+	ctx, end := context.WithCancel(b.ctx)
+	b.lastPID += 4
+	p := &process{pid: b.lastPID, since: time.Now(), end: end, done: make(chan struct{})}
+	b.running[s.Name] = p
+	b.notify(s.Name)
+	program := b.w.options.Programs[s.Name]
+	if program == nil {
+		program = func(ctx context.Context, _ Process) uint32 {
+			<-ctx.Done()
+			return aborted
+		}
+	}
+	b.processes.Go(func() {
+		code := program(ctx, Process{
+			Command: s.Command, Environment: merged(b.environment, s.Environment), Host: b.host(), BootID: b.id,
+		})
+		end()
+		b.ended(s.Name, p, code)
+	})
+}
+
+// aborted is the exit code of a process that terminated unexpectedly, ERROR_PROCESS_ABORTED.
+const aborted = 1067
+
+// ended notes the end of a process. One that crashed, or ended by itself with an error, is started again after a while.
+func (b *boot) ended(name string, p *process, code uint32) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	delete(b.running, name)
+	switch {
+	case p.asked:
+		code = 0
+	case p.crashed && code == 0:
+		code = aborted
+	}
+	b.exits[name] = code
+	if d := b.w.declared[name]; d != nil && d.deleted {
+		delete(b.w.declared, name)
+	}
+	b.notify(name)
+	close(p.done)
+	if code != 0 && !b.off {
+		time.AfterFunc(b.w.options.RestartDelay, func() { _ = b.start(name) })
+	}
+}
+
+// Stop implements daemon.Services.
+func (b *boot) Stop(ctx context.Context, name string) error { return b.stop(ctx, name) }
+
+func (b *boot) stop(ctx context.Context, name string) error {
+	b.w.mu.Lock()
+	p := b.running[name]
+	if p == nil || b.off {
+		off := b.off
+		b.w.mu.Unlock()
+		if off {
+			return ErrPower
+		}
+		return nil
+	}
+	var dependants []string
+	for _, s := range b.w.declared {
+		if slices.Contains(s.DependsOn, name) {
+			dependants = append(dependants, s.Name)
+		}
+	}
+	b.w.mu.Unlock()
+	for _, d := range dependants {
+		if err := b.stop(ctx, d); err != nil {
+			return err
+		}
+	}
+	if err := b.change("stop " + name); err != nil {
+		return err
+	}
+	b.w.mu.Lock()
+	p.asked = true
+	b.notify(name)
+	b.w.mu.Unlock()
+	p.end()
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("service %s does not stop", name), ctx.Err())
+	}
+}
+
+// Watch implements daemon.Services.
+func (b *boot) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if b.off {
+		return nil, ErrPower
+	}
+	v := &watcher{names: slices.Clone(names), changes: make(chan struct{}, 1)}
+	b.watches[v] = true
+	context.AfterFunc(ctx, func() {
+		b.w.mu.Lock()
+		defer b.w.mu.Unlock()
+		delete(b.watches, v)
+		close(v.changes)
+	})
+	return v.changes, nil
+}
+
+// notify tells those who watch a service. The caller holds the lock.
+func (b *boot) notify(name string) {
+	for v := range b.watches {
+		if !slices.Contains(v.names, name) {
+			continue
+		}
+		select {
+		case v.changes <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/payload/carrier"
+)
+
+// shell runs the commands that come over SSH, as cmd.exe would. It knows one kind of program: WICD, of whatever bytes
+// the file may consist, and the carrier that holds it.
+type shell struct {
+	host       *Host
+	home, root string
+}
+
+func (s *shell) local(name string) string { return daemon.Disk{Root: s.root}.Local(name) }
+
+// exec implements sshd.Handler.
+func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
+	name := s.path(program)
+	info, err := os.Stat(s.local(name))
+	if err != nil || !info.Mode().IsRegular() {
+		fmt.Fprintf(stderr, "'%s' is not recognized as an internal or external command,\r\noperable program or batch file.\r\n", program)
+		return 1
+	}
+	name, err = s.unpack(name)
+	if err != nil {
+		return agent.NewSession(stdin, stdout).End(nil, &agent.Error{Code: agent.CodeSetupFailed, Message: err.Error()})
+	}
+	host := s.host.windows.Host()
+	return daemon.Main(ctx, daemon.Call{
+		Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Host:    func() (daemon.Host, error) { return host, nil },
+		Program: func() (io.ReadCloser, error) { return os.Open(s.local(name)) },
+		Serve:   func(func(context.Context)) error { return errors.New("the service manager did not start this process") },
+	})
+}
+
+// path is the full Windows name of a program, which is relative to the home folder. Doubled backslashes are one.
+func (s *shell) path(program string) string {
+	name := strings.ReplaceAll(strings.Trim(program, `"`), `\\`, `\`)
+	if strings.Contains(name, ":") {
+		return name
+	}
+	return s.home + `\` + strings.TrimPrefix(name, `.\`)
+}
+
+// unpack does what the carrier does: it puts the program it carries beside itself. The name of any other program is
+// returned as it is.
+func (s *shell) unpack(name string) (string, error) {
+	f, err := os.Open(s.local(name))
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	program, compressed, err := carrier.Find(f, info.Size())
+	if errors.Is(err, carrier.ErrNoTail) && !strings.HasSuffix(name, "-setup.exe") {
+		return name, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("unpacking %s: %w", name, err)
+	}
+	unpacked := s.home + `\wicd-` + hex.EncodeToString(program.SHA256[:8]) + ".exe"
+	if sum, err := hashOf(s.local(unpacked)); err == nil && sum == hex.EncodeToString(program.SHA256[:]) {
+		return unpacked, nil
+	}
+	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return "", err
+	}
+	defer decoder.Close()
+	content, err := io.ReadAll(io.LimitReader(decoder, program.Size+1))
+	if err != nil || sha256.Sum256(content) != program.SHA256 {
+		return "", fmt.Errorf("unpacking %s: the program in it is damaged (%v)", name, err)
+	}
+	_, err = daemon.Disk{Root: s.root}.WriteFile(unpacked, string(content))
+	return unpacked, err
+}
+
+func hashOf(local string) (string, error) {
+	f, err := os.Open(local)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// WICD is the Program of WICD's service: the real thing.
+func WICD(ctx context.Context, p Process) uint32 {
+	args := strings.Fields(strings.TrimPrefix(p.Command, executableOf(p.Command)))
+	return uint32(daemon.Main(ctx, daemon.Call{
+		Args: args, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
+		Host:    func() (daemon.Host, error) { return p.Host, nil },
+		Program: func() (io.ReadCloser, error) { return nil, errors.ErrUnsupported },
+		Serve: func(run func(context.Context)) error {
+			run(ctx)
+			return nil
+		},
+	}))
+}

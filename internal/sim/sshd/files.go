@@ -1,0 +1,183 @@
+package sshd
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/pkg/sftp"
+)
+
+// files serves the names of one file transfer. Names reach it absolute, clean and with forward slashes.
+type files struct {
+	home, root string
+	wrote      func() // called for each file opened for writing
+}
+
+// local is where this machine keeps a name of the client: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
+func (f *files) local(name string) string {
+	if letter, rest, ok := cutDrive(name); ok {
+		if f.root != "" {
+			return filepath.Join(f.root, strings.ToUpper(letter), filepath.FromSlash(rest))
+		}
+		if windows := letter + ":/" + rest; filepath.VolumeName(windows) != "" {
+			return filepath.Clean(filepath.FromSlash(windows))
+		}
+	}
+	return filepath.Join(f.root, filepath.FromSlash(name))
+}
+
+// cutDrive finds C and k/x in /C:/k/x. The last drive of a name counts, because a client that asks for C:/k/x without
+// a leading slash reaches here as <home>/C:/k/x.
+func cutDrive(name string) (letter, rest string, ok bool) {
+	before, rest, found := cutLast(name+"/", ":/")
+	if !found || len(before) < 2 || before[len(before)-2] != '/' {
+		return "", "", false
+	}
+	return before[len(before)-1:], strings.TrimSuffix(rest, "/"), true
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// remote is the name by which the client knows a local folder; the inverse of local.
+func (f *files) remote(folder string) string {
+	name := filepath.ToSlash(folder)
+	if f.root != "" {
+		name = strings.TrimPrefix(name, filepath.ToSlash(filepath.Clean(f.root)))
+		if letter, rest, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/"); len(letter) == 1 {
+			name = letter + ":/" + rest
+		}
+	}
+	return "/" + strings.TrimPrefix(name, "/")
+}
+
+// Fileread opens a file for reading.
+func (f *files) Fileread(r *sftp.Request) (io.ReaderAt, error) {
+	return os.Open(f.local(r.Filepath))
+}
+
+// Filewrite opens a file for writing.
+func (f *files) Filewrite(r *sftp.Request) (io.WriterAt, error) {
+	return f.open(r, os.O_WRONLY)
+}
+
+// OpenFile opens a file for reading and writing.
+func (f *files) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) {
+	return f.open(r, os.O_RDWR)
+}
+
+func (f *files) open(r *sftp.Request, mode int) (*os.File, error) {
+	asked := r.Pflags()
+	if asked.Creat {
+		mode |= os.O_CREATE
+	}
+	if asked.Trunc {
+		mode |= os.O_TRUNC
+	}
+	if asked.Excl {
+		mode |= os.O_EXCL
+	}
+	file, err := os.OpenFile(f.local(r.Filepath), mode, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	f.wrote()
+	return file, nil
+}
+
+// Filecmd changes names and attributes.
+func (f *files) Filecmd(r *sftp.Request) error {
+	name := f.local(r.Filepath)
+	switch r.Method {
+	case "Mkdir":
+		return os.Mkdir(name, 0o755)
+	case "Remove", "Rmdir":
+		return os.Remove(name)
+	case "Rename":
+		if _, err := os.Lstat(f.local(r.Target)); err == nil {
+			return fmt.Errorf("renaming %s: %s exists", r.Filepath, r.Target) // as OpenSSH's rename does
+		}
+		return os.Rename(name, f.local(r.Target))
+	case "Setstat":
+		return setAttributes(name, r)
+	}
+	return sftp.ErrSSHFxOpUnsupported
+}
+
+func setAttributes(name string, r *sftp.Request) error {
+	set, to := r.AttrFlags(), r.Attributes()
+	if set.Size {
+		if err := os.Truncate(name, int64(to.Size)); err != nil {
+			return err
+		}
+	}
+	if set.Permissions {
+		if err := os.Chmod(name, to.FileMode().Perm()); err != nil {
+			return err
+		}
+	}
+	if set.Acmodtime {
+		return os.Chtimes(name, time.Unix(int64(to.Atime), 0), time.Unix(int64(to.Mtime), 0))
+	}
+	return nil
+}
+
+// PosixRename renames a file over another.
+func (f *files) PosixRename(r *sftp.Request) error {
+	return os.Rename(f.local(r.Filepath), f.local(r.Target))
+}
+
+// Filelist lists a folder or describes a file.
+func (f *files) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
+	if r.Method == "List" {
+		entries, err := os.ReadDir(f.local(r.Filepath))
+		if err != nil {
+			return nil, err
+		}
+		var l listing
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil { // else removed meanwhile
+				l = append(l, info)
+			}
+		}
+		return l, nil
+	}
+	return described(os.Stat(f.local(r.Filepath)))
+}
+
+// Lstat describes a file without following a link.
+func (f *files) Lstat(r *sftp.Request) (sftp.ListerAt, error) {
+	return described(os.Lstat(f.local(r.Filepath)))
+}
+
+func described(info fs.FileInfo, err error) (sftp.ListerAt, error) {
+	if err != nil {
+		return nil, err
+	}
+	return listing{info}, nil
+}
+
+// listing is an answer in the form the SFTP library asks for.
+type listing []fs.FileInfo
+
+// ListAt copies the entries from the given one on.
+func (l listing) ListAt(into []fs.FileInfo, from int64) (int, error) {
+	if from >= int64(len(l)) {
+		return 0, io.EOF
+	}
+	n := copy(into, l[from:])
+	if n < len(into) {
+		return n, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,112 @@
+package sshd
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// serveConn serves one connection until it ends or ctx does.
+func (s *Server) serveConn(ctx context.Context, tcp net.Conn) {
+	c, fault := s.admit(tcp)
+	defer s.dismiss(c)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	if fault.Stall {
+		_, _ = io.Copy(io.Discard, c) // until the client gives up
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(loginGrace))
+	login, channels, requests, err := ssh.NewServerConn(c, s.config(fault))
+	if err != nil {
+		return
+	}
+	_ = c.SetDeadline(time.Time{})
+	go ssh.DiscardRequests(requests) // answers keepalives
+
+	var open sync.WaitGroup
+	for channel := range channels {
+		open.Go(func() { s.serveChannel(ctx, login.User(), channel) })
+	}
+	cancel()
+	open.Wait()
+}
+
+// serveChannel runs the one command or file transfer of a channel, and listens meanwhile for signals and the end.
+func (s *Server) serveChannel(ctx context.Context, user string, offered ssh.NewChannel) {
+	if offered.ChannelType() != "session" {
+		_ = offered.Reject(ssh.UnknownChannelType, "only sessions are served")
+		return
+	}
+	channel, requests, err := offered.Accept()
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	busy := false
+	for r := range requests {
+		if r.Type == "signal" {
+			_ = r.Reply(true, nil)
+			cancel()
+			continue
+		}
+		serve := s.program(r, user)
+		if busy || serve == nil {
+			_ = r.Reply(false, nil)
+			continue
+		}
+		busy = true
+		_ = r.Reply(true, nil)
+		work.Go(func() { finish(channel, serve(ctx, channel)) })
+	}
+	cancel()
+	work.Wait()
+	channel.Close()
+}
+
+// program is what a request asks for, already counted; nil when the server has no such thing.
+func (s *Server) program(r *ssh.Request, user string) func(context.Context, ssh.Channel) int {
+	var asked struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
+	if ssh.Unmarshal(r.Payload, &asked) != nil {
+		return nil
+	}
+	switch {
+	case r.Type == "exec" && s.options.Exec != nil:
+		s.count(func(n *Counters) { n.ExecChannels++; n.Commands = append(n.Commands, asked.Name) })
+		command := Command{Line: asked.Name, User: user, Dir: s.options.Home}
+		return func(ctx context.Context, c ssh.Channel) int {
+			return s.options.Exec(ctx, command, c, c, c.Stderr())
+		}
+	case r.Type == "subsystem" && asked.Name == "sftp":
+		s.count(func(n *Counters) { n.SFTPChannels++ })
+		return s.transfer
+	}
+	return nil
+}
+
+// transfer speaks SFTP until the client ends it.
+func (s *Server) transfer(_ context.Context, c ssh.Channel) int {
+	f := &files{home: s.options.Home, root: s.options.Root, wrote: func() {
+		s.count(func(n *Counters) { n.FilesWritten++ })
+	}}
+	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},
+		sftp.WithStartDirectory(f.remote(s.options.Home)))
+	if err := server.Serve(); err != nil && err != io.EOF {
+		return 1
+	}
+	return 0
+}
+
+// finish tells the client how its program ended.
+func finish(c ssh.Channel, status int) {
+	_, _ = c.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
+	_ = c.Close()
+}

@@ -1,0 +1,213 @@
+// Package sshd is a small SSH server for simulated and laboratory Windows hosts. It does what the operator needs
+// from a host, over the real protocol: public-key logins, commands handed to a Go function, and file transfers
+// into a folder. It counts what reaches it, so that a test can ask the host instead of the operator, and it
+// misbehaves on demand. A server without connections costs one goroutine; nothing in it depends on the system
+// it runs on.
+package sshd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// loginGrace is how long a connection may take to log in; OpenSSH's LoginGraceTime has the same default.
+const loginGrace = 2 * time.Minute
+
+// Options is what a server needs. It must not be changed after New.
+type Options struct {
+	// HostKeys identify the host. Each key is offered, the client chooses by type. At least one is needed.
+	HostKeys []ssh.Signer
+	// Users maps user names to the keys they may log in with. Names are compared as Windows does, without case.
+	Users map[string][]ssh.PublicKey
+	// Home is an existing folder of this machine: commands start there, relative names of file transfers begin there.
+	Home string
+	// Root, when set, holds the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is
+	// <Root>/etc/x. When empty, absolute names mean what they mean to this machine.
+	Root string
+	// Exec runs a command. When nil, commands are refused.
+	Exec Handler
+}
+
+// Command is one exec request.
+type Command struct {
+	// Line is the command line as the client sent it; no shell has touched it.
+	Line string
+	// User is the name the client logged in with.
+	User string
+	// Dir is Options.Home.
+	Dir string
+}
+
+// Handler runs one command and returns its exit status; Windows statuses such as 0xC0000135 fit. The context ends when
+// the client signals the command, closes its channel or loses its connection. Each stream is used by one goroutine at a time.
+type Handler func(ctx context.Context, c Command, stdin io.Reader, stdout, stderr io.Writer) int
+
+// Counters is what a server has seen since New.
+type Counters struct {
+	// Connections counts TCP connections, those that never logged in included.
+	Connections int
+	// ExecChannels and SFTPChannels count accepted requests of either kind.
+	ExecChannels, SFTPChannels int
+	// FilesWritten counts files opened for writing by file transfers.
+	FilesWritten int
+	// BytesIn and BytesOut count what TCP carried from and to clients, protocol overhead included.
+	BytesIn, BytesOut int64
+	// Commands are the lines of the accepted commands, in order.
+	Commands []string
+}
+
+// Fault is what goes wrong with one connection. The zero value is a healthy connection.
+type Fault struct {
+	// CutAfterIn closes the connection once this many bytes came in; 0 means never.
+	CutAfterIn int64
+	// CutAfterOut closes the connection once this many bytes went out; 0 means never.
+	CutAfterOut int64
+	// Stall keeps the connection open and never answers.
+	Stall bool
+	// RefuseLogin refuses every key.
+	RefuseLogin bool
+	// HostKey is shown instead of Options.HostKeys.
+	HostKey ssh.Signer
+}
+
+// Server is an SSH server. All its methods may be called at any time and from any goroutine.
+type Server struct {
+	options Options
+	in, out atomic.Int64
+
+	mu     sync.Mutex
+	counts Counters
+	fault  func(connection int) Fault
+	live   map[*conn]struct{}
+}
+
+// New returns a server that waits for Serve.
+func New(o Options) (*Server, error) {
+	if len(o.HostKeys) == 0 {
+		return nil, errors.New("creating an SSH server: Options.HostKeys is empty")
+	}
+	return &Server{options: o, live: map[*conn]struct{}{}}, nil
+}
+
+// Serve takes connections from l until ctx ends or l fails. It then closes l and all connections, waits for the
+// commands that ran, and returns nil when ctx was the reason. It may be called again with another listener, as a host
+// that has rebooted, and for several listeners at once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	var open sync.WaitGroup
+	defer open.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	for {
+		c, err := l.Accept()
+		switch {
+		case err == nil:
+			open.Go(func() { s.serveConn(ctx, c) })
+		case ctx.Err() != nil:
+			return nil
+		default:
+			l.Close()
+			return fmt.Errorf("accepting connections on %s: %w", l.Addr(), err)
+		}
+	}
+}
+
+// Counters returns what was counted so far.
+func (s *Server) Counters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	c.Commands = append([]string(nil), c.Commands...)
+	c.BytesIn, c.BytesOut = s.in.Load(), s.out.Load()
+	return c
+}
+
+// SetFaults decides what goes wrong from now on: fault is asked once for each new connection, with its number
+// since New, the first being 1. It is called one connection at a time. Nil means that all is well again.
+func (s *Server) SetFaults(fault func(connection int) Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+// Cut closes the connections that are open now, without a word to the clients.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.live {
+		c.Close()
+	}
+}
+
+// count changes the counters.
+func (s *Server) count(change func(*Counters)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.counts)
+}
+
+// admit registers a new connection and decides what will go wrong with it.
+func (s *Server) admit(c net.Conn) (*conn, Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.Connections++
+	var f Fault
+	if s.fault != nil {
+		f = s.fault(s.counts.Connections)
+	}
+	admitted := newConn(c, s, f)
+	s.live[admitted] = struct{}{}
+	return admitted, f
+}
+
+func (s *Server) dismiss(c *conn) {
+	c.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, c)
+}
+
+// config is the SSH side of a connection with the given fault.
+func (s *Server) config(f Fault) *ssh.ServerConfig {
+	c := &ssh.ServerConfig{
+		PublicKeyCallback: func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if f.RefuseLogin || !s.authorized(m.User(), key) {
+				return nil, fmt.Errorf("user %q may not log in with %s", m.User(), ssh.FingerprintSHA256(key))
+			}
+			return nil, nil
+		},
+	}
+	keys := s.options.HostKeys
+	if f.HostKey != nil {
+		keys = []ssh.Signer{f.HostKey}
+	}
+	for _, k := range keys {
+		c.AddHostKey(k)
+	}
+	return c
+}
+
+func (s *Server) authorized(user string, key ssh.PublicKey) bool {
+	for name, keys := range s.options.Users {
+		if !strings.EqualFold(name, user) {
+			continue
+		}
+		for _, k := range keys {
+			if bytes.Equal(k.Marshal(), key.Marshal()) {
+				return true
+			}
+		}
+	}
+	return false
+}

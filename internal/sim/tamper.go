@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// Probe implements daemon.Probes: a service answers where its declaration says, once it has been running for its Startup.
+func (b *boot) Probe(ctx context.Context, address string) error {
+	w := b.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.off {
+		return ErrPower
+	}
+	for name, d := range w.declared {
+		p := b.running[name]
+		if d.ready != address || p == nil || p.asked {
+			continue
+		}
+		if d.silent || time.Since(p.since) < w.options.Startup[name] {
+			return fmt.Errorf("asking at %s: service %s says nothing", address, name)
+		}
+		return ctx.Err()
+	}
+	return fmt.Errorf("asking at %s: nobody listens", address)
+}
+
+// Silence makes the program of a service answer no more probes while it goes on running, until it is called with false.
+func (w *Windows) Silence(service string, silent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d := w.declared[service]; d != nil {
+		d.silent = silent
+	}
+}
+
+// Edit changes the declaration of a service as somebody else would: it is not counted as a change.
+func (w *Windows) Edit(service string, edit func(*desired.Service)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d := w.declared[service]; d != nil {
+		edited := kept(d.Service)
+		edit(&edited)
+		d.Service = kept(edited)
+		w.boot.notify(service)
+	}
+}
+
+// Disable keeps a service from starting, as somebody else would.
+func (w *Windows) Disable(service string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d := w.declared[service]; d != nil {
+		d.disabled = true
+		w.boot.notify(service)
+	}
+}
+
+// DeleteService deletes a service, as somebody else would: one that runs goes when it has stopped.
+func (w *Windows) DeleteService(service string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.declared[service]
+	switch {
+	case d == nil:
+		return
+	case w.boot.running[service] == nil:
+		delete(w.declared, service)
+	default:
+		d.deleted = true
+	}
+	w.boot.notify(service)
+}
+
+// Disabled tells whether somebody keeps a service from starting.
+func (w *Windows) Disabled(service string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.declared[service]
+	return d != nil && d.disabled
+}
+
+// Since is when the process of a service started; zero when it does not run.
+func (w *Windows) Since(service string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.boot.running[service]; p != nil {
+		return p.since
+	}
+	return time.Time{}
+}

@@ -1,0 +1,257 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// WindowsOptions is what a computer is. The zero value, with a Root, is a small Windows Server 2022.
+type WindowsOptions struct {
+	// Root is an existing folder; C:\k\x is <Root>/C/k/x. It outlives restarts and power cuts.
+	Root string
+	// Hostname as Windows spells it; WIN-SIM when empty.
+	Hostname string
+	// Build and UBR of the version, 20348 and 2402 when 0.
+	Build, UBR int
+	// Installation and Architecture as agent.HostFacts has them; Server Core and amd64 when empty.
+	Installation, Architecture string
+	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
+	Address string
+	// FreeBytes on drive C:, 100 GB when 0, and MemoryBytes, 16 GB when 0.
+	FreeBytes, MemoryBytes uint64
+	// Skew is how much the clock is ahead.
+	Skew time.Duration
+	// Features at first; {"Containers": Enabled} when nil.
+	Features map[string]agent.FeatureState
+	// Programs are what services do, by the service's name. A service without one runs until it is stopped.
+	Programs map[string]Program
+	// RestartDelay is how long the service manager waits before it starts a service again that ended by itself; 5 s
+	// when 0.
+	RestartDelay time.Duration
+	// Startup is how long a service takes from its start until it answers probes, by name; those that are not in it
+	// answer at once.
+	Startup map[string]time.Duration
+	// BootTime is how long a restart takes from the end of the last service to the start of the first.
+	BootTime time.Duration
+}
+
+// Program is what a service does. It ends when ctx does; when it ends before, that is a crash with this exit code.
+type Program func(ctx context.Context, p Process) (exitCode uint32)
+
+// Process is one run of a service's program.
+type Process struct {
+	// Command is the command line.
+	Command string
+	// Environment is that of the machine when it started, with the service's own variables, which win.
+	Environment map[string]string
+	// Host is the computer, as this process sees it: after a power cut, it can do nothing any more.
+	Host daemon.Host
+	// BootID of the computer.
+	BootID string
+}
+
+// Windows is a simulated computer. It is safe for concurrent use.
+type Windows struct {
+	options WindowsOptions
+
+	mu          sync.Mutex
+	declared    map[string]*declaration
+	features    map[string]agent.FeatureState
+	environment map[string]string
+	trusted     map[string]bool // certificates, by the SHA-256 of their DER
+	failNext    map[string]error
+	cutAfter    int // changes until the power goes; negative: never
+	changes     int
+	boots       int
+	boot        *boot // the current one, also after a cut
+	// next is closed when the computer starts.
+	next chan struct{}
+}
+
+// ErrPower is what everything on a computer without power returns.
+var ErrPower = errors.New("the power is off")
+
+// NewWindows makes a computer and starts it.
+func NewWindows(o WindowsOptions) *Windows {
+	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
+	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
+	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")
+	o.Address = cmp.Or(o.Address, "192.0.2.10")
+	o.FreeBytes, o.MemoryBytes = cmp.Or(o.FreeBytes, 100<<30), cmp.Or(o.MemoryBytes, 16<<30)
+	o.RestartDelay = cmp.Or(o.RestartDelay, 5*time.Second)
+	w := &Windows{
+		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),
+		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
+		failNext: map[string]error{}, cutAfter: -1, next: make(chan struct{}),
+	}
+	if w.features == nil {
+		w.features = map[string]agent.FeatureState{"Containers": agent.FeatureEnabled}
+	}
+	w.PowerOn()
+	return w
+}
+
+// Host is the computer as programs see it that start now.
+func (w *Windows) Host() daemon.Host {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.boot.host()
+}
+
+// Disk is drive C: as the simulation sees it, with the power on or off.
+func (w *Windows) Disk() daemon.Disk { return daemon.Disk{Root: w.options.Root} }
+
+// BootID is that of the current start.
+func (w *Windows) BootID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.boot.id
+}
+
+// FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet",
+// "feature Containers", "protect C:\k", "reboot", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or one
+// of daemon.Disk with its file: "rename C:\k\kubelet.conf".
+func (w *Windows) FailNext(operation string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failNext[operation] = fmt.Errorf("simulated failure of %q", operation)
+}
+
+// CutPowerAfter lets that many changes happen, of files, services, settings or the system, and then cuts the power.
+func (w *Windows) CutPowerAfter(changes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutAfter = changes
+}
+
+// Changes counts the changes that programs made, or tried to make, since the computer was made.
+func (w *Windows) Changes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changes
+}
+
+// PowerCut stops everything at once. Files stay as they are.
+func (w *Windows) PowerCut() {
+	w.mu.Lock()
+	w.cutLocked()
+	w.mu.Unlock()
+}
+
+func (w *Windows) cutLocked() {
+	w.cutAfter = -1
+	if w.boot.off {
+		return
+	}
+	w.boot.off = true
+	w.boot.end()
+}
+
+// PowerOn starts the computer when it is off: features that waited for it are enabled, services start.
+func (w *Windows) PowerOn() {
+	w.mu.Lock()
+	before := w.boot
+	w.mu.Unlock()
+	if before != nil {
+		if !before.isOff() {
+			return
+		}
+		before.processes.Wait()
+	}
+	w.mu.Lock()
+	w.boots++
+	b := newBoot(w, strconv.Itoa(w.boots))
+	w.boot = b
+	for name, state := range w.features {
+		if state == agent.FeaturePending {
+			w.features[name] = agent.FeatureEnabled
+		}
+	}
+	names := make([]string, 0, len(w.declared))
+	for name, d := range w.declared {
+		if d.deleted {
+			delete(w.declared, name)
+		} else if !d.disabled {
+			names = append(names, name)
+		}
+	}
+	close(w.next)
+	w.next = make(chan struct{})
+	w.mu.Unlock()
+	for _, name := range names {
+		_ = b.start(name) // a service that does not start keeps nothing else from starting
+	}
+}
+
+// awaitBoot returns a boot that is on, waiting for one if need be.
+func (w *Windows) awaitBoot(ctx context.Context) (*boot, error) {
+	for {
+		w.mu.Lock()
+		b, off, next := w.boot, w.boot.off, w.next
+		w.mu.Unlock()
+		if !off {
+			return b, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-next:
+		}
+	}
+}
+
+// Restart stops the services and starts the computer again.
+func (w *Windows) Restart() {
+	w.mu.Lock()
+	b := w.boot
+	var names []string
+	for name := range b.running {
+		names = append(names, name)
+	}
+	w.mu.Unlock()
+	for _, name := range names {
+		_ = b.stop(context.Background(), name)
+	}
+	w.PowerCut()
+	<-time.After(w.options.BootTime)
+	w.PowerOn()
+}
+
+// PowerOff stops everything for good and waits until it is still.
+func (w *Windows) PowerOff() {
+	w.PowerCut()
+	w.mu.Lock()
+	b := w.boot
+	w.mu.Unlock()
+	b.processes.Wait()
+}
+
+// Crash ends the process of a service from outside.
+func (w *Windows) Crash(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p := w.boot.running[name]; p != nil {
+		p.crashed = true
+		p.end()
+	}
+}
+
+// Service returns a service; its Name is empty when there is none.
+func (w *Windows) Service(name string) daemon.Service {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d, there := w.declared[name]
+	if !there {
+		return daemon.Service{}
+	}
+	return w.boot.describe(d.Service)
+}

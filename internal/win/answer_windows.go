@@ -1,0 +1,25 @@
+package win
+
+import (
+	"errors"
+
+	"golang.org/x/sys/windows"
+)
+
+// answer calls a function of Windows that fills a buffer, with a larger one until it is large enough.
+func answer(call func(buffer *byte, size uint32, needed *uint32) error) ([]byte, error) {
+	const most = 256 << 10 // the SCM takes no larger one
+	for size := uint32(4096); ; {
+		buffer, needed := make([]byte, size), uint32(0)
+		err := call(&buffer[0], size, &needed)
+		if err == nil {
+			return buffer, nil
+		}
+		short := errors.Is(err, windows.ERROR_INSUFFICIENT_BUFFER) || errors.Is(err, windows.ERROR_MORE_DATA) ||
+			errors.Is(err, windows.ERROR_BUFFER_OVERFLOW)
+		if !short || size == most {
+			return nil, err
+		}
+		size = min(size+max(size, needed), most)
+	}
+}

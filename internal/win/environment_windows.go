@@ -1,0 +1,207 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// machineEnvironment is the key below HKEY_LOCAL_MACHINE with the environment of the machine.
+const machineEnvironment = `SYSTEM\CurrentControlSet\Control\Session Manager\Environment`
+
+// environment is the environment of the machine.
+type environment struct {
+	// patience is how long all windows together may take to hear of a change.
+	patience time.Duration
+}
+
+// Set implements daemon.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would take the percent-encoded
+// characters of a proxy's URL for names of variables.
+func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
+	err = errors.Join(ctx.Err(), daemon.CheckVariables(variables))
+	if err == nil {
+		changed, err = write(variables, ours)
+	}
+	if len(changed) > 0 {
+		e.tell(ctx)
+	}
+	if err != nil {
+		return changed, fmt.Errorf("setting the environment of the machine: %w", err)
+	}
+	return changed, nil
+}
+
+func write(variables map[string]string, ours []string) (changed []string, err error) {
+	const access = registry.QUERY_VALUE | registry.SET_VALUE | registry.WOW64_64KEY
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, machineEnvironment, access)
+	if err != nil {
+		return nil, fmt.Errorf(`opening HKLM\%s: %w`, machineEnvironment, err)
+	}
+	defer key.Close()
+	wanted := slices.Sorted(maps.Keys(variables))
+	var errs error
+	note := func(name string, did bool, err error) {
+		if did {
+			changed = append(changed, name)
+		}
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("variable %s: %w", name, err))
+		}
+	}
+	for _, name := range wanted {
+		did, err := set(key, name, variables[name])
+		note(name, did, err)
+	}
+	for _, name := range ours {
+		if _, keep := spelled(name, wanted); !keep {
+			did, err := remove(key, name)
+			note(name, did, err)
+		}
+	}
+	slices.Sort(changed)
+	return changed, errs
+}
+
+func set(key registry.Key, name, value string) (changed bool, err error) {
+	if now, kind, err := key.GetStringValue(name); err == nil && kind == registry.SZ && now == value {
+		return false, nil
+	}
+	err = key.SetStringValue(name, value)
+	return err == nil, err
+}
+
+func remove(key registry.Key, name string) (changed bool, err error) {
+	err = key.DeleteValue(name)
+	if errors.Is(err, registry.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// tell tells all windows of this session that the environment changed: programs that are started from them afterwards
+// get it. Nothing of ours depends on it. The time that Windows grants is that of each window, hence a limit for all
+// of them.
+func (e environment) tell(ctx context.Context) {
+	const (
+		everybody      = 0xffff // HWND_BROADCAST
+		settingChanged = 0x1a   // WM_SETTINGCHANGE
+		abortIfHung    = 2      // SMTO_ABORTIFHUNG
+		milliseconds   = 500
+	)
+	what, err := windows.UTF16PtrFromString("Environment")
+	send := windows.NewLazySystemDLL("user32.dll").NewProc("SendMessageTimeoutW")
+	if err != nil || send.Find() != nil {
+		return
+	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_, _, _ = send.Call(everybody, settingChanged, 0, uintptr(unsafe.Pointer(what)), abortIfHung, milliseconds, 0)
+	}()
+	select {
+	case <-told:
+	case <-time.After(e.patience):
+	case <-ctx.Done():
+	}
+}
+
+// servicesKey is the key below HKEY_LOCAL_MACHINE with a key for each service; the environment of a service is the
+// value ownEnvironment there, REG_MULTI_SZ with lines NAME=value.
+const (
+	servicesKey    = `SYSTEM\CurrentControlSet\Services\`
+	ownEnvironment = "Environment"
+)
+
+// ownVariables reads the environment of a service, nil when it has none. An absent service is daemon.ErrNotFound.
+func ownVariables(service string) (map[string]string, error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+service, registry.QUERY_VALUE|registry.WOW64_64KEY)
+	if err != nil {
+		return nil, fmt.Errorf(`opening HKLM\%s%s: %w`, servicesKey, service, err)
+	}
+	defer key.Close()
+	lines, _, err := key.GetStringsValue(ownEnvironment)
+	switch {
+	case errors.Is(err, registry.ErrNotExist):
+		return nil, nil
+	case errors.Is(err, registry.ErrUnexpectedType):
+		return parse([]string{"(no list)"}), nil
+	case err != nil:
+		return nil, fmt.Errorf(`reading %s of HKLM\%s%s: %w`, ownEnvironment, servicesKey, service, err)
+	}
+	return parse(lines), nil
+}
+
+// keyRights are full control for SYSTEM and Administrators, nothing inherited and nobody else.
+const keyRights = "D:P(A;CI;KA;;;SY)(A;CI;KA;;;BA)"
+
+// setOwnVariables makes the environment of a service equal to the variables; it writes nothing when it is. Passwords may
+// be among them, and by default every user of the host may read the keys of services: this one is closed to them first.
+func setOwnVariables(service string, variables map[string]string) (changed bool, err error) {
+	now, err := ownVariables(service)
+	if err != nil || maps.Equal(now, variables) {
+		return false, err
+	}
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+service, registry.SET_VALUE|registry.WOW64_64KEY|windows.WRITE_DAC)
+	if err != nil {
+		return false, fmt.Errorf(`opening HKLM\%s%s: %w`, servicesKey, service, err)
+	}
+	defer key.Close()
+	if len(variables) == 0 {
+		err = key.DeleteValue(ownEnvironment)
+	} else if err = protectKey(key); err == nil {
+		err = key.SetStringsValue(ownEnvironment, lines(variables))
+	}
+	if err != nil {
+		return false, fmt.Errorf(`writing %s of HKLM\%s%s: %w`, ownEnvironment, servicesKey, service, err)
+	}
+	return true, nil
+}
+
+func protectKey(key registry.Key) error {
+	descriptor, err := windows.SecurityDescriptorFromString(keyRights)
+	if err != nil {
+		return err
+	}
+	rights, _, err := descriptor.DACL()
+	if err != nil {
+		return err
+	}
+	const what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
+	return windows.SetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, what, nil, nil, rights, nil)
+}
+
+// lines are variables as Windows keeps them, sorted.
+func lines(variables map[string]string) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		all = append(all, name+"="+variables[name])
+	}
+	return all
+}
+
+// parse reads lines, nil when there are none. A line that declares nothing, or a variable again, is kept under a name
+// that no variable has, so that the whole equals nothing that can be declared.
+func parse(lines []string) map[string]string {
+	var variables map[string]string
+	for _, line := range lines {
+		if variables == nil {
+			variables = map[string]string{}
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if _, again := spelled(name, slices.Collect(maps.Keys(variables))); !ok || again {
+			name, value = "", line
+		}
+		variables[name] = value
+	}
+	return variables
+}

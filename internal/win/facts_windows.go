@@ -1,0 +1,175 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// Keys below HKEY_LOCAL_MACHINE.
+const (
+	currentVersion  = `SOFTWARE\Microsoft\Windows NT\CurrentVersion`
+	prefetch        = `SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`
+	sessionManager  = `SYSTEM\CurrentControlSet\Control\Session Manager`
+	computerName    = `SYSTEM\CurrentControlSet\Control\ComputerName`
+	servicingReboot = `SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending`
+	updateReboot    = `SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired`
+)
+
+// Facts implements daemon.System. Asking for the state of features takes Windows a few seconds.
+func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
+	f := agent.HostFacts{
+		Architecture:  architecture(),
+		Build:         int(windows.RtlGetVersion().BuildNumber),
+		UBR:           int(number(currentVersion, "UBR")),
+		Product:       text(currentVersion, "ProductName"),
+		Installation:  text(currentVersion, "InstallationType"),
+		Clock:         time.Now().UTC(),
+		PendingReboot: pendingReboot(),
+	}
+	var err, errs error
+	f.BootID, err = bootID()
+	errs = errors.Join(errs, about("the number of this boot", err))
+	f.Hostname, err = hostname()
+	errs = errors.Join(errs, about("the host name", err))
+	f.Interfaces, err = interfaces()
+	errs = errors.Join(errs, about("the network interfaces", err))
+	f.FreeBytes, err = freeBytes(`C:\`)
+	errs = errors.Join(errs, about("the free space of drive C:", err))
+	f.MemoryBytes, err = memoryBytes()
+	errs = errors.Join(errs, about("the memory", err))
+	f.Features, err = s.features(ctx, "Containers")
+	return f, errors.Join(errs, about("the state of its features", err))
+}
+
+func about(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("asking Windows for %s: %w", what, err)
+}
+
+// architecture of the machine, which is not that of the process where Windows emulates another one.
+func architecture() string {
+	var process, native uint16
+	if err := windows.IsWow64Process2(windows.CurrentProcess(), &process, &native); err != nil {
+		return "unknown"
+	}
+	switch native { // IMAGE_FILE_MACHINE_*
+	case 0x8664:
+		return "amd64"
+	case 0xaa64:
+		return "arm64"
+	case 0x014c:
+		return "386"
+	}
+	return fmt.Sprintf("unknown (machine type %#x)", native)
+}
+
+// bootID is the number the kubelet reports as well. Windows counts it up at each start.
+func bootID() (string, error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, prefetch, registry.QUERY_VALUE|registry.WOW64_64KEY)
+	if err != nil {
+		return "", fmt.Errorf(`opening HKLM\%s: %w`, prefetch, err)
+	}
+	defer key.Close()
+	id, _, err := key.GetIntegerValue("BootId")
+	if err != nil {
+		return "", fmt.Errorf(`reading BootId of HKLM\%s: %w`, prefetch, err)
+	}
+	return strconv.FormatUint(id, 10), nil
+}
+
+func hostname() (string, error) {
+	size := uint32(256) // a DNS host name has 63 characters at most
+	name := make([]uint16, size)
+	if err := windows.GetComputerNameEx(windows.ComputerNamePhysicalDnsHostname, &name[0], &size); err != nil {
+		return "", err
+	}
+	return windows.UTF16ToString(name), nil
+}
+
+func freeBytes(folder string) (uint64, error) {
+	name, err := windows.UTF16PtrFromString(folder)
+	if err != nil {
+		return 0, err
+	}
+	var free uint64
+	return free, windows.GetDiskFreeSpaceEx(name, &free, nil, nil)
+}
+
+// memoryStatus is MEMORYSTATUSEX, which golang.org/x/sys lacks.
+type memoryStatus struct {
+	length, load                                                                  uint32
+	total, available, totalPage, availablePage, totalVirtual, availableVirtual, _ uint64
+}
+
+func memoryBytes() (uint64, error) {
+	var status memoryStatus
+	status.length = uint32(unsafe.Sizeof(status))
+	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("GlobalMemoryStatusEx")
+	if ok, _, err := call.Call(uintptr(unsafe.Pointer(&status))); ok == 0 {
+		return 0, err
+	}
+	return status.total, nil
+}
+
+// pendingReboot lists why Windows waits for a restart, in our words.
+func pendingReboot() []string {
+	var why []string
+	if exists(servicingReboot) {
+		why = append(why, "features or updates are half installed (Component Based Servicing)")
+	}
+	if exists(updateReboot) {
+		why = append(why, "updates are installed (Windows Update)")
+	}
+	if len(texts(sessionManager, "PendingFileRenameOperations")) > 0 {
+		why = append(why, "files in use wait for their replacement (PendingFileRenameOperations)")
+	}
+	active, next := text(computerName+`\ActiveComputerName`, "ComputerName"), text(computerName+`\ComputerName`, "ComputerName")
+	if active != next {
+		why = append(why, fmt.Sprintf("the computer name changes from %s to %s", active, next))
+	}
+	return why
+}
+
+// read hands an open key below HKEY_LOCAL_MACHINE to a function; an absent key is not opened.
+func read(path string, use func(registry.Key)) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.QUERY_VALUE|registry.WOW64_64KEY)
+	if err != nil {
+		return
+	}
+	defer key.Close()
+	use(key)
+}
+
+func exists(path string) (found bool) {
+	read(path, func(registry.Key) { found = true })
+	return found
+}
+
+// text is the value of a key; empty when there is none.
+func text(path, name string) (value string) {
+	read(path, func(k registry.Key) { value, _, _ = k.GetStringValue(name) })
+	return value
+}
+
+// texts are the strings of a value of a key.
+func texts(path, name string) (values []string) {
+	read(path, func(k registry.Key) { values, _, _ = k.GetStringsValue(name) })
+	return values
+}
+
+// number is the value of a key; 0 when there is none.
+func number(path, name string) (value uint64) {
+	read(path, func(k registry.Key) { value, _, _ = k.GetIntegerValue(name) })
+	return value
+}

@@ -1,0 +1,16 @@
+//go:build !windows
+
+package win
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// Host returns errors.ErrUnsupported: this is not Windows.
+func Host() (daemon.Host, error) {
+	return daemon.Host{}, fmt.Errorf("calling Windows on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}

@@ -1,0 +1,42 @@
+package win
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// Host is the Windows this program runs on. It is made once in a process: each call takes one of the two thousand
+// callbacks that Go can give to Windows.
+func Host() (daemon.Host, error) {
+	folder, err := windows.GetSystemDirectory()
+	if err != nil {
+		return daemon.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
+	}
+	return daemon.Host{
+		System: &system{shutdown: folder + `\shutdown.exe`},
+		Services: &services{
+			patience:  time.Minute,
+			silence:   30 * time.Second,
+			grace:     2 * time.Minute,
+			lookAgain: 2 * time.Second,
+			wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
+		},
+		Probes:       probes{},
+		Environment:  environment{patience: 5 * time.Second},
+		Certificates: certificates{},
+		Disk:         daemon.Disk{},
+	}, nil
+}
+
+// system is Windows without its services.
+type system struct {
+	// shutdown is the path of shutdown.exe.
+	shutdown string
+	// dism is held while DismApi.dll is in use: it can be initialized once in a process.
+	dism sync.Mutex
+}

@@ -1,0 +1,118 @@
+package win
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/svc"
+)
+
+// What makes the test program something else than tests.
+const (
+	// The first argument.
+	asService = "service"
+	// Variables of the environment.
+	asShutdown   = "WICD_TEST_SHUTDOWN"
+	asLockHolder = "WICD_TEST_LOCK"
+	asClient     = "WICD_TEST_CLIENT"
+)
+
+// TestMain lets the test program be the service that tests declare, the shutdown.exe that they call, and other processes.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == asService {
+		if err := svc.Run("", testService(os.Args[2])); err != nil {
+			os.Exit(1)
+		}
+		if os.Args[2] == "lingers" {
+			time.Sleep(2 * time.Second) // the SCM has been told that the service has stopped
+		}
+		os.Exit(0)
+	}
+	if file := os.Getenv(asShutdown); file != "" {
+		if err := os.WriteFile(file, []byte(strings.Join(os.Args[1:], "\n")), 0o600); err != nil {
+			os.Exit(1)
+		}
+		code, _ := strconv.Atoi(os.Getenv("exit"))
+		os.Exit(code)
+	}
+	if file := os.Getenv(asLockHolder); file != "" {
+		if _, err := (&system{}).Lock(file); err != nil {
+			os.Exit(1)
+		}
+		fmt.Print("!")
+		time.Sleep(time.Minute)
+	}
+	if file := os.Getenv(asClient); file != "" {
+		if err := verify(file); err != nil {
+			fmt.Print(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// command is the command line of the test program as a service with a behavior.
+func command(t *testing.T, behavior string) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`"%s" %s %s`, program, asService, behavior)
+}
+
+// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers or stuck.
+type testService string
+
+// endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from
+// 128 to 255 are for everybody's use.
+const endRequest = 128
+
+func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
+	switch b {
+	case "fails":
+		return true, 42
+	case "tells": // its environment, to a file in a folder
+		if err := os.WriteFile(os.Args[3]+`\`+args[0], []byte(strings.Join(os.Environ(), "\n")), 0o600); err != nil {
+			return false, 1
+		}
+	case "hangs":
+		status <- svc.Status{State: svc.StartPending, Accepts: svc.AcceptStop}
+		for r := range requests {
+			if r.Cmd == svc.Stop {
+				return false, 0
+			}
+		}
+	case "slow":
+		for checkPoint := range uint32(8) {
+			status <- svc.Status{State: svc.StartPending, CheckPoint: checkPoint + 1, WaitHint: 1000}
+			time.Sleep(150 * time.Millisecond)
+		}
+	}
+	status <- svc.Status{State: svc.Running, Accepts: svc.AcceptStop}
+	for r := range requests {
+		switch r.Cmd {
+		case svc.Interrogate:
+			status <- r.CurrentStatus
+		case svc.Stop:
+			if b != "stuck" {
+				return false, 0
+			}
+			status <- svc.Status{State: svc.StopPending}
+		case endRequest, endRequest + 1:
+			return false, uint32(r.Cmd - endRequest)
+		}
+	}
+	return false, 0
+}
+
+// onWine tells whether this Windows is Wine.
+func onWine() bool {
+	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
+}

@@ -1,0 +1,126 @@
+package win
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/windows"
+)
+
+// probes asks services of this host.
+type probes struct{}
+
+// Probe implements daemon.Probes.
+func (probes) Probe(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("asking at %q: %w", address, err)
+	case u.Scheme == "http":
+		err = probeHTTP(ctx, address)
+	case u.Scheme == "npipe" && u.Host == ".":
+		err = probeRuntime(ctx, `\\.`+strings.ReplaceAll(u.Path, "/", `\`))
+	default:
+		err = errors.New("only http and npipe://. are known")
+	}
+	if err != nil {
+		return fmt.Errorf("asking at %s: %w", address, err)
+	}
+	return nil
+}
+
+func probeHTTP(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the answer is %s", answer.Status)
+	}
+	return nil
+}
+
+// probeRuntime calls Version of the Container Runtime Interface, as the kubelet does first. To connect is not enough:
+// containerd listens, and tells the SCM that it runs, before it can answer (checkInitialized in
+// internal/cri/instrument of containerd 2.4). A call of gRPC is a request of HTTP/2 with a length before each message:
+// that is written here, since gRPC itself would add a quarter to the size of WICD.
+func probeRuntime(ctx context.Context, pipe string) error {
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{
+		Protocols:   protocols,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialPipe(ctx, pipe) },
+	}
+	defer transport.CloseIdleConnections()
+	empty := []byte{0, 0, 0, 0, 0} // not compressed, no bytes: a VersionRequest without fields
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/Version", bytes.NewReader(empty))
+	if err != nil {
+		return err
+	}
+	request.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)); err != nil {
+		return err
+	}
+	outcome := answer.Trailer
+	if answer.Header.Get("Grpc-Status") != "" { // a failure without a message
+		outcome = answer.Header
+	}
+	if code := outcome.Get("Grpc-Status"); code != "0" {
+		return fmt.Errorf("the answer is HTTP status %d, gRPC status %q %s", answer.StatusCode, code, outcome.Get("Grpc-Message"))
+	}
+	return nil
+}
+
+// dialPipe connects to a pipe. Whoever made the pipe learns nothing of us: by default he could act in our name, and we
+// are SYSTEM (Microsoft's documentation of CreateFile, SECURITY_SQOS_PRESENT).
+func dialPipe(ctx context.Context, name string) (net.Conn, error) {
+	const anonymous = windows.SECURITY_SQOS_PRESENT | windows.SECURITY_ANONYMOUS
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|windows.FILE_FLAG_OVERLAPPED|anonymous, 0o600)
+		if err == nil {
+			return pipe{f}, nil
+		}
+		if !errors.Is(err, windows.ERROR_PIPE_BUSY) {
+			return nil, err
+		}
+		if pauseErr := pause(ctx, tick); pauseErr != nil {
+			return nil, fmt.Errorf("%w: %w", pauseErr, err)
+		}
+	}
+}
+
+// pipe is a connection by a named pipe.
+type pipe struct{ *os.File }
+
+// LocalAddr implements net.Conn.
+func (p pipe) LocalAddr() net.Addr { return pipeAddr(p.Name()) }
+
+// RemoteAddr implements net.Conn.
+func (p pipe) RemoteAddr() net.Addr { return pipeAddr(p.Name()) }
+
+// pipeAddr is the name of a pipe.
+type pipeAddr string
+
+// Network implements net.Addr.
+func (pipeAddr) Network() string { return "pipe" }
+
+// String implements net.Addr.
+func (a pipeAddr) String() string { return string(a) }

@@ -1,0 +1,183 @@
+package win
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/sim/contract"
+)
+
+const (
+	testPipe        = `\\.\pipe\wicd-test`
+	testPipeAddress = "npipe://./pipe/wicd-test"
+)
+
+func TestProbesKeepTheirPromises(t *testing.T) {
+	host := mustHost(t)
+	contract.Probes(t, func(t *testing.T) []contract.ProbesFixture {
+		web, runtime := &flag{}, &flag{}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if !web.is() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		t.Cleanup(server.Close)
+		serveRuntime(t, func() (string, string) {
+			if runtime.is() {
+				return "0", ""
+			}
+			return "14", "server is not initialized yet" // as containerd answers at first
+		})
+		return []contract.ProbesFixture{
+			{Probes: host.Probes, Address: server.URL + "/healthz", Absent: "http://127.0.0.1:1/healthz", Set: web.set},
+			{Probes: host.Probes, Address: testPipeAddress, Absent: "npipe://./pipe/wicd-absent", Set: runtime.set},
+		}
+	})
+}
+
+// flag is whether a service of the tests is well.
+type flag struct {
+	mu   sync.Mutex
+	well bool
+}
+
+func (f *flag) set(well bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.well = well
+}
+
+func (f *flag) is() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.well
+}
+
+// serveRuntime answers calls of a container runtime with a gRPC status and its message.
+func serveRuntime(t *testing.T, answer func() (status, message string)) {
+	t.Helper()
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if r.URL.Path != "/runtime.v1.RuntimeService/Version" || r.Header.Get("Content-Type") != "application/grpc" || len(body) != 5 || err != nil {
+			t.Errorf("the call is %s %s with %d bytes, %v", r.Method, r.URL, len(body), err)
+		}
+		status, message := answer()
+		w.Header().Set("Content-Type", "application/grpc")
+		if status != "0" { // without a message, as grpc-go does
+			w.Header().Set("Grpc-Status", status)
+			w.Header().Set("Grpc-Message", message)
+			return
+		}
+		w.Header().Set("Trailer", "Grpc-Status")
+		_, _ = w.Write([]byte{0, 0, 0, 0, 2, 0x0a, 0})
+		w.Header().Set("Grpc-Status", status)
+	})}
+	listener := &pipeListener{ended: make(chan struct{})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	awaitPipe(t)
+}
+
+// awaitPipe returns when the pipe is there.
+func awaitPipe(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if c, err := dialPipe(t.Context(), testPipe); err == nil {
+			_ = c.Close()
+			return
+		}
+	}
+	t.Fatal("the pipe is not there")
+}
+
+// pipeListener takes connections of testPipe, one after the other.
+type pipeListener struct {
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	name, err := windows.UTF16PtrFromString(testPipe)
+	if err != nil {
+		return nil, err
+	}
+	const mode = windows.PIPE_ACCESS_DUPLEX | windows.FILE_FLAG_OVERLAPPED
+	h, err := windows.CreateNamedPipe(name, mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 4096, 4096, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	event, err := windows.CreateEvent(nil, 1, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer windows.CloseHandle(event)
+	overlapped := &windows.Overlapped{HEvent: event}
+	err = windows.ConnectNamedPipe(h, overlapped)
+	for err == windows.ERROR_IO_PENDING {
+		select {
+		case <-l.ended:
+			_ = windows.CancelIoEx(h, overlapped)
+			_, _ = windows.WaitForSingleObject(event, windows.INFINITE)
+			_ = windows.CloseHandle(h)
+			return nil, net.ErrClosed
+		default:
+		}
+		if signalled, _ := windows.WaitForSingleObject(event, 20); signalled == windows.WAIT_OBJECT_0 {
+			err = nil
+		}
+	}
+	if err != nil && err != windows.ERROR_PIPE_CONNECTED {
+		return nil, fmt.Errorf("waiting for a client: %w", err)
+	}
+	return pipe{os.NewFile(uintptr(h), testPipe)}, nil
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.ended) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
+
+func TestAProbeTellsWhatTheRuntimeSaid(t *testing.T) {
+	serveRuntime(t, func() (string, string) { return "14", "server is not initialized yet" })
+	err := probes{}.Probe(t.Context(), testPipeAddress)
+	for _, want := range []string{testPipeAddress, `"14"`, "not initialized yet"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Probe() = %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestAProbeGivesUpOnAServerThatSaysNothing(t *testing.T) {
+	release := make(chan struct{})
+	serveRuntime(t, func() (string, string) { <-release; return "0", "" })
+	defer close(release)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if err := (probes{}).Probe(ctx, testPipeAddress); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestOtherAddressesAreRefused(t *testing.T) {
+	for _, address := range []string{"", "tcp://127.0.0.1:1", "npipe://other/pipe/x", `C:\file`} {
+		if err := (probes{}).Probe(t.Context(), address); err == nil {
+			t.Errorf("%q: no error", address)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/windows"
+)
+
+// Reboot implements daemon.System. It asks shutdown.exe, the documented way, which finds the needed privilege in
+// service and SSH sessions alike. The delay is rounded up to whole seconds.
+func (s *system) Reboot(ctx context.Context, reason string, after time.Duration) error {
+	const longest = 512 // characters that shutdown.exe takes as a reason
+	if r := []rune(reason); len(r) > longest {
+		reason = string(r[:longest])
+	}
+	seconds := int((after + time.Second - 1) / time.Second)
+	// p:4:1 is a planned restart for the maintenance of an application.
+	cmd := exec.CommandContext(ctx, s.shutdown, "/r", "/t", strconv.Itoa(seconds), "/c", reason, "/d", "p:4:1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{HideWindow: true, CreationFlags: windows.CREATE_NO_WINDOW}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		switch syscall.Errno(exit.ExitCode()) {
+		case windows.ERROR_SHUTDOWN_IS_SCHEDULED, windows.ERROR_SHUTDOWN_IN_PROGRESS:
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("restarting Windows with %s: %w", s.shutdown, err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package win
+
+import (
+	"fmt"
+	"syscall"
+	"unicode/utf16"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// service is an open service.
+type service struct{ handle windows.Handle }
+
+func (s service) close() { _ = windows.CloseServiceHandle(s.handle) }
+
+// status of a service. One whose process has died is stopped; the SCM of Windows takes a moment to see that, Wine's
+// never does.
+func (s service) status() (windows.SERVICE_STATUS_PROCESS, error) {
+	var status windows.SERVICE_STATUS_PROCESS
+	var needed uint32
+	err := windows.QueryServiceStatusEx(s.handle, windows.SC_STATUS_PROCESS_INFO,
+		(*byte)(unsafe.Pointer(&status)), uint32(unsafe.Sizeof(status)), &needed)
+	if err == nil && status.CurrentState != windows.SERVICE_STOPPED && died(status.ProcessId) {
+		status.CurrentState = windows.SERVICE_STOPPED
+		status.Win32ExitCode = uint32(windows.ERROR_PROCESS_ABORTED)
+	}
+	return status, err
+}
+
+// config is what QueryServiceConfig says of a service, as far as it is declared.
+type config struct {
+	kind, start      uint32
+	command, account string
+	dependsOn        []string
+}
+
+// config reads the configuration of a service by its name. Wine's SCM leaves the dependencies out of its answer, but
+// like that of Windows it keeps them in the registry.
+func (s service) config(name string) (config, error) {
+	buffer, err := answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.QueryServiceConfig(s.handle, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(buffer)), size, needed)
+	})
+	if err != nil {
+		return config{}, err
+	}
+	q := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buffer[0]))
+	dependsOn := list(q.Dependencies)
+	if dependsOn == nil {
+		dependsOn = texts(servicesKey+name, "DependOnService")
+	}
+	return config{
+		kind:      q.ServiceType,
+		start:     q.StartType,
+		command:   windows.UTF16PtrToString(q.BinaryPathName),
+		account:   windows.UTF16PtrToString(q.ServiceStartName),
+		dependsOn: dependsOn,
+	}, nil
+}
+
+// list reads strings that end with an empty one.
+func list(p *uint16) []string {
+	var all []string
+	for p != nil && *p != 0 {
+		s := windows.UTF16PtrToString(p)
+		all = append(all, s)
+		p = (*uint16)(unsafe.Add(unsafe.Pointer(p), 2*(len(utf16.Encode([]rune(s)))+1)))
+	}
+	return all
+}
+
+// block writes strings for Windows, the last followed by an empty one.
+func block(all []string) []uint16 {
+	var b []uint16
+	for _, s := range all {
+		b = append(append(b, utf16.Encode([]rune(s))...), 0)
+	}
+	return append(b, 0, 0)
+}
+
+func (s service) description() (string, error) {
+	buffer, err := s.setting(windows.SERVICE_CONFIG_DESCRIPTION)
+	if err != nil {
+		return "", err
+	}
+	return windows.UTF16PtrToString((*windows.SERVICE_DESCRIPTION)(unsafe.Pointer(&buffer[0])).Description), nil
+}
+
+// setting reads what QueryServiceConfig2 says at a level.
+func (s service) setting(level uint32) ([]byte, error) {
+	return answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.QueryServiceConfig2(s.handle, level, buffer, size, needed)
+	})
+}
+
+// ended says for people why a service is stopped.
+func ended(status windows.SERVICE_STATUS_PROCESS) string {
+	if syscall.Errno(status.Win32ExitCode) == windows.ERROR_SERVICE_SPECIFIC_ERROR {
+		return fmt.Sprintf("it ended with code %d of its own (Win32 exit code %d)", status.ServiceSpecificExitCode, status.Win32ExitCode)
+	}
+	return "it ended with Win32 exit code " + numbered(syscall.Errno(status.Win32ExitCode))
+}
+
+// numbered is an error of Windows with its number, which is the same in every language.
+func numbered(code syscall.Errno) string { return fmt.Sprintf("%d: %v", uint32(code), code) }

@@ -1,0 +1,289 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// Start implements daemon.Services.
+func (s *services) Start(ctx context.Context, name string) error {
+	if err := s.start(ctx, name, nil); err != nil {
+		return fmt.Errorf("starting service %s: %w", name, err)
+	}
+	return nil
+}
+
+// start starts a service that the services in above wait for.
+func (s *services) start(ctx context.Context, name string, above []string) error {
+	if _, circle := spelled(name, above); circle {
+		return errors.New("it depends on itself")
+	}
+	m, err := connect(0)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	status, config, err := m.look(name)
+	if err != nil || status.CurrentState == windows.SERVICE_RUNNING {
+		return err
+	}
+	// The SCM would start the dependencies, too, but not say which of them fails.
+	for _, dependency := range config.dependsOn {
+		if strings.HasPrefix(dependency, "+") {
+			continue // a group of services: left to the SCM
+		}
+		err := s.start(ctx, dependency, append(above, name))
+		if errors.Is(err, daemon.ErrNotFound) {
+			return fmt.Errorf("it depends on service %s, which does not exist", dependency)
+		}
+		if err != nil {
+			return fmt.Errorf("it depends on service %s: %w", dependency, err)
+		}
+	}
+	if err := s.patiently(ctx, func() error { return m.begin(ctx, name) }); err != nil {
+		return err
+	}
+	return s.started(ctx, m, name)
+}
+
+// look returns the state and the declaration of a service.
+func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c config, err error) {
+	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS|windows.SERVICE_QUERY_CONFIG)
+	if err != nil {
+		return status, c, err
+	}
+	defer svc.close()
+	if status, err = svc.status(); err != nil {
+		return status, c, err
+	}
+	c, err = svc.config(name)
+	return status, c, err
+}
+
+// begin asks the SCM to start a service, once it has stopped if it is about to. The SCM answers when the process is
+// there and speaks to it.
+func (m manager) begin(ctx context.Context, name string) error {
+	svc, err := m.open(name, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return err
+	}
+	defer svc.close()
+	for {
+		status, err := svc.status()
+		if err != nil {
+			return err
+		}
+		if status.CurrentState != windows.SERVICE_STOP_PENDING {
+			break
+		}
+		if err := pause(ctx, tick); err != nil {
+			return fmt.Errorf("waiting until it has stopped: %w", err)
+		}
+	}
+	err = windows.StartService(svc.handle, 0, nil)
+	var code syscall.Errno
+	switch {
+	case err == nil, errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING):
+		return nil
+	case errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED), errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE):
+		return err
+	case errors.As(err, &code):
+		// Not wrapped: a program that is missing must not look like a service that is.
+		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
+		if status, statusErr := svc.status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
+			err = fmt.Errorf("%w; %s", err, ended(status))
+		}
+	}
+	return err
+}
+
+// started waits until a service runs.
+func (s *services) started(ctx context.Context, m manager, name string) error {
+	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return err
+	}
+	defer svc.close()
+	var checkPoint uint32
+	progress := time.Now()
+	for {
+		status, err := svc.status()
+		if err != nil {
+			return err
+		}
+		switch status.CurrentState {
+		case windows.SERVICE_RUNNING:
+			return nil
+		case windows.SERVICE_STOPPED:
+			return errors.New(ended(status))
+		case windows.SERVICE_START_PENDING, windows.SERVICE_CONTINUE_PENDING:
+		default:
+			return fmt.Errorf("it is %s", state(status))
+		}
+		if status.CheckPoint != checkPoint {
+			checkPoint, progress = status.CheckPoint, time.Now()
+		}
+		allowed := max(s.silence, time.Duration(status.WaitHint)*time.Millisecond)
+		if silent := time.Since(progress); silent > allowed {
+			return fmt.Errorf("it is starting, without progress for %v", silent.Round(time.Second))
+		}
+		if err := pause(ctx, tick); err != nil {
+			return fmt.Errorf("it is starting: %w", err)
+		}
+	}
+}
+
+// Stop implements daemon.Services. A process that does not end in time (two minutes, or three quarters of the time
+// that ctx leaves when that is less) is ended by force, which is logged and is no error.
+func (s *services) Stop(ctx context.Context, name string) error {
+	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
+	if err != nil {
+		return fmt.Errorf("stopping service %s: %w", name, err)
+	}
+	defer m.close()
+	order, err := m.dependants(name)
+	if err != nil {
+		return fmt.Errorf("stopping service %s: %w", name, err)
+	}
+	for _, n := range order {
+		if err := s.stop(ctx, m, n); err != nil && !errors.Is(err, daemon.ErrNotFound) {
+			return fmt.Errorf("stopping service %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// dependants lists the active services that depend on a service, directly or not, in the order in which they can be
+// stopped; the service itself is last. It reads their declarations: Wine's EnumDependentServices always says none.
+func (m manager) dependants(name string) ([]string, error) {
+	all, err := m.services()
+	if err != nil {
+		return nil, err
+	}
+	needs := map[string][]string{}
+	for _, e := range all {
+		if e.status.CurrentState == windows.SERVICE_STOPPED {
+			continue
+		}
+		_, config, err := m.look(e.name)
+		if err != nil {
+			continue // gone, or not for us to stop
+		}
+		for _, dependency := range config.dependsOn {
+			dependency = strings.ToLower(dependency)
+			needs[dependency] = append(needs[dependency], e.name)
+		}
+	}
+	var order []string
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		key := strings.ToLower(name)
+		if seen[key] {
+			return
+		}
+		seen[key] = true
+		for _, n := range needs[key] {
+			visit(n)
+		}
+		order = append(order, name)
+	}
+	visit(name)
+	return order, nil
+}
+
+// stop stops one service, on which no running service depends.
+func (s *services) stop(ctx context.Context, m manager, name string) error {
+	const access = windows.SERVICE_QUERY_STATUS | windows.SERVICE_STOP
+	svc, err := m.open(name, access)
+	if err != nil {
+		return err
+	}
+	defer svc.close()
+	p, err := svc.process()
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	grace := s.grace
+	if end, limited := ctx.Deadline(); limited {
+		grace = min(grace, time.Until(end)*3/4)
+	}
+	asked := false
+	for end := time.Now().Add(grace); ; {
+		status, err := svc.status()
+		switch {
+		case err != nil:
+			return err
+		case status.CurrentState == windows.SERVICE_STOPPED && p.ended():
+			return nil
+		case time.Now().After(end):
+			slog.Warn("Ending the process of a service that does not stop", "service", name, "pid", status.ProcessId, "after", grace)
+			return m.kill(ctx, name, p)
+		case !asked && status.CurrentState != windows.SERVICE_STOPPED && status.CurrentState != windows.SERVICE_STOP_PENDING:
+			if asked, err = svc.askToStop(); err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, tick); err != nil {
+			return fmt.Errorf("it is %s: %w", state(status), err)
+		}
+	}
+}
+
+// askToStop sends a service the request to stop. asked is false when it cannot be asked now; a service that is
+// starting can later.
+func (s service) askToStop() (asked bool, err error) {
+	var status windows.SERVICE_STATUS
+	err = windows.ControlService(s.handle, windows.SERVICE_CONTROL_STOP, &status)
+	switch {
+	case err == nil, errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
+		return true, nil
+	case errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL), errors.Is(err, windows.ERROR_INVALID_SERVICE_CONTROL),
+		errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
+		return false, nil
+	}
+	return false, err
+}
+
+// kill ends the process of a service. The SCM would take that for a failure and start the service again: until it
+// knows that the service has stopped, there is no recovery.
+func (m manager) kill(ctx context.Context, name string, p process) error {
+	const access = windows.SERVICE_QUERY_STATUS | windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
+	svc, err := m.open(name, access)
+	if err != nil {
+		return err
+	}
+	defer svc.close()
+	if recovery, err := svc.setting(windows.SERVICE_CONFIG_FAILURE_ACTIONS); err == nil {
+		none := windows.SERVICE_FAILURE_ACTIONS{Actions: &windows.SC_ACTION{}}
+		if err := windows.ChangeServiceConfig2(svc.handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, (*byte)(unsafe.Pointer(&none))); err != nil {
+			return err
+		}
+		defer func() {
+			_ = windows.ChangeServiceConfig2(svc.handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, &recovery[0])
+		}()
+	}
+	if err := p.end(); err != nil {
+		return fmt.Errorf("it does not stop, and ending its process: %w", err)
+	}
+	for {
+		status, err := svc.status()
+		if err != nil || status.CurrentState == windows.SERVICE_STOPPED && p.ended() {
+			return err
+		}
+		if err := pause(ctx, tick); err != nil {
+			return fmt.Errorf("its process was ended by force, but it is %s: %w", state(status), err)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// services are the services of this Windows. Each call connects to the SCM anew and closes all handles: an open
+// handle keeps a deleted service from going away.
+type services struct {
+	// patience is how long a call waits for an SCM that is busy, or for a service that is about to be deleted.
+	patience time.Duration
+	// silence is how long a service may be starting without a sign of progress, unless it asks for more.
+	silence time.Duration
+	// grace is how long a service may take to stop, and its process to end, before the process is ended.
+	grace time.Duration
+	// lookAgain is how often watched services are opened and looked at without a notice. There is none for absent services,
+	// and from Wine none for services about to be deleted, which an open handle holds up.
+	lookAgain time.Duration
+	// wake is a callback for Windows that does nothing; that it was called wakes the thread that watches.
+	wake uintptr
+}
+
+// tick is how often a service that is starting or stopping is looked at.
+const tick = 100 * time.Millisecond
+
+// List implements daemon.Services.
+func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, error) {
+	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
+	if err != nil {
+		return nil, err
+	}
+	defer m.close()
+	all, err := m.services()
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	var found []daemon.Service
+	for _, e := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("listing services: %w", err)
+		}
+		name, asked := spelled(e.name, names)
+		service, listed, err := m.read(name, asked)
+		if err != nil && asked && !gone(err) {
+			return nil, fmt.Errorf("reading service %s: %w", name, err)
+		}
+		if err == nil && listed {
+			found = append(found, service)
+		}
+	}
+	return found, nil
+}
+
+// read reads a service; listed is false, and no more than its description is read, when it is neither asked for
+// nor marked as ours.
+func (m manager) read(name string, asked bool) (found daemon.Service, listed bool, err error) {
+	s, err := m.open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return found, false, err
+	}
+	defer s.close()
+	description, err := s.description()
+	if err != nil || !asked && !strings.HasPrefix(description, desired.ServiceDescription("")) {
+		return found, false, err
+	}
+	config, err := s.config(name)
+	if err != nil {
+		return found, false, err
+	}
+	variables, err := ownVariables(name)
+	if err != nil {
+		return found, false, err
+	}
+	status, err := s.status()
+	declared := desired.Service{
+		Name: name, Description: description, Command: config.command, DependsOn: config.dependsOn, Environment: variables,
+	}
+	return observed(declared, status), true, err
+}
+
+// spelled looks for a name among others, as Windows compares them; it returns the spelling of the others.
+func spelled(name string, names []string) (string, bool) {
+	for _, n := range names {
+		if strings.EqualFold(n, name) {
+			return n, true
+		}
+	}
+	return name, false
+}
+
+// observed is a service with what the SCM says about its process.
+func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS) daemon.Service {
+	s := daemon.Service{Service: declaration, State: state(status), PID: status.ProcessId, ExitCode: status.Win32ExitCode}
+	if s.State == daemon.Stopped {
+		s.PID = 0
+	}
+	switch syscall.Errno(s.ExitCode) {
+	case windows.ERROR_SERVICE_NEVER_STARTED: // there was no process yet
+		s.ExitCode = 0
+	case windows.ERROR_SERVICE_SPECIFIC_ERROR:
+		s.ExitCode = status.ServiceSpecificExitCode
+	}
+	return s
+}
+
+func state(status windows.SERVICE_STATUS_PROCESS) daemon.ServiceState {
+	switch status.CurrentState {
+	case windows.SERVICE_START_PENDING, windows.SERVICE_CONTINUE_PENDING:
+		return daemon.Starting
+	case windows.SERVICE_RUNNING:
+		return daemon.Running
+	case windows.SERVICE_STOP_PENDING:
+		return daemon.Stopping
+	case windows.SERVICE_PAUSE_PENDING, windows.SERVICE_PAUSED:
+		return daemon.Paused
+	}
+	return daemon.Stopped
+}
+
+// gone tells whether a service does not exist, or not for long.
+func gone(err error) bool {
+	return errors.Is(err, daemon.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
+}
+
+// patiently repeats a call while the SCM is busy: its database is locked right after the start of Windows, and a
+// deleted service goes only when the last handle to it is closed. The call must not keep a handle open.
+func (s *services) patiently(ctx context.Context, call func() error) error {
+	for end := time.Now().Add(s.patience); ; {
+		err := call()
+		marked := errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
+		if !marked && !errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED) {
+			return err
+		}
+		if marked {
+			err = fmt.Errorf("%w (a program holds it open, often the Services console: close it, or restart the host)", err)
+		}
+		if time.Now().After(end) {
+			return err
+		}
+		if pauseErr := pause(ctx, tick); pauseErr != nil {
+			return fmt.Errorf("%w: %w", pauseErr, err)
+		}
+	}
+}
+
+// pause waits, and returns early with an error when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// manager is a connection to the SCM.
+type manager struct{ handle windows.Handle }
+
+func connect(access uint32) (manager, error) {
+	h, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|access)
+	if err != nil {
+		return manager{}, fmt.Errorf("connecting to the service control manager: %w", err)
+	}
+	return manager{h}, nil
+}
+
+func (m manager) close() { _ = windows.CloseServiceHandle(m.handle) }
+
+// open opens a service. An absent one is daemon.ErrNotFound.
+func (m manager) open(name string, access uint32) (service, error) {
+	n, err := windows.UTF16PtrFromString(name)
+	if err != nil {
+		return service{}, err
+	}
+	h, err := windows.OpenService(m.handle, n, access)
+	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
+		err = fmt.Errorf("there is no such service: %w", daemon.ErrNotFound)
+	}
+	return service{h}, err
+}
+
+// entry is a service in the SCM's list.
+type entry struct {
+	name   string
+	status windows.SERVICE_STATUS_PROCESS
+}
+
+// services lists all services that are programs.
+func (m manager) services() ([]entry, error) {
+	var count uint32
+	buffer, err := answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.EnumServicesStatusEx(m.handle, windows.SC_ENUM_PROCESS_INFO, windows.SERVICE_WIN32,
+			windows.SERVICE_STATE_ALL, buffer, size, needed, &count, nil, nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []entry
+	for _, e := range unsafe.Slice((*windows.ENUM_SERVICE_STATUS_PROCESS)(unsafe.Pointer(&buffer[0])), count) {
+		all = append(all, entry{name: windows.UTF16PtrToString(e.ServiceName), status: e.ServiceStatusProcess})
+	}
+	return all, nil
+}

@@ -1,0 +1,309 @@
+package win
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// mustBeWine skips tests that change what a real Windows needs.
+func mustBeWine(t *testing.T) {
+	t.Helper()
+	if !onWine() {
+		t.Skip("changes the registry of Windows itself: only for Wine")
+	}
+}
+
+// mustSet writes a number of the registry and puts back what was there after the test.
+func mustSet(t *testing.T, path, name string, value uint32) {
+	t.Helper()
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, readErr := key.GetIntegerValue(name)
+	if err := key.SetDWordValue(name, value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer key.Close()
+		err := key.SetDWordValue(name, uint32(before))
+		if errors.Is(readErr, registry.ErrNotExist) {
+			err = key.DeleteValue(name)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func mustFacts(t *testing.T) agent.HostFacts {
+	t.Helper()
+	facts, err := mustHost(t).System.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+func TestFactsAreThoseOfTheServer(t *testing.T) {
+	mustBeWine(t)
+	mustSet(t, prefetch, "BootId", 41)
+	mustSet(t, currentVersion, "UBR", 587)
+	facts := mustFacts(t)
+	type seen struct {
+		Build, UBR                                  int
+		Product, Installation, Architecture, BootID string
+	}
+	want := seen{20348, 587, "Windows Server 2022 Datacenter", "Server Core", "amd64", "41"}
+	got := seen{facts.Build, facts.UBR, facts.Product, facts.Installation, facts.Architecture, facts.BootID}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if name, _ := os.Hostname(); !strings.EqualFold(name, facts.Hostname) {
+		t.Errorf("host name %q, Go says %q", facts.Hostname, name)
+	}
+	if facts.FreeBytes < 1<<20 || facts.MemoryBytes < 1<<28 {
+		t.Errorf("%d bytes free, %d of memory", facts.FreeBytes, facts.MemoryBytes)
+	}
+}
+
+func TestMissingBootIDIsNamed(t *testing.T) {
+	mustBeWine(t)
+	mustSet(t, prefetch, "BootId", 1) // puts it back afterwards
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, prefetch, registry.SET_VALUE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer key.Close()
+	if err := key.DeleteValue("BootId"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mustHost(t).System.Facts(t.Context()); err == nil || !strings.Contains(err.Error(), prefetch) {
+		t.Errorf("Facts() = %v, want the missing value", err)
+	}
+	if err := key.SetDWordValue("BootId", 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheDefaultRouteHasItsInterface(t *testing.T) {
+	if !slices.ContainsFunc(mustFacts(t).Interfaces, func(i agent.Interface) bool { return i.DefaultRoute && len(i.Addresses) > 0 }) {
+		if routes, err := defaultRoutes(); err == nil && len(routes) == 0 {
+			t.Skip("this machine has no default route")
+		}
+		t.Errorf("no interface has it: %+v", mustFacts(t).Interfaces)
+	}
+}
+
+func TestPendingRebootsAreFound(t *testing.T) {
+	mustBeWine(t)
+	if why := mustFacts(t).PendingReboot; len(why) != 0 {
+		t.Fatalf("before the test: %q", why)
+	}
+	for _, path := range []string{servicingReboot, updateReboot} {
+		key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.Close()
+		t.Cleanup(func() {
+			if err := registry.DeleteKey(registry.LOCAL_MACHINE, path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, sessionManager, registry.ALL_ACCESS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer key.Close()
+	const renames = "PendingFileRenameOperations"
+	if err := key.SetStringsValue(renames, []string{`\??\C:\old`, `\??\C:\new`}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = registry.Key(key).DeleteValue(renames) })
+	why := strings.Join(mustFacts(t).PendingReboot, "\n")
+	for _, want := range []string{"Component Based Servicing", "Windows Update", renames} {
+		if !strings.Contains(why, want) {
+			t.Errorf("%q does not say %q", why, want)
+		}
+	}
+	if err := key.DeleteValue(renames); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
+	mustBeWine(t)
+	system := mustHost(t).System
+	if _, err := system.EnableFeature(t.Context(), "Containers"); err != nil {
+		t.Skipf("no DismApi.dll in this Wine (lab/shims/dismapi.c): %v", err)
+	}
+	const features = `Software\WMCOLab\Features`
+	mustSet(t, prefetch, "BootId", 100)
+	mustSet(t, features, "Containers", 0)
+	mustSet(t, features, "Containers.BootId", 0)
+	expect := func(when string, want agent.FeatureState) {
+		t.Helper()
+		if got := mustFacts(t).Features["Containers"]; got != want {
+			t.Errorf("%s it is %s, want %s", when, got, want)
+		}
+	}
+	enable := func(when string, want bool) {
+		t.Helper()
+		if reboot, err := system.EnableFeature(t.Context(), "Containers"); err != nil || reboot != want {
+			t.Errorf("%s: EnableFeature() = %v, %v, want %v, nil", when, reboot, err, want)
+		}
+	}
+	expect("at first", agent.FeatureDisabled)
+	enable("the first time", true)
+	expect("before the restart", agent.FeaturePending)
+	enable("before the restart", true)
+	mustSet(t, prefetch, "BootId", 101)
+	expect("after the restart", agent.FeatureEnabled)
+	enable("after the restart", false)
+}
+
+func TestRebootCallsShutdown(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := tempFolder(t) + `\arguments`
+	t.Setenv(asShutdown, file)
+	s := &system{shutdown: program}
+	if err := s.Reboot(t.Context(), `Windows needs "Containers", 100%`, 2500*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"/r", "/t", "3", "/c", `Windows needs "Containers", 100%`, "/d", "p:4:1"}
+	if diff := cmp.Diff(want, strings.Split(string(got), "\n")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestASecondRebootIsHarmlessAndOtherFailuresAreNot(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asShutdown, tempFolder(t)+`\arguments`)
+	for code, fails := range map[string]bool{"1190": false, "1115": false, "5": true} {
+		t.Setenv("exit", code)
+		err := (&system{shutdown: program}).Reboot(t.Context(), "", 0)
+		var exit *exec.ExitError
+		if (err != nil) != fails || fails && !errors.As(err, &exit) {
+			t.Errorf("exit code %s: Reboot() = %v", code, err)
+		}
+	}
+}
+
+func TestProtectTakesAwayTheRightsOfOthers(t *testing.T) {
+	folder := tempFolder(t)
+	file := folder + `\file`
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const everybodys = "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)"
+	for path, want := range map[string]string{folder: ownRights + folderRights, file: ownRights + fileRights} {
+		if !strings.Contains(mustRights(t, path, everybodys), ";;;WD)") {
+			t.Fatalf("%s cannot be opened to everybody", path)
+		}
+		if err := (&system{}).Protect(path); err != nil {
+			t.Fatal(err)
+		}
+		got := mustRights(t, path, "")
+		if strings.Contains(got, ";;;WD)") {
+			t.Errorf("%s is still everybody's: %s", path, got)
+		}
+		// Wine tells the rights of the file of its host system.
+		if !onWine() && got != want {
+			t.Errorf("%s has %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestProtectKeepsUsersOutOfWhatIsMadeLater(t *testing.T) {
+	if onWine() {
+		t.Skip("Wine hands no rights down from folders")
+	}
+	folder := tempFolder(t)
+	if err := (&system{}).Protect(folder); err != nil {
+		t.Fatal(err)
+	}
+	file := folder + `\file`
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := mustRights(t, file, ""), "O:BAD:AI(A;ID;FA;;;SY)(A;ID;FA;;;BA)"; got != want {
+		t.Errorf("a new file has %s, want %s", got, want)
+	}
+}
+
+// mustRights sets rights, unless they are empty, and returns those that Windows then tells.
+func mustRights(t *testing.T, path, rights string) string {
+	t.Helper()
+	o, err := openObject(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer windows.CloseHandle(o.handle)
+	if rights != "" {
+		if err := o.secure(rights); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const what = windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION
+	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return descriptor.String()
+}
+
+func TestALockEndsWithItsProcess(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := tempFolder(t) + `\test.lock`
+	holder := exec.Command(program)
+	holder.Env = append(os.Environ(), asLockHolder+"="+name)
+	output, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := output.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the other process says nothing: %v", err)
+	}
+	s := &system{}
+	if _, err := s.Lock(name); err == nil {
+		t.Error("locked while another process holds the lock")
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	release, err := s.Lock(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
