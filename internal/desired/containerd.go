@@ -1,0 +1,57 @@
+package desired
+
+import "strings"
+
+// pauseImage is the sandbox image for Windows, of the version that containerd 2.4 and Kubernetes 1.36 use.
+const pauseImage = "registry.k8s.io/pause:3.10.1"
+
+// runtimeEndpoint is where containerd answers, as the kubelet writes it.
+const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
+
+// containerdTemplate is the configuration of containerd 2.x (config version 3; docs/cri/config.md there). What
+// it sets is what the original's containerd_conf.toml (version 2) sets. Literal strings need no escaping of
+// backslashes.
+const containerdTemplate = `version = 3
+root = 'C:\ProgramData\containerd\root'
+state = 'C:\ProgramData\containerd\state'
+disabled_plugins = ['io.containerd.nri.v1.nri']
+
+[grpc]
+  address = '\\.\pipe\containerd-containerd'
+
+[ttrpc]
+  address = '\\.\pipe\containerd-containerd.ttrpc'
+
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'windows'
+  image_pull_progress_timeout = '30m0s'
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = '@pause@'
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = '@registries@'
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+  default_runtime_name = 'runhcs-wcow-process'
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-process]
+  runtime_type = 'io.containerd.runhcs.v1'
+  runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
+  container_annotations = ['io.microsoft.container.*']
+  pod_annotations = ['io.microsoft.container.*']
+
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ['@folder@\cni']
+  conf_dir = '@cni@'
+  max_conf_num = 1
+`
+
+func renderContainerdConfig(folder string) string {
+	return strings.NewReplacer(
+		"@pause@", pauseImage,
+		"@registries@", registries,
+		"@folder@", folder,
+		"@cni@", cniConfigFolder,
+	).Replace(containerdTemplate)
+}

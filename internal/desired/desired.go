@@ -1,0 +1,150 @@
+// Package desired says, purely, what a Windows node must have: folders, files, services and their order.
+//
+// Render turns what was read of the cluster (Inputs) into a Node; WICD makes the host equal to it. Nothing here
+// reads a file, a clock or the network, and nothing runs on Windows: paths are strings, and what is rendered is
+// compared with golden files.
+package desired
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Node is everything a host must have to be a node. It holds no secret: Secrets has those. What differs from host to
+// host is left open in it, and filled in by On.
+type Node struct {
+	// Version is reported as the node's version annotation once all of this holds.
+	Version string `json:"version"`
+	// Digest identifies the payload; its files live in C:\k\versions\<first twelve digits>.
+	Digest string `json:"digest"`
+	// Features of Windows that must be enabled.
+	Features []string `json:"features,omitempty"`
+	// Directories that must exist.
+	Directories []string `json:"directories,omitempty"`
+	// Payload are the files of the version's folder.
+	Payload []PayloadFile `json:"payload,omitempty"`
+	// Files are small files with their content.
+	Files []File `json:"files,omitempty"`
+	// Services in the order in which they start.
+	Services []Service `json:"services,omitempty"`
+	// CNI is the configuration of the pod network, filled in when the node's pod CIDR is known.
+	CNI *CNI `json:"cni,omitempty"`
+	// Environment are variables of the machine. Services get those they read, of these and of the Secrets'.
+	Environment map[string]string `json:"environment,omitempty"`
+	// WatchedEnvironment are the variables that are ours: those that have no value are removed from the machine.
+	WatchedEnvironment []string `json:"watchedEnvironment,omitempty"`
+	// Certificates are those to trust, as PEM, in the store LocalMachine\Root.
+	Certificates string `json:"certificates,omitempty"`
+	// Logs says how much of the services' logs stays on the host.
+	Logs LogLimits `json:"logs,omitzero"`
+	// SecretsVersion is that of the Secrets that belong to this Node; empty when there are none.
+	SecretsVersion string `json:"secretsVersion,omitempty"`
+}
+
+// Secrets is what a node must have and nobody else may see.
+type Secrets struct {
+	// Version says which content this is. It tells nothing of the content.
+	Version string `json:"version,omitempty"`
+	// Files are files with secrets in them.
+	Files []File `json:"files,omitempty"`
+	// Environment are variables with secrets in them: services get those they read, the machine gets none.
+	Environment map[string]string `json:"environment,omitempty"`
+}
+
+// PayloadFile is one file of the payload on the host.
+type PayloadFile struct {
+	// Path below the version's folder, and below C:\k under its familiar name; with backslashes.
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+// File is a small file with its content.
+type File struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+	// Secret says that only SYSTEM and Administrators may read it, wherever it is. On says so of all files of Secrets.
+	Secret bool `json:"secret,omitempty"`
+}
+
+// Service is the declaration of a Windows service: the whole of it, so that applying it twice changes nothing.
+type Service struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	// Command is the full command line. It may contain ${NODE_NAME} and ${NODE_IP}.
+	Command string `json:"command"`
+	// DependsOn are the services that must run before it.
+	DependsOn []string `json:"dependsOn,omitempty"`
+	// Ready is where the service answers once it works; what depends on it is started then, and not before. It is on the host
+	// itself: http://127.0.0.1:<port>/<path>, which answers a GET with status 200, or npipe://./pipe/<name>, on which a
+	// container runtime answers the call Version. Empty: the service works as soon as it runs.
+	Ready string `json:"ready,omitempty"`
+	// Environment are variables of the service's process, besides those of the machine.
+	Environment map[string]string `json:"environment,omitempty"`
+	// Reads are the variables of the node's environment that the process gets: when one changes, it starts anew.
+	Reads []string `json:"reads,omitempty"`
+	// Needs are files that somebody else makes, and without which the process would end at once: it is started when all
+	// of them are there, and not before. How they change later is the process' own matter.
+	Needs []string `json:"needs,omitempty"`
+	// Log is where the process writes.
+	Log Log `json:"log,omitzero"`
+}
+
+// Log is the file that a service writes.
+type Log struct {
+	// Path of the file. What is put aside of it is beside it: kubelet.log becomes kubelet-20060102-150405.log.
+	Path string `json:"path"`
+	// Rotates is true when the process puts a full file aside by itself; kube-log-runner does. Otherwise WICD copies the
+	// file and empties it.
+	Rotates bool `json:"rotates,omitempty"`
+}
+
+// LogLimits bounds every log of a service: the file that is written, and those that were put aside.
+type LogLimits struct {
+	// Size in bytes at which a file is put aside.
+	Size int64 `json:"size"`
+	// Age is how long one that was put aside is kept.
+	Age metav1.Duration `json:"age"`
+	// Count is how many that were put aside are kept.
+	Count int `json:"count"`
+}
+
+// CNI is a CNI configuration as a Go template over Pod.
+type CNI struct {
+	Path     string `json:"path"`
+	Template string `json:"template"`
+	// ServiceCIDR and ClusterDNS are the same for all nodes.
+	ServiceCIDR string `json:"serviceCIDR"`
+	ClusterDNS  string `json:"clusterDNS"`
+}
+
+// Inputs are what Render needs to know of the cluster, the payload and the host.
+type Inputs struct {
+	// OperatorVersion is the semantic version of the operator.
+	OperatorVersion string
+	// Payload is the content for this node, already selected.
+	Payload payload.Manifest
+	Cluster Cluster
+	Config  v1alpha1.WindowsConfigSpec
+	// Settings are what concerns all nodes and does not come from Config alone.
+	Settings Settings
+}
+
+// Cluster is what every node of a cluster must know of it.
+type Cluster struct {
+	// ID is the UID of namespace kube-system.
+	ID string
+	// Server is the URL under which hosts reach the API server.
+	Server string
+	// CA is the PEM bundle that the API server's certificate is checked with.
+	CA string
+	// KubeletClientCA is the PEM bundle that clients of the kubelet are checked with.
+	KubeletClientCA string
+	// ServiceCIDR is the first IPv4 range of services; ClusterDNS the address of the cluster's DNS service.
+	ServiceCIDR string
+	ClusterDNS  string
+	// Domain of the cluster, cluster.local.
+	Domain string
+}

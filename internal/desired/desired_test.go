@@ -1,0 +1,295 @@
+package desired_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/trust"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+const bridge = `{"cniVersion": "0.3.1", "name": "l2", "type": "win-bridge", "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
+ "dns": {"nameservers": ["{{.ClusterDNS}}"]}, "serviceCIDR": "{{.ServiceCIDR}}", "nodeIP": "{{.NodeIP}}"}`
+
+func inputs() desired.Inputs {
+	var config v1alpha1.WindowsConfigSpec
+	config.Network.Provider = v1alpha1.NetworkCustom
+	config.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridge}
+	file := func(path string) payload.File {
+		return payload.File{Path: path, Component: path, Version: "v1", Group: payload.Base, SHA256: strings.Repeat("a", 64), Size: 3}
+	}
+	return desired.Inputs{
+		OperatorVersion: "0.1.0",
+		Payload:         payload.New([]payload.File{file("kubelet.exe"), file("containerd/containerd.exe"), file(payload.WICD)}, nil, payload.File{}),
+		Cluster: desired.Cluster{
+			ID: "0f0e", Server: "https://api.example:6443", CA: "CA\n", KubeletClientCA: "CLIENT CA\n",
+			ServiceCIDR: "10.96.0.0/16", ClusterDNS: "10.96.0.10", Domain: "cluster.local",
+		},
+		Config: config,
+	}
+}
+
+// TestRender compares everything a node gets with testdata/<case>.yaml.
+func TestRender(t *testing.T) {
+	cases := map[string]func(*desired.Inputs){
+		"default": func(*desired.Inputs) {},
+		"kubelet-settings": func(in *desired.Inputs) {
+			in.Config.Kubelet = v1alpha1.KubeletSpec{
+				MaxPods:        64,
+				SystemReserved: map[string]string{"memory": "4Gi"},
+				EvictionHard:   map[string]string{"memory.available": "500Mi", "nodefs.available": "5%"},
+			}
+		},
+		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
+		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
+		// What hosts get on each platform, from a payload in which everything that is declared is there.
+		"platform-none":  func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base) },
+		"platform-aws":   func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base, payload.AWS) },
+		"platform-azure": func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base, payload.Azure) },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			in := inputs()
+			change(&in)
+			rendered, err := desired.Render(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".yaml", marshal(t, rendered))
+		})
+	}
+	expectNoStrayGolden(t, len(cases)+1) // that of TestOn
+}
+
+func settings(t *testing.T) desired.Settings {
+	t.Helper()
+	authority, err := os.ReadFile(filepath.Join("testdata", "authority.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return desired.Settings{
+		Proxy: proxy.Config{
+			Object: "Proxy cluster", Path: "status", HTTPProxy: "http://user:password@proxy:3128", HTTPSProxy: "http://proxy:3128", NoProxy: ".example.com",
+		},
+		Networks: []string{"10.128.0.0/14"},
+		Bundles:  []trust.Bundle{{Name: "ConfigMap trusted-ca, key ca-bundle.crt", PEM: string(authority) + "-----BEGIN CERTIFICATE-----\nbroken\n"}},
+		Registries: mirrors.Input{
+			Sets: []mirrors.Set{{Kind: "ImageTagMirrorSet", Name: "base", Field: "spec.imageTagMirrors", Entries: []mirrors.Entry{
+				{Source: "mcr.microsoft.com", Mirrors: []mirrors.Mirror{{Location: "mirror.example:5000/microsoft"}}, Tags: true},
+				{Source: "quay.io/team", Mirrors: []mirrors.Mirror{{Location: "elsewhere.example/other"}}},
+			}}},
+			PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret", DockerConfigJSON: []byte(`{"auths":{"mirror.example:5000":{"auth":"bWU6cGFzc3dvcmQ="}}}`)},
+		},
+		Now: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+}
+
+func secrets() desired.Secrets {
+	return desired.Secrets{
+		Version:     "42",
+		Files:       []desired.File{{Path: `C:\var\lib\kubelet\config.json`, Content: "{}"}},
+		Environment: map[string]string{"HTTP_PROXY": "http://user:password@proxy:3128"},
+	}
+}
+
+// TestOn compares what one host gets with testdata/on-host.yaml.
+func TestOn(t *testing.T) {
+	in := inputs()
+	in.Settings = settings(t)
+	rendered, err := desired.Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := rendered.Node
+	node.SecretsVersion = secrets().Version
+	before := marshal(t, node)
+	local := desired.Local{Node: "win-1", NodeIP: "10.1.2.3", Taints: []corev1.Taint{{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoExecute}}}
+	on, err := node.On(local, secrets())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "on-host.yaml", marshal(t, on))
+	if after := marshal(t, node); after != before {
+		t.Errorf("the declaration itself was changed: %s", cmp.Diff(before, after))
+	}
+	if strings.Contains(before, "password") || strings.Contains(before, "bWU6") {
+		t.Error("a secret is in the declaration for all nodes")
+	}
+	if strings.Contains(marshal(t, on), "${") {
+		t.Error("something was left open")
+	}
+	if _, err := node.On(local, desired.Secrets{}); err == nil {
+		t.Error("a declaration was filled with other secrets than its own")
+	}
+}
+
+func marshal(t *testing.T, node any) string {
+	t.Helper()
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestANodeIsReadAsItWasPublished(t *testing.T) {
+	in := inputs()
+	in.Settings = settings(t)
+	for name, in := range map[string]desired.Inputs{"all": in, "little": inputs()} {
+		rendered, err := desired.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := rendered.Node
+		node.SecretsVersion = "42"
+		data, err := node.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := desired.FromData(data)
+		if diff := cmp.Diff(node, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		for key := range data {
+			broken := maps.Clone(data)
+			broken[key] = "{"
+			if _, err := desired.FromData(broken); key != "certificates" && (err == nil || !strings.Contains(err.Error(), key)) {
+				t.Errorf("%s: a broken key %s gives error %v", name, key, err)
+			}
+		}
+	}
+}
+
+func FuzzFromData(f *testing.F) {
+	f.Add(`{"version":"1"}`, `[{"name":"kubelet"}]`, `[]`, `{"A":"b"}`)
+	f.Fuzz(func(t *testing.T, node, services, files, environment string) {
+		read, err := desired.FromData(map[string]string{"node": node, "services": services, "files": files, "environmentVars": environment, "watchedEnvironmentVars": "[]"})
+		if err != nil {
+			return
+		}
+		data, err := read.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := desired.FromData(data)
+		if diff := cmp.Diff(read, again, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
+	tests := map[string]struct {
+		network v1alpha1.NetworkSpec
+		says    string
+	}{
+		"no provider":        {v1alpha1.NetworkSpec{}, "spec.network.provider is empty"},
+		"nothing for Custom": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, "spec.network.custom is empty"},
+		"broken template":    {custom(`{"name": "{{.PodCIDR"}`), "parsing the template"},
+		"unknown field":      {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "filling the template"},
+		"not JSON":           {custom(`name: {{.PodCIDR}}`), "not JSON"},
+		"no type":            {custom(`{"name": "x"}`), "no name or no type"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := inputs()
+			in.Config.Network = test.network
+			_, err := desired.Render(in)
+			if !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want ErrNetwork that says %q", err, test.says)
+			}
+		})
+	}
+}
+
+func custom(config string) v1alpha1.NetworkSpec {
+	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: config}}
+}
+
+func TestCNIConfigurationIsFilledForTheNode(t *testing.T) {
+	cni := desired.CNI{Template: bridge, ServiceCIDR: "10.96.0.0/16", ClusterDNS: "10.96.0.10"}
+	text, err := cni.Fill("10.244.3.0/24", "10.1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		IPAM                struct{ Subnet string }
+		ServiceCIDR, NodeIP string
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.IPAM.Subnet != "10.244.3.0/24" || got.NodeIP != "10.1.2.3" || got.ServiceCIDR != "10.96.0.0/16" {
+		t.Errorf("filled with %+v", got)
+	}
+}
+
+func TestVersionFollowsTheContentAndNotTheBuild(t *testing.T) {
+	a, b := inputs(), inputs()
+	b.Payload.Files[0].SHA256 = strings.Repeat("b", 64)
+	b.Payload = payload.New(b.Payload.Files, nil, payload.File{})
+	va, vb := desired.Version("1.0.0", a.Payload.Digest), desired.Version("1.0.0", b.Payload.Digest)
+	if va == vb {
+		t.Errorf("different content has the same version %s", va)
+	}
+	if again := desired.Version("1.0.0", inputs().Payload.Digest); again != va {
+		t.Errorf("the same content has versions %s and %s", va, again)
+	}
+}
+
+func FuzzCNIFill(f *testing.F) {
+	f.Add(bridge)
+	f.Add(`{{range .}}{{end}}`)
+	f.Add(`{"name":"{{.NodeIP}}","type":"a"}`)
+	f.Fuzz(func(t *testing.T, template string) {
+		text, err := desired.CNI{Template: template}.Fill("10.0.0.0/24", "192.0.2.1")
+		if err == nil && !json.Valid([]byte(text)) {
+			t.Errorf("template %q was filled to %q, which is not JSON", template, text)
+		}
+	})
+}
+
+// update rewrites the golden files: go test ./internal/desired -update.
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; run go test ./... -update and read the difference", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), if it is meant run go test -update:\n%s", path, diff)
+	}
+}
+
+func expectNoStrayGolden(t *testing.T, want int) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) != want {
+		t.Errorf("testdata has %d golden files, the test has %d cases", len(files), want)
+	}
+}

@@ -1,0 +1,32 @@
+package desired
+
+// collectors are the original's, and textfile for what WICD itself has to say. A test in payload/windows-exporter compares
+// them with those that the exporter has.
+const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_info,textfile"
+
+// exporter serves metrics on port 9182. Like containerd it is a service only as a child of the service manager, and writes
+// its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
+// (web/tls_config.go of exporter-toolkit v0.11.0): nobody needs to tell it of a new one.
+func exporter(folder string) Service {
+	const name = "windows_exporter"
+	log := Log{Path: logPath(name)}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors +
+			` --collector.textfile.directories ` + Metrics + ` --web.config.file ` + exporterConfig + ` --log.level info --log.file ` + log.Path,
+		Needs: []string{KubeletServing},
+		Log:   log,
+	}
+}
+
+// exporterWebConfig is exporter-toolkit's configuration of the server. The certificate is the node's own; who may read is
+// who may speak to the kubelet with a certificate (docs/decisions/0008). The client CA is read for each connection, too.
+func exporterWebConfig() string {
+	return "tls_server_config:\n" +
+		"  cert_file: '" + KubeletServing + "'\n" +
+		"  key_file: '" + KubeletServing + "'\n" +
+		"  min_version: TLS12\n" +
+		"  client_auth_type: RequireAndVerifyClientCert\n" +
+		"  client_ca_file: '" + kubeletClientCA + "'\n"
+}

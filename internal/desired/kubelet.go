@@ -1,0 +1,78 @@
+package desired
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+)
+
+// kubeletConfiguration are the fields we set of the kubelet.config.k8s.io/v1beta1 KubeletConfiguration. The
+// values are the original's (pkg/nodeconfig/nodeconfig.go) unless a comment says otherwise.
+type kubeletConfiguration struct {
+	Kind               string `json:"kind"`
+	APIVersion         string `json:"apiVersion"`
+	RotateCertificates bool   `json:"rotateCertificates"`
+	ServerTLSBootstrap bool   `json:"serverTLSBootstrap"`
+	Authentication     struct {
+		X509 struct {
+			ClientCAFile string `json:"clientCAFile"`
+		} `json:"x509"`
+		Anonymous struct {
+			Enabled bool `json:"enabled"`
+		} `json:"anonymous"`
+	} `json:"authentication"`
+	ClusterDomain            string            `json:"clusterDomain"`
+	ClusterDNS               []string          `json:"clusterDNS"`
+	CgroupsPerQOS            bool              `json:"cgroupsPerQOS"`
+	EnforceNodeAllocatable   []string          `json:"enforceNodeAllocatable"`
+	RuntimeRequestTimeout    string            `json:"runtimeRequestTimeout"`
+	ContainerRuntimeEndpoint string            `json:"containerRuntimeEndpoint"`
+	ResolverConfig           string            `json:"resolvConf"`
+	MaxPods                  int32             `json:"maxPods"`
+	KubeAPIQPS               int32             `json:"kubeAPIQPS"`
+	KubeAPIBurst             int32             `json:"kubeAPIBurst"`
+	SerializeImagePulls      bool              `json:"serializeImagePulls"`
+	EnableSystemLogHandler   bool              `json:"enableSystemLogHandler"`
+	EnableSystemLogQuery     bool              `json:"enableSystemLogQuery"`
+	FeatureGates             map[string]bool   `json:"featureGates"`
+	ContainerLogMaxSize      string            `json:"containerLogMaxSize"`
+	EvictionHard             map[string]string `json:"evictionHard"`
+	SystemReserved           map[string]string `json:"systemReserved"`
+	RegisterNode             bool              `json:"registerNode"`
+	RegisterWithTaints       string            `json:"registerWithTaints"` // a marker, until the host is known
+	StaticPodPath            string            `json:"staticPodPath"`
+}
+
+func renderKubeletConfig(in Inputs) (string, error) {
+	c := kubeletConfiguration{
+		Kind:                     "KubeletConfiguration",
+		APIVersion:               "kubelet.config.k8s.io/v1beta1",
+		RotateCertificates:       true,
+		ServerTLSBootstrap:       true,
+		ClusterDomain:            in.Cluster.Domain,
+		ClusterDNS:               []string{in.Cluster.ClusterDNS},
+		EnforceNodeAllocatable:   []string{"none"}, // Windows cannot enforce it
+		RuntimeRequestTimeout:    "10m0s",
+		ContainerRuntimeEndpoint: runtimeEndpoint,
+		MaxPods:                  250,
+		KubeAPIQPS:               50,
+		KubeAPIBurst:             100,
+		EnableSystemLogHandler:   true,
+		EnableSystemLogQuery:     true,
+		FeatureGates:             map[string]bool{"NodeLogQuery": true},
+		ContainerLogMaxSize:      "50Mi",
+		EvictionHard:             map[string]string{"nodefs.available": "10%", "imagefs.available": "15%"},
+		SystemReserved:           map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+		RegisterNode:             true,
+		RegisterWithTaints:       strings.Trim(markTaints, `"`),
+		StaticPodPath:            staticPods,
+	}
+	c.Authentication.X509.ClientCAFile = kubeletClientCA
+	if in.Config.Kubelet.MaxPods > 0 {
+		c.MaxPods = in.Config.Kubelet.MaxPods
+	}
+	maps.Copy(c.EvictionHard, in.Config.Kubelet.EvictionHard)
+	maps.Copy(c.SystemReserved, in.Config.Kubelet.SystemReserved)
+	b, err := json.MarshalIndent(c, "", "  ")
+	return string(b) + "\n", err
+}

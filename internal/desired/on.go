@@ -1,0 +1,78 @@
+package desired
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Local is what differs from host to host.
+type Local struct {
+	// Node is the node's name, NodeIP its address.
+	Node   string `json:"node"`
+	NodeIP string `json:"nodeIP"`
+	// Taints are put on the node when it registers, besides os=Windows:NoSchedule.
+	Taints []corev1.Taint `json:"taints,omitempty"`
+}
+
+// What a declaration has in place of what the host fills in. The marker of the taints stands for a JSON array.
+const (
+	markNode   = "${NODE_NAME}"
+	markNodeIP = "${NODE_IP}"
+	markTaints = `"${NODE_TAINTS}"`
+)
+
+// On is the declaration for one host, with nothing left open: names and secrets are filled in, and services have
+// the environment they read.
+func (n Node) On(l Local, s Secrets) (Node, error) {
+	if n.SecretsVersion != s.Version {
+		return Node{}, fmt.Errorf("the declaration belongs to version %q of the secrets, and these are version %q", n.SecretsVersion, s.Version)
+	}
+	taints, err := json.Marshal(append([]corev1.Taint{{
+		Key: v1alpha1.TaintKey, Value: v1alpha1.TaintValue, Effect: corev1.TaintEffectNoSchedule,
+	}}, l.Taints...))
+	if err != nil {
+		return Node{}, err
+	}
+	values := strings.NewReplacer(markNode, l.Node, markNodeIP, l.NodeIP)
+	plain := len(n.Files)
+	n.Files = slices.Concat(n.Files, s.Files)
+	for i := range n.Files {
+		n.Files[i].Secret = i >= plain
+		n.Files[i].Content = strings.ReplaceAll(n.Files[i].Content, markTaints, string(taints))
+	}
+	all := map[string]string{}
+	for _, part := range []map[string]string{n.Environment, s.Environment} {
+		for name, value := range part {
+			all[name] = values.Replace(value)
+		}
+	}
+	// Every user of a host may read the environment of the machine. Secrets are for the services only.
+	n.Environment = subset(all, slices.Collect(maps.Keys(n.Environment)))
+	n.Services = slices.Clone(n.Services)
+	for i := range n.Services {
+		n.Services[i].Command = values.Replace(n.Services[i].Command)
+		n.Services[i].Environment = subset(all, n.Services[i].Reads)
+		n.Services[i].Reads = nil
+	}
+	return n, nil
+}
+
+func subset(all map[string]string, names []string) map[string]string {
+	some := map[string]string{}
+	for _, name := range names {
+		if value, there := all[name]; there {
+			some[name] = value
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	return some
+}

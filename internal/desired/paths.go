@@ -1,0 +1,60 @@
+package desired
+
+import (
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Folders and files on the host. Those below C:\k and C:\var\log are the original operator's.
+const (
+	// Root holds everything of ours; only SYSTEM and Administrators may read it.
+	Root = `C:\k`
+	// Store holds each content under its hash.
+	Store = `C:\k\store`
+	// Versions holds a folder for each payload.
+	Versions = `C:\k\versions`
+	// State holds the journal and what the last join asked for.
+	State = `C:\k\state`
+	// Metrics holds what WICD has to say to a Prometheus: files that windows_exporter adds to its own metrics.
+	Metrics = `C:\k\metrics`
+	// Logs holds a folder for each service.
+	Logs = `C:\var\log`
+
+	// BootstrapKubeconfig is the kubelet's and WICD's way into the cluster until they have certificates. It
+	// holds a token and is removed when both have.
+	BootstrapKubeconfig = `C:\k\bootstrap-kubeconfig`
+	// KubeletKubeconfig is written by the kubelet once it has its certificate.
+	KubeletKubeconfig = `C:\k\kubeconfig`
+	// KubeletCertificates holds the kubelet's certificates and keys.
+	KubeletCertificates = `C:\var\lib\kubelet\pki`
+	// KubeletServing is the kubelet's serving certificate with its key, both in one file that is replaced whole when they
+	// are renewed; its name is that of client-go's certificate store.
+	KubeletServing = KubeletCertificates + `\kubelet-server-current.pem`
+	// WICDCertificates holds WICD's own certificate and key.
+	WICDCertificates = `C:\k\wicd-certs`
+	// WICDIdentity is WICD's certificate with its key.
+	WICDIdentity = WICDCertificates + `\wicd-client-current.pem`
+
+	kubeletConfig    = `C:\k\kubelet.conf`
+	kubeletClientCA  = `C:\k\kubelet-ca.crt`
+	containerdConfig = `C:\k\containerd\containerd_conf.toml`
+	registries       = `C:\k\containerd\registries`
+	cniConfigFolder  = `C:\k\cni\config`
+	cniConfig        = `C:\k\cni\config\cni.conf`
+	staticPods       = `C:\k\etc\kubernetes\manifests`
+	exporterConfig   = `C:\k\tls\windows-exporter-webconfig.yaml`
+	wicdKubeconfig   = `C:\k\wicd-kubeconfig`
+)
+
+// ShortDigest is how a digest is shown to people and named in folders: its first twelve digits.
+func ShortDigest(digest string) string { return digest[:min(12, len(digest))] }
+
+// VersionFolder is the folder of a payload.
+func VersionFolder(digest string) string { return Versions + `\` + ShortDigest(digest) }
+
+// WindowsPath turns the forward slashes of a payload's path into backslashes.
+func WindowsPath(path string) string { return strings.ReplaceAll(path, "/", `\`) }
+
+// ServiceDescription is the description that marks a service as ours.
+func ServiceDescription(name string) string { return v1alpha1.ServiceDescription + name }

@@ -1,0 +1,76 @@
+package desired
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Keys of ConfigMap windows-services-<version>. The first four are the original operator's; the rest is ours.
+const (
+	keyServices    = "services"
+	keyFiles       = "files"
+	keyEnvironment = "environmentVars"
+	keyWatched     = "watchedEnvironmentVars"
+	keyCertificate = "certificates"
+	keyNode        = "node"
+)
+
+// Data is a Node as the data of a ConfigMap, in which people find what they look for. The same Node gives the same
+// bytes.
+func (n Node) Data() (map[string]string, error) {
+	data := map[string]string{}
+	for key, part := range n.parts() {
+		text, err := json.MarshalIndent(part, "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("writing key %s: %w", key, err)
+		}
+		data[key] = string(text)
+	}
+	if n.Certificates != "" {
+		data[keyCertificate] = n.Certificates
+	}
+	n.Services, n.Files, n.Environment, n.WatchedEnvironment, n.Certificates = nil, nil, nil, nil, ""
+	rest, err := json.MarshalIndent(n, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing key %s: %w", keyNode, err)
+	}
+	data[keyNode] = string(rest)
+	return data, nil
+}
+
+// Hash identifies a Node in few characters: the beginning of the SHA-256 of what it consists of.
+func (n Node) Hash() (string, error) {
+	b, err := json.Marshal(n)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// FromData reads what Data wrote. A key that is missing or not as Data writes it is an error that names it.
+func FromData(data map[string]string) (Node, error) {
+	var n Node
+	if err := json.Unmarshal([]byte(data[keyNode]), &n); err != nil {
+		return Node{}, fmt.Errorf("reading key %s: %w", keyNode, err)
+	}
+	for key, part := range n.parts() {
+		if err := json.Unmarshal([]byte(data[key]), part); err != nil {
+			return Node{}, fmt.Errorf("reading key %s: %w", key, err)
+		}
+	}
+	n.Certificates = data[keyCertificate]
+	return n, nil
+}
+
+// parts are the fields that have a key of their own and are JSON.
+func (n *Node) parts() map[string]any {
+	return map[string]any{
+		keyServices:    &n.Services,
+		keyFiles:       &n.Files,
+		keyEnvironment: &n.Environment,
+		keyWatched:     &n.WatchedEnvironment,
+	}
+}

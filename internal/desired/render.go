@@ -1,0 +1,92 @@
+package desired
+
+import (
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Rendered is what nodes must have.
+type Rendered struct {
+	Node Node
+	// Secrets are what goes with it. Their version, and the Node's SecretsVersion, is for whoever keeps them to set.
+	Secrets Secrets
+	// Problems are what nodes cannot have of the settings, and what does not work as it is.
+	Problems []Problem
+}
+
+// Render says what nodes with these inputs must have. It fails where the inputs cannot make a working node; the error
+// names the object, the field and what is allowed.
+func Render(in Inputs) (Rendered, error) {
+	if err := checkNetwork(in); err != nil {
+		return Rendered{}, err
+	}
+	kubeletConf, err := renderKubeletConfig(in)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("rendering kubelet.conf: %w", err)
+	}
+	settings, err := applySettings(in)
+	if err != nil {
+		return Rendered{}, err
+	}
+	logs, err := renderLogs(in.Config.Logs)
+	if err != nil {
+		return Rendered{}, err
+	}
+	node := renderNode(in, kubeletConf, logs)
+	node.Environment, node.Certificates = settings.environment, settings.certificates
+	node.Files = append(node.Files, settings.files...)
+	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems}, nil
+}
+
+func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
+	services, files := services(in, logs)
+	return Node{
+		Version:     Version(in.OperatorVersion, in.Payload.Digest),
+		Digest:      in.Payload.Digest,
+		Features:    []string{"Containers"},
+		Directories: directories(services),
+		Payload:     payloadFiles(in.Payload),
+		Files: append([]File{
+			{Path: kubeletConfig, Content: kubeletConf},
+			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest))},
+		}, files...),
+		Services: services,
+		CNI: &CNI{
+			Path:        cniConfig,
+			Template:    in.Config.Network.Custom.CNIConfig,
+			ServiceCIDR: in.Cluster.ServiceCIDR,
+			ClusterDNS:  in.Cluster.ClusterDNS,
+		},
+		WatchedEnvironment: proxyVariables(),
+		Logs:               logs,
+	}
+}
+
+// Version is what a node reports when it has all of a payload: the operator's version and the beginning of the
+// payload's digest, so that an operator with the same content is the same version to its nodes.
+func Version(operator, digest string) string {
+	return operator + "-" + digest[:min(7, len(digest))]
+}
+
+// proxyVariables are the variables that are ours: programs written in Go read these (package net/http).
+func proxyVariables() []string { return []string{proxy.HTTPProxy, proxy.HTTPSProxy, proxy.NoProxy} }
+
+// directories that services expect; others are made with the files in them.
+func directories(services []Service) []string {
+	var folders []string
+	for _, s := range services {
+		folders = append(folders, folderOf(s.Log.Path))
+	}
+	return append(folders, Metrics, registries, cniConfigFolder, staticPods, KubeletCertificates, WICDCertificates)
+}
+
+func payloadFiles(m payload.Manifest) []PayloadFile {
+	var files []PayloadFile
+	for _, f := range m.Files {
+		files = append(files, PayloadFile{Path: WindowsPath(f.Path), SHA256: f.SHA256, Size: f.Size})
+	}
+	return files
+}

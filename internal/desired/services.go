@@ -1,0 +1,123 @@
+package desired
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Programs of services that a host has only where they are in its payload.
+const (
+	exporterProgram    = "windows_exporter.exe"
+	csiProxyProgram    = "csi-proxy.exe"
+	nodeManagerProgram = "azure-cloud-node-manager.exe"
+)
+
+// services in the order in which they start, and the files that they alone need. Flags are those of the original's
+// pkg/services/services.go, with the executables taken from the version's folder, unless a comment says otherwise.
+func services(in Inputs, logs LogLimits) ([]Service, []File) {
+	folder := VersionFolder(in.Payload.Digest)
+	list := []Service{containerd(folder), kubelet(folder, logs)}
+	var files []File
+	if has(in.Payload, csiProxyProgram) {
+		list = append(list, csiProxy(folder, logs))
+	}
+	if has(in.Payload, exporterProgram) {
+		list = append(list, exporter(folder))
+		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig()})
+	}
+	if has(in.Payload, nodeManagerProgram) {
+		list = append(list, nodeManager(folder, logs))
+		files = append(files, File{Path: wicdKubeconfig, Content: renderWICDKubeconfig(in.Cluster)})
+	}
+	return append(list, wicd(folder)), files
+}
+
+func has(m payload.Manifest, path string) bool {
+	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
+}
+
+// containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of
+// golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
+// (cmd/containerd/command/service_windows.go of containerd 2.4).
+func containerd(folder string) Service {
+	const name = "containerd"
+	log := Log{Path: logPath(name)}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		Command: folder + `\containerd\containerd.exe --config ` + containerdConfig +
+			` --log-file ` + log.Path + ` --run-service --log-level info`,
+		Ready: runtimeEndpoint,
+		Reads: proxyVariables(), // it pulls images
+		Log:   log,
+	}
+}
+
+func kubelet(folder string, logs LogLimits) Service {
+	const name = "kubelet"
+	log := Log{Path: logPath(name), Rotates: true}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		DependsOn:   []string{"containerd"},
+		Ready:       "http://127.0.0.1:10248/healthz", // the kubelet's own default
+		Command: logRunner(folder, log, logs) + folder + `\kubelet.exe --config=` + kubeletConfig +
+			` --bootstrap-kubeconfig=` + BootstrapKubeconfig + ` --kubeconfig=` + KubeletKubeconfig +
+			` --cert-dir=` + KubeletCertificates + ` --windows-service` +
+			` --node-labels=` + v1alpha1.LabelOSID + `=Windows` +
+			` --windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS --v=2` +
+			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP,
+		Reads: proxyVariables(), // its credential providers ask registries for tokens
+		Log:   log,
+	}
+}
+
+// csiProxy gives CSI drivers in containers access to the host's disks. The original has it write its log by itself.
+func csiProxy(folder string, logs LogLimits) Service {
+	const name = "csi-proxy"
+	log := Log{Path: logPath(name), Rotates: true}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		Command:     logRunner(folder, log, logs) + folder + `\` + csiProxyProgram + ` -windows-service --v=2`,
+		Log:         log,
+	}
+}
+
+// nodeManager tells the cluster what Azure says of the machine. The original lets its log go nowhere.
+func nodeManager(folder string, logs LogLimits) Service {
+	const name = "cloud-node-manager"
+	log := Log{Path: logPath(name), Rotates: true}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		Command: logRunner(folder, log, logs) + folder + `\` + nodeManagerProgram + ` --windows-service --node-name=` + markNode +
+			` --wait-routes=false --kubeconfig=` + wicdKubeconfig,
+		Needs: []string{WICDIdentity},
+		Log:   log,
+	}
+}
+
+func wicd(folder string) Service {
+	log := Log{Path: Logs + `\wicd\wicd.log`}
+	return Service{
+		Name:        v1alpha1.WICDService,
+		Description: ServiceDescription(v1alpha1.WICDService),
+		Command:     folder + `\` + payload.WICD + ` run --windows-service --log-file ` + log.Path,
+		Log:         log,
+	}
+}
+
+// logRunner is the beginning of a command line: kube-log-runner writes what the program after it says to a file. The
+// program must report to the service manager whoever its parent is, as Kubernetes' own do.
+func logRunner(folder string, log Log, limits LogLimits) string {
+	return fmt.Sprintf(`%s\kube-log-runner.exe -log-file=%s -log-file-size=%d -log-file-age=%s `, folder, log.Path, limits.Size, limits.Age.Duration)
+}
+
+func logPath(service string) string { return Logs + `\` + service + `\` + service + `.log` }
+
+func folderOf(path string) string { return path[:strings.LastIndexByte(path, '\\')] }

@@ -1,0 +1,127 @@
+package desired_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// declared is a payload with every component that is declared, external ones included.
+func declared() payload.Manifest {
+	var files []payload.File
+	for _, c := range build.Components() {
+		files = append(files, payload.File{
+			Path: c.Path, Component: c.Name, Version: "v1", Group: c.Group, SHA256: strings.Repeat("a", 64), Size: 3,
+		})
+	}
+	return payload.New(files, nil, payload.File{})
+}
+
+func mustRender(t *testing.T, change func(*desired.Inputs)) desired.Node {
+	t.Helper()
+	in := inputs()
+	change(&in)
+	rendered, err := desired.Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered.Node
+}
+
+func names(services []desired.Service) []string {
+	var names []string
+	for _, s := range services {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
+	for name, test := range map[string]struct {
+		without []string
+		want    []string
+	}{
+		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", v1alpha1.WICDService}},
+		"no external file": {
+			[]string{"csi-proxy.exe", "azure-cloud-node-manager.exe"},
+			[]string{"containerd", "kubelet", "windows_exporter", v1alpha1.WICDService},
+		},
+		"no exporter": {
+			[]string{"windows_exporter.exe"},
+			[]string{"containerd", "kubelet", "csi-proxy", "cloud-node-manager", v1alpha1.WICDService},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := declared()
+			m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f payload.File) bool { return slices.Contains(test.without, f.Path) })
+			node := mustRender(t, func(in *desired.Inputs) { in.Payload = payload.New(m.Files, nil, m.Setup) })
+			if diff := cmp.Diff(test.want, names(node.Services)); diff != "" {
+				t.Errorf("services (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEveryServiceHasALogThatEnds holds for every service what makes a log rotate: WICD knows the file, its folder is made,
+// and a process that rotates by itself knows the limits.
+func TestEveryServiceHasALogThatEnds(t *testing.T) {
+	node := mustRender(t, func(in *desired.Inputs) {
+		in.Payload = declared()
+		in.Config.Logs = v1alpha1.LogsSpec{Size: "2Mi", Age: "2h", Count: 2}
+	})
+	for _, s := range node.Services {
+		folder := desired.Logs + `\` + strings.TrimSuffix(s.Log.Path[strings.LastIndexByte(s.Log.Path, '\\')+1:], ".log")
+		if !strings.Contains(s.Command, s.Log.Path) || !slices.Contains(node.Directories, folder) {
+			t.Errorf("service %s has the log %q, which its command line does not name or whose folder is not made", s.Name, s.Log.Path)
+		}
+		limits := strings.Contains(s.Command, `\kube-log-runner.exe -log-file=`+s.Log.Path+` -log-file-size=2097152 -log-file-age=2h0m0s `)
+		if s.Log.Rotates != limits {
+			t.Errorf("service %s rotates by itself: %v, and was told the limits: %v: %s", s.Name, s.Log.Rotates, limits, s.Command)
+		}
+	}
+}
+
+// TestSettingsLeaveWICDAlone: WICD changes everything while it runs but its own service, and would never come to such settings.
+func TestSettingsLeaveWICDAlone(t *testing.T) {
+	of := func(change func(*desired.Inputs)) desired.Service {
+		services := mustRender(t, change).Services
+		return services[len(services)-1]
+	}
+	before := of(func(*desired.Inputs) {})
+	after := of(func(in *desired.Inputs) {
+		in.Settings = settings(t)
+		in.Config.Logs = v1alpha1.LogsSpec{Size: "2Mi", Age: "2h", Count: 2}
+		in.Config.Kubelet.MaxPods = 7
+	})
+	if before.Name != v1alpha1.WICDService || !desired.SameDeclaration(before, after) {
+		t.Errorf("WICD's service changed with the settings:\n%s", cmp.Diff(before, after))
+	}
+}
+
+func TestBoundsOfLogsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec v1alpha1.LogsSpec
+		says string
+	}{
+		"no quantity":   {v1alpha1.LogsSpec{Size: "big"}, `spec.logs.size is "big"`},
+		"negative size": {v1alpha1.LogsSpec{Size: "-1Mi"}, `spec.logs.size is "-1Mi"`},
+		"no duration":   {v1alpha1.LogsSpec{Age: "7d"}, `spec.logs.age is "7d"`},
+		"no time":       {v1alpha1.LogsSpec{Age: "0s"}, `spec.logs.age is "0s"`},
+		"negative":      {v1alpha1.LogsSpec{Count: -1}, "spec.logs.count is -1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs()
+			in.Config.Logs = test.spec
+			if _, err := desired.Render(in); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("got %v, want an error that says %q", err, test.says)
+			}
+		})
+	}
+}

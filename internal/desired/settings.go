@@ -1,0 +1,105 @@
+package desired
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/trust"
+)
+
+// Settings are what concerns all nodes and is read from objects of the cluster, or from WindowsConfig where there are
+// none: proxy, trusted certificates, mirrors and credentials of registries.
+type Settings struct {
+	// Proxy as it was written.
+	Proxy proxy.Config
+	// Networks are the ranges of pods and machines, where they are known; nodes reach them without proxy.
+	Networks []string
+	// Bundles are the certificates to trust, as they were written.
+	Bundles []trust.Bundle
+	// Registries are mirrors and credentials, as they were written.
+	Registries mirrors.Input
+	// Now is the time at which certificates count as expired.
+	Now time.Time
+}
+
+// Problem is a part of the settings that nodes cannot have, or that does not work as it is. The rest they have.
+type Problem struct {
+	// Kind and Name of the object whose part it is.
+	Kind, Name string
+	// Reason is stable, Message names the field and says what to do.
+	Reason, Message string
+}
+
+// Reasons of problems with certificates. Those with registries are in package mirrors.
+const ReasonCertificate = "Certificate"
+
+// applied is what becomes of settings.
+type applied struct {
+	environment  map[string]string
+	files        []File
+	certificates string
+	secrets      Secrets
+	problems     []Problem
+}
+
+// applySettings renders the settings. What concerns a part only is a problem; what leaves no way that is surely right is
+// an error, and nodes keep what they have.
+func applySettings(in Inputs) (applied, error) {
+	var a applied
+	if err := a.useProxy(in); err != nil {
+		return applied{}, err
+	}
+	a.trust(in.Settings)
+	a.useRegistries(in.Settings.Registries)
+	return a, nil
+}
+
+func (a *applied) useProxy(in Inputs) error {
+	server, err := url.Parse(in.Cluster.Server)
+	if err != nil {
+		return fmt.Errorf("the API server's address is %q: %w", in.Cluster.Server, err)
+	}
+	inside := proxy.Inside{
+		Networks:  append([]string{in.Cluster.ServiceCIDR}, in.Settings.Networks...),
+		APIServer: server.Hostname(), Domain: in.Cluster.Domain,
+	}
+	plain, secret, err := proxy.Render(in.Settings.Proxy, inside)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSettings, err)
+	}
+	if value := plain[proxy.NoProxy]; value != "" {
+		plain[proxy.NoProxy] = value + "," + markNodeIP // each node knows its own; the others are not its business
+	}
+	a.environment, a.secrets.Environment = plain, secret
+	return nil
+}
+
+func (a *applied) trust(s Settings) {
+	list := trust.Collect(s.Now, s.Bundles...)
+	a.certificates = trust.Encode(list.Certificates)
+	for _, p := range append(list.Problems, list.Notices...) {
+		kind, name, _ := strings.Cut(p.Bundle, " ")
+		name, _, _ = strings.Cut(name, ",")
+		a.problems = append(a.problems, Problem{Kind: kind, Name: name, Reason: ReasonCertificate, Message: p.String()})
+	}
+}
+
+func (a *applied) useRegistries(in mirrors.Input) {
+	out := mirrors.Render(in)
+	for _, f := range out.Files {
+		file := File{Path: f.Path, Content: f.Content}
+		if f.Secret {
+			a.secrets.Files = append(a.secrets.Files, file)
+		} else {
+			a.files = append(a.files, file)
+		}
+	}
+	for _, p := range out.Problems {
+		message := fmt.Sprintf("%s %s, %s: %s", p.Kind, p.Name, p.Field, p.Message)
+		a.problems = append(a.problems, Problem{Kind: p.Kind, Name: p.Name, Reason: p.Reason, Message: message})
+	}
+}
