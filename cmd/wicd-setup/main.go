@@ -1,0 +1,63 @@
+// Wicd-setup puts WICD, the daemon of a Windows node, on a host that has nothing
+// yet. It carries WICD, compressed, at the end of its own executable: it unpacks it
+// beside itself under a name that contains its hash, and runs it with its own
+// arguments, input and output. Calling it is the same as calling WICD.
+//
+// It is sent whole to every new host, so it avoids packages that would make it big.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+func main() {
+	code, err := run()
+	if err != nil {
+		os.Stdout.WriteString(failure(err))
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+// run makes sure that WICD is there and runs it to its end. The result is WICD's own exit code.
+func run() (int, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, fmt.Errorf("finding the executable: %w", err)
+	}
+	wicd, err := unpack(self)
+	if err != nil {
+		return 0, fmt.Errorf("unpacking WICD: %w", err)
+	}
+	process, err := os.StartProcess(wicd, append([]string{wicd}, os.Args[1:]...), &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("starting WICD: %w", err)
+	}
+	state, err := process.Wait()
+	if err != nil {
+		return 0, fmt.Errorf("waiting for WICD: %w", err)
+	}
+	return state.ExitCode(), nil
+}
+
+// failure renders err as the line that the operator expects from WICD. It is written by hand because encoding/json would make
+// the program a tenth bigger.
+func failure(err error) string {
+	var message strings.Builder
+	for _, r := range err.Error() { // a byte that is no UTF-8 arrives as U+FFFD
+		switch {
+		case r == '"' || r == '\\':
+			message.WriteByte('\\')
+			message.WriteRune(r)
+		case r < ' ':
+			message.WriteByte(' ')
+		default:
+			message.WriteRune(r)
+		}
+	}
+	return `{"error":{"code":"SetupFailed","message":"` + message.String() + "\"}}\n"
+}

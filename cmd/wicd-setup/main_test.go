@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/carrier"
+)
+
+// asProgram, set in the environment, makes the test's executable behave as the carrier where it has a tail, else as WICD.
+const asProgram = "WICD_SETUP_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	if hasTail() {
+		main()
+	}
+	var input bytes.Buffer
+	_, _ = input.ReadFrom(os.Stdin)
+	fmt.Printf("arguments %q input %q", os.Args[1:], input.String())
+	fmt.Fprint(os.Stderr, "on stderr")
+	os.Exit(7)
+}
+
+func hasTail() bool {
+	data, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		return false
+	}
+	_, _, err = carrier.Find(bytes.NewReader(data), int64(len(data)))
+	return err == nil
+}
+
+// place writes the carrier of a program into a folder of its own and returns the carrier's path and where the program will be.
+func place(t testing.TB, stub, program []byte) (self, target string) {
+	t.Helper()
+	written, dir := t.TempDir(), t.TempDir()
+	_, err := build.Write(t.Context(), written, build.Set{
+		Files: []build.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: build.Bytes(program)}},
+		Stub:  build.Bytes(stub),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	self = filepath.Join(dir, "wicd-1234-setup.exe")
+	if err := os.Rename(filepath.Join(written, payload.SetupName), self); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(program)
+	return self, filepath.Join(dir, "wicd-"+hex.EncodeToString(sum[:8])+".exe")
+}
+
+func mustUnpack(t *testing.T, self string) string {
+	t.Helper()
+	target, err := unpack(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+func mustHold(t *testing.T, name, want string) {
+	t.Helper()
+	got, err := os.ReadFile(name)
+	if err != nil || string(got) != want {
+		t.Fatalf("%s holds %.40q (error %v), want %.40q", name, got, err, want)
+	}
+}
+
+// files returns the names beside the carrier.
+func files(t *testing.T, self string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(self))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.Name() != filepath.Base(self) {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+func TestCallingTheCarrierIsCallingWICD(t *testing.T) {
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, target := place(t, own, own)
+	for _, when := range []string{"unpacked now", "unpacked before"} {
+		command := exec.Command(self, "join", "two words", `quo"ted \`, "")
+		command.Env = append(os.Environ(), asProgram+"=1")
+		command.Stdin = strings.NewReader("a request\n")
+		var stdout, stderr bytes.Buffer
+		command.Stdout, command.Stderr = &stdout, &stderr
+		var exit *exec.ExitError
+		if err := command.Run(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+			t.Errorf("%s: error %v, want exit status 7", when, err)
+		}
+		want := fmt.Sprintf("arguments %q input %q", []string{"join", "two words", `quo"ted \`, ""}, "a request\n")
+		if stdout.String() != want || stderr.String() != "on stderr" {
+			t.Errorf("%s: stdout is %s, stderr is %s, want %s", when, &stdout, &stderr, want)
+		}
+		mustHold(t, target, string(own))
+	}
+}
+
+func TestFailureIsOneLineOfJSONAndExitCodeOne(t *testing.T) {
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, _ := place(t, own, []byte("not a program"))
+	command := exec.Command(self, "facts")
+	command.Env = append(os.Environ(), asProgram+"=1")
+	out, err := command.Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Errorf("error is %v, want exit status 1", err)
+	}
+	var line struct {
+		Error struct{ Code, Message string }
+	}
+	if err := json.Unmarshal(out, &line); err != nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.HasSuffix(out, []byte("\n")) {
+		t.Errorf("output %q is not one line of JSON: %v", out, err)
+	}
+	if line.Error.Code != "SetupFailed" || !strings.HasPrefix(line.Error.Message, "starting WICD: ") {
+		t.Errorf("error is %+v", line.Error)
+	}
+}
+
+func TestUnpackedProgramIsUsedAgain(t *testing.T) {
+	self, target := place(t, []byte("stub"), []byte("program"))
+	if got := mustUnpack(t, self); got != target {
+		t.Errorf("unpacked to %s, want %s", got, target)
+	}
+	mustHold(t, target, "program")
+	before, err := os.Stat(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnpack(t, self)
+	after, err := os.Stat(target)
+	if err != nil || !os.SameFile(before, after) {
+		t.Errorf("the file was written again (error %v)", err)
+	}
+}
+
+func TestProgramThatWasAlteredIsReplaced(t *testing.T) {
+	self, target := place(t, []byte("stub"), []byte("program"))
+	for _, altered := range []string{"", "prog", "progrbm", "program and more"} {
+		if err := os.WriteFile(target, []byte(altered), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mustUnpack(t, self)
+		mustHold(t, target, "program")
+	}
+}
+
+func TestDamagedCarrierLeavesNothingBehind(t *testing.T) {
+	program := bytes.Repeat([]byte("some text that compresses "), 1000)
+	self, target := place(t, []byte("stub"), program)
+	whole, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len("stub"); i < len(whole); i++ {
+		damaged := bytes.Clone(whole)
+		damaged[i] ^= 0x20
+		if err := os.WriteFile(self, damaged, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		got, err := unpack(self)
+		if err == nil { // a bit of the frame header that changes nothing, such as a larger window
+			mustHold(t, got, string(program))
+			os.Remove(target)
+		}
+		if left := files(t, self); len(left) > 0 {
+			t.Fatalf("byte %d of %d damaged (error %v): left %v", i, len(whole), err, left)
+		}
+	}
+}
+
+func TestCarrierThatWasCutIsRefused(t *testing.T) {
+	self, _ := place(t, []byte("stub"), []byte("program"))
+	info, err := os.Stat(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := info.Size() - 1; size >= 0; size-- {
+		if err := os.Truncate(self, size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unpack(self); !errors.Is(err, carrier.ErrNoTail) {
+			t.Errorf("cut after %d bytes: error %v, want ErrNoTail", size, err)
+		}
+	}
+}
+
+func TestHalvesOfEarlierRunsAreRemoved(t *testing.T) {
+	self, target := place(t, []byte("stub"), []byte("program"))
+	old := time.Now().Add(-2 * staleAfter)
+	base := filepath.Base(target)
+	for name, when := range map[string]time.Time{
+		base + ".1.part":                   old,
+		"wicd-0000000000000000.exe.1.part": old,
+		base + ".2.part":                   time.Now(),
+		base + ".part.txt":                 old,
+		"other.part":                       old,
+	} {
+		name = filepath.Join(filepath.Dir(self), name)
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustUnpack(t, self)
+	want := []string{"other.part", base, base + ".2.part", base + ".part.txt"} // in the order of os.ReadDir
+	if got := files(t, self); !slices.Equal(got, want) {
+		t.Errorf("files are %v, want %v", got, want)
+	}
+}
+
+func TestManyCanUnpackAtOnce(t *testing.T) {
+	program := bytes.Repeat([]byte("program"), 100_000)
+	self, target := place(t, []byte("stub"), program)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if got, err := unpack(self); err != nil || got != target {
+				t.Errorf("unpacked to %s, error %v", got, err)
+			}
+		})
+	}
+	all.Wait()
+	mustHold(t, target, string(program))
+	if got := files(t, self); len(got) != 1 {
+		t.Errorf("files are %v, want the program only", got)
+	}
+}
+
+func TestTargetThatCannotBeReplacedIsAnError(t *testing.T) {
+	self, target := place(t, []byte("stub"), []byte("program"))
+	if err := os.MkdirAll(filepath.Join(target, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpack(self); err == nil || !strings.Contains(err.Error(), filepath.Base(target)) {
+		t.Errorf("error is %v, want one that names %s", err, filepath.Base(target))
+	}
+	if got := files(t, self); len(got) != 1 {
+		t.Errorf("files are %v, want the folder only", got)
+	}
+}
+
+func FuzzFailureIsOneLineOfJSON(f *testing.F) {
+	for _, message := range []string{"", `open C:\k\x: "denied"`, "line\r\nbreak\tand\x00\x1f", "ungültig \xff", "\u2028 \U0001F600 \x7f"} {
+		f.Add(message)
+	}
+	f.Fuzz(func(t *testing.T, message string) {
+		out := failure(errors.New(message))
+		var line struct {
+			Error struct{ Code, Message string }
+		}
+		if err := json.Unmarshal([]byte(out), &line); err != nil || strings.Count(out, "\n") != 1 || !utf8.ValidString(out) {
+			t.Fatalf("%q is not one line of JSON: %v", out, err)
+		}
+		want := strings.Map(func(r rune) rune {
+			if r < ' ' {
+				return ' '
+			}
+			return r
+		}, message)
+		if line.Error.Code != "SetupFailed" || line.Error.Message != want {
+			t.Errorf("message is %q, want %q", line.Error.Message, want)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/windows-machine-config/wmco/payload/carrier"
+)
+
+// staleAfter is the age at which a half-written file can no longer belong to a run that is going on.
+const staleAfter = time.Hour
+
+// How long to wait for others to close the file that is to be replaced: 20 times 100 ms.
+const (
+	renameAttempts = 20
+	renamePause    = 100 * time.Millisecond
+)
+
+// unpack writes the program that the executable self carries beside it, unless it is there already, and returns its path:
+// wicd-<first 16 digits of its hash>.exe. It may be cut at any point and called by several processes at once.
+func unpack(self string) (string, error) {
+	file, err := os.Open(self)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	program, compressed, err := carrier.Find(file, info.Size())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", self, err)
+	}
+	target := filepath.Join(filepath.Dir(self), "wicd-"+hex.EncodeToString(program.SHA256[:8])+".exe")
+	if holds(target, program) {
+		return target, nil
+	}
+	removeStale(filepath.Dir(target))
+	return target, write(target, compressed, program)
+}
+
+// write decompresses the program into a file of its own and gives it the name target once its content is verified and on disk.
+func write(target string, compressed io.Reader, program carrier.Program) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+".*.part")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(file.Name())
+		}
+	}()
+	err = errors.Join(decompress(file, compressed, program), file.Chmod(0o700), file.Sync(), file.Close())
+	if err != nil {
+		return err
+	}
+	return settle(file.Name(), target, program)
+}
+
+// settle gives the file part the name target, or removes it where another process was faster. It does not give up at once: Windows
+// refuses while anybody has target open, be it another run of this program or a virus scanner.
+func settle(part, target string, program carrier.Program) error {
+	for attempt := 1; ; attempt++ {
+		err := os.Rename(part, target)
+		if err == nil {
+			return nil
+		}
+		if holds(target, program) {
+			return os.Remove(part)
+		}
+		if attempt == renameAttempts {
+			return err
+		}
+		time.Sleep(renamePause)
+	}
+}
+
+// decompress writes the program to w and verifies its size and its hash.
+func decompress(w io.Writer, compressed io.Reader, program carrier.Program) error {
+	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	hash := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(decoder, program.Size+1))
+	if err != nil {
+		return fmt.Errorf("decompressing: %w", err)
+	}
+	if n != program.Size || [sha256.Size]byte(hash.Sum(nil)) != program.SHA256 {
+		return errors.New("the program at the end of this executable is damaged: its hash is not the one in the trailer; copy the executable again")
+	}
+	return nil
+}
+
+// holds tells whether the file name has exactly the program's content.
+func holds(name string, program carrier.Program) bool {
+	file, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	hash := sha256.New()
+	n, err := io.Copy(hash, file)
+	return err == nil && n == program.Size && [sha256.Size]byte(hash.Sum(nil)) == program.SHA256
+}
+
+// removeStale removes what runs that were cut, of whatever version, have left in folder. Failing to do so harms nothing.
+func removeStale(folder string) {
+	entries, _ := os.ReadDir(folder)
+	for _, entry := range entries {
+		if !strings.HasPrefix(entry.Name(), "wicd-") || !strings.HasSuffix(entry.Name(), ".part") {
+			continue
+		}
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			os.Remove(filepath.Join(folder, entry.Name()))
+		}
+	}
+}

@@ -1,0 +1,48 @@
+// Wicd is the program on a Windows host. The operator calls it over SSH to learn about the host, to bring content to
+// it, and to make it a node; as a Windows service it keeps the node as it was made.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/win"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := daemon.Main(ctx, daemon.Call{
+		Args:    os.Args[1:],
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Host:    machine,
+		Program: openProgram,
+		Serve:   serveWindows,
+	})
+	stop()
+	os.Exit(code)
+}
+
+// machine is the Windows this program runs on.
+func machine() (daemon.Host, error) {
+	h, err := win.Host()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return daemon.Host{}, fmt.Errorf("WICD works on Windows only: %w", err)
+	}
+	return h, err
+}
+
+// openProgram opens the executable that runs.
+func openProgram() (io.ReadCloser, error) {
+	name, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(name)
+}

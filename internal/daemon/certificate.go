@@ -1,0 +1,183 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// errRefused means that the cluster refused the request, so that asking again with the same key is of no use.
+var errRefused = errors.New("the certificate request was refused")
+
+// refusedPause is how long WICD waits before it asks again after a refusal.
+const refusedPause = 5 * time.Minute
+
+// identify returns WICD's own certificate: the one on the host, or a new one. It tries until it has one, or ctx is done.
+func (l *life) identify(ctx context.Context) (identity, error) {
+	retry := newBackoff()
+	for {
+		id, err := readIdentity(l.host.Disk, l.record.Node, time.Now())
+		if err == nil {
+			return id, nil
+		}
+		if id, err = l.bootstrap(ctx); err == nil {
+			return id, nil
+		}
+		if ctx.Err() != nil {
+			return identity{}, ctx.Err()
+		}
+		l.log.Warn("Certificate is not there yet", "error", err.Error())
+		if err := pause(ctx, pauseAfter(err, retry)); err != nil {
+			return identity{}, err
+		}
+	}
+}
+
+func pauseAfter(err error, retry *backoff) time.Duration {
+	if errors.Is(err, errRefused) {
+		return refusedPause
+	}
+	return retry.next()
+}
+
+// bootstrap asks for a certificate with what else shows who we are: the token of the join, or, once that is gone or worth
+// nothing any more, the kubelet's certificate. So a host whose cluster was away for longer than our certificate lived
+// comes back by itself.
+func (l *life) bootstrap(ctx context.Context) (identity, error) {
+	token, err := bootstrapToken(l.host.Disk)
+	if err == nil {
+		id, err := l.requestAs(ctx, credentials{token: token})
+		if !apierrors.IsUnauthorized(err) {
+			return id, err
+		}
+	}
+	kubelet, errKubelet := readKubeletIdentity(l.host.Disk, l.record.Node, time.Now())
+	if errKubelet != nil {
+		return identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
+	}
+	return l.requestAs(ctx, credentials{certificate: &kubelet.certificate})
+}
+
+// errExpiredToken is why a token is of no use that is there.
+var errExpiredToken = errors.New("the API server does not know it")
+
+func (l *life) requestAs(ctx context.Context, c credentials) (identity, error) {
+	client, err := newAPI(l.record.Bootstrap, c)
+	if err != nil {
+		return identity{}, err
+	}
+	defer client.close()
+	return l.request(ctx, client)
+}
+
+// renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one,
+// when the old one has expired, or when ctx is done.
+func (l *life) renew(ctx context.Context, client *api, id identity) {
+	if pause(ctx, time.Until(renewalOf(id, rand.Float64()))) != nil {
+		return
+	}
+	retry := newBackoff()
+	for time.Now().Before(id.leaf.NotAfter) {
+		_, err := l.request(ctx, client)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		l.log.Warn("Certificate could not be renewed", "error", err.Error(), "expires", id.leaf.NotAfter)
+		wait := min(pauseAfter(err, retry), time.Until(id.leaf.NotAfter))
+		if pause(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// renewalOf is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1,
+// gives, so that hosts that joined together do not renew together.
+func renewalOf(id identity, chance float64) time.Time {
+	life := id.leaf.NotAfter.Sub(id.leaf.NotBefore)
+	return id.leaf.NotBefore.Add(time.Duration(float64(life) * (0.75 + 0.1*chance)))
+}
+
+// request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes
+// on waiting for the same request.
+func (l *life) request(ctx context.Context, client *api) (identity, error) {
+	p, err := pendingRequest(l.host.Disk, l.record.Node)
+	if err != nil {
+		return identity{}, err
+	}
+	l.log.Info("Requesting certificate", "request", p.name)
+	issued, err := awaitCertificate(ctx, client, p)
+	if errors.Is(err, errRefused) {
+		return identity{}, errors.Join(err, l.host.Disk.Remove(pendingFile))
+	}
+	if err != nil {
+		return identity{}, fmt.Errorf("requesting certificate %s: %w", p.name, err)
+	}
+	whole := append(issued, p.key...)
+	id, err := parseIdentity(whole, v1alpha1.WICDUserPrefix+l.record.Node, v1alpha1.WICDGroup, time.Now())
+	if err != nil {
+		return identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", errRefused, p.name, err),
+			l.host.Disk.Remove(pendingFile))
+	}
+	if _, err := l.host.Disk.WriteFile(identityFile, string(whole)); err != nil {
+		return identity{}, fmt.Errorf("keeping the certificate: %w", err)
+	}
+	l.did("certificate issued, valid until %s", id.leaf.NotAfter.UTC().Format(time.RFC3339))
+	return id, l.host.Disk.Remove(pendingFile)
+}
+
+// awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes
+// requests that nobody answered for a day; then the caller's next attempt makes it again.
+func awaitCertificate(ctx context.Context, client *api, p pending) ([]byte, error) {
+	if err := client.createRequest(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	for {
+		request, err := client.getRequest(ctx, p.name)
+		if err != nil {
+			return nil, err
+		}
+		if done, err := answered(request); done {
+			return request.Status.Certificate, err
+		}
+		if err := awaitChange(ctx, client, request); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// answered tells whether a request has been issued or refused.
+func answered(r *certificatesv1.CertificateSigningRequest) (bool, error) {
+	for _, c := range r.Status.Conditions {
+		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
+			return true, fmt.Errorf("%w: %s is %s, %s: %s", errRefused, r.Name, c.Type, c.Reason, c.Message)
+		}
+	}
+	return len(r.Status.Certificate) > 0, nil
+}
+
+// awaitChange returns when the request changed, or some time has gone by.
+func awaitChange(ctx context.Context, client *api, r *certificatesv1.CertificateSigningRequest) error {
+	w, err := client.watchRequest(ctx, r.Name, r.ResourceVersion)
+	if err != nil {
+		return fmt.Errorf("watching: %w", err)
+	}
+	defer w.Stop()
+	began := time.Now()
+	for event := range w.ResultChan() {
+		if _, ok := event.Object.(*certificatesv1.CertificateSigningRequest); ok && event.Type != "BOOKMARK" {
+			return nil
+		}
+	}
+	if time.Since(began) < time.Second { // whoever ends watches at once must not be asked without pause
+		return pause(ctx, time.Second)
+	}
+	return ctx.Err()
+}

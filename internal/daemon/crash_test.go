@@ -1,0 +1,94 @@
+package daemon_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+const eventsPath = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+// mortal is a kubelet that dies when it is told to, and says why in its log.
+type mortal struct {
+	dies   atomic.Bool
+	deaths atomic.Int64
+}
+
+func (m *mortal) program(ctx context.Context, p sim.Process) uint32 {
+	if !m.dies.Load() {
+		return sim.KubeletOptions{}.Program()(ctx, p)
+	}
+	if f, _, err := p.Host.Disk.Append(`C:\var\log\kubelet\kubelet.log`); err == nil {
+		_, _ = f.WriteString("E1121 it cannot go on\n")
+		_ = f.Close()
+	}
+	m.deaths.Add(1)
+	return 255
+}
+
+func (m *member) condition() (c corev1.NodeCondition) {
+	for _, c := range m.node().Status.Conditions {
+		if c.Type == v1alpha1.ConditionServicesHealthy {
+			return c
+		}
+	}
+	return c
+}
+
+func (m *member) events() (events []eventsv1.Event) {
+	for _, path := range m.cluster.Paths() {
+		var e eventsv1.Event
+		if strings.HasPrefix(path, eventsPath) && m.cluster.Get(path, &e) {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
+	kubelet := &mortal{}
+	m := newMemberWith(t, func(*sim.Cluster) {}, kubelet.program)
+	m.giveRange(t)
+	m.awaitVersion(t)
+	m.await(t, "the node says that its services run", func() bool { return m.condition().Status == corev1.ConditionTrue })
+	kubelet.dies.Store(true)
+	m.windows.Crash("kubelet")
+	m.await(t, "the node says that one keeps dying", func() bool { return m.condition().Status == corev1.ConditionFalse })
+	m.await(t, "there is an event", func() bool { return len(m.events()) > 0 })
+	if c := m.condition(); c.Reason != v1alpha1.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
+		t.Errorf("the condition is %+v", c)
+	}
+	if n := len(m.node().Status.Conditions); n < 5 {
+		t.Errorf("the node has %d conditions: those of the kubelet are gone", n)
+	}
+	patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
+	deaths := kubelet.deaths.Load()
+	m.await(t, "it died again, and again", func() bool { return kubelet.deaths.Load() > deaths+2 })
+	events := m.events()
+	if now := m.cluster.Count(http.MethodPatch, nodePath+"/status"); len(events) != 1 || now != patches {
+		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
+	}
+	e := events[0]
+	if e.Regarding.Kind != "Node" || e.Regarding.Name != "win-1" || e.Reason != v1alpha1.EventServiceCrashLoop || e.Type != "Warning" ||
+		e.ReportingController != v1alpha1.WICDService || len(e.Note) > 1024 || !strings.Contains(e.Note, "it cannot go on") {
+		t.Errorf("the event is %+v", e)
+	}
+}
+
+// Roles may be older than the daemon: what it may not tell must not keep it from its work.
+func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
+	m := newMember(t, func(c *sim.Cluster) { c.Forbid(v1alpha1.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
+	m.giveRange(t)
+	m.awaitVersion(t)
+	if m.condition().Type != "" {
+		t.Error("the refused condition is there")
+	}
+}

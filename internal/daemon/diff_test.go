@@ -1,0 +1,138 @@
+package daemon_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// change makes what a host is to be something else.
+type change func(r *agent.JoinRequest)
+
+// changes are of all kinds that a declaration can have.
+func changes() map[string]change {
+	command := func(service int, more string) change {
+		return func(r *agent.JoinRequest) { r.Desired.Services[service].Command += more }
+	}
+	return map[string]change{
+		"nothing":                       func(*agent.JoinRequest) {},
+		"command of containerd":         command(0, " --log-level debug"),
+		"command of the kubelet":        command(1, " --v=4"),
+		"command of the exporter":       command(2, " --log.level debug"),
+		"a file that the kubelet reads": func(r *agent.JoinRequest) { r.Desired.Files[0].Content = `{"maxPods": 9}` },
+		"a file that containerd reads":  func(r *agent.JoinRequest) { r.Desired.Files[1].Content += "\n" },
+		"a file that nobody reads":      func(r *agent.JoinRequest) { r.Desired.Files[2].Content = "mirror" },
+		"a file that comes": func(r *agent.JoinRequest) {
+			r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\k\exporter.yaml`, Content: "x"})
+		},
+		"a file that goes":        func(r *agent.JoinRequest) { r.Desired.Files = r.Desired.Files[:2] },
+		"a file in use that goes": func(r *agent.JoinRequest) { r.Desired.Files = r.Desired.Files[1:] },
+		"files in another order":  func(r *agent.JoinRequest) { slices.Reverse(r.Desired.Files) },
+		"a secret file": func(r *agent.JoinRequest) {
+			r.Desired.SecretsVersion = "1"
+			r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: `C:\k\exporter.yaml`, Content: "x"}}}
+		},
+		"a variable that containerd reads": func(r *agent.JoinRequest) {
+			r.Desired.Environment, r.Desired.WatchedEnvironment = map[string]string{"NO_PROXY": "${NODE_IP}"}, []string{"NO_PROXY"}
+		},
+		"a secret variable": func(r *agent.JoinRequest) {
+			r.Desired.SecretsVersion, r.Secrets = "1", desired.Secrets{Version: "1", Environment: map[string]string{"NO_PROXY": "x"}}
+		},
+		"a variable that nobody reads":  func(r *agent.JoinRequest) { r.Desired.Environment = map[string]string{"OTHER": "x"} },
+		"a variable that is read now":   func(r *agent.JoinRequest) { r.Desired.Services[2].Reads = []string{"NO_PROXY"} },
+		"dependency":                    func(r *agent.JoinRequest) { r.Desired.Services[2].DependsOn = []string{"kubelet"} },
+		"dependencies in another order": func(r *agent.JoinRequest) { slices.Reverse(r.Desired.Services[3].DependsOn) },
+		"limits of logs":                func(r *agent.JoinRequest) { r.Desired.Logs.Count = 7 },
+		"where it logs": func(r *agent.JoinRequest) {
+			r.Desired.Services[0].Log.Path = desired.Logs + `\containerd\containerd.log`
+		},
+		"pod network":        func(r *agent.JoinRequest) { r.Desired.CNI.Template = `{"name":"other","type":"t"}` },
+		"folder":             func(r *agent.JoinRequest) { r.Desired.Directories = append(r.Desired.Directories, `C:\k\new`) },
+		"operator's version": func(r *agent.JoinRequest) { r.Desired.Version = "2.0.0" },
+		"a service that comes": func(r *agent.JoinRequest) {
+			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", `C:\k\kube-log-runner.exe azure-cloud-node-manager.exe`))
+		},
+		"payload": func(r *agent.JoinRequest) {
+			other := newRequest(newCargo("2"))
+			r.Desired.Digest, r.Desired.Payload = other.Desired.Digest, other.Desired.Payload
+			r.Desired.Services = slices.Insert(other.Desired.Services, 2, r.Desired.Services[2:4]...)
+		},
+		"feature": func(r *agent.JoinRequest) { r.Desired.Features = append(r.Desired.Features, "Hyper-V") },
+	}
+}
+
+// hostRequest asks for a host with more than newRequest does: a service that others do not depend on, and one that depends
+// on two. Their programs have the same names in all versions.
+func hostRequest() agent.JoinRequest {
+	r := newRequest(newCargo("1"))
+	exporter := ours("windows_exporter", `C:\k\kubelet.exe --web.config.file C:\k\exporter.yaml`)
+	both := ours("csi-proxy", `C:\k\kube-log-runner.exe csi-proxy.exe`, "containerd", "kubelet")
+	r.Desired.Services = slices.Insert(r.Desired.Services, 2, exporter, both)
+	r.Desired.Services[0].Reads = []string{"NO_PROXY"}
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "mirrors"})
+	return r
+}
+
+// TestDiffSaysWhatReallyHappens makes hosts something else, and compares which processes are others then with what Diff
+// said before.
+func TestDiffSaysWhatReallyHappens(t *testing.T) {
+	for name, change := range changes() {
+		t.Run(name, func(t *testing.T) {
+			w := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{
+				"Containers": agent.FeatureEnabled, "Hyper-V": agent.FeatureDisabled,
+			}})
+			mustSend(t, w, newCargo("1"))
+			mustSend(t, w, newCargo("2"))
+			old, new := hostRequest(), hostRequest()
+			change(&new)
+			mustJoin(t, w, old)
+			before := processes(w, old)
+			result := mustJoin(t, w, new)
+			var restarted []string
+			if result.Rebooting == "" {
+				after := processes(w, old)
+				for _, s := range new.Desired.Services {
+					if pid := before[s.Name]; pid != 0 && pid != after[s.Name] {
+						restarted = append(restarted, s.Name)
+					}
+				}
+			}
+			said := desired.Diff(mustFill(t, old), mustFill(t, new))
+			if diff := cmp.Diff(said.Services, restarted, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("restarted (-said +happened):\n%s\nit did %q", diff, result.Changed)
+			}
+			if reboots := said.Disruption == desired.Reboot; reboots != (result.Rebooting != "") {
+				t.Errorf("said %s, and rebooting: %q", said, result.Rebooting)
+			}
+			did := slices.DeleteFunc(result.Changed, func(what string) bool { return strings.HasPrefix(what, "joined as ") })
+			if len(said.Changes) == 0 && len(did) > 0 {
+				t.Errorf("said nothing, and did %q", did)
+			}
+		})
+	}
+}
+
+func mustFill(t *testing.T, r agent.JoinRequest) desired.Node {
+	t.Helper()
+	node, err := r.Desired.On(r.Local, r.Secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// processes are those of the services that a request declares.
+func processes(w *sim.Windows, r agent.JoinRequest) map[string]uint32 {
+	pids := map[string]uint32{}
+	for _, s := range r.Desired.Services {
+		pids[s.Name] = w.Service(s.Name).PID
+	}
+	return pids
+}

@@ -1,0 +1,307 @@
+package daemon
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Disk is drive C:. Its files have Windows names, C:\k\kubelet.conf; Root says where this machine keeps them.
+//
+// A file gets its content whole or not at all: it is written beside under the name with the ending .new, brought
+// to disk, and renamed. A leftover of a write that was cut is overwritten by the next one.
+type Disk struct {
+	// Root is a folder that stands for the computer: C:\k\x is <Root>/C/k/x. Empty on Windows, where a name means
+	// itself.
+	Root string
+	// Before, when set, is called before each change of a file; its error takes the place of the change. Tests cut
+	// the power with it.
+	Before func(op, name string) error
+}
+
+// Endings of the files that replacing a file makes beside it.
+const (
+	newEnding = ".new"
+	oldEnding = ".old"
+)
+
+// Local is the name by which this machine knows a file: the name itself, or its place below Root.
+func (d Disk) Local(name string) string {
+	if d.Root == "" {
+		return name
+	}
+	drive, rest, _ := strings.Cut(name, ":")
+	return filepath.Join(d.Root, drive, filepath.FromSlash(strings.ReplaceAll(rest, `\`, "/")))
+}
+
+// parent is the folder of a Windows name.
+func parent(name string) string { return name[:max(strings.LastIndexByte(name, '\\'), 0)] }
+
+// before asks whether a change may happen.
+func (d Disk) before(op, name string) error {
+	if d.Before == nil {
+		return nil
+	}
+	return d.Before(op, name)
+}
+
+// Read returns the content of a file. Absent, it is fs.ErrNotExist.
+func (d Disk) Read(name string) ([]byte, error) { return os.ReadFile(d.Local(name)) }
+
+// Open opens a file for reading.
+func (d Disk) Open(name string) (*os.File, error) { return os.Open(d.Local(name)) }
+
+// Stat describes a file or folder, and does not follow a link.
+func (d Disk) Stat(name string) (fs.FileInfo, error) { return os.Lstat(d.Local(name)) }
+
+// Exists tells whether there is something under a name.
+func (d Disk) Exists(name string) bool {
+	_, err := d.Stat(name)
+	return err == nil
+}
+
+// List returns the names of what is in a folder, sorted; of an absent folder, nothing.
+func (d Disk) List(folder string) ([]string, error) {
+	entries, err := os.ReadDir(d.Local(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, err
+}
+
+// MakeFolder makes a folder and those above it. An existing one is no error.
+func (d Disk) MakeFolder(name string) (made bool, err error) {
+	if info, err := d.Stat(name); err == nil && info.IsDir() {
+		return false, nil
+	}
+	if err := d.before("mkdir", name); err != nil {
+		return false, err
+	}
+	return true, os.MkdirAll(d.Local(name), 0o700)
+}
+
+// WriteFile gives a file this content, and makes its folder. It writes nothing when the file has it already. On
+// Windows the file inherits the rights of its folder; elsewhere only its owner may read it.
+func (d Disk) WriteFile(name, content string) (changed bool, err error) {
+	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
+		return false, nil
+	}
+	if _, err := d.MakeFolder(parent(name)); err != nil {
+		return false, err
+	}
+	return true, d.replace(name, func(beside string) error { return d.create(beside, content) })
+}
+
+// WriteSecret does the same, and sees to it that nobody else can read the file at any moment: protect closes it before
+// the content comes. A file that has the content already is closed again.
+func (d Disk) WriteSecret(name, content string, protect func(name string) error) (changed bool, err error) {
+	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
+		return false, protect(name)
+	}
+	if _, err := d.MakeFolder(parent(name)); err != nil {
+		return false, err
+	}
+	return true, d.replace(name, func(beside string) error {
+		f, err := d.Create(beside)
+		if err != nil {
+			return err
+		}
+		return d.fill(f, beside, content, protect)
+	})
+}
+
+// create makes a new file. What is there under the name, a leftover with rights we do not know, goes first.
+func (d Disk) create(name, content string) error {
+	f, err := d.Create(name)
+	if err != nil {
+		return err
+	}
+	return d.fill(f, name, content, func(string) error { return nil })
+}
+
+// fill writes the content of a new file, after protect was called, brings it to disk and closes it.
+func (d Disk) fill(f *os.File, name, content string, protect func(name string) error) error {
+	if err := protect(name); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := d.before("write", name); err != nil {
+		_, _ = f.WriteString(content[:len(content)/2]) // as a cut would leave it
+		return errors.Join(err, f.Close())
+	}
+	if _, err := io.WriteString(f, content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return d.finish(f, name)
+}
+
+// Create makes a new, empty file in place of what has this name.
+func (d Disk) Create(name string) (*os.File, error) {
+	if err := d.Remove(name); err != nil {
+		return nil, err
+	}
+	if err := d.before("create", name); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// finish brings a file to disk and closes it.
+func (d Disk) finish(f *os.File, name string) error {
+	err := d.before("sync", name)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Append opens a file for appending, makes it when absent, and says how long it is.
+func (d Disk) Append(name string) (f *os.File, size int64, err error) {
+	if err := d.before("append", name); err != nil {
+		return nil, 0, err
+	}
+	if f, err = os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// Link gives a file a second name, in a folder that exists. It changes nothing when both are the same file.
+func (d Disk) Link(from, to string) (changed bool, err error) {
+	source, err := d.Stat(from)
+	if err != nil {
+		return false, err
+	}
+	if target, err := d.Stat(to); err == nil && os.SameFile(source, target) {
+		return false, nil
+	}
+	return true, d.replace(to, func(beside string) error {
+		if err := d.Remove(beside); err != nil {
+			return err
+		}
+		if err := d.before("link", beside); err != nil {
+			return err
+		}
+		return os.Link(d.Local(from), d.Local(beside))
+	})
+}
+
+// replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
+// lets it be renamed: then what has the name steps aside, and goes once nobody uses it any more.
+func (d Disk) replace(name string, write func(beside string) error) error {
+	beside := name + newEnding
+	if err := write(beside); err != nil {
+		return err
+	}
+	err := d.Rename(beside, name)
+	if err == nil || !d.Exists(name) {
+		return err
+	}
+	aside, asideErr := d.stepAside(name)
+	if asideErr != nil {
+		return errors.Join(err, asideErr)
+	}
+	if again := d.Rename(beside, name); again != nil {
+		return errors.Join(again, d.Rename(aside, name))
+	}
+	_ = d.Remove(aside) // still in use: a later command removes it
+	return nil
+}
+
+// asides is how many files of one name can have stepped aside and still be in use.
+const asides = 8
+
+// isAside tells whether a name is that of a file that stepped aside.
+func isAside(name string) bool {
+	end := len(name) - 1
+	return end >= 0 && strings.HasSuffix(name[:end], oldEnding) && name[end] >= '0' && name[end] < '0'+asides
+}
+
+// stepAside renames a file to a name that ends in .old and a digit.
+func (d Disk) stepAside(name string) (aside string, err error) {
+	for n := range asides {
+		aside = fmt.Sprintf("%s%s%d", name, oldEnding, n)
+		if err = d.Remove(aside); err == nil {
+			return aside, d.Rename(name, aside)
+		}
+	}
+	return "", err
+}
+
+// Rename gives a file another name; a file of that name is replaced.
+func (d Disk) Rename(from, to string) error {
+	if err := d.before("rename", to); err != nil {
+		return err
+	}
+	return os.Rename(d.Local(from), d.Local(to))
+}
+
+// Remove removes a file or an empty folder. An absent one is no error.
+func (d Disk) Remove(name string) error {
+	if !d.Exists(name) {
+		return nil
+	}
+	if err := d.before("remove", name); err != nil {
+		return err
+	}
+	if err := os.Remove(d.Local(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// RemoveAll removes a folder with all that is in it, one file after the other. An absent one is no error.
+func (d Disk) RemoveAll(name string) error {
+	info, err := d.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		names, err := d.List(name)
+		if err != nil {
+			return err
+		}
+		for _, child := range names {
+			if err := d.RemoveAll(name + `\` + child); err != nil {
+				return err
+			}
+		}
+	}
+	return d.Remove(name)
+}
+
+// Walk calls visit for a folder, and for everything below it from the top down. It does not follow links.
+func (d Disk) Walk(name string, visit func(name string, info fs.FileInfo) error) error {
+	info, err := d.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if err := visit(name, info); err != nil || !info.IsDir() {
+		return err
+	}
+	names, err := d.List(name)
+	if err != nil {
+		return err
+	}
+	for _, child := range names {
+		if err := d.Walk(name+`\`+child, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package daemon_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+const file = `C:\k\folder\file.txt`
+
+func mustWrite(t *testing.T, d daemon.Disk, name, content string) {
+	t.Helper()
+	if _, err := d.WriteFile(name, content); err != nil {
+		t.Fatalf("writing %s: %v", name, err)
+	}
+}
+
+func expectContent(t *testing.T, d daemon.Disk, name, want string) {
+	t.Helper()
+	if got, err := d.Read(name); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
+	}
+}
+
+func TestWindowsNamesAreBelowTheRoot(t *testing.T) {
+	for name, want := range map[string]string{`C:\k\x`: "/root/C/k/x", `C:\`: "/root/C", `D:\a b\c.txt`: "/root/D/a b/c.txt"} {
+		if got := (daemon.Disk{Root: "/root"}).Local(name); got != want {
+			t.Errorf("Local(%q) = %q, want %q", name, got, want)
+		}
+	}
+	if got := (daemon.Disk{}).Local(`C:\k\x`); got != `C:\k\x` {
+		t.Errorf("without a root, a name became %q", got)
+	}
+}
+
+func TestEqualContentIsNotWritten(t *testing.T) {
+	d := daemon.Disk{Root: t.TempDir()}
+	for i, content := range []string{"one", "one", "two"} {
+		changed, err := d.WriteFile(file, content)
+		if want := i != 1; err != nil || changed != want {
+			t.Errorf("write %d: changed %v, %v; want %v", i, changed, err, want)
+		}
+	}
+	expectContent(t, d, file, "two")
+}
+
+func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
+	d := daemon.Disk{Root: t.TempDir()}
+	leftover := d.Local(file) + ".new"
+	if err := os.MkdirAll(filepath.Dir(leftover), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(leftover, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d.Before = func(op, name string) error {
+		if info, err := os.Lstat(d.Local(file) + ".new"); op == "rename" && (err != nil || info.Mode().Perm() != 0o600) {
+			t.Errorf("before %s of %s the new file is %v, %v", op, name, info.Mode(), err)
+		}
+		return nil
+	}
+	mustWrite(t, d, file, "secret")
+	if info, err := d.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// TestAWriteThatIsCutLeavesOldOrNew cuts the power at each change that a write makes.
+func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
+	cut := errors.New("cut")
+	for at := 0; ; at++ {
+		d := daemon.Disk{Root: t.TempDir()}
+		mustWrite(t, d, file, "old")
+		count := 0
+		d.Before = func(string, string) error {
+			if count++; count > at {
+				return cut
+			}
+			return nil
+		}
+		_, err := d.WriteFile(file, "new content")
+		if err == nil {
+			if at < 3 {
+				t.Errorf("a write makes only %d changes", at)
+			}
+			return
+		}
+		expectContent(t, d, file, "old")
+		d.Before = nil
+		mustWrite(t, d, file, "new content")
+		expectContent(t, d, file, "new content")
+		if names, _ := d.List(`C:\k\folder`); !slices.Equal(names, []string{"file.txt"}) {
+			t.Errorf("cut at %d: the folder holds %q", at, names)
+		}
+	}
+}
+
+// TestAProgramThatRunsStepsAside fails the first rename, as Windows does when the target runs.
+func TestAProgramThatRunsStepsAside(t *testing.T) {
+	d := daemon.Disk{Root: t.TempDir()}
+	mustWrite(t, d, file, "runs")
+	mustWrite(t, d, `C:\k\store`, "new program")
+	inUse := true
+	d.Before = func(op, name string) error {
+		if op == "rename" && name == file && inUse {
+			inUse = false
+			return errors.New("access is denied")
+		}
+		if op == "remove" && strings.Contains(name, ".old") {
+			return errors.New("access is denied")
+		}
+		return nil
+	}
+	if changed, err := d.Link(`C:\k\store`, file); err != nil || !changed {
+		t.Fatalf("Link() = %v, %v", changed, err)
+	}
+	expectContent(t, d, file, "new program")
+	expectContent(t, d, file+".old0", "runs")
+
+	inUse = true
+	mustWrite(t, d, `C:\k\store2`, "newer program")
+	if _, err := d.Link(`C:\k\store2`, file); err != nil {
+		t.Fatal(err)
+	}
+	expectContent(t, d, file+".old1", "new program")
+	expectContent(t, d, file, "newer program")
+}
+
+func TestALinkIsTheSameFile(t *testing.T) {
+	d := daemon.Disk{Root: t.TempDir()}
+	mustWrite(t, d, `C:\k\store`, "content")
+	mustWrite(t, d, file, "content") // the same bytes, but another file
+	for i, want := range []bool{true, false} {
+		if changed, err := d.Link(`C:\k\store`, file); err != nil || changed != want {
+			t.Errorf("link %d: changed %v, %v; want %v", i, changed, err, want)
+		}
+	}
+	one, _ := d.Stat(`C:\k\store`)
+	two, _ := d.Stat(file)
+	if !os.SameFile(one, two) {
+		t.Error("the names are of two files")
+	}
+}
+
+func TestRemovingWhatIsNotThereIsNoError(t *testing.T) {
+	d := daemon.Disk{Root: t.TempDir()}
+	mustWrite(t, d, `C:\k\a\b\c`, "x")
+	mustWrite(t, d, `C:\k\a\d`, "x")
+	for range 2 {
+		if err := errors.Join(d.RemoveAll(`C:\k\a`), d.Remove(`C:\k\x`)); err != nil {
+			t.Error(err)
+		}
+	}
+	if names, err := d.List(`C:\k`); err != nil || !cmp.Equal(names, []string(nil)) {
+		t.Errorf("C:\\k holds %q, %v", names, err)
+	}
+}

@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// ourServices are the names that services of ours have, in this version or another.
+func ourServices() []string {
+	return []string{
+		"containerd", "kubelet", "kube-proxy", "hybrid-overlay-node", "csi-proxy", "windows_exporter",
+		"cloud-node-manager", v1alpha1.WICDService,
+	}
+}
+
+// Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. It changes nothing.
+func Facts(ctx context.Context, h Host, program string) (agent.Facts, error) {
+	host, err := h.System.Facts(ctx)
+	if err != nil {
+		return agent.Facts{}, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	services, err := serviceFacts(ctx, h.Services)
+	if err != nil {
+		return agent.Facts{}, err
+	}
+	return agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}, nil
+}
+
+func serviceFacts(ctx context.Context, s Services) ([]agent.ServiceFacts, error) {
+	list, err := s.List(ctx, ourServices())
+	if err != nil {
+		return nil, fmt.Errorf("listing the services of the host: %w", err)
+	}
+	var facts []agent.ServiceFacts
+	for _, s := range list {
+		facts = append(facts, agent.ServiceFacts{
+			Name: s.Name, Command: s.Command, State: string(s.State), Ours: isOurs(s),
+		})
+	}
+	return facts, nil
+}
+
+// isOurs tells the services that we, or the original operator, made from those of others.
+func isOurs(s Service) bool { return strings.HasPrefix(s.Description, v1alpha1.ServiceDescription) }
+
+// joined is what the last join left, nil when there was none or it was cut.
+func joined(d Disk) *agent.Joined {
+	r, err := readRecord(d)
+	if err != nil || !r.Complete {
+		return nil
+	}
+	_, err = readIdentity(d, r.Node, time.Now())
+	return &agent.Joined{
+		Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version,
+		HasCertificate: err == nil,
+	}
+}

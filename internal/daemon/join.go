@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
+func (a *applying) joinSteps() []applyStep {
+	return []applyStep{
+		{"enabling features", a.enableFeatures},
+		{"making folders", a.makeFolders},
+		{"linking programs", a.linkPrograms},
+		{"leaving the former cluster", a.leaveFormerCluster},
+		{"writing configuration", a.writeFiles},
+		{"setting the environment", a.setEnvironment},
+		{"trusting certificates", a.trustCertificates},
+		{"handing over the bootstrap token", a.writeBootstrap},
+		{"remembering the request", a.remember},
+		{"starting services", a.startServices},
+		{"removing old versions", a.removeOldVersions},
+		{"completing", a.complete},
+	}
+}
+
+// Join makes the host what the request says. When a step needs a restart, the result says so, and the join is to be
+// repeated after it.
+func Join(ctx context.Context, s *agent.Session, h Host) (agent.JoinResult, error) {
+	var request agent.JoinRequest
+	if err := s.Request(&request); err != nil {
+		return agent.JoinResult{}, err
+	}
+	a, err := newApplying(h, request)
+	if err != nil {
+		return agent.JoinResult{}, err
+	}
+	a.tell = func(step agent.Step) { _ = s.Step(step) } // the join goes on when nobody listens
+	if request.Register {
+		a.restart["kubelet"] = "the cluster has no Node of this host"
+	}
+	facts, err := h.System.Facts(ctx)
+	if err != nil {
+		return agent.JoinResult{}, fmt.Errorf("reading the facts of the host: %w", err)
+	}
+	a.facts = facts
+	if err := a.checkServices(ctx); err != nil { // before anything changes
+		return agent.JoinResult{}, err
+	}
+	release, err := begin(ctx, h)
+	if err != nil {
+		return agent.JoinResult{}, err
+	}
+	defer release()
+	err = a.run(ctx, a.joinSteps())
+	result := agent.JoinResult{BootID: facts.BootID, Changed: a.changed, Rebooting: a.rebooting}
+	if errors.Is(err, errRebooting) {
+		err = nil
+	}
+	return result, err
+}
+
+// errRebooting ends a join whose host restarts.
+var errRebooting = errors.New("the host restarts")
+
+// checkRequest refuses what could not become a node, or could leave its folders.
+func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
+	invalid := func(format string, args ...any) error {
+		return &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case r.Node == "" || r.Cluster == "":
+		return invalid("node is %q and cluster is %q; both are needed", r.Node, r.Cluster)
+	case !isHash(r.Desired.Digest):
+		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
+	}
+	for i, f := range r.Desired.Payload {
+		if !isHash(f.SHA256) || !isRelative(f.Path) {
+			return invalid(`desired.payload[%d] is %q with sha256 %q; a relative path such as cni\host-local.exe and 64 hexadecimal digits are needed`,
+				i, f.Path, f.SHA256)
+		}
+	}
+	paths := slices.Clone(r.Desired.Directories)
+	for _, f := range wanted.Files {
+		paths = append(paths, f.Path)
+	}
+	if r.Desired.CNI != nil {
+		paths = append(paths, r.Desired.CNI.Path)
+	}
+	for _, path := range paths {
+		if rest, ok := strings.CutPrefix(path, `C:\`); !ok || !isRelative(rest) {
+			return invalid(`desired has the path %q; one such as C:\k\kubelet.conf is needed`, path)
+		}
+	}
+	return nil
+}
+
+// isRelative tells whether a Windows path stays below the folder it is used in.
+func isRelative(path string) bool {
+	for segment := range strings.SplitSeq(path, `\`) {
+		if strings.Trim(segment, ". ") == "" || strings.ContainsAny(segment, `/:*?"<>|`) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *applying) enableFeatures(ctx context.Context) error {
+	for _, name := range a.request.Desired.Features {
+		state := a.facts.Features[name]
+		if state == agent.FeatureEnabled {
+			continue
+		}
+		if state == agent.FeatureUnknown {
+			note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: this Windows does not know feature " + name})
+			continue
+		}
+		reboot, err := a.System.EnableFeature(ctx, name)
+		if err != nil {
+			return fmt.Errorf("enabling feature %s: %w", name, err)
+		}
+		if state != agent.FeaturePending {
+			a.did("feature %s enabled", name)
+		}
+		if reboot {
+			a.rebooting = "feature " + name + " takes effect after a restart"
+		}
+	}
+	if a.rebooting == "" {
+		return nil
+	}
+	if !a.request.MayReboot {
+		message := a.rebooting + "; restart the host, or allow it"
+		a.rebooting = ""
+		return &agent.Error{Code: agent.CodeRebootNeeded, Message: message}
+	}
+	if err := a.System.Reboot(ctx, a.rebooting, rebootDelay); err != nil {
+		return fmt.Errorf("restarting the host: %w", err)
+	}
+	a.did("restarting: %s", a.rebooting)
+	return errRebooting
+}
+
+// rebootDelay leaves time to answer.
+const rebootDelay = 5 * time.Second
+
+// makeFolders makes the declared folders and those of versions, and claims what C:\k does not protect.
+func (a *applying) makeFolders(context.Context) error {
+	folders := append([]string{desired.Store, desired.Versions, desired.WICDCertificates}, a.request.Desired.Directories...)
+	for _, folder := range folders {
+		made, err := a.Disk.MakeFolder(folder)
+		if err != nil {
+			return fmt.Errorf("making %s: %w", folder, err)
+		}
+		if !strings.HasPrefix(folder, desired.Root+`\`) {
+			if err := claim(a.Host, folder); err != nil {
+				return err
+			}
+		}
+		if made {
+			a.did("folder %s made", folder)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,289 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// versionList is the file in a version's folder that lists the contents it consists of.
+const versionList = "files.json"
+
+// keptVersions is how many folders of versions stay: that of now and the one before it, to go back to.
+const keptVersions = 2
+
+// linkPrograms gives the contents of the store their names: in the version's folder, where services run them, and
+// below C:\k, where people look for them. A hard link costs no space and cannot be half done.
+func (a *applying) linkPrograms(context.Context) error {
+	if err := a.checkContents(); err != nil {
+		return err
+	}
+	folder := desired.VersionFolder(a.request.Desired.Digest)
+	for _, f := range a.request.Desired.Payload {
+		for _, name := range []string{folder + `\` + f.Path, desired.Root + `\` + f.Path} {
+			if err := a.link(f, name); err != nil {
+				return err
+			}
+		}
+	}
+	list, err := json.Marshal(a.request.Desired.Payload)
+	if err != nil {
+		return err
+	}
+	_, err = a.Disk.WriteFile(folder+`\`+versionList, string(list))
+	return err
+}
+
+// checkContents makes sure that everything is there before the first link.
+func (a *applying) checkContents() error {
+	for _, f := range a.request.Desired.Payload {
+		info, err := a.Disk.Stat(store{a.Disk}.name(f.SHA256))
+		if ignoreAbsent(err) != nil {
+			return err
+		}
+		if err != nil || info.Size() != f.Size {
+			return &agent.Error{Code: agent.CodeContentMissing, Message: fmt.Sprintf(
+				"%s (content %.12s, %d bytes) is not in the store; send it with %q first", f.Path, f.SHA256, f.Size, agent.CommandReceive)}
+		}
+	}
+	return nil
+}
+
+func (a *applying) link(f desired.PayloadFile, name string) error {
+	if _, err := a.Disk.MakeFolder(parent(name)); err != nil {
+		return fmt.Errorf("making %s: %w", parent(name), err)
+	}
+	existed := a.Disk.Exists(name)
+	changed, err := a.Disk.Link(store{a.Disk}.name(f.SHA256), name)
+	if err != nil {
+		return fmt.Errorf("linking %s: %w", name, err)
+	}
+	if changed {
+		a.did("%s is content %.12s", name, f.SHA256)
+	}
+	if changed && existed {
+		a.restartUsersOf(name)
+	}
+	return nil
+}
+
+// restartUsersOf marks the services whose command line names a file that changed.
+func (a *applying) restartUsersOf(name string) {
+	for _, s := range a.wanted.Services {
+		if strings.Contains(strings.ToLower(s.Command), strings.ToLower(name)) {
+			a.restart[s.Name] = name + " changed"
+		}
+	}
+}
+
+// leaveFormerCluster removes what ties the host to another cluster, or to another name in this one. An address of
+// the API server that changed is learned by the kubelet only from the bootstrap kubeconfig.
+func (a *applying) leaveFormerCluster(ctx context.Context) error {
+	if a.former.Cluster == "" || a.former.Cluster == a.request.Cluster && a.former.Node == a.request.Node {
+		return a.checkKubeconfig()
+	}
+	for _, s := range slices.Backward(a.former.Desired.Services) {
+		if err := a.Services.Stop(ctx, s.Name); err != nil {
+			return fmt.Errorf("stopping %s: %w", s.Name, err)
+		}
+	}
+	traces := []string{desired.KubeletKubeconfig, desired.BootstrapKubeconfig}
+	for _, folder := range []string{desired.KubeletCertificates, desired.WICDCertificates} {
+		names, err := a.Disk.List(folder)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			traces = append(traces, folder+`\`+name)
+		}
+	}
+	if cni := a.former.Desired.CNI; cni != nil {
+		traces = append(traces, cni.Path)
+	}
+	for _, name := range traces {
+		if err := a.Disk.RemoveAll(name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	a.did("left cluster %s, where the host was node %s", a.former.Cluster, a.former.Node)
+	return nil
+}
+
+func (a *applying) checkKubeconfig() error {
+	right, err := speaksTo(a.Disk, a.request.Bootstrap)
+	if err != nil || right {
+		return err
+	}
+	if err := a.Disk.Remove(desired.KubeletKubeconfig); err != nil {
+		return fmt.Errorf("removing %s: %w", desired.KubeletKubeconfig, err)
+	}
+	a.did("%s removed: it leads to another API server", desired.KubeletKubeconfig)
+	a.restartUsersOf(desired.KubeletKubeconfig)
+	return nil
+}
+
+// writeFiles writes the declared files, and removes those that the join before this one declared.
+func (a *applying) writeFiles(context.Context) error {
+	declared := map[string]bool{}
+	for _, f := range a.wanted.Files {
+		declared[f.Path] = true
+		changed, err := a.write(f)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", f.Path, err)
+		}
+		if changed {
+			a.did("%s written", f.Path)
+			a.restartUsersOf(f.Path)
+		}
+	}
+	for _, f := range a.formerWanted.Files {
+		if declared[f.Path] || !a.Disk.Exists(f.Path) {
+			continue
+		}
+		if err := a.Disk.Remove(f.Path); err != nil {
+			return fmt.Errorf("removing %s: %w", f.Path, err)
+		}
+		a.did("%s removed", f.Path)
+	}
+	return nil
+}
+
+func (a *applying) write(f desired.File) (changed bool, err error) {
+	if f.Secret {
+		return a.Disk.WriteSecret(f.Path, f.Content, a.System.Protect)
+	}
+	return a.Disk.WriteFile(f.Path, f.Content)
+}
+
+// writeBootstrap hands the token over, if the host still needs it. Who waits with an older token is started anew later.
+func (a *applying) writeBootstrap(context.Context) error {
+	kubelet := kubeletHasCertificate(a.Disk, a.request.Node, time.Now())
+	_, err := readIdentity(a.Disk, a.request.Node, time.Now())
+	if kubelet && err == nil {
+		return a.Disk.Remove(desired.BootstrapKubeconfig + newEnding) // a join that was cut may have left it
+	}
+	if a.request.Bootstrap.Token == "" {
+		return &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootstrap.token is empty, and the host has no certificates yet"}
+	}
+	content, err := bootstrapKubeconfig(a.request.Bootstrap)
+	if err != nil {
+		return err
+	}
+	changed, err := a.Disk.WriteFile(desired.BootstrapKubeconfig, content)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", desired.BootstrapKubeconfig, err)
+	}
+	if changed {
+		a.did("%s written", desired.BootstrapKubeconfig)
+	}
+	return nil
+}
+
+// remember writes what was asked for, so that the service on the host, and the next join, know it.
+func (a *applying) remember(context.Context) error {
+	request := a.request
+	request.Bootstrap.Token = ""
+	asked := record{JoinRequest: request, Complete: true}
+	if equalRecords(asked, a.former) {
+		return nil
+	}
+	asked.Complete, asked.Pulled = false, a.pulls
+	_, err := asked.write(a.Disk)
+	return err
+}
+
+// equalRecords compares records as they are on disk.
+func equalRecords(a, b record) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// complete marks the request as fulfilled.
+func (a *applying) complete(context.Context) error {
+	changed, err := record{JoinRequest: a.request, Complete: true}.write(a.Disk)
+	if changed {
+		a.did("joined as node %s, version %s", a.request.Node, a.request.Desired.Version)
+	}
+	return err
+}
+
+// removeOldVersions removes the folders of versions that no service runs from, beyond those kept, and the contents
+// that no folder consists of. What is still in use is left for the next join.
+func (a *applying) removeOldVersions(ctx context.Context) error {
+	kept, surplus, err := a.sortVersions(ctx)
+	if err != nil || len(surplus) == 0 {
+		return err
+	}
+	for _, folder := range surplus {
+		if a.Disk.RemoveAll(desired.Versions+`\`+folder) == nil { // otherwise a program in it still runs
+			a.did(`%s\%s removed`, desired.Versions, folder)
+		}
+	}
+	return a.removeUnused(kept)
+}
+
+// sortVersions tells the folders of versions that stay from the others: the current one stays, those that services
+// run from, and the newest of the rest until there are keptVersions.
+func (a *applying) sortVersions(ctx context.Context) (kept, surplus []string, err error) {
+	folders, err := a.Disk.List(desired.Versions)
+	if err != nil {
+		return nil, nil, err
+	}
+	services, err := a.Services.List(ctx, ourServices())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing services: %w", err)
+	}
+	made := map[string]time.Time{}
+	for _, folder := range folders {
+		path := strings.ToLower(desired.Versions + `\` + folder + `\`)
+		inUse := slices.ContainsFunc(services, func(s Service) bool { return strings.Contains(strings.ToLower(s.Command), path) })
+		if inUse || folder == desired.ShortDigest(a.request.Desired.Digest) {
+			kept = append(kept, folder)
+			continue
+		}
+		surplus = append(surplus, folder)
+		if info, err := a.Disk.Stat(desired.Versions + `\` + folder + `\` + versionList); err == nil {
+			made[folder] = info.ModTime()
+		}
+	}
+	slices.SortFunc(surplus, func(a, b string) int { return made[b].Compare(made[a]) })
+	for len(kept) < keptVersions && len(surplus) > 0 {
+		kept, surplus = append(kept, surplus[0]), surplus[1:]
+	}
+	return kept, surplus, nil
+}
+
+// removeUnused removes what is in the store and belongs to none of the versions.
+func (a *applying) removeUnused(folders []string) error {
+	used := map[string]bool{}
+	for _, folder := range folders {
+		var list []desired.PayloadFile
+		b, err := a.Disk.Read(desired.Versions + `\` + folder + `\` + versionList)
+		if err != nil {
+			return ignoreAbsent(err)
+		}
+		if err := json.Unmarshal(b, &list); err != nil {
+			return fmt.Errorf("reading %s of version %s: %w", versionList, folder, err)
+		}
+		for _, f := range list {
+			used[f.SHA256] = true
+		}
+	}
+	names, err := a.Disk.List(desired.Store)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !used[name] {
+			_ = a.Disk.Remove(store{a.Disk}.name(name)) // in use: the next join tries again
+		}
+	}
+	return nil
+}

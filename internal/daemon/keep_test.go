@@ -1,0 +1,307 @@
+package daemon_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// never is longer than any test: the service manager of the simulation restarts nothing by itself.
+const never = 24 * 365 * time.Hour
+
+// mended is how soon what somebody did to a service by hand must be mended.
+const mended = 5 * time.Second
+
+// harms are what people do to services by hand.
+func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
+	edit := func(change func(*desired.Service)) func(*testing.T, *sim.Windows, string) {
+		return func(_ *testing.T, w *sim.Windows, service string) { w.Edit(service, change) }
+	}
+	stop := func(t *testing.T, w *sim.Windows, service string) {
+		if err := w.Host().Services.Stop(t.Context(), service); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]func(*testing.T, *sim.Windows, string){
+		"stopped": stop,
+		"killed":  func(_ *testing.T, w *sim.Windows, service string) { w.Crash(service) },
+		"deleted": func(_ *testing.T, w *sim.Windows, service string) { w.DeleteService(service) },
+		"stopped and deleted": func(t *testing.T, w *sim.Windows, service string) {
+			stop(t, w, service)
+			w.DeleteService(service)
+		},
+		"disabled": func(_ *testing.T, w *sim.Windows, service string) { w.Disable(service) },
+		"disabled and stopped": func(t *testing.T, w *sim.Windows, service string) {
+			w.Disable(service)
+			stop(t, w, service)
+		},
+		"program":      edit(func(s *desired.Service) { s.Command = `C:\other.exe` }),
+		"arguments":    edit(func(s *desired.Service) { s.Command += " --v=9" }),
+		"dependencies": edit(func(s *desired.Service) { s.DependsOn = []string{"Tcpip"} }),
+		"environment":  edit(func(s *desired.Service) { s.Environment = map[string]string{"HTTP_PROXY": "http://mine"} }),
+		"description":  edit(func(s *desired.Service) { s.Description = "mine" }),
+		"killed, twice": func(_ *testing.T, w *sim.Windows, service string) {
+			w.Crash(service)
+			time.Sleep(time.Second)
+			w.Crash(service)
+		},
+	}
+}
+
+func TestWhatIsDoneToServicesByHandIsMendedWithinSeconds(t *testing.T) {
+	for name, harm := range harms() {
+		for _, service := range []string{"containerd", "kubelet"} {
+			t.Run(name+" "+service, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+					startRun(t, w)
+					time.Sleep(time.Hour)
+					harm(t, w, service)
+					time.Sleep(mended)
+					expectJoined(t, w, r)
+					if w.Disabled(service) {
+						t.Error("it does not start with Windows")
+					}
+					changes := w.Changes()
+					time.Sleep(time.Hour)
+					if n := w.Changes(); n != changes {
+						t.Errorf("%d more changes were made after it was mended", n-changes)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is done to one service is mended although another one cannot be.
+func TestAServiceIsMendedWhileAnotherKeepsDying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dies atomic.Bool
+		program := func(ctx context.Context, _ sim.Process) uint32 {
+			if !dies.Load() {
+				<-ctx.Done()
+			}
+			return 1
+		}
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never, Programs: map[string]sim.Program{"kubelet": program}})
+		startRun(t, w)
+		time.Sleep(time.Minute)
+		dies.Store(true)
+		w.Crash("kubelet")
+		time.Sleep(10 * time.Minute)
+		w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" })
+		time.Sleep(mended)
+		if got, want := w.Service("containerd"), known(r.Desired.Services[0]); got.Command != want.Command || got.State != daemon.Running {
+			t.Errorf("containerd is %s, with command %q", got.State, got.Command)
+		}
+		dies.Store(false)
+		time.Sleep(2 * time.Minute)
+		expectJoined(t, w, r)
+	})
+}
+
+func TestNothingIsWrittenAtRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{})
+		startRun(t, w)
+		time.Sleep(time.Minute)
+		changes := w.Changes()
+		time.Sleep(24 * time.Hour)
+		if n := w.Changes(); n != changes {
+			t.Errorf("%d changes were made within a day", n-changes)
+		}
+		expectJoined(t, w, r)
+	})
+}
+
+// The original took an empty list for another than none, and restarted the service whenever it looked.
+func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
+	for name, dependsOn := range map[string][]string{"empty": {}, "none": nil, "other order and case": {"CSI-proxy", "containerd"}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, sim.WindowsOptions{RestartDelay: never}), newCargo("1")
+				mustSend(t, w, c)
+				r := newRequest(c)
+				r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", r.Desired.Services[0].Command))
+				r.Desired.Services[1].DependsOn = dependsOn
+				if len(dependsOn) > 0 {
+					r.Desired.Services[1].DependsOn = []string{"containerd", "csi-proxy"}
+				}
+				mustJoin(t, w, r)
+				startRun(t, w)
+				time.Sleep(time.Minute)
+				pid := w.Service("kubelet").PID
+				w.Edit("kubelet", func(s *desired.Service) { s.DependsOn = dependsOn })
+				time.Sleep(time.Hour)
+				if w.Service("kubelet").PID != pid {
+					t.Error("the kubelet was started anew")
+				}
+			})
+		})
+	}
+}
+
+func TestOurOwnServiceIsMendedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		startRun(t, w)
+		time.Sleep(time.Minute)
+		pid := w.Service(v1alpha1.WICDService).PID
+		w.Edit(v1alpha1.WICDService, func(s *desired.Service) { s.Command = `C:\other.exe` })
+		w.Disable(v1alpha1.WICDService)
+		time.Sleep(mended)
+		expectJoined(t, w, r)
+		if w.Service(v1alpha1.WICDService).PID != pid || w.Disabled(v1alpha1.WICDService) {
+			t.Error("it was stopped, or does not start with Windows")
+		}
+	})
+}
+
+func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
+	const startup = 20 * time.Second
+	// starts is when each process began.
+	run := func(t *testing.T, w *sim.Windows) {
+		if since := w.Since("kubelet"); since.Before(w.Since("containerd").Add(startup)) {
+			t.Errorf("the kubelet was started at %v, containerd at %v", since, w.Since("containerd"))
+		}
+	}
+	t.Run("join", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, r := withoutCluster(t, sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": startup}})
+			expectJoined(t, w, r)
+			run(t, w)
+		})
+	})
+	t.Run("later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never, Startup: map[string]time.Duration{"containerd": startup}})
+			startRun(t, w)
+			time.Sleep(time.Hour)
+			if err := w.Host().Services.Stop(t.Context(), "containerd"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(startup / 2)
+			if w.Service("kubelet").State != daemon.Stopped {
+				t.Error("the kubelet was started while containerd did not answer")
+			}
+			time.Sleep(startup/2 + mended)
+			expectJoined(t, w, r)
+			run(t, w)
+		})
+	})
+}
+
+func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
+	const log = `C:\var\log\containerd\containerd.log`
+	for name, test := range map[string]struct {
+		options sim.WindowsOptions
+		within  time.Duration
+		want    []string
+	}{
+		"never answers": {
+			sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": never}}, 2 * time.Minute,
+			[]string{"containerd", "kubelet waits for it", "npipe://./pipe/containerd-containerd", "the last line"},
+		},
+		"dies meanwhile": {
+			sim.WindowsOptions{
+				RestartDelay: never, Startup: map[string]time.Duration{"containerd": never},
+				Programs: map[string]sim.Program{"containerd": func(context.Context, sim.Process) uint32 { return 7 }},
+			}, 10 * time.Second,
+			[]string{"containerd", "exit code 7", "the last line"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, test.options), newCargo("1")
+				mustSend(t, w, c)
+				mustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
+				began := time.Now()
+				_, err := newWire(w).join(newRequest(c))
+				e := expectCode(t, err, agent.CodeServiceFailed)
+				for _, want := range test.want {
+					if !strings.Contains(e.Message, want) {
+						t.Errorf("%q does not say %q", e.Message, want)
+					}
+				}
+				if took := time.Since(began); took > test.within {
+					t.Errorf("the join took %v", took)
+				}
+				if w.Service("kubelet").State != daemon.Stopped {
+					t.Error("the kubelet was started")
+				}
+			})
+		})
+	}
+}
+
+func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, sim.WindowsOptions{RestartDelay: never}), newCargo("1")
+		mustSend(t, w, c)
+		r := newRequest(c)
+		exporter := ours("windows_exporter", r.Desired.Services[0].Command)
+		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
+		above := ours("above", r.Desired.Services[0].Command, "windows_exporter")
+		r.Desired.Services = append(r.Desired.Services, exporter, above)
+		mustJoin(t, w, r) // it does not wait
+		startRun(t, w)
+		for _, file := range exporter.Needs {
+			time.Sleep(time.Hour)
+			for _, name := range []string{"windows_exporter", "above"} {
+				if w.Service(name).State != daemon.Stopped {
+					t.Errorf("%s was started before %s was there", name, file)
+				}
+			}
+			mustWrite(t, w.Disk(), file, "a certificate")
+		}
+		time.Sleep(mended)
+		expectJoined(t, w, r)
+	})
+}
+
+func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		order := make(chan string, 16)
+		tell := func(name string) sim.Program {
+			return func(ctx context.Context, _ sim.Process) uint32 {
+				order <- "start " + name
+				<-ctx.Done()
+				order <- "stop " + name
+				return 0
+			}
+		}
+		w, c := newWindows(t, sim.WindowsOptions{
+			RestartDelay: never,
+			Startup:      map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
+			Programs: map[string]sim.Program{
+				"containerd": tell("containerd"), "kubelet": tell("kubelet"), "kube-proxy": tell("kube-proxy"),
+			},
+		}), newCargo("1")
+		mustSend(t, w, c)
+		r := newRequest(c)
+		// Declared in the wrong order.
+		r.Desired.Services = append([]desired.Service{ours("kube-proxy", r.Desired.Services[0].Command, "kubelet")}, r.Desired.Services...)
+		mustJoin(t, w, r)
+		startRun(t, w)
+		time.Sleep(time.Minute)
+		w.Edit("containerd", func(s *desired.Service) { s.Command += " x" })
+		time.Sleep(mended)
+		for _, want := range []string{
+			"start containerd", "start kubelet", "start kube-proxy", "stop kube-proxy", "stop kubelet", "stop containerd",
+			"start containerd", "start kubelet", "start kube-proxy",
+		} {
+			if got := <-order; got != want {
+				t.Fatalf("%q came, want %q", got, want)
+			}
+		}
+	})
+}

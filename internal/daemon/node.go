@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// follow keeps up with the node until ctx is done: through failures, with pauses that grow.
+func (l *life) follow(ctx context.Context, client *api) {
+	retry := newBackoff()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.followOnce(ctx, client)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			retry = newBackoff()
+		}
+		l.log.Warn("Node cannot be followed", "error", err.Error())
+		_ = pause(ctx, retry.next())
+	}
+}
+
+// followOnce reads the node and watches it from there on. It acts on what it sees, and whenever the services changed.
+func (l *life) followOnce(ctx context.Context, client *api) error {
+	node, version, err := client.listNode(ctx, l.record.Node)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := l.settle(ctx, client, node); err != nil {
+			return err
+		}
+		began := time.Now()
+		w, err := client.watchNode(ctx, l.record.Node, version)
+		if err != nil {
+			return err
+		}
+		node, version, err = l.followWatch(ctx, client, w, node, version)
+		w.Stop()
+		if err != nil {
+			return err
+		}
+		if time.Since(began) < time.Second {
+			return errors.New("the watch ended as soon as it began")
+		}
+	}
+}
+
+// followWatch acts on each event of one watch, and returns the last node and version it saw.
+func (l *life) followWatch(ctx context.Context, client *api, w watch.Interface, node *corev1.Node, version string) (*corev1.Node, string, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return node, version, ctx.Err()
+		case <-l.poked:
+		case event, open := <-w.ResultChan():
+			if !open {
+				return node, version, nil
+			}
+			seen, err := nodeOf(event)
+			if err != nil {
+				return node, version, err
+			}
+			version = seen.ResourceVersion
+			switch {
+			case event.Type == watch.Bookmark || seen.Name != l.record.Node:
+				continue
+			case event.Type == watch.Deleted:
+				seen = nil
+			}
+			node = seen
+		}
+		if err := l.settle(ctx, client, node); err != nil {
+			return node, version, err
+		}
+	}
+}
+
+func nodeOf(event watch.Event) (*corev1.Node, error) {
+	if event.Type == watch.Error {
+		return nil, fmt.Errorf("watching the node: %w", apierrors.FromObject(event.Object))
+	}
+	node, ok := event.Object.(*corev1.Node)
+	if !ok {
+		return nil, fmt.Errorf("watching the node: %T came", event.Object)
+	}
+	return node, nil
+}
+
+// settle does what the node's state allows: the pod network's configuration once its range is known, the end of the
+// bootstrap token, and the report of the version, last of all.
+func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error {
+	if err := l.dropBootstrap(); err != nil {
+		l.log.Warn("Bootstrap kubeconfig stays", "error", err.Error())
+	}
+	if node == nil {
+		return nil
+	}
+	if err := l.tellHealth(ctx, client, node); err != nil {
+		l.log.Warn("How services are cannot be told", "error", err.Error()) // the next event of the node tries again
+	}
+	if err := l.writeCNI(node); err != nil {
+		l.log.Error("Pod network cannot be configured", "error", err.Error())
+		return nil // the node's next change, or the next look at the services, tries again
+	}
+	return l.report(ctx, client, node)
+}
+
+// writeCNI writes the configuration of the pod network.
+func (l *life) writeCNI(node *corev1.Node) error {
+	cni := l.record.Desired.CNI
+	if cni == nil || node.Spec.PodCIDR == "" {
+		return nil
+	}
+	content, err := cni.Fill(node.Spec.PodCIDR, l.record.NodeIP)
+	if err != nil {
+		return fmt.Errorf("rendering %s: %w", cni.Path, err)
+	}
+	changed, err := l.host.Disk.WriteFile(cni.Path, content)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", cni.Path, err)
+	}
+	if changed {
+		l.did("%s written for pod range %s", cni.Path, node.Spec.PodCIDR)
+	}
+	return nil
+}
+
+// dropBootstrap removes the bootstrap token when the kubelet and WICD have certificates.
+func (l *life) dropBootstrap() error {
+	disk, node := l.host.Disk, l.record.Node
+	_, missing := readIdentity(disk, node, time.Now())
+	if missing != nil || !kubeletHasCertificate(disk, node, time.Now()) || !disk.Exists(desired.BootstrapKubeconfig) {
+		return nil
+	}
+	if err := disk.Remove(desired.BootstrapKubeconfig); err != nil {
+		return err
+	}
+	l.did("%s removed", desired.BootstrapKubeconfig)
+	return nil
+}
+
+// report annotates the node with version and settings when everything that makes them holds.
+func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error {
+	settings, err := l.record.Desired.Hash()
+	if err != nil {
+		return err
+	}
+	report := map[string]string{v1alpha1.AnnotationVersion: l.record.Desired.Version, v1alpha1.AnnotationSettings: settings}
+	if reported(node, report) || !l.record.Complete || !isReady(node) {
+		return nil
+	}
+	if cni := l.record.Desired.CNI; cni != nil && !l.host.Disk.Exists(cni.Path) {
+		return nil
+	}
+	running, err := l.allRun(ctx)
+	if err != nil || !running {
+		return err
+	}
+	if err := client.annotateNode(ctx, node.Name, report); err != nil {
+		return err
+	}
+	l.did("version %s with settings %s reported", l.record.Desired.Version, settings)
+	return nil
+}
+
+func reported(node *corev1.Node, report map[string]string) bool {
+	for key, value := range report {
+		if node.Annotations[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// System is the Windows the daemon runs on. internal/win is the real one, internal/sim a simulated one; the
+// contract tests in internal/sim hold for both.
+type System interface {
+	// Facts says what Windows says about itself. It changes nothing.
+	Facts(ctx context.Context) (agent.HostFacts, error)
+	// EnableFeature enables a Windows feature with all it needs. reboot is true when it takes effect only after
+	// a restart. An enabled feature stays as it is.
+	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
+	// Reboot restarts the host after a delay, in which the caller can still answer. A second call is harmless.
+	Reboot(ctx context.Context, reason string, after time.Duration) error
+	// Protect gives a file or folder (and what is made in it from now on) to Administrators and lets only them
+	// and SYSTEM use it; other rights on it go, its owner becomes Administrators. It does not follow links. A path
+	// that does not exist is fs.ErrNotExist.
+	Protect(path string) error
+	// Lock takes the lock of that name, C:\k\state\join.lock, for this process: it ends with release or with the
+	// process, however that ends. It does not wait: a lock that somebody else holds is ErrLocked. The file is
+	// created when absent and stays.
+	Lock(path string) (release func(), err error)
+}
+
+// Services is the service control manager. It speaks of all services by their declaration.
+type Services interface {
+	// List returns every service on the host that has one of the names, or whose description marks it as ours.
+	List(ctx context.Context, names []string) ([]Service, error)
+	// Put makes a service equal to its declaration: creates it, or changes what differs. It starts at boot, and
+	// the SCM restarts it whenever its process dies or it stops by itself with an error; one that stops by itself
+	// without an error stays stopped. Put starts and stops nothing: a new command line or environment is that of
+	// the next start. changed is false when all was as declared. Variables that CheckVariables refuses are an
+	// error, and nothing changes. A service that is about to be deleted and goes when it has stopped is ErrDeleted.
+	Put(ctx context.Context, s desired.Service) (changed bool, err error)
+	// Start starts a service, those it depends on first, and waits until it runs. A running service stays as it
+	// is. A service that does not exist is ErrNotFound.
+	Start(ctx context.Context, name string) error
+	// Stop stops a service, those that depend on it first, and waits until its process is gone. A stopped or
+	// absent service is no error.
+	Stop(ctx context.Context, name string) error
+	// Watch sends whenever the state of one of the services changed, or somebody changed its declaration or deleted it,
+	// until ctx is done; then it closes the channel. Several changes may become one message, and there may be messages
+	// without a change. A name that is not there is no error.
+	Watch(ctx context.Context, names []string) (<-chan struct{}, error)
+}
+
+// Service is a service as it is on the host.
+type Service struct {
+	desired.Service
+	// State is what the SCM says.
+	State ServiceState
+	// PID of its process; 0 when it does not run.
+	PID uint32
+	// ExitCode of its last process.
+	ExitCode uint32
+}
+
+// ServiceState is the state of a service, as the SCM names it.
+type ServiceState string
+
+// The states of a service.
+const (
+	Stopped  ServiceState = "Stopped"
+	Starting ServiceState = "StartPending"
+	Running  ServiceState = "Running"
+	Stopping ServiceState = "StopPending"
+	Paused   ServiceState = "Paused"
+)
+
+// Environment is the environment of the machine. Services see a change of it after the next start of Windows, when
+// the SCM reads it; what a service needs earlier belongs in its own environment, desired.Service.
+type Environment interface {
+	// Set gives the machine these variables with these values, literally: no %NAME% in them is replaced. Those of
+	// ours that have no value are removed. No other variable is touched, and nothing is written that is there.
+	// Names are the same when they differ in case only. changed has the names of the variables that were set or
+	// removed, sorted, also with an error. Values may be secret: they are in no error and no log. Variables that
+	// CheckVariables refuses are an error, and nothing changes.
+	Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error)
+}
+
+// CheckVariables refuses what Windows cannot keep as variables of an environment. Its error names the variable, and
+// never tells its value.
+func CheckVariables(variables map[string]string) error {
+	seen := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		key := strings.ToLower(name)
+		switch other, twice := seen[key]; {
+		case twice:
+			return fmt.Errorf("variables %q and %q are one for Windows, which ignores case: keep one of them", other, name)
+		case name == "" || strings.ContainsAny(name, "=\x00"):
+			return fmt.Errorf("%q cannot name a variable: a name has at least one character, and neither an equals sign nor a zero byte", name)
+		case strings.ContainsRune(variables[name], 0):
+			return fmt.Errorf("the value of variable %q has a zero byte, where Windows would end it: remove the byte", name)
+		}
+		seen[key] = name
+	}
+	return nil
+}
+
+// Certificates are the root certificates that this machine trusts because somebody put them into its store, which
+// Windows calls LocalMachine\Root. Those that come with Windows or by a group policy are none of them. Two certificates
+// are the same when all their bytes are, whatever their subjects and serial numbers.
+type Certificates interface {
+	// List returns the SHA-256 of the DER of each certificate in lower-case hexadecimal digits, sorted.
+	List(ctx context.Context) ([]string, error)
+	// Add adds a certificate, which is DER. added is false when it was there. What is not exactly one certificate is
+	// an error.
+	Add(ctx context.Context, der []byte) (added bool, err error)
+	// Remove removes the certificate with a SHA-256, as List gives it. An absent one is no error; then removed is
+	// false.
+	Remove(ctx context.Context, hash string) (removed bool, err error)
+}
+
+// Probes asks services whether they work. They are asked on the host itself and past any proxy.
+type Probes interface {
+	// Probe returns nil when a service answers well at an address, as desired.Service.Ready describes it, and else says what
+	// came instead. It gives up with ctx.
+	Probe(ctx context.Context, address string) error
+}
+
+// Host is everything the daemon needs of the machine: its Windows, its services, its settings, and its drive.
+type Host struct {
+	System       System
+	Services     Services
+	Probes       Probes
+	Environment  Environment
+	Certificates Certificates
+	Disk         Disk
+}
+
+// ErrNotFound is what a port returns for a service or feature that does not exist.
+var ErrNotFound = fs.ErrNotExist
+
+// ErrDeleted is what Services.Put returns for a service that somebody deleted while it runs.
+var ErrDeleted = errors.New("deleted, and goes when it has stopped")
+
+// ErrLocked is what System.Lock returns when somebody else holds the lock.
+var ErrLocked = errors.New("locked by another process")

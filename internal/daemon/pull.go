@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// pullSteps are how a node becomes what the cluster wants now, in order: those of a join that concern what is the same
+// for all nodes. A join that was cut goes on where these end, and the other way round.
+func (a *applying) pullSteps() []applyStep {
+	return []applyStep{
+		{"making folders", a.makeFolders},
+		{"linking programs", a.linkPrograms},
+		{"writing configuration", a.writeFiles},
+		{"setting the environment", a.setEnvironment},
+		{"trusting certificates", a.trustCertificates},
+		{"remembering the request", a.remember},
+		{"starting services", a.startOthers},
+		{"removing old versions", a.removeOldVersions},
+		{"completing", a.complete},
+	}
+}
+
+// errRenewed ends a life whose host was made something else.
+var errRenewed = errors.New("the host is what the cluster wants now")
+
+// pull follows what the cluster wants of the nodes of this version, until ctx is done or the host was made so.
+// Without the API server, or without the ConfigMap, the node stays as it is.
+func (l *life) pull(ctx context.Context, client *api) {
+	if !l.record.Complete && !l.record.Pulled {
+		return // a join was cut: the operator repeats it
+	}
+	retry := newBackoff()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.pullOnce(ctx, client)
+		if errors.Is(err, errRenewed) {
+			close(l.renewed)
+			return
+		}
+		if time.Since(began) > quietAfterStart {
+			retry = newBackoff()
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.Warn("The cluster's wishes cannot be followed", "error", err.Error())
+			_ = pause(ctx, retry.next())
+		}
+	}
+}
+
+// pullOnce watches the ConfigMap, which begins with what there is, and acts on what it says. What cannot be done is tried
+// again after a while, and at once when the ConfigMap says something else.
+func (l *life) pullOnce(ctx context.Context, client *api) error {
+	began := time.Now()
+	w, err := client.watchServices(ctx, l.record.Namespace, l.record.Desired.Version)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	retry := newBackoff()
+	var last watch.Event
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+		case event, open := <-w.ResultChan():
+			if !open && time.Since(began) < time.Second {
+				return errors.New("the watch ended as soon as it began")
+			}
+			if !open {
+				return nil
+			}
+			if event.Type == watch.Error {
+				return fmt.Errorf("watching ConfigMap %s: %w", servicesConfigMap(l.record.Desired.Version), apierrors.FromObject(event.Object))
+			}
+			last, retry = event, newBackoff()
+		}
+		again = nil
+		err := l.see(ctx, client, last)
+		if errors.Is(err, errRenewed) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			l.log.Error("The node is not what the cluster wants", "error", err.Error())
+			again = time.After(retry.next())
+		}
+	}
+}
+
+// see makes the host what an event of the ConfigMap says. A ConfigMap that is deleted says nothing: it comes again.
+func (l *life) see(ctx context.Context, client *api, event watch.Event) error {
+	cm, ok := event.Object.(*corev1.ConfigMap)
+	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
+		return nil
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", cm.Name, err)
+	}
+	if node.Version != l.record.Desired.Version || node.Digest != l.record.Desired.Digest {
+		return fmt.Errorf("ConfigMap %s is about version %q, want %q", cm.Name, node.Version, l.record.Desired.Version)
+	}
+	is, errIs := l.record.Desired.Hash()
+	want, errWant := node.Hash()
+	if err := errors.Join(errIs, errWant); err != nil {
+		return err
+	}
+	if is == want && l.record.Complete {
+		return nil
+	}
+	l.log.Info("The cluster wants something else", "settings", want)
+	if err := l.become(ctx, client, node); err != nil {
+		return err
+	}
+	return errRenewed
+}
+
+// become makes the host what is wanted now.
+func (l *life) become(ctx context.Context, client *api, node desired.Node) error {
+	request := l.record.JoinRequest
+	request.Desired = node
+	var err error
+	if request.Secrets, err = l.secretsOf(ctx, client, node); err != nil {
+		return err
+	}
+	a, err := newApplying(l.host, request)
+	if err != nil {
+		return err
+	}
+	a.pulls = true
+	release, err := begin(ctx, l.host)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !l.isCurrent() {
+		return nil // a join was faster; the next life looks again
+	}
+	return a.run(ctx, a.pullSteps())
+}
+
+// secretsOf are the secrets that belong to a Node; they are asked for only when they are not those we have.
+func (l *life) secretsOf(ctx context.Context, client *api, node desired.Node) (desired.Secrets, error) {
+	switch node.SecretsVersion {
+	case "":
+		return desired.Secrets{}, nil
+	case l.record.Secrets.Version:
+		return l.record.Secrets, nil
+	}
+	return client.secrets(ctx, l.record.Namespace, node.SecretsVersion)
+}
+
+func servicesConfigMap(version string) string { return v1alpha1.ServicesConfigMapPrefix + version }

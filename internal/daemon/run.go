@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// RunOptions is what the service needs besides the host.
+type RunOptions struct {
+	// Log hears what the service does. Nothing secret is told to it.
+	Log *slog.Logger
+}
+
+// How often the record is looked at without being told, and how long work goes well before a failure is the first again.
+const (
+	recordEvery     = time.Second // while a join is under way
+	recordSeldom    = 10 * time.Second
+	quietAfterStart = time.Minute
+)
+
+// Run is the service: it keeps the host as the last join asked, until ctx is done. It needs the API server only for
+// what comes from there; without it, everything else goes on.
+//
+// A new record begins a new life: all work stops, and begins again with what is asked for now.
+func Run(ctx context.Context, h Host, o RunOptions) {
+	o.Log.Info("Service begins")
+	defer o.Log.Info("Service ends")
+	line := &line{}
+	defer line.close()
+	for ctx.Err() == nil {
+		r, there := awaitRecord(ctx, h.Disk, o.Log)
+		if !there {
+			break
+		}
+		wanted, err := r.wanted()
+		if err != nil { // never written so
+			o.Log.Error("What was asked for makes no sense; join the host again", "error", err.Error())
+			_ = pause(ctx, recordSeldom)
+			continue
+		}
+		l := &life{
+			host: h, record: r, wanted: wanted, line: line, log: o.Log,
+			poked: make(chan struct{}, 1), renewed: make(chan struct{}), began: time.Now(), told: map[trouble]bool{},
+		}
+		l.live(ctx)
+	}
+}
+
+// awaitRecord waits until there is a record, or ctx is done.
+func awaitRecord(ctx context.Context, d Disk, log *slog.Logger) (r record, there bool) {
+	for told := false; ; told = true {
+		r, err := readRecord(d)
+		if err == nil {
+			return r, true
+		}
+		if !told {
+			log.Warn("Waiting for a join", "error", err.Error())
+		}
+		if pause(ctx, recordSeldom) != nil {
+			return record{}, false
+		}
+	}
+}
+
+// life is the work with one record.
+type life struct {
+	host   Host
+	record record
+	// wanted is what the record wants of this host, with nothing left open.
+	wanted desired.Node
+	// line is the connection to the API server, which lives on.
+	line *line
+	log  *slog.Logger
+	// poked tells that services changed.
+	poked chan struct{}
+	// renewed is closed when the host was made something else than the record says.
+	renewed chan struct{}
+	began   time.Time
+
+	mu     sync.Mutex
+	health health
+	// said is the Node as it was when its condition was set last, told are the troubles of which there is an event. They are
+	// for who follows the Node.
+	said *corev1.Node
+	told map[trouble]bool
+}
+
+// live works until the record changes or ctx is done.
+func (l *life) live(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	l.log.Info("Working", "Node", l.record.Node, "version", l.record.Desired.Version, "complete", l.record.Complete)
+	var work sync.WaitGroup
+	work.Go(func() { l.keepServices(ctx) })
+	work.Go(func() { l.keepSettings(ctx) })
+	work.Go(func() { l.keepInCluster(ctx) })
+	work.Go(func() { l.keepLogs(ctx) })
+	l.awaitNewRecord(ctx)
+	end()
+	work.Wait()
+}
+
+// awaitNewRecord looks at the file until it says something else. The first look reads it: it may have changed since
+// this life began.
+func (l *life) awaitNewRecord(ctx context.Context) {
+	every := recordEvery
+	if l.record.Complete {
+		every = recordSeldom
+	}
+	for was := fs.FileInfo(nil); ; {
+		is, err := l.host.Disk.Stat(recordFile)
+		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
+			was = is
+			if !l.isCurrent() {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.renewed:
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// isCurrent tells whether the record on disk is still this life's. One that cannot be read counts as such.
+func (l *life) isCurrent() bool {
+	r, err := readRecord(l.host.Disk)
+	return err != nil || reflect.DeepEqual(r, l.record)
+}
+
+// keepInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
+// each new certificate.
+func (l *life) keepInCluster(ctx context.Context) {
+	for ctx.Err() == nil {
+		id, err := l.identify(ctx)
+		if err != nil {
+			return
+		}
+		client, err := l.line.to(l.record.Bootstrap, id)
+		if err != nil {
+			l.log.Error("API server cannot be used", "error", err.Error())
+			return // only a new join can mend it
+		}
+		term, end := context.WithCancel(ctx)
+		var work sync.WaitGroup
+		work.Go(func() { l.follow(term, client) })
+		work.Go(func() { l.pull(term, client) })
+		l.renew(ctx, client, id)
+		end()
+		work.Wait()
+	}
+}
+
+// line is the connection to the API server. A new life with the same identity goes on with it: when a thousand nodes follow a
+// change, a thousand handshakes are most of the work.
+type line struct {
+	client *api
+	server agent.Bootstrap
+	leaf   *x509.Certificate
+}
+
+// to returns the connection to this server with this identity.
+func (n *line) to(server agent.Bootstrap, id identity) (*api, error) {
+	if n.client != nil && n.server == server && n.leaf.Equal(id.leaf) {
+		return n.client, nil
+	}
+	client, err := newAPI(server, credentials{certificate: &id.certificate})
+	if err != nil {
+		return nil, err
+	}
+	n.close()
+	n.client, n.server, n.leaf = client, server, id.leaf
+	return client, nil
+}
+
+func (n *line) close() {
+	if n.client != nil {
+		n.client.close()
+	}
+}
+
+// allRun tells whether every declared service runs.
+func (l *life) allRun(ctx context.Context) (bool, error) {
+	k := keeper{host: l.host, wanted: l.wanted.Services}
+	found, err := k.list(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range k.wanted {
+		if found[s.Name].State != Running {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// did tells of a change: in the log and in the journal.
+func (l *life) did(format string, args ...any) {
+	change := fmt.Sprintf(format, args...)
+	l.log.Info("Changed", "change", change)
+	note(l.host.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "service", Change: change})
+}
+
+func (l *life) poke() {
+	select {
+	case l.poked <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+// backoff gives pauses that grow from a second to 20, each longer by chance by up to half.
+type backoff struct{ steps wait.Backoff }
+
+func newBackoff() *backoff {
+	return &backoff{wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 100, Cap: 20 * time.Second}}
+}
+
+func (b *backoff) next() time.Duration { return b.steps.Step() }
+
+// pause waits; it ends early, with an error, when ctx is done.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/trust"
+)
+
+// setEnvironment gives the machine its variables. Services have them in declarations of their own: they need no restart
+// of Windows to see them.
+func (a *applying) setEnvironment(ctx context.Context) error {
+	changed, err := a.Environment.Set(ctx, a.wanted.Environment, a.wanted.WatchedEnvironment)
+	for _, name := range changed {
+		a.did("variable %s of the machine changed", name)
+	}
+	return err
+}
+
+// trustedFile lists the certificates that we put into the machine's store. Those that were there before are not ours,
+// and are never removed.
+const trustedFile = desired.State + `\certificates.json`
+
+// trustCertificates makes the machine trust what is wanted. What it adds is noted as ours before it is there: a cut in
+// between leaves a note without a certificate, which the next time adds, and never a certificate without a note.
+func (a *applying) trustCertificates(ctx context.Context) error {
+	wanted, err := trust.Read(a.wanted.Certificates)
+	if err != nil {
+		return err
+	}
+	there, err := a.Certificates.List(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the trusted certificates: %w", err)
+	}
+	ours, err := a.trusted()
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(c trust.Certificate) bool { return slices.Contains(there, c.SHA256) })
+	surplus := slices.DeleteFunc(slices.Clone(ours), func(hash string) bool {
+		return slices.ContainsFunc(wanted, func(c trust.Certificate) bool { return c.SHA256 == hash })
+	})
+	for _, c := range missing {
+		ours = append(ours, c.SHA256)
+	}
+	if err := a.noteTrusted(ours); err != nil {
+		return err
+	}
+	for _, c := range missing {
+		if _, err := a.Certificates.Add(ctx, c.DER); err != nil {
+			return fmt.Errorf("trusting certificate %.12s (%s): %w", c.SHA256, c.Subject, err)
+		}
+		a.did("certificate %.12s (%s) is trusted", c.SHA256, c.Subject)
+	}
+	for _, hash := range surplus {
+		removed, err := a.Certificates.Remove(ctx, hash)
+		if err != nil {
+			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
+		}
+		if removed {
+			a.did("certificate %.12s is trusted no more", hash)
+		}
+	}
+	return a.noteTrusted(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
+}
+
+// trusted are the certificates that we put into the store, by hash. A list that cannot be read stops everything: without
+// it, ours could not be told from others.
+func (a *applying) trusted() ([]string, error) {
+	b, err := a.Disk.Read(trustedFile)
+	if err != nil {
+		return nil, ignoreAbsent(err)
+	}
+	var ours []string
+	if err := json.Unmarshal(b, &ours); err != nil {
+		return nil, fmt.Errorf("reading %s: %w; it lists the certificates that this operator added, delete it to keep them for good", trustedFile, err)
+	}
+	return ours, nil
+}
+
+func (a *applying) noteTrusted(ours []string) error {
+	if len(ours) == 0 && !a.Disk.Exists(trustedFile) {
+		return nil
+	}
+	slices.Sort(ours)
+	b, err := json.MarshalIndent(slices.Compact(ours), "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = a.Disk.WriteFile(trustedFile, string(b)+"\n")
+	return err
+}

@@ -1,0 +1,36 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// statusNotes is how many lines of the journal the status shows.
+const statusNotes = 20
+
+// Status says how services and certificates are, and what happened last. It changes nothing.
+func Status(ctx context.Context, h Host) (agent.Status, error) {
+	services, err := serviceFacts(ctx, h.Services)
+	if err != nil {
+		return agent.Status{}, err
+	}
+	notes, err := lastNotes(h.Disk, statusNotes)
+	if err != nil {
+		return agent.Status{}, fmt.Errorf("reading the journal: %w", err)
+	}
+	status := agent.Status{Joined: joined(h.Disk), Services: services, Journal: notes}
+	for _, name := range []string{kubeletClientFile, kubeletServerFile, identityFile} {
+		leaf, err := readCertificate(h.Disk, name)
+		if err != nil {
+			continue // not there yet, or not readable: it is left out
+		}
+		if status.Certificates == nil {
+			status.Certificates = map[string]time.Time{}
+		}
+		status.Certificates[name] = leaf.NotAfter
+	}
+	return status, nil
+}

@@ -1,0 +1,112 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// settingsEvery is how often settings are looked at of whose changes nobody tells, settingsSoon how soon again when a
+// command is at work on the host.
+const (
+	settingsEvery = 5 * time.Minute
+	settingsSoon  = 10 * time.Second
+)
+
+// keepSettings keeps the machine's environment and the certificates it trusts as they are wanted, tells of the node's
+// certificates, and removes those that were replaced.
+func (l *life) keepSettings(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := settingsEvery
+		err := l.tend(ctx)
+		if errors.Is(err, errElsewhere) {
+			wait = settingsSoon
+		} else if err != nil && ctx.Err() == nil {
+			l.log.Error("The host is not as it should be", "error", err.Error())
+		}
+		_ = pause(ctx, wait)
+	}
+}
+
+// tend looks at the settings once and mends what it finds.
+func (l *life) tend(ctx context.Context) error {
+	release, err := l.host.System.Lock(commandLock)
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return errElsewhere
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !l.isCurrent() {
+		return errElsewhere
+	}
+	a, err := newApplying(l.host, l.record.JoinRequest)
+	if err != nil {
+		return err
+	}
+	a.step, a.began = "keeping settings", time.Now()
+	a.tell = func(s agent.Step) { l.log.Info("Changed", "change", s.Name) }
+	return errors.Join(
+		a.setEnvironment(ctx),
+		a.trustCertificates(ctx),
+		a.removeOldCertificates(),
+		l.tellCertificates(),
+	)
+}
+
+// keptCertificates is how many of each certificate stay: that of now and the one before it. A file that is younger than
+// replacedFor may be one that its owner is about to use.
+const (
+	keptCertificates = 2
+	replacedFor      = time.Hour
+)
+
+// removeOldCertificates removes the certificates that client-go's certificate store leaves behind whenever it makes a new
+// one: kubelet-client-2006-01-02-15-04-05.pem (k8s.io/client-go, util/certificate/certificate_store.go). WICD replaces its
+// own in place; a former operator did not.
+func (a *applying) removeOldCertificates() error {
+	dated := regexp.MustCompile(`^(.+)-\d{4}(-\d{2}){5}\.pem$`)
+	for _, folder := range []string{desired.KubeletCertificates, desired.WICDCertificates} {
+		names, err := a.Disk.List(folder)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", folder, err)
+		}
+		slices.Reverse(names) // the newest first
+		seen := map[string]int{}
+		for _, name := range names {
+			match := dated.FindStringSubmatch(name)
+			if match == nil {
+				continue
+			}
+			seen[match[1]]++
+			if seen[match[1]] <= keptCertificates || !a.isReplaced(folder+`\`+name, folder+`\`+match[1]+`-current.pem`) {
+				continue
+			}
+			if err := a.Disk.Remove(folder + `\` + name); err != nil {
+				return fmt.Errorf("removing %s: %w", name, err)
+			}
+			a.did(`%s\%s removed: it was replaced`, folder, name)
+		}
+	}
+	return nil
+}
+
+// isReplaced tells whether a file is none that is in use, nor about to be. The clock may have gone back since the others
+// were made: the name alone does not tell.
+func (a *applying) isReplaced(name, current string) bool {
+	info, err := a.Disk.Stat(name)
+	if err != nil || time.Since(info.ModTime()) < replacedFor {
+		return false
+	}
+	was, err := a.Disk.Read(name)
+	now, errNow := a.Disk.Read(current)
+	return err == nil && errNow == nil && string(was) != string(now)
+}

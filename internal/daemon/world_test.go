@@ -1,0 +1,182 @@
+package daemon_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// program is the executable that the WICD of the tests says it is.
+const program = "the program that runs"
+
+// wire calls WICD on a simulated computer, as the operator does over SSH, and counts and cuts what it sends.
+type wire struct {
+	windows *sim.Windows
+	// cutAfter ends the connection after that many bytes to the host; negative: never.
+	cutAfter int64
+	// sent counts the bytes that reached the host.
+	sent int64
+}
+
+func newWire(w *sim.Windows) *wire { return &wire{windows: w, cutAfter: -1} }
+
+// errCut is what reading a connection that was cut gives.
+var errCut = errors.New("the connection was cut")
+
+// Run implements agent.Runner.
+func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	host := w.windows.Host()
+	code := daemon.Main(ctx, daemon.Call{
+		Args: []string{command}, Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
+		Host:    func() (daemon.Host, error) { return host, nil },
+		Program: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(program)), nil },
+	})
+	if code != 0 {
+		return fmt.Errorf("exit status %d", code)
+	}
+	return nil
+}
+
+type cutReader struct {
+	wire *wire
+	r    io.Reader
+	left int64
+}
+
+func (c *cutReader) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, errCut
+	}
+	if c.left > 0 {
+		p = p[:min(int64(len(p)), c.left)]
+	}
+	n, err := c.r.Read(p)
+	c.wire.sent += int64(n)
+	if c.left > 0 {
+		c.left -= int64(n)
+	}
+	return n, err
+}
+
+// cargo is a payload: contents with their compressed bytes.
+type cargo struct {
+	files      []desired.PayloadFile
+	contents   []agent.Content
+	compressed map[string][]byte
+}
+
+// add makes a file of the cargo from its path and content.
+func (c *cargo) add(path string, content []byte) {
+	encoder, _ := zstd.NewWriter(nil)
+	compressed := encoder.EncodeAll(content, nil)
+	sum := sha256.Sum256(content)
+	hash := hex.EncodeToString(sum[:])
+	c.files = append(c.files, desired.PayloadFile{Path: path, SHA256: hash, Size: int64(len(content))})
+	c.contents = append(c.contents, agent.Content{SHA256: hash, Size: int64(len(content)), CompressedSize: int64(len(compressed))})
+	c.compressed[hash] = compressed
+}
+
+// newCargo makes a payload with the programs of a node. Each version has other contents, but for one file.
+func newCargo(version string) *cargo {
+	c := &cargo{compressed: map[string][]byte{}}
+	chance := rand.New(rand.NewPCG(1, uint64(len(version))))
+	for i, path := range []string{`containerd\containerd.exe`, `kube-log-runner.exe`, `kubelet.exe`, `windows-instance-config-daemon.exe`} {
+		content := make([]byte, 20_000+7*i)
+		for j := range content {
+			content[j] = byte(chance.IntN(64))
+		}
+		c.add(path, append(content, path+version...))
+	}
+	c.add(`cni\host-local.exe`, []byte("the same in all versions"))
+	return c
+}
+
+func (c *cargo) digest() string {
+	var list bytes.Buffer
+	for _, f := range c.files {
+		fmt.Fprintf(&list, "%s  %s\n", f.SHA256, f.Path)
+	}
+	sum := sha256.Sum256(list.Bytes())
+	return hex.EncodeToString(sum[:])
+}
+
+func (c *cargo) size() (n int64) {
+	for _, x := range c.contents {
+		n += x.CompressedSize
+	}
+	return n
+}
+
+func (c *cargo) open(sha256 string, offset int64) (io.ReadCloser, error) {
+	b, there := c.compressed[sha256]
+	if !there || offset > int64(len(b)) {
+		return nil, fmt.Errorf("content %.12s has no byte %d", sha256, offset)
+	}
+	return io.NopCloser(bytes.NewReader(b[offset:])), nil
+}
+
+func (w *wire) send(c *cargo) (agent.ReceiveResult, error) {
+	return agent.Send(context.Background(), w, agent.CommandReceive, c.contents, c.open, nil)
+}
+
+func (w *wire) join(r agent.JoinRequest) (agent.JoinResult, error) {
+	var result agent.JoinResult
+	err := agent.Call(context.Background(), w, agent.CommandJoin, r, &result, nil)
+	return result, err
+}
+
+func mustSend(t *testing.T, w *sim.Windows, c *cargo) agent.ReceiveResult {
+	t.Helper()
+	result, err := newWire(w).send(c)
+	if err != nil {
+		t.Fatalf("sending: %v", err)
+	}
+	return result
+}
+
+func mustJoin(t *testing.T, w *sim.Windows, r agent.JoinRequest) agent.JoinResult {
+	t.Helper()
+	result, err := newWire(w).join(r)
+	if err != nil {
+		t.Fatalf("joining: %v", err)
+	}
+	return result
+}
+
+func newWindows(t *testing.T, o sim.WindowsOptions) *sim.Windows {
+	t.Helper()
+	// Many small files are brought to disk. In memory that takes no time.
+	root, err := os.MkdirTemp("/dev/shm", "wicd-test-")
+	if err != nil {
+		root = t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	o.Root = root
+	w := sim.NewWindows(o)
+	t.Cleanup(w.PowerOff)
+	return w
+}
+
+func expectCode(t *testing.T, err error, want agent.Code) *agent.Error {
+	t.Helper()
+	failed := agent.Failed(err)
+	if failed == nil || failed.Code != want {
+		t.Fatalf("the error is %v, want code %s", err, want)
+	}
+	return failed
+}
