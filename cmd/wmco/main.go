@@ -1,0 +1,168 @@
+// Command wmco is the Windows Machine Config Operator: it makes Windows Server hosts nodes of the cluster it runs
+// in, and keeps them so.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	utilruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// version is the operator's semantic version.
+const version = "0.1.0"
+
+// flags are what can be set on the command line.
+type flags struct {
+	payloadDir     string
+	namespace      string
+	kubeconfig     string
+	metricsAddress string
+	probeAddress   string
+	leaderElect    bool
+	debug          bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "version" {
+		fmt.Printf("wmco %s %s\n", version, runtime.Version())
+		return
+	}
+	f, err := parse(os.Args[1:])
+	if err != nil {
+		os.Exit(2)
+	}
+	logger := newLogger(f.debug)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	if err := run(ctrl.SetupSignalHandler(), f, logger); err != nil {
+		logger.Error(err, "Operator ended")
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (flags, error) {
+	var f flags
+	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
+	set.Usage = func() {
+		fmt.Fprintf(set.Output(), "wmco makes Windows Server hosts nodes of a cluster.\n\nUsage:\n  wmco [flags]\n  wmco version\n\nFlags:\n")
+		set.PrintDefaults()
+	}
+	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and what it lists, as make payload writes it")
+	set.StringVar(&f.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the operator's own namespace; by default that of its pod (POD_NAMESPACE)")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; by default the pod's ServiceAccount")
+	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
+	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
+	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
+	set.BoolVar(&f.debug, "debugLogging", false, "log more")
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	if f.namespace == "" {
+		f.namespace = v1alpha1.DefaultNamespace
+	}
+	return f, nil
+}
+
+func newLogger(debug bool) logr.Logger {
+	level := slog.LevelInfo
+	if debug {
+		level = slog.Level(-4)
+	}
+	return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+func run(ctx context.Context, f flags, logger logr.Logger) error {
+	content, err := payload.Open(f.payloadDir)
+	if err != nil {
+		return err
+	}
+	for _, left := range content.Manifest.Left {
+		logger.Info("Component is not in the payload", "component", left.Component, "reason", left.Reason)
+	}
+	config, err := restConfig(f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	m, err := newManager(config, f)
+	if err != nil {
+		return fmt.Errorf("making the manager: %w", err)
+	}
+	options := controllers.Options{Namespace: f.namespace, Version: version, Payload: content, Registry: metrics.Registry}
+	for _, c := range controllers.All(m, options) {
+		if err := c.Register(ctx, m); err != nil {
+			return fmt.Errorf("registering controllers: %w", err)
+		}
+	}
+	logger.Info("Starting", "version", version, "payload", content.Manifest.Digest, "namespace", f.namespace)
+	return m.Start(ctx)
+}
+
+// restConfig is the way into the cluster. The client's own throttling is off: the API server's priority and
+// fairness does that better.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	config.UserAgent = "wmco/" + version
+	return config, nil
+}
+
+func newManager(config *rest.Config, f flags) (manager.Manager, error) {
+	scheme := utilruntime.NewScheme()
+	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	m, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         controllers.Cache(f.namespace),
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
+		HealthProbeBindAddress:        f.probeAddress,
+		LeaderElection:                f.leaderElect,
+		LeaderElectionID:              "windows-machine-config-operator",
+		LeaderElectionNamespace:       f.namespace,
+		LeaderElectionReleaseOnCancel: true, // main ends when the manager does, so nothing goes on after the release
+	})
+	if err != nil {
+		return nil, err
+	}
+	synced := func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if !m.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the cache is not in sync with the API server yet")
+		}
+		return nil
+	}
+	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", synced))
+}

@@ -1,0 +1,53 @@
+package deploy_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// The manifests are plain files, so nothing but this keeps their names those of the API.
+func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
+	for file, names := range map[string][]string{
+		"namespace.yaml":       {"name: " + v1alpha1.DefaultNamespace},
+		"serviceaccounts.yaml": {"name: " + v1alpha1.BootstrapServiceAccount, "namespace: " + v1alpha1.DefaultNamespace},
+		"rbac-operator.yaml": {
+			"apiGroups: [" + v1alpha1.GroupName + "]",
+			"resourceNames: [" + v1alpha1.PrivateKeySecret + "]",
+			"(" + v1alpha1.InstancesConfigMap + ")",
+			"(" + v1alpha1.TrustedCAConfigMap + ")",
+			"resourceNames: [" + v1alpha1.NodeSecrets + "]",
+			"resourceNames: [" + v1alpha1.PullSecret + "]",
+			"resourceNames: [" + v1alpha1.WICDRole + "]",
+			"resourceNames: [" + v1alpha1.BootstrapServiceAccount + "]",
+			"- " + certificatesv1.KubeAPIServerClientKubeletSignerName + " #",
+			"- " + certificatesv1.KubeletServingSignerName + " #",
+			"- " + certificatesv1.KubeAPIServerClientSignerName + " #",
+		},
+		"rbac-hosts.yaml": {"name: " + v1alpha1.BootstrapServiceAccount, "name: " + v1alpha1.WICDGroup, "name: " + v1alpha1.WICDRole},
+		"rbac-users.yaml": {"apiGroups: [" + v1alpha1.GroupName + "]"},
+		"admission.yaml": {
+			"'" + v1alpha1.AnnotationVersion + "'",
+			"'" + v1alpha1.AnnotationSettings + "'",
+			"'" + v1alpha1.ConditionServicesHealthy + "'",
+			"== '" + v1alpha1.WICDService + "'",
+			"'" + v1alpha1.WICDUserPrefix + "'",
+			"'" + v1alpha1.WICDGroup + "'",
+			":" + v1alpha1.BootstrapServiceAccount + "$'",
+		},
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if !strings.Contains(string(content), name) {
+				t.Errorf("%s does not contain %q", file, name)
+			}
+		}
+	}
+}

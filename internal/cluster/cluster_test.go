@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+const namespace = "operator"
+
+func configMap(namespace, name, key, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{key: value}}
+}
+
+func service(namespace, name, ip string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip}}
+}
+
+func serviceCIDR(cidrs ...string) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}
+}
+
+func endpoints(addresses ...string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: addresses}},
+		Ports:      []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+	}
+}
+
+func clusterInfo(server string) *corev1.ConfigMap {
+	return configMap("kube-public", "cluster-info", "kubeconfig", "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: '"+server+"'}}]\n")
+}
+
+func infrastructure(server string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
+		"metadata": map[string]any{"name": "cluster"},
+		"status":   map[string]any{"apiServerInternalURI": server},
+	}}
+}
+
+// plain is what every cluster has.
+func plain() []client.Object {
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
+		configMap(namespace, "kube-root-ca.crt", "ca.crt", "root"),
+		configMap("kube-system", "extension-apiserver-authentication", "client-ca-file", "clients"),
+		endpoints("10.0.0.5", "10.0.0.6"),
+		serviceCIDR("10.96.0.0/12"),
+	}
+}
+
+// reader serves the objects; of two with the same name, the later.
+func reader(objects ...client.Object) client.Reader {
+	type key struct {
+		kind reflect.Type
+		name client.ObjectKey
+	}
+	last := map[key]client.Object{}
+	for _, o := range objects {
+		last[key{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}] = o
+	}
+	b := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
+	for _, o := range last {
+		b = b.WithObjects(o)
+	}
+	return b.Build()
+}
+
+func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
+	want := desired.Cluster{
+		ID: "the-cluster", Domain: "cluster.local", CA: "root", KubeletClientCA: "clients",
+		Server: "https://10.0.0.5:6443", ServiceCIDR: "10.96.0.0/12", ClusterDNS: "10.96.0.10",
+	}
+	tests := []struct {
+		name   string
+		more   []client.Object
+		change func(*desired.Cluster)
+	}{
+		{"plain", nil, func(*desired.Cluster) {}},
+		{"kubeadm", []client.Object{clusterInfo("https://api.example:6443"), service("kube-system", "kube-dns", "10.96.0.53")},
+			func(c *desired.Cluster) { c.Server, c.ClusterDNS = "https://api.example:6443", "10.96.0.53" }},
+		{"OpenShift", []client.Object{clusterInfo("https://other:6443"), infrastructure("https://api-int.example:6443"),
+			service("kube-system", "kube-dns", "10.96.0.53"), service("openshift-dns", "dns-default", "10.96.0.11")},
+			func(c *desired.Cluster) { c.Server, c.ClusterDNS = "https://api-int.example:6443", "10.96.0.11" }},
+		{"both address families", []client.Object{endpoints("fd00::5", "10.0.0.7"), serviceCIDR("fd01::/112", "10.97.0.0/16")},
+			func(c *desired.Cluster) {
+				c.Server, c.ServiceCIDR, c.ClusterDNS = "https://10.0.0.7:6443", "10.97.0.0/16", "10.97.0.10"
+			}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			want := want
+			test.change(&want)
+			got, err := Read(t.Context(), reader(append(plain(), test.more...)...), namespace)
+			if err != nil || got != want {
+				t.Errorf("got %+v (%v)\nwant %+v", got, err, want)
+			}
+		})
+	}
+}
+
+func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
+	tests := []struct {
+		name    string
+		objects []client.Object
+		says    string
+	}{
+		{"no namespace", plain()[1:], "Namespace kube-system"},
+		{"no root certificate", []client.Object{plain()[0]}, "ConfigMap operator/kube-root-ca.crt"},
+		{"an empty root certificate", append(plain(), configMap(namespace, "kube-root-ca.crt", "ca.crt", "")), "operator/kube-root-ca.crt has no key ca.crt"},
+		{"no API server", append(plain(), endpoints()), "finding the API server's address"},
+		{"an API server without TLS", append(plain(), clusterInfo("http://api:80")), `"http://api:80"; an https URL is needed`},
+		{"cluster-info that is no kubeconfig", append(plain(), configMap("kube-public", "cluster-info", "kubeconfig", "{")), "kube-public/cluster-info"},
+		{"no service range", plain()[:4], "ServiceCIDR kubernetes"},
+		{"services with IPv6 only", append(plain(), serviceCIDR("fd01::/112")), "no IPv4 range in spec.cidrs ([fd01::/112])"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if _, err := Read(t.Context(), reader(test.objects...), namespace); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("error %v does not say %q", err, test.says)
+			}
+		})
+	}
+}
+
+func TestAPIAddressesHaveTheOneInCommon(t *testing.T) {
+	for server, want := range map[string][]string{
+		"https://10.0.0.100:6443":  {"10.0.0.5", "10.0.0.6", "10.0.0.100"},
+		"https://api.example:6443": {"10.0.0.5", "10.0.0.6"},
+	} {
+		got, err := APIAddresses(t.Context(), reader(append(plain(), clusterInfo(server))...))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %q (%v), want %q", server, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// OpenShift's kinds of mirror sets.
+const (
+	digestSet = "ImageDigestMirrorSet"
+	tagSet    = "ImageTagMirrorSet"
+)
+
+// readMirrors takes OpenShift's mirror sets, and those of WindowsConfig where there is not one of them.
+func readMirrors(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
+	for _, kind := range []struct{ kind, field string }{{digestSet, "imageDigestMirrors"}, {tagSet, "imageTagMirrors"}} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: openshiftConfig, Version: "v1", Kind: kind.kind + "List"})
+		err := r.List(ctx, list)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("listing %ss: %w", kind.kind, err)
+		}
+		for i := range list.Items {
+			set, err := mirrorSet(&list.Items[i], kind.kind, kind.field)
+			if err != nil {
+				return err
+			}
+			s.Registries.Sets = append(s.Registries.Sets, set)
+		}
+	}
+	if len(s.Registries.Sets) == 0 && len(config.Registries.Mirrors) > 0 {
+		s.Registries.Sets = []mirrors.Set{configuredMirrors(config.Registries.Mirrors)}
+	}
+	return nil
+}
+
+// mirrorSet reads one object (config.openshift.io/v1).
+func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.Set, error) {
+	var set struct {
+		Spec map[string][]struct {
+			Source  string         `json:"source"`
+			Mirrors []string       `json:"mirrors"`
+			Policy  mirrors.Policy `json:"mirrorSourcePolicy"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &set); err != nil {
+		return mirrors.Set{}, fmt.Errorf("reading %s %s: %w", kind, object.GetName(), err)
+	}
+	out := mirrors.Set{Kind: kind, Name: object.GetName(), Field: "spec." + field}
+	for _, e := range set.Spec[field] {
+		entry := mirrors.Entry{Source: e.Source, Policy: e.Policy, Tags: kind == tagSet}
+		for _, location := range e.Mirrors {
+			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: location})
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return out, nil
+}
+
+func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
+	out := mirrors.Set{Kind: "WindowsConfig", Name: v1alpha1.WindowsConfigName, Field: "spec.registries.mirrors"}
+	for _, e := range list {
+		entry := mirrors.Entry{Source: e.Source, Policy: mirrors.Policy(e.MirrorSourcePolicy), Tags: e.PullBy != v1alpha1.PullByDigest}
+		for _, m := range e.Mirrors {
+			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: m.Location, PlainHTTP: m.Insecure, CA: m.CABundle})
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return out
+}
+
+// PullSecrets are where the cluster's pull secret may be, the first that is there wins: OpenShift's, and the one that an
+// administrator puts into the operator's namespace elsewhere.
+func PullSecrets(namespace string) []types.NamespacedName {
+	return []types.NamespacedName{
+		{Namespace: "openshift-config", Name: v1alpha1.PullSecret}, {Namespace: namespace, Name: v1alpha1.PullSecret},
+	}
+}
+
+func readPullSecret(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
+	for _, name := range PullSecrets(namespace) {
+		var secret corev1.Secret
+		err := r.Get(ctx, name, &secret)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading Secret %s: %w", name, err)
+		}
+		s.Registries.PullSecret = mirrors.PullSecret{Name: name.String(), DockerConfigJSON: secret.Data[corev1.DockerConfigJsonKey]}
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/trust"
+)
+
+// OpenShift's objects that hold settings. On other clusters their kinds do not exist.
+const (
+	openshiftConfig = "config.openshift.io"
+	machineConfig   = "machineconfiguration.openshift.io"
+)
+
+// Kinds are OpenShift's kinds that ReadSettings reads, for whoever watches them.
+func Kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		{Group: openshiftConfig, Version: "v1", Kind: "Proxy"},
+		{Group: openshiftConfig, Version: "v1", Kind: "Network"},
+		{Group: openshiftConfig, Version: "v1", Kind: digestSet},
+		{Group: openshiftConfig, Version: "v1", Kind: tagSet},
+		{Group: machineConfig, Version: "v1", Kind: "ControllerConfig"},
+	}
+}
+
+// ReadSettings reads what concerns all nodes. OpenShift's own objects win where they exist, WindowsConfig is asked where
+// they do not. now is the time at which certificates are to be valid.
+func ReadSettings(ctx context.Context, r client.Reader, namespace string, config v1alpha1.WindowsConfigSpec, now time.Time) (desired.Settings, error) {
+	s := desired.Settings{Now: now}
+	parts := []func() error{
+		func() error { return readProxy(ctx, r, config, &s) },
+		func() error { return readPodNetworks(ctx, r, &s) },
+		func() error { return readBundles(ctx, r, namespace, &s) },
+		func() error { return readMirrors(ctx, r, config, &s) },
+		func() error { return readPullSecret(ctx, r, namespace, &s) },
+	}
+	for _, part := range parts {
+		if err := part(); err != nil {
+			return desired.Settings{}, err
+		}
+	}
+	return s, nil
+}
+
+// readProxy takes OpenShift's status, which the cluster has checked and completed, and not its spec.
+func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
+	cluster, err := readCluster(ctx, r, openshiftConfig, "Proxy", "cluster")
+	if err != nil {
+		return err
+	}
+	if cluster == nil {
+		s.Proxy = proxy.Config{
+			Object: `WindowsConfig "cluster"`, Path: "spec.proxy",
+			HTTPProxy: config.Proxy.HTTPProxy, HTTPSProxy: config.Proxy.HTTPSProxy, NoProxy: config.Proxy.NoProxy,
+		}
+		return nil
+	}
+	s.Proxy = proxy.Config{Object: `Proxy "cluster"`, Path: "status"}
+	for field, value := range map[string]*string{
+		"httpProxy": &s.Proxy.HTTPProxy, "httpsProxy": &s.Proxy.HTTPSProxy, "noProxy": &s.Proxy.NoProxy,
+	} {
+		if *value, _, err = unstructured.NestedString(cluster.Object, "status", field); err != nil {
+			return fmt.Errorf("reading Proxy cluster: %w", err)
+		}
+	}
+	return nil
+}
+
+// readPodNetworks reads the ranges of pods from where the installer wrote them: OpenShift's Network, or kubeadm's
+// configuration. On other clusters they are not known, and whoever has a proxy lists them in noProxy.
+func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) error {
+	network, err := readCluster(ctx, r, openshiftConfig, "Network", "cluster")
+	if err != nil {
+		return err
+	}
+	if network != nil {
+		entries, _, err := unstructured.NestedSlice(network.Object, "status", "clusterNetwork")
+		for _, e := range entries {
+			if entry, ok := e.(map[string]any); ok {
+				s.Networks = append(s.Networks, fmt.Sprint(entry["cidr"]))
+			}
+		}
+		return err
+	}
+	text, err := configMapValue(ctx, r, "kube-system", "kubeadm-config", "ClusterConfiguration")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kubeadm struct {
+		Networking struct {
+			PodSubnet string `json:"podSubnet"`
+		} `json:"networking"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &kubeadm); err != nil {
+		return fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
+	}
+	for cidr := range strings.SplitSeq(kubeadm.Networking.PodSubnet, ",") {
+		if cidr = strings.TrimSpace(cidr); cidr != "" {
+			s.Networks = append(s.Networks, cidr)
+		}
+	}
+	return nil
+}
+
+func readBundles(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
+	var cm corev1.ConfigMap
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.TrustedCAConfigMap}, &cm)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, v1alpha1.TrustedCAConfigMap, err)
+	}
+	if text := cm.Data[v1alpha1.TrustedCAKey]; text != "" {
+		s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + v1alpha1.TrustedCAKey, PEM: text})
+	}
+	controller, err := readCluster(ctx, r, machineConfig, "ControllerConfig", "machine-config-controller")
+	if controller == nil || err != nil {
+		return err
+	}
+	// The authorities of image registries: those of the administrator and those of the cluster's own registry. With a
+	// proxy or without: nodes pull images either way.
+	for _, field := range []string{"imageRegistryBundleUserData", "imageRegistryBundleData"} {
+		entries, _, err := unstructured.NestedSlice(controller.Object, "spec", field)
+		if err != nil {
+			return fmt.Errorf("reading ControllerConfig machine-config-controller: %w", err)
+		}
+		for _, e := range entries {
+			entry, _ := e.(map[string]any)
+			text, err := base64.StdEncoding.DecodeString(fmt.Sprint(entry["data"]))
+			if err != nil {
+				return fmt.Errorf("reading ControllerConfig machine-config-controller, spec.%s, file %v: %w", field, entry["file"], err)
+			}
+			s.Bundles = append(s.Bundles, trust.Bundle{
+				Name: fmt.Sprintf("ControllerConfig machine-config-controller, spec.%s, file %v", field, entry["file"]), PEM: string(text),
+			})
+		}
+	}
+	return nil
+}
+
+// readCluster reads one of OpenShift's objects; nil where there is none, or not even its kind.
+func readCluster(ctx context.Context, r client.Reader, group, kind, name string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	err := r.Get(ctx, types.NamespacedName{Name: name}, object)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
+	}
+	return object, nil
+}

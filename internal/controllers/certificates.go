@@ -1,0 +1,141 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/csr"
+)
+
+// decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
+// (an instance, a Node) may have come.
+const decideAgain = 15 * time.Second
+
+// certificateWorkers is how many requests are decided at the same time: a fleet that joins makes three for each host.
+const certificateWorkers = 16
+
+// certificates approves the certificate requests of hosts, by the rules of package csr. It never denies one.
+type certificates struct{ common }
+
+func newCertificates(c common) *certificates { return &certificates{c} }
+
+// Register adds the controller to the manager.
+func (c *certificates) Register(_ context.Context, m manager.Manager) error {
+	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return len(o.(*certificatesv1.CertificateSigningRequest).Status.Conditions) == 0
+	})
+	return builder.ControllerManagedBy(m).
+		Named("certificatesigningrequest").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(undecided)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: certificateWorkers}).
+		Complete(reconcile.AsReconciler(m.GetClient(), c))
+}
+
+// Reconcile decides one request.
+func (c *certificates) Reconcile(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (reconcile.Result, error) {
+	known, err := c.known(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := csr.Decide(request, known)
+	switch d.Verdict {
+	case csr.Approve:
+		return reconcile.Result{}, c.approve(ctx, request, d)
+	case csr.Refuse:
+		c.tell(event{about: request, kind: corev1.EventTypeWarning, reason: v1alpha1.EventCertificateRefused, action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
+		return reconcile.Result{RequeueAfter: decideAgain}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// approve approves a request. When somebody else was faster, or the request is gone, that is as good.
+func (c *certificates) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) error {
+	log.FromContext(ctx).Info("Approving certificate request", "instance", d.Instance, "signer", request.Spec.SignerName)
+	approved := request.DeepCopy()
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type:    certificatesv1.CertificateApproved,
+		Status:  corev1.ConditionTrue,
+		Reason:  v1alpha1.ApprovalReason,
+		Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
+	})
+	err := c.client.SubResource("approval").Update(ctx, approved)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // a change comes back as an event
+	}
+	if err != nil {
+		return fmt.Errorf("approving certificate request %s: %w", request.Name, err)
+	}
+	c.tell(event{about: request, kind: corev1.EventTypeNormal, reason: v1alpha1.EventCertificateApproved, action: "Approve"}, "%s", d.Message)
+	return nil
+}
+
+// known gathers what the rules need to know of the cluster.
+func (c *certificates) known(ctx context.Context) (csr.Known, error) {
+	var instances v1alpha1.WindowsInstanceList
+	if err := c.client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return csr.Known{}, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return csr.Known{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	servers, err := cluster.APIAddresses(ctx, c.live)
+	if err != nil {
+		return csr.Known{}, err
+	}
+	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, APIServers: servers}
+	for i := range instances.Items {
+		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
+	}
+	for i := range nodes.Items {
+		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
+	}
+	return known, nil
+}
+
+func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
+	h := csr.Host{
+		Instance:     i.Namespace + "/" + i.Name,
+		Node:         i.Status.Hostname,
+		CredentialID: i.Status.BootstrapCredentialID,
+		Registered:   i.Status.NodeRef != nil && i.Status.NodeRef.Name == i.Status.Hostname,
+	}
+	if i.Status.NodeIP != "" {
+		h.Addresses = append(h.Addresses, i.Status.NodeIP)
+	}
+	if _, err := netip.ParseAddr(i.Spec.Address); err == nil {
+		h.Addresses = append(h.Addresses, i.Spec.Address)
+	} else {
+		h.DNSName = strings.ToLower(i.Spec.Address)
+	}
+	return h
+}
+
+func nodeOf(n *corev1.Node) csr.Node {
+	node := csr.Node{OS: n.Labels[corev1.LabelOSStable]}
+	for _, c := range n.Status.Conditions {
+		node.Ready = node.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			node.Addresses = append(node.Addresses, a.Address)
+		}
+	}
+	return node
+}

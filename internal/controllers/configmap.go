@@ -1,0 +1,224 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// lookAgain is how often entries that could not be used are looked at again: what their names resolve to may change.
+const lookAgain = time.Minute
+
+// lookupTimeout bounds the resolution of all names of the ConfigMap together.
+const lookupTimeout = 20 * time.Second
+
+// configMaps makes a WindowsInstance of each entry of ConfigMap windows-instances, and removes those whose entry
+// is gone. It touches only instances that it made.
+type configMaps struct {
+	common
+	lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+}
+
+func newConfigMaps(c common) *configMaps {
+	lookup := c.SSH.Lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	return &configMaps{common: c, lookup: lookup}
+}
+
+// Register adds the controller to the manager.
+func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
+	return builder.ControllerManagedBy(m).
+		Named("windows-instances").
+		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(c.isOurs))).
+		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(c.ofInstance),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(c)
+}
+
+func (c *configMaps) isOurs(o client.Object) bool { return o.GetName() == v1alpha1.InstancesConfigMap }
+
+// ofInstance brings the ConfigMap back when an instance made from it was changed or deleted by somebody.
+func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: c.name()}}
+}
+
+func (c *configMaps) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.InstancesConfigMap}
+}
+
+// Reconcile makes the instances what the ConfigMap says. A ConfigMap that is gone is an empty one.
+func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	cm := &corev1.ConfigMap{}
+	err := c.client.Get(ctx, c.name(), cm)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading ConfigMap %s: %w", c.name(), err)
+	}
+	have, err := c.instances(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	entries, faults := parseEntries(cm.Data)
+	entries, more := c.resolve(ctx, entries, have)
+	faults = append(faults, more...)
+	for _, f := range faults {
+		c.tell(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
+	}
+	errs := []error{c.apply(ctx, cm, entries, have), c.prune(ctx, cm, have)}
+	result := reconcile.Result{}
+	if len(faults) > 0 {
+		result.RequeueAfter = lookAgain
+	}
+	return result, errors.Join(errs...)
+}
+
+// about is the event of a fault of one entry.
+func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) event {
+	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
+	return event{about: cm, related: instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: fault}
+}
+
+// instances returns all instances by name, whatever their source.
+func (c *configMaps) instances(ctx context.Context) (map[string]*v1alpha1.WindowsInstance, error) {
+	var list v1alpha1.WindowsInstanceList
+	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	have := map[string]*v1alpha1.WindowsInstance{}
+	for i := range list.Items {
+		have[list.Items[i].Name] = &list.Items[i]
+	}
+	return have, nil
+}
+
+// resolve leaves out entries whose name does not resolve, and those that mean a host which another entry, or an
+// instance of another source, means already. Of two entries for a host the one that is an instance already
+// wins, else the first.
+func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []entry, faults []fault) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	owner := map[netip.Addr]string{}
+	for _, i := range have {
+		if i.Labels[v1alpha1.LabelSource] == v1alpha1.SourceConfigMap {
+			continue
+		}
+		if ip, err := c.address(ctx, i.Spec.Address); err == nil {
+			owner[ip] = "WindowsInstance " + i.Name
+		}
+	}
+	for _, existing := range []bool{true, false} { // those that are instances already come first
+		for _, e := range entries {
+			if (have[e.instanceName()] != nil) != existing {
+				continue
+			}
+			ip, err := c.address(ctx, e.key)
+			switch {
+			case err != nil && existing:
+				good = append(good, e) // it resolved once: a hiccup of DNS must not take a node away
+			case err != nil:
+				faults = append(faults, fault{e.key, addressUnresolvable, err.Error()})
+			case owner[ip] != "":
+				faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, owner[ip])})
+			default:
+				owner[ip] = fmt.Sprintf("entry %q", e.key)
+				good = append(good, e)
+			}
+		}
+	}
+	return good, faults
+}
+
+// address is the IPv4 address that a key means.
+func (c *configMaps) address(ctx context.Context, key string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(key); err == nil {
+		return ip, nil
+	}
+	ips, err := c.lookup(ctx, "ip4", key)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
+	}
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			return ip.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, errors.New("the name has no IPv4 address; use a name that DNS gives one for, or the address itself")
+}
+
+// apply makes an instance of each entry. One that cannot be made does not keep the others back.
+func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []entry, have map[string]*v1alpha1.WindowsInstance) error {
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, c.applyOne(ctx, cm, e, have[e.instanceName()]))
+		delete(have, e.instanceName())
+	}
+	return errors.Join(errs...)
+}
+
+func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e entry, have *v1alpha1.WindowsInstance) error {
+	switch {
+	case have == nil:
+		instance := &v1alpha1.WindowsInstance{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: c.Namespace,
+				Name:      e.instanceName(),
+				Labels:    map[string]string{v1alpha1.LabelSource: v1alpha1.SourceConfigMap},
+			},
+			Spec: v1alpha1.WindowsInstanceSpec{Address: e.key, Username: e.username},
+		}
+		if err := c.client.Create(ctx, instance); err != nil {
+			return fmt.Errorf("making WindowsInstance %s: %w", instance.Name, err)
+		}
+		c.tell(event{about: cm, related: instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Create"},
+			"entry %q became WindowsInstance %s", e.key, instance.Name)
+	case have.Labels[v1alpha1.LabelSource] != v1alpha1.SourceConfigMap:
+		c.tell(c.about(cm, e.key, nameTaken),
+			"entry %q: a WindowsInstance %s is there that was not made from this ConfigMap; remove one of the two", e.key, have.Name)
+	case have.Spec.Username != e.username:
+		changed := have.DeepCopy()
+		changed.Spec.Username = e.username
+		if err := c.client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
+			return fmt.Errorf("changing WindowsInstance %s: %w", have.Name, err)
+		}
+	}
+	return nil
+}
+
+// prune removes the instances that were made from entries which are gone. An entry that has become faulty is
+// not gone: its key is still there.
+func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[string]*v1alpha1.WindowsInstance) error {
+	var errs []error
+	for _, i := range rest {
+		if _, stillThere := cm.Data[i.Spec.Address]; stillThere || i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceConfigMap {
+			continue
+		}
+		if err := c.client.Delete(ctx, i); err != nil {
+			if !apierrors.IsNotFound(err) {
+				errs = append(errs, fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err))
+			}
+			continue
+		}
+		if cm.UID != "" {
+			c.tell(event{about: cm, related: i, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceTeardown, action: "Delete"},
+				"WindowsInstance %s was removed with its entry", i.Name)
+		}
+	}
+	return errors.Join(errs...)
+}

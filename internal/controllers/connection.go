@@ -1,0 +1,93 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// connection is a remote.Host whose failures are those of package join, and which is counted when it closes.
+type connection struct {
+	*remote.Host
+	metrics *metrics
+}
+
+// dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
+// was pinned, or else, at first contact, whichever the host shows.
+func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer) (*connection, error) {
+	pinned, err := pinnedKey(i)
+	if err != nil {
+		return nil, err
+	}
+	host, err := remote.Dial(ctx, remote.Target{
+		Address: i.Spec.Address,
+		Port:    int(i.Spec.Port),
+		User:    i.Spec.Username,
+		Key:     key,
+		HostKey: pinned,
+	}, c.SSH)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return &connection{host, c.metrics}, nil
+}
+
+func pinnedKey(i *v1alpha1.WindowsInstance) (ssh.PublicKey, error) {
+	text, field := i.Spec.HostKey, "spec.hostKey"
+	if text == "" {
+		text, field = i.Status.HostKey, "status.hostKey"
+	}
+	if text == "" {
+		return nil, nil
+	}
+	key, err := remote.ParseHostKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return key, nil
+}
+
+// Run runs a command on the host.
+func (c *connection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	return unreachable(c.Host.Run(ctx, command, stdin, stdout))
+}
+
+// Put puts a file on the host.
+func (c *connection) Put(ctx context.Context, name string, content io.Reader, size int64) error {
+	return unreachable(c.Host.Put(ctx, name, content, size))
+}
+
+// Close ends the connection and counts what it carried.
+func (c *connection) Close() error {
+	c.metrics.connection(c.Usage())
+	return c.Host.Close()
+}
+
+// unreachable gives failures to reach a host the reason that users see.
+func unreachable(err error) error {
+	var e *remote.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	reasons := map[remote.Kind]string{
+		remote.Refused:        v1alpha1.ReasonConnectionRefused,
+		remote.Timeout:        v1alpha1.ReasonConnectionTimeout,
+		remote.Unreachable:    v1alpha1.ReasonNoRoute,
+		remote.Unresolvable:   v1alpha1.ReasonAddressUnresolvable,
+		remote.Authentication: v1alpha1.ReasonAuthenticationFailed,
+		remote.Protocol:       v1alpha1.ReasonNotSSH,
+		remote.Lost:           v1alpha1.ReasonConnectionLost,
+		remote.HostKeyChanged: v1alpha1.ReasonHostKeyChanged,
+	}
+	if e.Kind == remote.HostKeyChanged {
+		err = fmt.Errorf("%w; to accept it, set spec.hostKey of the WindowsInstance to %q", err, remote.FormatHostKey(e.HostKey))
+	}
+	return &join.Unreachable{Reason: reasons[e.Kind], Err: err}
+}

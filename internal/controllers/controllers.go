@@ -1,0 +1,120 @@
+// Package controllers holds the operator's controllers, one file for each kind: ConfigMap windows-instances becomes
+// WindowsInstances, WindowsInstances become nodes, the certificate requests of their hosts are approved, and what all nodes must
+// have is published for them. All lists them.
+//
+// Each reconcile gathers what there is, decides, acts and reports. None waits: what takes time comes back as an event or
+// after a while. Only a join works for as long as its host needs, on a worker of its own.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Options are what all controllers need.
+type Options struct {
+	// Namespace of the operator, with its Secret and ConfigMaps.
+	Namespace string
+	// Version is the operator's semantic version; nodes report it with the payload's digest behind it.
+	Version string
+	// Payload is what the operator carries for hosts.
+	Payload *payload.Payload
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+	// SSH bounds how long a host may take to answer.
+	SSH remote.Options
+	// Retry is the shortest and the longest time between two attempts at a host that fails; 5 s and 2 min where zero.
+	RetryMin, RetryMax time.Duration
+}
+
+// Controller watches one kind.
+type Controller interface {
+	// Register adds the controller to the manager.
+	Register(ctx context.Context, m manager.Manager) error
+}
+
+// All lists the controllers.
+func All(m manager.Manager, o Options) []Controller {
+	c := common{
+		Options:  o,
+		client:   m.GetClient(),
+		live:     m.GetAPIReader(),
+		recorder: m.GetEventRecorder("windows-machine-config-operator"),
+		metrics:  newMetrics(o.Registry, m.GetClient()),
+	}
+	return []Controller{
+		newConfigMaps(c),
+		newSettings(c),
+		newInstances(c),
+		newCertificates(c),
+	}
+}
+
+// Cache limits what the manager keeps and may read: what is in our namespace, and of Secrets and Roles only those with
+// our names.
+func Cache(namespace string) cache.Options {
+	ours := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
+	only := func(name string) cache.ByObject {
+		return cache.ByObject{
+			Namespaces: map[string]cache.Config{namespace: {}},
+			Field:      fields.OneTermEqualSelector("metadata.name", name),
+		}
+	}
+	return cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Secret{}:            only(v1alpha1.PrivateKeySecret),
+		&corev1.ConfigMap{}:         ours,
+		&rbacv1.Role{}:              only(v1alpha1.WICDRole),
+		&v1alpha1.WindowsInstance{}: ours,
+	}}
+}
+
+// common is what every controller has.
+type common struct {
+	Options
+	// client reads from the cache and writes; live reads what the cache does not keep.
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	metrics  *metrics
+}
+
+// event is something to tell about an object. Events that are alike in all of these are counted as one, with the note
+// of the first: what differs in more than its wording must differ in one of them.
+type event struct {
+	// about is the object; related another one it has to do with, or nil.
+	about, related client.Object
+	// kind is Normal or Warning.
+	kind   string
+	reason string
+	// action says what was done or tried, or which part of it failed; for programs.
+	action string
+}
+
+// tell makes an event.
+func (c common) tell(e event, format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	var related runtime.Object
+	if e.related != nil {
+		related = e.related
+	}
+	c.recorder.Eventf(e.about, related, e.kind, e.reason, e.action, "%s", note[:min(len(note), maxEventNote)])
+}
+
+// maxEventNote is the API's limit for the note of an event (events.k8s.io/v1).
+const maxEventNote = 1024

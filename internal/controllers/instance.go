@@ -1,0 +1,268 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// instanceWorkers is how many instances are looked at, and tried, at the same time. It is far above the number
+// that may join at the same time, so that hosts which do not answer hold up nobody.
+const instanceWorkers = 256
+
+// defaultJoins is how many hosts join at the same time where WindowsConfig does not say.
+const defaultJoins = 32
+
+// instances makes each WindowsInstance a node.
+type instances struct {
+	common
+	content payload.Manifest // what a host gets
+	slots   slots
+	names   names
+	retries retries
+}
+
+func newInstances(c common) *instances {
+	return &instances{
+		common:  c,
+		content: c.Payload.Manifest.Select(payload.Base),
+		retries: retries{
+			shortest: cmp.Or(c.RetryMin, 5*time.Second),
+			longest:  cmp.Or(c.RetryMax, 2*time.Minute),
+		},
+	}
+}
+
+// hostnameIndex finds instances by the name of their node.
+const hostnameIndex = "status.hostname"
+
+// Register adds the controller to the manager.
+func (c *instances) Register(ctx context.Context, m manager.Manager) error {
+	index := func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} }
+	if err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.WindowsInstance{}, hostnameIndex, index); err != nil {
+		return fmt.Errorf("indexing WindowsInstances: %w", err)
+	}
+	return builder.ControllerManagedBy(m).
+		Named("windowsinstance").
+		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.everyone)).
+		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.everyone),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.everyone), builder.WithPredicates(published())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: instanceWorkers}).
+		Complete(c)
+}
+
+// published lets through what nodes must have, when it can be read for the first time, or again.
+func published() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e ctrlevent.CreateEvent) bool {
+			return strings.HasPrefix(e.Object.GetName(), v1alpha1.ServicesConfigMapPrefix)
+		},
+		UpdateFunc:  func(ctrlevent.UpdateEvent) bool { return false },
+		DeleteFunc:  func(ctrlevent.DeleteEvent) bool { return false },
+		GenericFunc: func(ctrlevent.GenericEvent) bool { return false },
+	}
+}
+
+// Reconcile brings one host as far towards being a node as it can get now.
+func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	seen, err := c.gather(ctx, c.client, r.NamespacedName)
+	if seen == nil || err != nil {
+		return reconcile.Result{}, err
+	}
+	d, place := c.admit(seen, join.Next(seen.Seen))
+	defer place()
+	if d.Action == join.Start { // the cache may not have heard of our own last write
+		admitted := seen.admitted
+		if seen, err = c.gather(ctx, c.live, r.NamespacedName); seen == nil || err != nil {
+			return reconcile.Result{}, err
+		}
+		seen.admitted = admitted
+		seen.SlotFree = seen.SlotFree || admitted
+		d = join.Next(seen.Seen)
+	}
+	status := newStatus(c.common, seen.Instance)
+	attempted := d.Action == join.Start
+	if attempted {
+		d.Err = c.join(ctx, seen, status)
+		// The join found out which Node is the host's. It is there already when the host was announced again.
+		if seen.Node, err = c.node(ctx, seen.Instance); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := c.adorn(ctx, seen); err != nil {
+		return reconcile.Result{}, err
+	}
+	return c.report(ctx, seen, status, d, attempted)
+}
+
+// admit takes a place among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
+// there is none. A host that did not answer the last time takes it only when it does: many of them must not keep others out.
+func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
+	silent := meta.IsStatusConditionFalse(v.Instance.Status.Conditions, v1alpha1.ConditionReachable)
+	if d.Action != join.Start || silent {
+		return d, func() {}
+	}
+	release, ok := c.slots.take(joins(v.config))
+	if !ok {
+		return join.Waiting(), func() {}
+	}
+	v.admitted = true
+	return d, release
+}
+
+// view is all that is known about an instance before something is decided.
+type view struct {
+	join.Seen
+	key    ssh.Signer
+	config v1alpha1.WindowsConfigSpec
+	// admitted says that the host has its place among those that join.
+	admitted bool
+}
+
+// gather looks at everything Next needs. It returns nil for an instance that is gone.
+func (c *instances) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
+	v := &view{Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
+	err := r.Get(ctx, name, v.Instance)
+	if apierrors.IsNotFound(err) || err == nil && v.Instance.DeletionTimestamp != nil {
+		c.forget(name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading WindowsInstance %s: %w", name, err)
+	}
+	if v.config, err = c.config(ctx); err != nil {
+		return nil, err
+	}
+	if v.Node, err = c.node(ctx, v.Instance); err != nil {
+		return nil, err
+	}
+	if v.key, v.KeyFault, err = c.privateKey(ctx); err != nil {
+		return nil, err
+	}
+	v.Version = desired.Version(c.Version, c.content.Digest)
+	v.AllPaused = v.config.Rollout.Paused
+	v.SlotFree = c.slots.free(joins(v.config))
+	v.NotBefore = c.notBefore(v.Instance)
+	return v, nil
+}
+
+func (c *instances) forget(name types.NamespacedName) {
+	c.names.release(name)
+	c.retries.reset(name)
+}
+
+func (c *instances) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
+	var config v1alpha1.WindowsConfig
+	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
+	if client.IgnoreNotFound(err) != nil {
+		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+	}
+	return config.Spec, nil
+}
+
+func joins(config v1alpha1.WindowsConfigSpec) int {
+	if config.Rollout.MaxConcurrentJoins > 0 {
+		return int(config.Rollout.MaxConcurrentJoins)
+	}
+	return defaultJoins
+}
+
+// node returns the Node that the host of the instance became, or nil. The name in the status was checked to be
+// the host's before it was written there.
+func (c *instances) node(ctx context.Context, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
+	if i.Status.Hostname == "" {
+		return nil, nil
+	}
+	var node corev1.Node
+	err := c.client.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Node %s: %w", i.Status.Hostname, err)
+	}
+	return &node, nil
+}
+
+// privateKey reads the SSH key. A fault of the Secret is one for the user; err is one of the API.
+func (c *instances) privateKey(ctx context.Context) (ssh.Signer, *join.Stall, error) {
+	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.PrivateKeySecret}
+	var secret corev1.Secret
+	err := c.client.Get(ctx, name, &secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	text, found := secret.Data[v1alpha1.PrivateKeyKey]
+	if err != nil || !found {
+		return nil, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyMissing, Message: fmt.Sprintf(
+			"Secret %s with key %s is not there; make one with: ssh-keygen -t ed25519 -N '' -f windows-key && "+
+				"kubectl create secret generic %s --from-file=%s=windows-key -n %s, and give each host windows-key.pub",
+			name, v1alpha1.PrivateKeyKey, v1alpha1.PrivateKeySecret, v1alpha1.PrivateKeyKey, c.Namespace)}, nil
+	}
+	key, err := remote.ParsePrivateKey(text)
+	if err != nil {
+		return nil, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyInvalid, Message: fmt.Sprintf(
+			"Secret %s, key %s: %v", name, v1alpha1.PrivateKeyKey, err)}, nil
+	}
+	return key, nil, nil
+}
+
+// notBefore is when an instance that failed may be tried again. A changed spec is tried at once.
+func (c *instances) notBefore(i *v1alpha1.WindowsInstance) time.Time {
+	id := client.ObjectKeyFromObject(i)
+	if i.Status.ObservedGeneration != i.Generation {
+		c.retries.reset(id)
+	}
+	return c.retries.until(id)
+}
+
+// ofNode names the instance whose host is the node.
+func (c *instances) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
+	return c.requests(ctx, client.MatchingFields{hostnameIndex: node.GetName()})
+}
+
+// everyone names all instances: what concerns them all has changed, so that none needs to wait out its back-off.
+func (c *instances) everyone(ctx context.Context, _ client.Object) []reconcile.Request {
+	all := c.requests(ctx)
+	for _, r := range all {
+		c.retries.reset(r.NamespacedName)
+	}
+	return all
+}
+
+func (c *instances) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	var list v1alpha1.WindowsInstanceList
+	if err := c.client.List(ctx, &list, which...); err != nil {
+		return nil // the cache is not there yet; its start brings every instance anyway
+	}
+	var requests []reconcile.Request
+	for _, i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&i)})
+	}
+	return requests
+}

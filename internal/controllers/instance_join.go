@@ -1,0 +1,220 @@
+package controllers
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// tokenSeconds is how long a bootstrap token is valid.
+const tokenSeconds = 15 * 60
+
+// join carries one attempt out and keeps the status up to date meanwhile.
+func (c *instances) join(ctx context.Context, v *view, status *status) error {
+	a := &attempt{instances: c, view: v, status: status}
+	join.Begin(status.now(), v.Instance.Generation)
+	job := join.Job{
+		Connect:     a.connect,
+		Payload:     c.Payload,
+		Content:     c.content,
+		NameTakenBy: a.nameTakenBy,
+		Learned:     a.learned,
+		Slot:        a.slot,
+		Desired:     a.desired,
+		Namespace:   c.Namespace,
+		Taints:      v.Instance.Spec.NodeTaints,
+		Token:       a.token,
+		Altered:     a.altered,
+		Register:    func() bool { return a.unregistered },
+		Progress:    func(p join.Progress) { status.progress(ctx, p) },
+		Now:         time.Now,
+	}
+	return job.Run(ctx)
+}
+
+// attempt is what a join asks of the cluster.
+type attempt struct {
+	*instances
+	view   *view
+	status *status
+	host   *connection
+	// unregistered says that there is no Node with the host's name.
+	unregistered bool
+}
+
+// connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
+func (a *attempt) connect(ctx context.Context) (join.Host, error) {
+	host, err := a.dial(ctx, a.view.Instance, a.view.key)
+	if err != nil {
+		return nil, err
+	}
+	a.host = host
+	st := a.status.now()
+	key := remote.FormatHostKey(host.HostKey())
+	if st.HostKey != key {
+		st.HostKey, st.HostKeyFingerprint = key, ssh.FingerprintSHA256(host.HostKey())
+		if err := a.status.write(ctx); err != nil {
+			return host, err
+		}
+		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventHostKeyPinned, action: "Pin"},
+			"host %s shows key %s; it is asked for from now on", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
+	}
+	return host, nil
+}
+
+// nameTakenBy says who else has the name: an instance, or a Node that is not this host's.
+func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
+	self := client.ObjectKeyFromObject(a.view.Instance)
+	var others v1alpha1.WindowsInstanceList
+	if err := a.client.List(ctx, &others, client.MatchingFields{hostnameIndex: name}); err != nil {
+		return "", fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for _, o := range others.Items {
+		if key := client.ObjectKeyFromObject(&o); key != self && o.DeletionTimestamp == nil {
+			return "WindowsInstance " + key.String(), nil
+		}
+	}
+	if holder, ok := a.names.claim(name, self); !ok {
+		return "WindowsInstance " + holder.String(), nil
+	}
+	var node corev1.Node
+	err := a.live.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		a.unregistered = true
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading Node %s: %w", name, err)
+	}
+	if a.isOurs(&node, join.NodeIP(facts)) {
+		return "", nil
+	}
+	return fmt.Sprintf("Node %s (%s, %s)", name, node.Status.NodeInfo.OperatingSystem, internalIP(&node)), nil
+}
+
+// isOurs says whether a Node that exists already is the host we are connected to: it has the host's address,
+// or the host's key.
+func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
+	if !isWindows(node) {
+		return false
+	}
+	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
+	return node.Annotations[v1alpha1.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
+}
+
+func internalIP(node *corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+// learned keeps what the host is. From here on its name is its node's.
+func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
+	st := a.status.now()
+	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
+		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from}
+	}
+	st.Hostname = join.NodeName(f)
+	st.NodeIP = join.NodeIP(f)
+	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
+	st.BootID = f.Host.BootID
+	return a.status.write(ctx)
+}
+
+func (a *attempt) slot() (func(), error) {
+	if a.view.admitted {
+		return func() {}, nil
+	}
+	release, ok := a.slots.take(joins(a.view.config))
+	if !ok {
+		return nil, join.ErrNoSlot
+	}
+	return release, nil
+}
+
+// desired is what is published for all nodes. So a host that joins and one that has joined are made the same. What is
+// published outlives settings that make no sense any more, for the nodes that are there; a new one has to wait for better.
+func (a *attempt) desired(ctx context.Context) (join.Want, error) {
+	known, err := cluster.Read(ctx, a.live, a.Namespace)
+	if err == nil {
+		_, err = a.render(ctx, a.content, a.view.config)
+	}
+	if errors.Is(err, desired.ErrNetwork) {
+		return join.Want{}, err
+	}
+	want := join.Want{Cluster: known}
+	if err == nil {
+		want.Node, want.Secrets, err = a.readPublished(ctx, a.view.Version)
+	}
+	if err != nil {
+		return join.Want{}, fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	return want, nil
+}
+
+func (a *attempt) altered(paths []string) {
+	a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonContentAltered, action: "Replace"},
+		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
+}
+
+// token makes the credential of this join and writes its ID down before it leaves: only requests made with it
+// are approved for this host.
+func (a *attempt) token(ctx context.Context) (string, error) {
+	seconds := int64(tokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: v1alpha1.BootstrapServiceAccount}}
+	if err := a.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s: %w", v1alpha1.BootstrapServiceAccount, err)
+	}
+	id, err := credentialID(request.Status.Token)
+	if err != nil {
+		return "", err
+	}
+	a.status.now().BootstrapCredentialID = id
+	if err := a.status.write(ctx); err != nil {
+		return "", err
+	}
+	return request.Status.Token, nil
+}
+
+// credentialID reads the ID (claim jti, RFC 7519) of a token that the API server has just made for us.
+func credentialID(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("the token is no JSON web token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", errors.New("the token's claims are no base64")
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
+		return "", errors.New("the token has no ID (claim jti); Kubernetes 1.30 or later is needed")
+	}
+	return claims.ID, nil
+}

@@ -1,0 +1,69 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"maps"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// adorn keeps the labels and annotations that are the operator's on the Node, and leaves all others alone.
+func (c *instances) adorn(ctx context.Context, v *view) error {
+	if v.Node == nil {
+		return nil
+	}
+	node := v.Node.DeepCopy()
+	node.Labels = merged(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{
+		v1alpha1.LabelWorker: "",
+		v1alpha1.LabelBYOH:   "true",
+	})
+	node.Annotations = merged(node.Annotations, nodeAnnotations(v))
+	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
+		return nil
+	}
+	if err := client.IgnoreNotFound(c.client.Patch(ctx, node, client.MergeFrom(v.Node))); err != nil {
+		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+func nodeAnnotations(v *view) map[string]string {
+	annotations := map[string]string{v1alpha1.AnnotationDesiredVersion: v.Version}
+	if v.key != nil {
+		annotations[v1alpha1.AnnotationPubKeyHash] = publicKeyHash(v.key)
+	}
+	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {
+		annotations[v1alpha1.AnnotationSSHHostKey] = base64.StdEncoding.EncodeToString(key.Marshal())
+		annotations[v1alpha1.AnnotationSSHHostKeyType] = key.Type()
+	}
+	return annotations
+}
+
+func publicKeyHash(key ssh.Signer) string {
+	line := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
+}
+
+// merged returns the maps laid over each other; the last one wins.
+func merged(all ...map[string]string) map[string]string {
+	result := map[string]string{}
+	for _, m := range all {
+		maps.Copy(result, m)
+	}
+	return result
+}
+
+// isWindows says whether a Node is a Windows node.
+func isWindows(node *corev1.Node) bool { return node.Labels[corev1.LabelOSStable] == "windows" }

@@ -1,0 +1,126 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// status is the status of one instance while it is reconciled: what was written last, and what shall be.
+// Nobody else writes it, so that a patch needs no lock.
+type status struct {
+	common
+	written *v1alpha1.WindowsInstance
+	wanted  *v1alpha1.WindowsInstance
+	said    string // the reason of Ready that was told last
+}
+
+func newStatus(c common, i *v1alpha1.WindowsInstance) *status {
+	return &status{common: c, written: i.DeepCopy(), wanted: i, said: readyReason(i)}
+}
+
+// now is the status as it shall be; write writes it.
+func (s *status) now() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
+
+// write patches what differs, and tells of a new reason of Ready in an event. No difference, no write.
+func (s *status) write(ctx context.Context) error {
+	if equality.Semantic.DeepEqual(s.written.Status, s.wanted.Status) {
+		return nil
+	}
+	want := s.wanted.DeepCopy() // the client writes the server's answer into what it patches
+	if err := s.client.Status().Patch(ctx, want, client.MergeFrom(s.written)); err != nil {
+		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.wanted.Name, err)
+	}
+	s.written.Status = *s.wanted.Status.DeepCopy()
+	s.tellReason()
+	return nil
+}
+
+// progress keeps how a step goes. A write that fails is made up for by the next one.
+func (s *status) progress(ctx context.Context, p join.Progress) {
+	if took, done := join.Track(s.now(), p, time.Now()); done {
+		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
+	}
+	if err := s.write(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).V(1).Info("Progress was not written", "step", p.Step, "reason", err.Error())
+	}
+}
+
+// tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way.
+func (s *status) tellReason() {
+	ready := meta.FindStatusCondition(s.wanted.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Reason == s.said {
+		return
+	}
+	s.said = ready.Reason
+	kind := corev1.EventTypeWarning
+	switch ready.Reason {
+	case v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonRebooting, v1alpha1.ReasonWaitingForSlot,
+		v1alpha1.ReasonPaused, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonVersionPending, v1alpha1.ReasonNodeNotReady:
+		kind = corev1.EventTypeNormal
+	}
+	s.tell(event{about: s.wanted, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
+}
+
+func readyReason(i *v1alpha1.WindowsInstance) string {
+	if c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// report writes what came of it into the status and says when to look again.
+func (c *instances) report(ctx context.Context, v *view, s *status, d join.Decision, attempted bool) (reconcile.Result, error) {
+	i, st := v.Instance, s.now()
+	if attempted && ctx.Err() != nil {
+		return reconcile.Result{}, nil // the operator stops: nothing was found out about the host
+	}
+	after := d.After
+	if attempted {
+		after = c.outcome(ctx, i, d.Err)
+	}
+	if d.Err != nil || attempted {
+		join.Report(st, i.Generation, attempted, d.Err)
+	}
+	st.ObservedGeneration = i.Generation
+	st.Payload.Desired = desired.ShortDigest(c.content.Digest)
+	if attempted && d.Err == nil {
+		st.Payload.Current = st.Payload.Desired
+	}
+	join.Observe(st, i.Generation, v.Node, v.Version)
+	ready := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionNodeReady)
+	for _, p := range join.TrackNode(st, v.Node, ready) {
+		s.progress(ctx, p)
+	}
+	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
+}
+
+// outcome counts an attempt and says when the next one may follow.
+func (c *instances) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, err error) time.Duration {
+	id := client.ObjectKeyFromObject(i)
+	if err == nil {
+		c.retries.reset(id)
+		c.metrics.joins.WithLabelValues("configured", v1alpha1.ReasonConfigured).Inc()
+		return join.RegisterTimeout
+	}
+	if after, waits := join.Retry(err); waits {
+		c.metrics.joins.WithLabelValues("waiting", join.Reason(err)).Inc()
+		return after
+	}
+	after := c.retries.fail(id, time.Now())
+	c.metrics.joins.WithLabelValues("failed", join.Reason(err)).Inc()
+	log.FromContext(ctx).Info("Join failed, will be tried again", "reason", join.Reason(err), "after", after.String(), "error", errors.Unwrap(err))
+	return after
+}

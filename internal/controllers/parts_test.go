@@ -1,0 +1,88 @@
+package controllers
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
+	r := retries{shortest: 5 * time.Second, longest: time.Minute}
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	atLeast := []time.Duration{5, 10, 20, 40, 60, 60}
+	for n, want := range atLeast {
+		want *= time.Second
+		if wait := r.fail(named("a"), now); wait < want || wait > want+want/5 {
+			t.Errorf("failure %d waits %s, want %s and up to a fifth more", n+1, wait, want)
+		}
+	}
+	if until := r.until(named("b")); !until.IsZero() {
+		t.Errorf("an instance that did not fail waits until %s", until)
+	}
+	r.reset(named("a"))
+	if wait := r.fail(named("a"), now); wait > 6*time.Second {
+		t.Errorf("after a success the first failure waits %s", wait)
+	}
+}
+
+func TestNoMoreHostsJoinThanThereArePlaces(t *testing.T) {
+	var s slots
+	first, ok := s.take(2)
+	if !ok {
+		t.Fatal("the first place is taken")
+	}
+	if _, ok := s.take(2); !ok || s.free(2) {
+		t.Fatal("the second place is taken, or still free")
+	}
+	if _, ok := s.take(2); ok {
+		t.Error("there is a third of two places")
+	}
+	if _, ok := s.take(3); !ok {
+		t.Error("a raised limit gives no place")
+	}
+	first()
+	first()
+	if s.taken != 2 {
+		t.Errorf("giving one place back twice leaves %d of 3 taken", s.taken)
+	}
+}
+
+func TestANodeNameBelongsToOneInstance(t *testing.T) {
+	var n names
+	if _, ok := n.claim("win-1", named("a")); !ok {
+		t.Fatal("a free name is taken")
+	}
+	if _, ok := n.claim("win-1", named("a")); !ok {
+		t.Error("the owner cannot claim its name again")
+	}
+	if holder, ok := n.claim("win-1", named("b")); ok || holder != named("a") {
+		t.Errorf("another instance got the name of %s", holder)
+	}
+	n.release(named("a"))
+	if _, ok := n.claim("win-1", named("b")); !ok {
+		t.Error("a released name is taken")
+	}
+}
+
+func TestCredentialIDIsReadFromTheToken(t *testing.T) {
+	token := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
+	if id, err := credentialID(token(`{"jti":"6f0c","sub":"x"}`)); err != nil || id != "6f0c" {
+		t.Errorf("got %q, %v", id, err)
+	}
+	for _, bad := range []string{"", "a.b", "a.!.c", token(`{}`), token(`[`), token(`{"jti":7}`)} {
+		if id, err := credentialID(bad); err == nil {
+			t.Errorf("token %q has ID %q", bad, id)
+		} else if bad != "" && strings.Contains(err.Error(), bad) {
+			t.Errorf("the error repeats the token: %v", err)
+		}
+	}
+}

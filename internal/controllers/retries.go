@@ -1,0 +1,52 @@
+package controllers
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// retries spaces out the attempts at instances that fail: each failure doubles the time to the next attempt.
+// Nothing of it is kept over a restart of the operator, which is a reason to try again.
+type retries struct {
+	shortest, longest time.Duration
+
+	mu     sync.Mutex
+	failed map[types.NamespacedName]failure
+}
+
+// failure is the last one of an instance.
+type failure struct {
+	delay time.Duration
+	until time.Time
+}
+
+// fail counts a failure and returns how long to wait, up to a fifth longer than the rule says, so that
+// instances which failed together do not come back together.
+func (r *retries) fail(id types.NamespacedName, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failed == nil {
+		r.failed = map[types.NamespacedName]failure{}
+	}
+	delay := min(max(r.shortest, 2*r.failed[id].delay), r.longest)
+	wait := delay + rand.N(delay/5+1)
+	r.failed[id] = failure{delay: delay, until: now.Add(wait)}
+	return wait
+}
+
+// until is when the instance may be tried again; zero where it did not fail.
+func (r *retries) until(id types.NamespacedName) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed[id].until
+}
+
+// reset forgets the failures of an instance.
+func (r *retries) reset(id types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failed, id)
+}

@@ -1,0 +1,251 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// settingsEvery is how often the settings are looked at without an event: certificates expire, and what the cluster's
+// installer wrote is not watched.
+const settingsEvery = 5 * time.Minute
+
+// settings publishes what nodes must have. Nodes read it and follow it by themselves: a change costs the same few writes
+// for one node and for a thousand.
+type settings struct {
+	common
+	content payload.Manifest // what a host gets
+	// published is the hash of what was published last by this process. One worker uses it.
+	published string
+}
+
+func newSettings(c common) *settings {
+	return &settings{common: c, content: c.Payload.Manifest.Select(payload.Base)}
+}
+
+// Register adds the controller to the manager.
+func (c *settings) Register(_ context.Context, m manager.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{theSettings()}
+	})
+	b := builder.ControllerManagedBy(m).
+		Named("settings").
+		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
+		Watches(&rbacv1.Role{}, one).
+		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+	for _, name := range append(cluster.PullSecrets(c.Namespace), types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}) {
+		secret, err := oneSecret(m, name, one)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(secret)
+	}
+	for _, kind := range cluster.Kinds() {
+		if _, err := m.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+			continue // not OpenShift
+		} else if err != nil {
+			return fmt.Errorf("finding kind %s: %w", kind.Kind, err)
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		b = b.Watches(object, one)
+	}
+	return b.Complete(c)
+}
+
+// oneSecret watches one Secret by its name, which is all that the operator may see of a namespace's Secrets. A cache asks
+// for all objects of a namespace or for one: so each has a cache of its own.
+func oneSecret(m manager.Manager, name types.NamespacedName, h handler.EventHandler) (source.Source, error) {
+	one, err := cache.New(m.GetConfig(), cache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
+			Namespaces: map[string]cache.Config{name.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name)}},
+		}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Secret %s: %w", name, err)
+	}
+	if err := m.Add(one); err != nil {
+		return nil, fmt.Errorf("watching Secret %s: %w", name, err)
+	}
+	return source.Kind[client.Object](one, &corev1.Secret{}, h), nil
+}
+
+// isSetting tells whether a ConfigMap has to do with settings: one that is read, or one that is published.
+func isSetting(o client.Object) bool {
+	return o.GetName() == v1alpha1.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), v1alpha1.ServicesConfigMapPrefix)
+}
+
+func theSettings() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.WindowsConfigName}}
+}
+
+// nodesReported brings the settings back when nodes have reported, once for all that do within a while: a thousand nodes
+// that follow a change must not cost a thousand looks.
+type nodesReported struct{ handler.Funcs }
+
+const reportsWithin = 5 * time.Second
+
+// Update implements handler.EventHandler.
+func (nodesReported) Update(_ context.Context, _ ctrlevent.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.AddAfter(theSettings(), reportsWithin)
+}
+
+// Delete implements handler.EventHandler.
+func (nodesReported) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.AddAfter(theSettings(), reportsWithin)
+}
+
+// Reconcile publishes what the cluster wants now. Where that cannot be, nodes keep what they have.
+func (c *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	config := &v1alpha1.WindowsConfig{}
+	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, config)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+	}
+	rendered, hash, err := c.renew(ctx, config)
+	for _, p := range rendered.Problems {
+		c.tell(event{about: c.objectOf(config, p), kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsIgnored, action: p.Reason}, "%s", p.Message)
+	}
+	report := c.report(ctx, config, rendered.Problems, hash, err)
+	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
+		err = nil // an edit comes as an event
+	}
+	return reconcile.Result{RequeueAfter: settingsEvery}, errors.Join(err, report)
+}
+
+// objectOf is the object that a problem is about: one of OpenShift's, one of ours, or WindowsConfig where it is neither.
+func (c *settings) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) client.Object {
+	kinds := cluster.Kinds()
+	if i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == p.Kind }); i >= 0 {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kinds[i])
+		object.SetName(p.Name)
+		return object
+	}
+	if p.Kind == "ConfigMap" {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: p.Name}}
+	}
+	return config
+}
+
+// renew renders and publishes.
+func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
+	rendered, err := c.render(ctx, c.content, config.Spec)
+	if err != nil {
+		return rendered, "", err
+	}
+	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets)
+	return rendered, hash, err
+}
+
+// render reads the cluster and says what nodes must have.
+func (c common) render(ctx context.Context, content payload.Manifest, config v1alpha1.WindowsConfigSpec) (desired.Rendered, error) {
+	known, err := cluster.Read(ctx, c.live, c.Namespace)
+	if err != nil {
+		return desired.Rendered{}, err
+	}
+	settings, err := cluster.ReadSettings(ctx, c.live, c.Namespace, config, time.Now())
+	if err != nil {
+		return desired.Rendered{}, err
+	}
+	return desired.Render(desired.Inputs{
+		OperatorVersion: c.Version, Payload: content, Cluster: known, Config: config, Settings: settings,
+	})
+}
+
+// report writes the status of WindowsConfig, where there is one.
+func (c *settings) report(ctx context.Context, config *v1alpha1.WindowsConfig, problems []desired.Problem, hash string, failed error) error {
+	if config.UID == "" {
+		return nil
+	}
+	before := config.DeepCopy()
+	st := &config.Status
+	st.ObservedGeneration = config.Generation
+	set := func(condition string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,
+		})
+	}
+	if failed != nil {
+		set(v1alpha1.ConditionPublished, metav1.ConditionFalse, v1alpha1.ReasonSettingsInvalid, failed.Error())
+	} else {
+		st.Settings = hash
+		set(v1alpha1.ConditionPublished, metav1.ConditionTrue, v1alpha1.ReasonPublished, "nodes can read the settings")
+	}
+	if len(problems) > 0 {
+		var list []string
+		for _, p := range problems {
+			list = append(list, p.Message)
+		}
+		set(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonSettingsIgnored, shorten(strings.Join(list, "\n")))
+	} else if failed == nil {
+		set(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing was left out")
+	}
+	var err error
+	if st.Nodes, st.UpdatedNodes, err = c.countNodes(ctx, st.Settings); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(before.Status, config.Status) {
+		return nil
+	}
+	if err := c.client.Status().Patch(ctx, config, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
+	}
+	return nil
+}
+
+// countNodes says how many nodes have a version of ours, and how many of them have come to the settings.
+func (c *settings) countNodes(ctx context.Context, settings string) (all, updated int32, err error) {
+	var nodes corev1.NodeList
+	if err := c.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, 0, fmt.Errorf("listing Nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		annotations := nodes.Items[i].Annotations
+		if annotations[v1alpha1.AnnotationVersion] == "" {
+			continue
+		}
+		all++
+		if annotations[v1alpha1.AnnotationSettings] == settings {
+			updated++
+		}
+	}
+	return all, updated, nil
+}
+
+// maxConditionMessage is the API's limit for the message of a condition (metav1.Condition).
+const maxConditionMessage = 32768
+
+func shorten(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
+}

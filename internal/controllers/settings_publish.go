@@ -1,0 +1,228 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// publish makes what nodes must have readable for them: however many there are, it is the same few writes. Secrets come
+// first, since the rest names their version. Nothing is written that is there already.
+func (c *settings) publish(ctx context.Context, node desired.Node, secrets desired.Secrets) (hash string, err error) {
+	if node.SecretsVersion, err = c.publishSecrets(ctx, secrets); err != nil {
+		return "", err
+	}
+	if hash, err = node.Hash(); err != nil {
+		return "", err
+	}
+	if err := c.publishNode(ctx, node, hash); err != nil {
+		return "", err
+	}
+	return hash, c.allow(ctx, node.Version)
+}
+
+// publishSecrets writes Secret windows-node-secrets and returns its version; without secrets there is none.
+func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (version string, err error) {
+	have := corev1.Secret{}
+	err = c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, &have)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+	}
+	absent := err != nil
+	s.Version = "" // that of the Secret
+	content, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	want := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets},
+		Data:       map[string][]byte{v1alpha1.NodeSecretsKey: content},
+	}
+	empty := len(s.Files) == 0 && len(s.Environment) == 0
+	switch {
+	case empty && absent:
+		return "", nil
+	case empty:
+		err = client.IgnoreNotFound(c.client.Delete(ctx, want))
+	case absent:
+		err = c.client.Create(ctx, want)
+	case equality.Semantic.DeepEqual(have.Data, want.Data):
+		return have.ResourceVersion, nil
+	default:
+		want.ResourceVersion = have.ResourceVersion
+		err = c.client.Update(ctx, want)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing Secret %s: %w", v1alpha1.NodeSecrets, err)
+	}
+	return want.ResourceVersion, nil
+}
+
+// publishNode writes ConfigMap windows-services-<version>. It is immutable, so that nobody changes nodes by an edit; one
+// that is not as it should be is deleted, and made again.
+func (c *settings) publishNode(ctx context.Context, node desired.Node, hash string) error {
+	data, err := node.Data()
+	if err != nil {
+		return err
+	}
+	want := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version,
+			Annotations: map[string]string{v1alpha1.AnnotationSettings: hash},
+		},
+		Immutable: new(true),
+		Data:      data,
+	}
+	var have corev1.ConfigMap
+	err = c.live.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", want.Name, err)
+	}
+	absent := err != nil
+	asPublished := have.Immutable != nil && *have.Immutable && maps.Equal(have.Data, data) && len(have.BinaryData) == 0 &&
+		have.Annotations[v1alpha1.AnnotationSettings] == hash
+	if !absent && asPublished {
+		return nil
+	}
+	if !absent {
+		if err := c.client.Delete(ctx, &have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting ConfigMap %s: %w", want.Name, err)
+		}
+	}
+	if err := c.client.Create(ctx, want); err != nil {
+		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
+	}
+	e := event{about: want, kind: corev1.EventTypeNormal, reason: v1alpha1.EventSettingsPublished, action: "Publish-" + hash}
+	if c.published == hash {
+		e = event{about: want, kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsRestored, action: "Restore-" + string(want.UID)}
+	}
+	c.tell(e, "nodes of version %s can read settings %s", node.Version, hash)
+	c.published = hash
+	return nil
+}
+
+// allow lets WICDs read the ConfigMaps that nodes follow, and the Secret, each by its name.
+func (c *settings) allow(ctx context.Context, version string) error {
+	versions, err := c.versionsOfNodes(ctx)
+	if err != nil {
+		return err
+	}
+	versions[version] = true
+	var names []string
+	for v := range versions {
+		names = append(names, v1alpha1.ServicesConfigMapPrefix+v)
+	}
+	slices.Sort(names)
+	want := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: v1alpha1.WICDRole},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: names, Verbs: []string{"get", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{v1alpha1.NodeSecrets}, Verbs: []string{"get"}},
+		},
+	}
+	var have rbacv1.Role
+	err = c.live.Get(ctx, client.ObjectKeyFromObject(want), &have)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = c.client.Create(ctx, want)
+	case err == nil && !equality.Semantic.DeepEqual(have.Rules, want.Rules):
+		want.ResourceVersion = have.ResourceVersion
+		err = c.client.Update(ctx, want)
+	}
+	if err != nil {
+		return fmt.Errorf("writing Role %s: %w", v1alpha1.WICDRole, err)
+	}
+	return c.forgetVersions(ctx, names)
+}
+
+// versionsOfNodes are the versions that nodes have, or shall have.
+func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
+	var nodes corev1.NodeList
+	if err := c.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	versions := map[string]bool{}
+	for i := range nodes.Items {
+		for _, key := range []string{v1alpha1.AnnotationVersion, v1alpha1.AnnotationDesiredVersion} {
+			if v := nodes.Items[i].Annotations[key]; v != "" && isVersion(v) {
+				versions[v] = true
+			}
+		}
+	}
+	return versions, nil
+}
+
+// isVersion tells whether an annotation can name a ConfigMap: whoever may write one on a Node must not put anything into a Role.
+func isVersion(s string) bool {
+	return len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
+}
+
+// forgetVersions deletes ConfigMaps that no node follows any more.
+func (c *settings) forgetVersions(ctx context.Context, keep []string) error {
+	var list corev1.ConfigMapList
+	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	for i := range list.Items {
+		cm := &list.Items[i]
+		_, ours := cm.Annotations[v1alpha1.AnnotationSettings]
+		if !ours || !strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
+			continue
+		}
+		if err := client.IgnoreNotFound(c.client.Delete(ctx, cm)); err != nil {
+			return fmt.Errorf("deleting ConfigMap %s: %w", cm.Name, err)
+		}
+	}
+	return nil
+}
+
+// errNotPublished means that what nodes must have cannot be read: not yet, or just being replaced.
+var errNotPublished = errors.New("what nodes must have is not published yet")
+
+// readPublished reads what publish wrote.
+func (c common) readPublished(ctx context.Context, version string) (desired.Node, desired.Secrets, error) {
+	var cm corev1.ConfigMap
+	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
+	err := c.live.Get(ctx, name, &cm)
+	if apierrors.IsNotFound(err) {
+		return desired.Node{}, desired.Secrets{}, errNotPublished
+	}
+	if err != nil {
+		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	if node.SecretsVersion == "" {
+		return node, desired.Secrets{}, nil
+	}
+	var secret corev1.Secret
+	if err := c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, &secret); err != nil {
+		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+	}
+	if secret.ResourceVersion != node.SecretsVersion {
+		return desired.Node{}, desired.Secrets{}, errNotPublished
+	}
+	secrets := desired.Secrets{}
+	if err := json.Unmarshal(secret.Data[v1alpha1.NodeSecretsKey], &secrets); err != nil {
+		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading Secret %s: key %s is not what the operator writes", v1alpha1.NodeSecrets, v1alpha1.NodeSecretsKey)
+	}
+	secrets.Version = secret.ResourceVersion
+	return node, secrets, nil
+}

@@ -1,0 +1,294 @@
+package csr
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+func malformed(c candidate) string { return c.malformed }
+
+func keyNotAllowed(c candidate) string {
+	if weak := weakness(c.cert.PublicKey); weak != "" {
+		return fmt.Sprintf("the key in spec.request is %s; allowed are RSA with %d to %d bits, ECDSA on P-256, P-384 or P-521, and Ed25519",
+			weak, minRSABits, maxRSABits)
+	}
+	return ""
+}
+
+// signatureInvalid asks for the proof that the requester has the private key.
+func signatureInvalid(c candidate) string {
+	if err := c.cert.CheckSignature(); err != nil {
+		return fmt.Sprintf("the signature of spec.request is wrong (%s); allowed is one made with the key in the request", quote(err.Error()))
+	}
+	return ""
+}
+
+func commonNameWithout(prefix string) func(candidate) string {
+	return func(c candidate) string {
+		if name, ok := strings.CutPrefix(c.commonName, prefix); ok && name != "" {
+			return ""
+		}
+		return fmt.Sprintf("the common name in spec.request is %s; allowed for signer %s is %s<name of the node>",
+			quote(c.commonName), c.req.Spec.SignerName, prefix)
+	}
+}
+
+func organizationsOtherThan(group string) func(candidate) string {
+	return func(c candidate) string {
+		if slices.Equal(c.organizations, []string{group}) {
+			return ""
+		}
+		return fmt.Sprintf("the organizations in spec.request are %s; allowed is exactly %s", list(c.organizations), list([]string{group}))
+	}
+}
+
+// moreInSubject is for what else a subject can hold: a second common name, or an attribute that some API server reads.
+func moreInSubject(c candidate) string {
+	if names := c.cert.Subject.Names; len(names) != 2 {
+		return fmt.Sprintf("the subject in spec.request has %d attributes (%s); allowed are one common name and one organization",
+			len(names), quote(c.cert.Subject.String()))
+	}
+	return ""
+}
+
+func usagesOtherThan(purpose certificatesv1.KeyUsage) func(candidate) string {
+	return func(c candidate) string {
+		required := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose}
+		missing := func(u certificatesv1.KeyUsage) bool { return !slices.Contains(c.req.Spec.Usages, u) }
+		extra := func(u certificatesv1.KeyUsage) bool {
+			return !slices.Contains(required, u) && u != certificatesv1.UsageKeyEncipherment
+		}
+		if slices.ContainsFunc(required, missing) || slices.ContainsFunc(c.req.Spec.Usages, extra) {
+			return fmt.Sprintf("spec.usages is %s; allowed is exactly %s, with or without %q",
+				list(c.req.Spec.Usages), list(required), certificatesv1.UsageKeyEncipherment)
+		}
+		return ""
+	}
+}
+
+// anyExtension is for client certificates, which are for an identity and not for an address.
+func anyExtension(c candidate) string {
+	if len(c.cert.Extensions) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("spec.request asks for extensions (%s); allowed in a client certificate are none, so no alternative names either", extensions(c))
+}
+
+func extensionsOtherThanAltNames(c candidate) string {
+	for _, extension := range c.cert.Extensions {
+		if !extension.Id.Equal(oidAltNames()) {
+			return fmt.Sprintf("spec.request asks for extensions (%s); allowed are alternative names only (%s)", extensions(c), oidAltNames())
+		}
+	}
+	return ""
+}
+
+func extensions(c candidate) string {
+	var ids []string
+	for _, extension := range c.cert.Extensions {
+		ids = append(ids, extension.Id.String())
+	}
+	return list(ids)
+}
+
+func altNamesMissing(c candidate) string {
+	if len(c.cert.DNSNames)+len(c.cert.IPAddresses) == 0 {
+		return "spec.request has no alternative names; allowed are the node's name and its addresses, at least one of them"
+	}
+	return ""
+}
+
+func altNamesOtherThanDNSAndIP(c candidate) string {
+	tags, err := altNameTags(c.cert)
+	if err != nil {
+		return fmt.Sprintf("the alternative names in spec.request cannot be read (%s)", quote(err.Error()))
+	}
+	for _, tag := range tags {
+		if tag != tagDNSName && tag != tagIPAddress {
+			return "spec.request has alternative names that are neither DNS names nor IP addresses; allowed are the node's name and its addresses"
+		}
+	}
+	return ""
+}
+
+func nodeNotWindows(c candidate) string {
+	if node, exists := c.known.Nodes[c.node]; exists && node.OS != windowsOS {
+		return fmt.Sprintf("the common name in spec.request is %s, but label kubernetes.io/os of Node %s is %s; allowed are Windows nodes",
+			quote(c.commonName), c.node, quote(node.OS))
+	}
+	return ""
+}
+
+func instanceUnknown(c candidate) string {
+	if c.host == nil {
+		return fmt.Sprintf("the common name in spec.request is %s; allowed are the names of hosts with a WindowsInstance that has come as far as joining", quote(c.commonName))
+	}
+	return ""
+}
+
+// requesterOtherThanHost is for client certificates: the bootstrap token asks for the first, the identity itself for the next.
+func requesterOtherThanHost(group string) func(candidate) string {
+	return func(c candidate) string {
+		if c.bootstraps() {
+			return ""
+		}
+		return requesterWithout(c, fmt.Sprintf("%s (with the token handed to instance %s) and, to renew, %s", c.known.bootstrapper(), c.host.Instance, c.commonName),
+			group, authenticatedGroup)
+	}
+}
+
+// requesterOtherThanDaemon is for our daemon, whose identity lives for a day: when it has expired, because the cluster was
+// away for that long, the kubelet's of the same node may ask for a new one. It may do more to its node than the daemon may.
+func requesterOtherThanDaemon(c candidate) string {
+	if kubelet := nodeUserPrefix + c.node; c.req.Spec.Username == kubelet {
+		return groupsWithout(c, nodesGroup, authenticatedGroup)
+	}
+	return requesterOtherThanHost(v1alpha1.WICDGroup)(c)
+}
+
+func requesterOtherThanNode(c candidate) string {
+	return requesterWithout(c, c.commonName, nodesGroup, authenticatedGroup)
+}
+
+// requesterWithout asks that the requester is whom the certificate is for, and in the groups.
+func requesterWithout(c candidate, allowed string, groups ...string) string {
+	if c.req.Spec.Username != c.commonName {
+		return fmt.Sprintf("spec.username is %s; allowed for %s is %s", quote(c.req.Spec.Username), c.commonName, allowed)
+	}
+	return groupsWithout(c, groups...)
+}
+
+func groupsWithout(c candidate, groups ...string) string {
+	for _, group := range groups {
+		if !slices.Contains(c.req.Spec.Groups, group) {
+			return fmt.Sprintf("spec.groups is %s; it must contain %s", list(c.req.Spec.Groups), group)
+		}
+	}
+	return ""
+}
+
+// credentialOfOther ties a bootstrap token to the one host that it was handed to: a host cannot ask for another.
+func credentialOfOther(c candidate) string {
+	if !c.bootstraps() || c.host.holds(c.credential()) {
+		return ""
+	}
+	of := "no host that is joining"
+	for _, h := range c.known.Hosts {
+		if h.holds(c.credential()) {
+			of = "instance " + h.Instance
+		}
+	}
+	return fmt.Sprintf("spec.extra[%s] is %s, the token of %s; allowed is the token handed to instance %s, whose node is %s",
+		credentialKey, list(c.req.Spec.Extra[credentialKey]), of, c.host.Instance, c.host.Node)
+}
+
+// nodeNameTaken keeps a second host from taking over the name of one that works.
+func nodeNameTaken(c candidate) string {
+	if c.host.Registered {
+		return ""
+	}
+	for _, h := range c.known.Hosts {
+		if h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
+			return fmt.Sprintf("the common name in spec.request is %s, and instances %s and %s both have that name; rename one of the hosts",
+				quote(c.commonName), c.host.Instance, h.Instance)
+		}
+	}
+	node, exists := c.known.Nodes[c.node]
+	if exists && node.Ready && !slices.ContainsFunc(addresses(node.Addresses), c.isReported) {
+		return fmt.Sprintf("the common name in spec.request is %s, but Node %s is Ready and has the addresses %s, none of which is instance %s's; "+
+			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
+	}
+	return ""
+}
+
+// renewalWithoutNode lets an identity end with its Node: a host that is to come back joins again.
+func renewalWithoutNode(c candidate) string {
+	if _, exists := c.known.Nodes[c.node]; !exists && !c.bootstraps() {
+		return fmt.Sprintf("spec.username is %s, but Node %s does not exist; allowed are renewals for nodes that exist", quote(c.req.Spec.Username), c.node)
+	}
+	return ""
+}
+
+func dnsNameOfOther(c candidate) string {
+	for _, name := range c.cert.DNSNames {
+		if name == "" || name != c.node && name != c.host.DNSName {
+			return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s", quote(name), list(c.ownNames()))
+		}
+	}
+	return ""
+}
+
+func (c candidate) ownNames() []string {
+	if c.host.DNSName == "" {
+		return []string{c.node}
+	}
+	return []string{c.node, c.host.DNSName}
+}
+
+func addressNotReported(c candidate) string {
+	for _, address := range c.certAddresses() {
+		if !c.isReported(address) {
+			return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s",
+				address, c.host.Instance, list(c.host.Addresses))
+		}
+	}
+	return ""
+}
+
+// addressOfAnother is for a host that reports addresses which are not its own: those of nodes that work, of the API
+// server, and those that everybody has.
+func addressOfAnother(c candidate) string {
+	for _, address := range c.certAddresses() {
+		if owner := c.known.ownerOf(address, c.node); owner != "" {
+			return fmt.Sprintf("the IP addresses in spec.request contain %s, which is %s; allowed are addresses that are the node's alone", address, owner)
+		}
+	}
+	return ""
+}
+
+// ownerOf says who has an address, other than the node; "" when nobody is known.
+func (k Known) ownerOf(address netip.Addr, node string) string {
+	if !address.IsGlobalUnicast() {
+		return "a loopback, link-local or multicast address"
+	}
+	if slices.Contains(addresses(k.APIServers), address) {
+		return "an address of the API server"
+	}
+	for name, other := range k.Nodes {
+		if name != node && other.Ready && slices.Contains(addresses(other.Addresses), address) {
+			return "an address of Node " + name
+		}
+	}
+	return ""
+}
+
+func (c candidate) isReported(address netip.Addr) bool {
+	return slices.Contains(addresses(c.host.Addresses), address)
+}
+
+// certAddresses are the IP addresses to be certified.
+func (c candidate) certAddresses() []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range c.cert.IPAddresses {
+		address, _ := netip.AddrFromSlice(ip) // crypto/x509 takes 4 and 16 bytes only
+		all = append(all, address.Unmap())
+	}
+	return all
+}
+
+// addresses reads addresses; what is none is nobody's.
+func addresses(texts []string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range texts {
+		if address, err := netip.ParseAddr(text); err == nil {
+			all = append(all, address.Unmap())
+		}
+	}
+	return all
+}

@@ -1,0 +1,188 @@
+// Package csr decides which certificate requests of Windows hosts may be approved. A certificate makes its
+// holder a node of the cluster, so nothing is approved that is merely like what a host of ours would ask for:
+// every field must be exactly what it has to be, and the requester must be the host itself, known by the token
+// that was handed to it or by the certificate it already has.
+//
+// Read rules.go from top to bottom to see what is asked of each of the three kinds of certificate. Everything here
+// is pure: what the cluster looks like is a value, Known.
+package csr
+
+import (
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Host is what the operator knows of one Windows host: one that is a node, joins, or was only looked at.
+type Host struct {
+	// Instance is the WindowsInstance of the host: namespace/name.
+	Instance string
+	// Node is the name the host's node has or will have; "" as long as it is unknown.
+	Node string
+	// DNSName is the instance's address where that is a DNS name, in lower case; "" otherwise.
+	DNSName string
+	// Addresses are the IP addresses the host itself reported over SSH, and the one it was reached at.
+	Addresses []string
+	// CredentialID is the JTI of the bootstrap token the host joins with; "" while it does not join. A host whose name is
+	// taken is never handed one.
+	CredentialID string
+	// Registered says that the Node named Node is known to be this host (status.nodeRef). Among hosts that claim
+	// one name it is the rightful one.
+	Registered bool
+}
+
+// Node is what the operator knows of one Node, of any operating system.
+type Node struct {
+	// OS is the value of label kubernetes.io/os.
+	OS string
+	// Ready says that the Node's condition Ready is True.
+	Ready bool
+	// Addresses are the IP addresses in the Node's status.
+	Addresses []string
+}
+
+// windowsOS is the OS of Windows nodes.
+const windowsOS = "windows"
+
+// Known is the cluster as a decision sees it.
+type Known struct {
+	// Namespace is the operator's own; the ServiceAccount of the bootstrap tokens is in it.
+	Namespace string
+	// Hosts are all Windows hosts that are nodes or may become nodes.
+	Hosts []Host
+	// Nodes are all Nodes of the cluster by name.
+	Nodes map[string]Node
+	// APIServers are the IP addresses at which the cluster's API is served. No host is certified for one of them.
+	APIServers []string
+}
+
+// Verdict is what to do with a request.
+type Verdict string
+
+// The three verdicts.
+const (
+	// Leave means that the request is not about a Windows host of ours, or is settled: do and say nothing.
+	Leave Verdict = ""
+	// Approve means that every rule holds.
+	Approve Verdict = "Approve"
+	// Refuse means that the request claims to be of a host of ours and breaks a rule. It is told and left pending, never
+	// denied: what was missing may come (an instance, a Node), and then the same request may be approved.
+	Refuse Verdict = "Refuse"
+)
+
+// maxMessage keeps a message within an event's note, which has 1024 bytes.
+const maxMessage = 1000
+
+// Decision is a verdict and its grounds.
+type Decision struct {
+	Verdict Verdict
+	// Rule is the stable name of the rule that is broken; "" unless refused.
+	Rule string
+	// Message names the request, the field, its value and what is allowed, or what is approved; "" when the request is
+	// left alone. It is at most 1000 bytes of ASCII; what the requester wrote is quoted and shortened in it.
+	Message string
+	// Instance is the WindowsInstance the request is about, namespace/name; "" when there is none.
+	Instance string
+}
+
+// Decide says what to do with a request. The same request gets another verdict when what is known changes, so a
+// refused one is to be decided again whenever an instance or Node does.
+func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision {
+	if settled(req) {
+		return Decision{}
+	}
+	c := read(req, known)
+	if !c.isOurs() {
+		return Decision{}
+	}
+	for _, r := range rules(req.Spec.SignerName) {
+		if fault := r.broken(c); fault != "" {
+			message := fmt.Sprintf("certificate request %s: %s", req.Name, fault)
+			return Decision{Verdict: Refuse, Rule: r.name, Message: message[:min(len(message), maxMessage)], Instance: c.instance()}
+		}
+	}
+	message := fmt.Sprintf("certificate of %q by signer %s", c.commonName, req.Spec.SignerName)
+	return Decision{Verdict: Approve, Message: message, Instance: c.instance()}
+}
+
+// settled says that somebody has decided already, or that there is a certificate.
+func settled(req *certificatesv1.CertificateSigningRequest) bool {
+	for _, c := range req.Status.Conditions {
+		switch c.Type {
+		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return true
+		}
+	}
+	return len(req.Status.Certificate) > 0
+}
+
+// isOurs says whether the request claims to be about a Windows host: by who makes it, or by the identity it asks
+// for. A Linux node that joins with kubeadm's or the cluster's own bootstrap token does not.
+func (c candidate) isOurs() bool {
+	user := c.req.Spec.Username
+	if user == c.known.bootstrapper() || strings.HasPrefix(user, v1alpha1.WICDUserPrefix) || c.known.isNodeOfHost(user) {
+		return true
+	}
+	for _, name := range c.commonNames {
+		if strings.HasPrefix(name, v1alpha1.WICDUserPrefix) || c.known.isNodeOfHost(name) {
+			return true
+		}
+	}
+	for _, organization := range c.organizations {
+		if organization == v1alpha1.WICDGroup {
+			return true
+		}
+	}
+	return false
+}
+
+// bootstrapper is the user name of those who hold a bootstrap token.
+func (k Known) bootstrapper() string {
+	return "system:serviceaccount:" + k.Namespace + ":" + v1alpha1.BootstrapServiceAccount
+}
+
+// isNodeOfHost says whether a user name is that of the kubelet of one of the hosts. A Linux node keeps its name, and its
+// requests are nobody's business here, even if a Windows host has the same name.
+func (k Known) isNodeOfHost(user string) bool {
+	name, ok := strings.CutPrefix(user, nodeUserPrefix)
+	if node, exists := k.Nodes[name]; exists && node.OS != windowsOS {
+		return false
+	}
+	return ok && k.host(name, "") != nil
+}
+
+// host finds the host that has, or will have, a node name. Where several claim it, the registered one is right, and one
+// that joins comes before one that does not. Of two that join, the holder of the credential is meant, and rule NodeNameTaken
+// refuses it.
+func (k Known) host(node, credential string) *Host {
+	rank := func(h *Host) int {
+		switch {
+		case h.Registered:
+			return 3
+		case h.holds(credential):
+			return 2
+		case h.claims():
+			return 1
+		}
+		return 0
+	}
+	var found *Host
+	for i := range k.Hosts {
+		h := &k.Hosts[i]
+		if node != "" && h.Node == node && (found == nil || rank(h) > rank(found)) {
+			found = h
+		}
+	}
+	return found
+}
+
+// claims says whether the host's name is its own by now: the operator has let it join under that name.
+func (h Host) claims() bool { return h.Registered || h.CredentialID != "" }
+
+// holds says whether a credential, as the API server writes it into requests, is the host's bootstrap token.
+func (h Host) holds(credential string) bool {
+	return h.CredentialID != "" && credential == "JTI="+h.CredentialID
+}

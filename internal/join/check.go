@@ -1,0 +1,183 @@
+package join
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// Limits a host must keep to become a node.
+const (
+	// MinFreeBytes on drive C: two payloads, the pause image and room for logs.
+	MinFreeBytes = 5 << 30
+	// MaxClockSkew beyond which certificates made here look expired or not yet valid there.
+	MaxClockSkew = 2 * time.Minute
+)
+
+// builds that can become nodes, with the names people know them by. Process-isolated images match these three.
+func builds() map[int]string {
+	return map[int]string{
+		17763: "Windows Server 2019",
+		20348: "Windows Server 2022",
+		26100: "Windows Server 2025",
+	}
+}
+
+// Surroundings are what Check must know besides the host itself.
+type Surroundings struct {
+	// Now is the time at which the facts arrived.
+	Now time.Time
+	// NameTakenBy names the instance or node that has this host's name already, or is empty.
+	NameTakenBy string
+}
+
+// Unsupported says why a host cannot become a node.
+type Unsupported struct {
+	// Reason is one of the reasons of condition Supported.
+	Reason  string
+	Message string
+}
+
+// Error makes Unsupported an error.
+func (u *Unsupported) Error() string { return u.Message }
+
+// Check says whether the host can become a node; nil means that it can. The first check that objects speaks.
+func Check(f agent.Facts, s Surroundings) *Unsupported {
+	checks := []func(agent.Facts, Surroundings) *Unsupported{
+		checkArchitecture,
+		checkBuild,
+		checkEdition,
+		checkHostname,
+		checkNameFree,
+		checkAddress,
+		checkServices,
+		checkDisk,
+		checkClock,
+	}
+	for _, check := range checks {
+		if u := check(f, s); u != nil {
+			return u
+		}
+	}
+	return nil
+}
+
+func checkArchitecture(f agent.Facts, _ Surroundings) *Unsupported {
+	if f.Host.Architecture == "amd64" {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonArchitectureUnsupported,
+		"the host's processor is %q; only x64 (amd64) is supported", f.Host.Architecture)
+}
+
+func checkBuild(f agent.Facts, _ Surroundings) *Unsupported {
+	known := builds()
+	if known[f.Host.Build] != "" {
+		return nil
+	}
+	var names []string
+	for build, name := range known {
+		names = append(names, fmt.Sprintf("%d (%s)", build, name))
+	}
+	slices.Sort(names)
+	return unsupported(v1alpha1.ReasonBuildUnsupported,
+		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
+}
+
+func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
+	if slices.Contains([]string{"Server", "Server Core"}, f.Host.Installation) {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonEditionUnsupported,
+		"the host runs %q with installation type %q; supported are Server and Server Core", f.Host.Product, f.Host.Installation)
+}
+
+func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
+	if slices.Contains([]string{"localhost", "kubernetes"}, NodeName(f)) {
+		return unsupported(v1alpha1.ReasonHostnameInvalid,
+			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", f.Host.Hostname)
+	}
+	if len(validation.IsDNS1123Label(NodeName(f))) == 0 {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonHostnameInvalid,
+		"the host's name %q cannot name a node: in lower case it must be an RFC 1123 label "+
+			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
+}
+
+func checkNameFree(f agent.Facts, s Surroundings) *Unsupported {
+	if s.NameTakenBy == "" {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonHostnameConflict,
+		"the host's name %q belongs to %s; rename one of the two (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
+}
+
+func checkAddress(f agent.Facts, _ Surroundings) *Unsupported {
+	if NodeIP(f) != "" {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonAddressMissing,
+		"no interface of the host has both a default route and an IPv4 address; the node's address is taken from it")
+}
+
+func checkServices(f agent.Facts, _ Surroundings) *Unsupported {
+	for _, s := range f.Services {
+		if !s.Ours {
+			return unsupported(v1alpha1.ReasonServiceConflict,
+				"the host has a service %q that is not ours (command %s); remove it, the operator installs its own", s.Name, s.Command)
+		}
+	}
+	return nil
+}
+
+func checkDisk(f agent.Facts, _ Surroundings) *Unsupported {
+	if f.Joined != nil || f.Host.FreeBytes >= MinFreeBytes {
+		return nil // a host that joined has its content already
+	}
+	return unsupported(v1alpha1.ReasonDiskTooSmall,
+		"drive C: of the host has %.1f GB free; at least %d GB are needed", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)
+}
+
+func checkClock(f agent.Facts, s Surroundings) *Unsupported {
+	skew := f.Host.Clock.Sub(s.Now).Round(time.Second)
+	if skew.Abs() <= MaxClockSkew {
+		return nil
+	}
+	direction := "ahead of"
+	if skew < 0 {
+		direction = "behind"
+	}
+	return unsupported(v1alpha1.ReasonClockSkewed,
+		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, or certificates look expired: set up time synchronisation",
+		skew.Abs(), direction, f.Host.Clock.UTC().Format(time.DateTime), MaxClockSkew)
+}
+
+func unsupported(reason, format string, args ...any) *Unsupported {
+	return &Unsupported{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// NodeName is the name the host's node has: its own, in lower case.
+func NodeName(f agent.Facts) string { return strings.ToLower(f.Host.Hostname) }
+
+// NodeIP is the first IPv4 address of the interface with the default route, or empty.
+func NodeIP(f agent.Facts) string {
+	for _, i := range f.Host.Interfaces {
+		if !i.DefaultRoute {
+			continue
+		}
+		for _, a := range i.Addresses {
+			if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
+				return ip.String()
+			}
+		}
+	}
+	return ""
+}

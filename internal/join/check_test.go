@@ -1,0 +1,108 @@
+package join_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// goodHost is a host that can become a node.
+func goodHost() agent.Facts {
+	return agent.Facts{
+		Program: strings.Repeat("a", 64),
+		Host: agent.HostFacts{
+			Hostname: "WIN-1", Build: 20348, UBR: 2402, Product: "Windows Server 2022 Datacenter", Installation: "Server Core",
+			Architecture: "amd64", BootID: "7", Clock: noon(), FreeBytes: 60 << 30,
+			Interfaces: []agent.Interface{
+				{Name: "Backup", Addresses: []string{"192.168.7.2"}},
+				{Name: "Ethernet", Addresses: []string{"fe80::1", "169.254.3.4", "10.0.0.7"}, DefaultRoute: true},
+			},
+		},
+	}
+}
+
+// TestCheck has a row for each way in which a host cannot become a node, with the facts its message must name.
+func TestCheck(t *testing.T) {
+	tests := map[string]struct {
+		facts  func(*agent.Facts)
+		around func(*join.Surroundings)
+		reason string
+		says   []string
+	}{
+		"a supported host":         {},
+		"Windows Server 2019":      {facts: func(f *agent.Facts) { f.Host.Build = 17763 }},
+		"Windows Server 2025":      {facts: func(f *agent.Facts) { f.Host.Build = 26100 }},
+		"the desktop installation": {facts: func(f *agent.Facts) { f.Host.Installation = "Server" }},
+		"clock off by two minutes": {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-2 * time.Minute) }},
+		"exactly 5 GB free":        {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5 << 30 }},
+		"a service of ours":        {facts: service("kubelet", true)},
+		"a full disk after a join": {facts: func(f *agent.Facts) { f.Host.FreeBytes = 1; f.Joined = &agent.Joined{} }},
+		"Windows Server version 1809+": {facts: func(f *agent.Facts) { f.Host.Build = 19042 }, reason: v1alpha1.ReasonBuildUnsupported,
+			says: []string{"19042", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
+		"an ARM machine": {facts: func(f *agent.Facts) { f.Host.Architecture = "arm64" }, reason: v1alpha1.ReasonArchitectureUnsupported,
+			says: []string{"arm64", "amd64"}},
+		"Windows 11": {facts: func(f *agent.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: v1alpha1.ReasonEditionUnsupported,
+			says: []string{"Windows 11 Pro", "Client"}},
+		"Nano Server":      {facts: func(f *agent.Facts) { f.Host.Installation = "Nano Server" }, reason: v1alpha1.ReasonEditionUnsupported, says: []string{"Nano Server"}},
+		"an underscore":    {facts: hostname("win_1"), reason: v1alpha1.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
+		"64 characters":    {facts: hostname(strings.Repeat("a", 64)), reason: v1alpha1.ReasonHostnameInvalid},
+		"a dot":            {facts: hostname("win.example"), reason: v1alpha1.ReasonHostnameInvalid},
+		"localhost":        {facts: hostname("LOCALHOST"), reason: v1alpha1.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
+		"no name":          {facts: hostname(""), reason: v1alpha1.ReasonHostnameInvalid},
+		"a cloned machine": {around: func(s *join.Surroundings) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: v1alpha1.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
+		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: v1alpha1.ReasonAddressMissing},
+		"only IPv6":        {facts: func(f *agent.Facts) { f.Host.Interfaces[1].Addresses = []string{"2001:db8::1"} }, reason: v1alpha1.ReasonAddressMissing},
+		"a foreign containerd": {facts: service("containerd", false), reason: v1alpha1.ReasonServiceConflict,
+			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
+		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: v1alpha1.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
+		"a clock that is ahead":   {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: v1alpha1.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
+		"a clock that is behind":  {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: v1alpha1.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
+		"the worst comes first":   {facts: func(f *agent.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: v1alpha1.ReasonBuildUnsupported},
+		"a foreign kubelet joins": {facts: func(f *agent.Facts) { service("kubelet", false)(f); f.Joined = &agent.Joined{} }, reason: v1alpha1.ReasonServiceConflict},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			facts, around := goodHost(), join.Surroundings{Now: noon()}
+			if test.facts != nil {
+				test.facts(&facts)
+			}
+			if test.around != nil {
+				test.around(&around)
+			}
+			got := join.Check(facts, around)
+			if got == nil {
+				got = &join.Unsupported{}
+			}
+			if got.Reason != test.reason {
+				t.Fatalf("reason %q (%s), want %q", got.Reason, got.Message, test.reason)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(got.Message, part) {
+					t.Errorf("message %q does not say %q", got.Message, part)
+				}
+			}
+		})
+	}
+}
+
+func hostname(name string) func(*agent.Facts) {
+	return func(f *agent.Facts) { f.Host.Hostname = name }
+}
+
+func service(name string, ours bool) func(*agent.Facts) {
+	return func(f *agent.Facts) {
+		f.Services = []agent.ServiceFacts{{Name: name, Command: `C:\Program Files\x.exe`, Ours: ours}}
+	}
+}
+
+func TestNodeHasTheAddressOfTheDefaultRoute(t *testing.T) {
+	if got := join.NodeIP(goodHost()); got != "10.0.0.7" {
+		t.Errorf("node IP %q, want that of the interface with the default route, neither IPv6 nor link-local", got)
+	}
+}

@@ -1,0 +1,194 @@
+package join
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// How long things may take before something is done about them.
+const (
+	// RegisterTimeout is how long a configured host may take to register its Node, or a Node may be gone, before
+	// the join is repeated: longer than the kubelet's own back-off, shorter than the token's life.
+	RegisterTimeout = 5 * time.Minute
+	// RepairAfter is how long a Node may hear nothing from its kubelet before the join is repeated, and how long the join
+	// is given to show. It is more than a host takes to restart and install updates.
+	RepairAfter = 10 * time.Minute
+	// rebootTimeout is how long a host that restarts is waited for before it is looked at as if it had not been asked.
+	rebootTimeout = 10 * time.Minute
+	// rebootPoll is how often a restarting host is tried.
+	rebootPoll = 5 * time.Second
+	// slotPoll is how often a host looks for a free place among the joining.
+	slotPoll = 2 * time.Second
+	// changedKeyRetry is how often a host with a changed key is looked at: it may be a passing mix-up of addresses.
+	changedKeyRetry = 10 * time.Minute
+)
+
+// Seen is everything Next needs to know about an instance.
+type Seen struct {
+	Instance *v1alpha1.WindowsInstance
+	// Node of the instance; nil where there is none.
+	Node *corev1.Node
+	// Version the node shall report.
+	Version string
+	// AllPaused is WindowsConfig's rollout.paused.
+	AllPaused bool
+	// KeyFault says what is wrong with the SSH key; nil when it is good.
+	KeyFault *Stall
+	// NotBefore is when the instance may be tried again after a failure; zero for at once.
+	NotBefore time.Time
+	// SlotFree says whether another host may join now.
+	SlotFree bool
+	Now      time.Time
+}
+
+// Action is what happens to an instance.
+type Action string
+
+// The actions.
+const (
+	// Rest: nothing; events of the Node or the objects bring the instance back.
+	Rest Action = "Rest"
+	// Await: nothing now; look again after Decision.After.
+	Await Action = "Await"
+	// Start runs a join.
+	Start Action = "Join"
+)
+
+// Decision is what happens to an instance now, and why.
+type Decision struct {
+	Action Action
+	// Err is what the status shall say as long as nothing happens; nil leaves it as it is.
+	Err   error
+	After time.Duration
+}
+
+// Stall means that only the user can help.
+type Stall struct {
+	Reason  string
+	Message string
+}
+
+// Error makes Stall an error.
+func (s *Stall) Error() string { return s.Message }
+
+// Paused means that the user holds the instance where it is.
+type Paused struct{ By string }
+
+// Error makes Paused an error.
+func (p *Paused) Error() string { return p.By + " holds this host where it is" }
+
+// Next says what happens to an instance. The first check that speaks decides.
+func Next(s Seen) Decision {
+	checks := []func(Seen) (Decision, bool){
+		settled,     // the host has joined and its Node is there, or still has time to come
+		paused,      // the user says to wait
+		keyUnusable, // without a key there is no way in
+		backingOff,  // it failed just now
+		noSlot,      // enough others are joining
+	}
+	for _, check := range checks {
+		if d, speaks := check(s); speaks {
+			return d
+		}
+	}
+	return Decision{Action: Start}
+}
+
+// settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
+// and the join, which changes nothing on a host that has everything, is repeated.
+func settled(s Seen) (Decision, bool) {
+	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, v1alpha1.ConditionConfigured)
+	if configured == nil || configured.Status != "True" {
+		return Decision{}, false
+	}
+	if since, silent := silentSince(s.Node); silent {
+		// The kubelet, or its certificate, may be beyond what the host can mend alone. The join finds what is missing, hands
+		// over a new token, and touches nothing that works.
+		left := later(since, lastConfigured(s.Instance)).Add(RepairAfter).Sub(s.Now)
+		return Decision{Action: Await, After: left}, left > 0
+	}
+	if s.Node != nil {
+		return Decision{Action: Rest}, true
+	}
+	left := s.missingSince(configured.LastTransitionTime.Time).Add(RegisterTimeout).Sub(s.Now)
+	return Decision{Action: Await, After: left}, left > 0
+}
+
+// silentSince is when the cluster ceased to hear from a Node. A kubelet that says itself that it is not ready is heard.
+func silentSince(node *corev1.Node) (since time.Time, silent bool) {
+	if node == nil {
+		return time.Time{}, false
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.LastTransitionTime.Time, c.Status == corev1.ConditionUnknown
+		}
+	}
+	return time.Time{}, false
+}
+
+// lastConfigured is when the last join was done with the host.
+func lastConfigured(i *v1alpha1.WindowsInstance) (at time.Time) {
+	for _, s := range i.Status.Steps {
+		if s.Name == StepConfigure && s.FinishedAt != nil {
+			at = s.FinishedAt.Time
+		}
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// missingSince is when the Node was last known to be there, or else when the host was configured.
+func (s Seen) missingSince(configured time.Time) time.Time {
+	c := meta.FindStatusCondition(s.Instance.Status.Conditions, v1alpha1.ConditionNodeReady)
+	if c != nil && c.Reason == v1alpha1.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
+		return c.LastTransitionTime.Time
+	}
+	return configured
+}
+
+func paused(s Seen) (Decision, bool) {
+	switch {
+	case s.Instance.Spec.Paused:
+		return Decision{Action: Rest, Err: &Paused{By: "spec.paused of the WindowsInstance"}}, true
+	case s.AllPaused:
+		return Decision{Action: Rest, Err: &Paused{By: `spec.rollout.paused of WindowsConfig "cluster"`}}, true
+	}
+	return Decision{}, false
+}
+
+func keyUnusable(s Seen) (Decision, bool) {
+	if s.KeyFault == nil {
+		return Decision{}, false
+	}
+	return Decision{Action: Rest, Err: s.KeyFault}, true
+}
+
+func backingOff(s Seen) (Decision, bool) {
+	left := s.NotBefore.Sub(s.Now)
+	return Decision{Action: Await, After: left}, left > 0
+}
+
+func noSlot(s Seen) (Decision, bool) { return Waiting(), !s.SlotFree }
+
+// Waiting is the decision for a host that waits its turn.
+func Waiting() Decision { return Decision{Action: Await, Err: ErrNoSlot, After: slotPoll} }
+
+// RebootedFrom is the boot ID of a host that was restarted for its join and is still waited for, or empty.
+func RebootedFrom(i *v1alpha1.WindowsInstance, now time.Time) string {
+	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionRebootRequired)
+	if c == nil || c.Status != "True" || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {
+		return ""
+	}
+	return i.Status.BootID
+}

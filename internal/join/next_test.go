@@ -1,0 +1,234 @@
+package join_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// fresh is an instance that was just announced, with nothing in the way.
+func fresh() join.Seen {
+	return join.Seen{Instance: &v1alpha1.WindowsInstance{}, Version: "0.1.0-abc", SlotFree: true, Now: noon()}
+}
+
+// joined is an instance whose host was configured some time ago.
+func joined(ago time.Duration) join.Seen {
+	s := fresh()
+	s.Instance.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionConfigured, "True", "Configured", noon().Add(-ago))}
+	return s
+}
+
+func condition(kind, status, reason string, since time.Time) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, LastTransitionTime: metav1.NewTime(since)}
+}
+
+func TestNext(t *testing.T) {
+	with := func(s join.Seen, change func(*join.Seen)) join.Seen {
+		change(&s)
+		return s
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
+	noKey := &join.Stall{Reason: v1alpha1.ReasonPrivateKeyMissing}
+	tests := map[string]struct {
+		seen   join.Seen
+		action join.Action
+		reason string
+		after  time.Duration
+	}{
+		"a fresh host is joined":                       {seen: fresh(), action: join.Start},
+		"a paused one is left alone":                   {seen: with(fresh(), func(s *join.Seen) { s.Instance.Spec.Paused = true }), action: join.Rest, reason: v1alpha1.ReasonPaused},
+		"so are all when everything is paused":         {seen: with(fresh(), func(s *join.Seen) { s.AllPaused = true }), action: join.Rest, reason: v1alpha1.ReasonPaused},
+		"without a key nothing is tried":               {seen: with(fresh(), func(s *join.Seen) { s.KeyFault = noKey }), action: join.Rest, reason: v1alpha1.ReasonPrivateKeyMissing},
+		"one that failed waits":                        {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon().Add(7 * time.Second) }), action: join.Await, after: 7 * time.Second},
+		"until its time has come":                      {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon() }), action: join.Start},
+		"one too many waits its turn":                  {seen: with(fresh(), func(s *join.Seen) { s.SlotFree = false }), action: join.Await, reason: v1alpha1.ReasonWaitingForSlot, after: 2 * time.Second},
+		"a node is left alone":                         {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node = node }), action: join.Rest},
+		"a node needs no key":                          {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.KeyFault = node, noKey }), action: join.Rest},
+		"a configured host has time to register":       {seen: joined(time.Minute), action: join.Await, after: 4 * time.Minute},
+		"a host that never registers is joined again":  {seen: joined(5 * time.Minute), action: join.Start},
+		"a Node that was deleted just now may be back": {seen: with(joined(time.Hour), missingFor(time.Minute)), action: join.Await, after: 4 * time.Minute},
+		"a Node that stays away is joined again":       {seen: with(joined(time.Hour), missingFor(6*time.Minute)), action: join.Start},
+		"a silent Node has time to come back":          {seen: with(joined(time.Hour), silentFor(4*time.Minute)), action: join.Await, after: 6 * time.Minute},
+		"a Node that stays silent is joined again":     {seen: with(joined(time.Hour), silentFor(10*time.Minute)), action: join.Start},
+		"and then has time again":                      {seen: with(with(joined(time.Hour), silentFor(time.Hour)), configuredBefore(time.Minute)), action: join.Await, after: 9 * time.Minute},
+		"a Node that says itself why is left alone":    {seen: with(with(joined(time.Hour), silentFor(time.Hour)), notReady), action: join.Rest},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := join.Next(test.seen)
+			if d.Action != test.action || d.After != test.after {
+				t.Errorf("action %s after %s, want %s after %s", d.Action, d.After, test.action, test.after)
+			}
+			if got := join.Reason(d.Err); d.Err != nil && got != test.reason || d.Err == nil && test.reason != "" {
+				t.Errorf("reason %q (%v), want %q", got, d.Err, test.reason)
+			}
+		})
+	}
+}
+
+func missingFor(d time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		s.Instance.Status.Conditions = append(s.Instance.Status.Conditions,
+			condition(v1alpha1.ConditionNodeReady, "False", v1alpha1.ReasonNodeMissing, noon().Add(-d)))
+	}
+}
+
+func silentFor(d time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		s.Node = &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon().Add(-d))},
+		}}}
+	}
+}
+
+func notReady(s *join.Seen) { s.Node.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+func configuredBefore(d time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		at := metav1.NewMicroTime(noon().Add(-d))
+		s.Instance.Status.Steps = []v1alpha1.StepStatus{{Name: join.StepConfigure, State: v1alpha1.StepDone, FinishedAt: &at}}
+	}
+}
+
+// TestReport has a row for each way in which an attempt ends.
+func TestReport(t *testing.T) {
+	step := func(name string, err error) error { return &join.StepError{Step: name, Err: err} }
+	tests := map[string]struct {
+		err                              error
+		reachable, supported, configured string // reasons; "" where the condition stays unknown
+		stalled, rebooting               bool
+	}{
+		"success": {nil, "Connected", "Supported", "Configured", false, false},
+		"refused": {step("Connect", &join.Unreachable{Reason: "ConnectionRefused", Err: errors.New("x")}), "ConnectionRefused", "", "ConnectionRefused", false, false},
+		"host key": {step("Connect", &join.Unreachable{Reason: "HostKeyChanged", Err: errors.New("x")}),
+			"HostKeyChanged", "", "HostKeyChanged", true, false},
+		"lost while sending": {step("Transfer", fmt.Errorf("a: %w", &join.Unreachable{Reason: "ConnectionLost", Err: errors.New("x")})),
+			"ConnectionLost", "Supported", "ConnectionLost", false, false},
+		"unsupported":    {&join.Unsupported{Reason: "BuildUnsupported", Message: "x"}, "Connected", "BuildUnsupported", "BuildUnsupported", false, false},
+		"no WICD":        {step("Inspect", &agent.NoAnswerError{Command: "wicd"}), "Connected", "", "JoinFailed", false, false},
+		"no slot":        {join.ErrNoSlot, "Connected", "Supported", "WaitingForSlot", false, false},
+		"reboot":         {&join.Rebooting{Reason: "feature Containers"}, "Connected", "Supported", "Rebooting", false, true},
+		"altered":        {step("Transfer", &agent.Error{Code: agent.CodeContentAltered}), "Connected", "Supported", "ContentAltered", false, false},
+		"no network":     {step("Configure", fmt.Errorf("%w: x", desired.ErrNetwork)), "Connected", "Supported", "NetworkNotConfigured", false, false},
+		"no cluster":     {step("Configure", fmt.Errorf("%w: x", join.ErrCluster)), "Connected", "Supported", "ClusterUnknown", false, false},
+		"service failed": {step("Configure", &agent.Error{Code: agent.CodeServiceFailed}), "Connected", "Supported", "JoinFailed", false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var st v1alpha1.WindowsInstanceStatus
+			join.Report(&st, 3, true, test.err)
+			join.Observe(&st, 3, nil, "v")
+			for kind, want := range map[string]string{
+				v1alpha1.ConditionReachable: test.reachable, v1alpha1.ConditionSupported: test.supported, v1alpha1.ConditionConfigured: test.configured,
+			} {
+				if got := reasonOf(st, kind); got != want {
+					t.Errorf("%s has reason %q, want %q", kind, got, want)
+				}
+			}
+			if got := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionStalled); got != test.stalled {
+				t.Errorf("Stalled is %v", got)
+			}
+			if got := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionRebootRequired); got != test.rebooting {
+				t.Errorf("RebootRequired is %v", got)
+			}
+			if meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionReady) {
+				t.Error("a host without Node is Ready")
+			}
+		})
+	}
+}
+
+func TestMendedCauseClearsStalled(t *testing.T) {
+	var st v1alpha1.WindowsInstanceStatus
+	join.Report(&st, 1, false, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyInvalid, Message: "not PEM"})
+	join.Observe(&st, 1, nil, "v")
+	if got := reasonOf(st, v1alpha1.ConditionReady); got != v1alpha1.ReasonPrivateKeyInvalid {
+		t.Errorf("Ready has reason %q, want the cause", got)
+	}
+	join.Report(&st, 1, true, nil)
+	join.Observe(&st, 1, nil, "v")
+	if meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionStalled) != nil {
+		t.Error("Stalled is still there")
+	}
+}
+
+func TestReadyNeedsKubeletAndVersion(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Annotations: map[string]string{}}}
+	var st v1alpha1.WindowsInstanceStatus
+	join.Report(&st, 1, true, nil)
+	expect := func(status, reason string) {
+		t.Helper()
+		join.Observe(&st, 1, node, "0.1.0-abc")
+		c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
+		if string(c.Status) != status || c.Reason != reason {
+			t.Errorf("Ready is %s, %s; want %s, %s", c.Status, c.Reason, status, reason)
+		}
+	}
+	expect("False", v1alpha1.ReasonNodeNotReady)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	expect("False", v1alpha1.ReasonVersionPending)
+	node.Annotations[v1alpha1.AnnotationVersion] = "0.1.0-abc"
+	st.BootstrapCredentialID = "jti"
+	expect("True", v1alpha1.ReasonReady)
+	if st.BootstrapCredentialID != "" {
+		t.Error("the bootstrap credential outlived the join")
+	}
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	expect("False", v1alpha1.ReasonNodeNotReady)
+	node = nil
+	expect("False", v1alpha1.ReasonNodeMissing)
+	if st.NodeRef != nil {
+		t.Error("nodeRef names a Node that is gone")
+	}
+}
+
+func reasonOf(st v1alpha1.WindowsInstanceStatus, kind string) string {
+	if c := meta.FindStatusCondition(st.Conditions, kind); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func TestRebootIsOverWhenTheBootIDIsNew(t *testing.T) {
+	i := &v1alpha1.WindowsInstance{}
+	i.Status.BootID = "7"
+	i.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionRebootRequired, "True", "Rebooting", noon())}
+	if got := join.RebootedFrom(i, noon().Add(time.Minute)); got != "7" {
+		t.Errorf("a minute after the request, boot %q is waited out, want 7", got)
+	}
+	if got := join.RebootedFrom(i, noon().Add(11*time.Minute)); got != "" {
+		t.Errorf("eleven minutes after a request that was not followed, boot %q is still waited out", got)
+	}
+}
+
+func TestStepsOfOneJoinAreTimed(t *testing.T) {
+	var st v1alpha1.WindowsInstanceStatus
+	join.Begin(&st, 1)
+	track := func(step string, state v1alpha1.StepState, at time.Duration) (time.Duration, bool) {
+		return join.Track(&st, join.Progress{Step: step, State: state}, noon().Add(at))
+	}
+	track(join.StepConnect, v1alpha1.StepRunning, 0)
+	if took, done := track(join.StepConnect, v1alpha1.StepDone, 2*time.Second); !done || took != 2*time.Second {
+		t.Errorf("Connect took %s, done %v", took, done)
+	}
+	if _, done := track(join.StepConnect, v1alpha1.StepDone, time.Hour); done {
+		t.Error("a step was done twice")
+	}
+	if moved := join.TrackNode(&st, nil, false); len(moved) != 0 {
+		t.Errorf("%v moved before the host was configured", moved)
+	}
+	track(join.StepConfigure, v1alpha1.StepDone, 3*time.Second)
+	if moved := join.TrackNode(&st, &corev1.Node{}, true); len(moved) != 3 || moved[2].Step != join.StepReady || moved[2].State != v1alpha1.StepDone {
+		t.Errorf("a Ready node moved %v", moved)
+	}
+}

@@ -1,0 +1,224 @@
+package join
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// Unreachable means that no connection came about, or that it did not last.
+type Unreachable struct {
+	// Reason is one of the reasons of condition Reachable.
+	Reason string
+	Err    error
+}
+
+// Error makes Unreachable an error.
+func (u *Unreachable) Error() string { return u.Err.Error() }
+
+// Unwrap returns what the connection said.
+func (u *Unreachable) Unwrap() error { return u.Err }
+
+// Retry says how long to wait before the join is tried again after err; ok is false where only the back-off
+// of failures says so.
+func Retry(err error) (after time.Duration, ok bool) {
+	var rebooting *Rebooting
+	var unreachable *Unreachable
+	switch {
+	case errors.As(err, &rebooting):
+		return rebootPoll, true
+	case errors.Is(err, ErrNoSlot):
+		return slotPoll, true
+	case errors.As(err, &unreachable) && unreachable.Reason == v1alpha1.ReasonHostKeyChanged:
+		return changedKeyRetry, true
+	}
+	return 0, false
+}
+
+// Reason is the reason that users and metrics are given for err.
+func Reason(err error) string {
+	var (
+		unreachable *Unreachable
+		unsupported *Unsupported
+		rebooting   *Rebooting
+		stall       *Stall
+		paused      *Paused
+	)
+	wicd := agent.Failed(err)
+	switch {
+	case err == nil:
+		return v1alpha1.ReasonConfigured
+	case errors.As(err, &unreachable):
+		return unreachable.Reason
+	case errors.As(err, &unsupported):
+		return unsupported.Reason
+	case errors.As(err, &stall):
+		return stall.Reason
+	case errors.As(err, &paused):
+		return v1alpha1.ReasonPaused
+	case errors.As(err, &rebooting):
+		return v1alpha1.ReasonRebooting
+	case errors.Is(err, ErrNoSlot):
+		return v1alpha1.ReasonWaitingForSlot
+	case errors.Is(err, desired.ErrNetwork):
+		return v1alpha1.ReasonNetworkNotConfigured
+	case errors.Is(err, ErrCluster):
+		return v1alpha1.ReasonClusterUnknown
+	case wicd != nil && wicd.Code == agent.CodeContentAltered:
+		return v1alpha1.ReasonContentAltered
+	default:
+		return v1alpha1.ReasonJoinFailed
+	}
+}
+
+// Report writes into the conditions what came of an attempt, or why there was none (attempted is false then).
+func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool, err error) {
+	set := conditions{st, generation}
+	reason := Reason(err)
+	set.absentUnless(isUsersTurn(err), v1alpha1.ConditionStalled, reason, err)
+	if attempted {
+		set.absentUnless(reason == v1alpha1.ReasonRebooting, v1alpha1.ConditionRebootRequired, reason, err)
+		set.reached(err)
+		set.supported(err)
+	}
+	if err != nil {
+		set.not(v1alpha1.ConditionConfigured, reason, err.Error())
+	} else if attempted {
+		set.is(v1alpha1.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
+	}
+}
+
+// isUsersTurn says whether only the user can help.
+func isUsersTurn(err error) bool {
+	var stall *Stall
+	return errors.As(err, &stall) || Reason(err) == v1alpha1.ReasonHostKeyChanged
+}
+
+// ErrCluster is the class of errors about what the cluster does not tell of itself.
+var ErrCluster = errors.New("reading the cluster")
+
+// Observe writes into the status what the Node says of the host, and sums all conditions up in Ready.
+func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string) {
+	set := conditions{st, generation}
+	st.NodeRef = nil
+	switch {
+	case node == nil:
+		set.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted")
+	default:
+		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
+		set.observe(node, version)
+	}
+	set.sumUp()
+}
+
+func (c conditions) observe(node *corev1.Node, version string) {
+	kubelet := nodeReady(node)
+	reported := node.Annotations[v1alpha1.AnnotationVersion]
+	switch {
+	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
+		message := "the kubelet has not reported yet"
+		if kubelet != nil {
+			message = kubelet.Message
+		}
+		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
+	case reported == "":
+		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonVersionPending,
+			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
+	default:
+		c.is(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
+	}
+}
+
+func nodeReady(node *corev1.Node) *corev1.NodeCondition {
+	for i, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// conditions writes the conditions of one status.
+type conditions struct {
+	status     *v1alpha1.WindowsInstanceStatus
+	generation int64
+}
+
+func (c conditions) is(kind, reason, message string) {
+	c.set(kind, metav1.ConditionTrue, reason, message)
+}
+
+func (c conditions) not(kind, reason, message string) {
+	c.set(kind, metav1.ConditionFalse, reason, message)
+}
+
+func (c conditions) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&c.status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: clip(message), ObservedGeneration: c.generation,
+	})
+}
+
+// reached says what an attempt that ended with err means for Reachable.
+func (c conditions) reached(err error) {
+	var u *Unreachable
+	if errors.As(err, &u) {
+		c.not(v1alpha1.ConditionReachable, u.Reason, u.Error())
+		return
+	}
+	c.is(v1alpha1.ConditionReachable, v1alpha1.ReasonConnected, "the host answered with the right key")
+}
+
+// supported says what an attempt that ended with err means for Supported: nothing, where it ended before the check.
+func (c conditions) supported(err error) {
+	var u *Unsupported
+	var failed *StepError
+	switch {
+	case errors.As(err, &u):
+		c.not(v1alpha1.ConditionSupported, u.Reason, u.Message)
+	case errors.As(err, &failed) && slices.Contains([]string{StepConnect, StepInspect, StepCheck}, failed.Step):
+	default:
+		c.is(v1alpha1.ConditionSupported, v1alpha1.ReasonSupported, "the host can be a node")
+	}
+}
+
+// absentUnless keeps a condition that is bad when True: it is there only while it holds.
+func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
+	if !holds {
+		meta.RemoveStatusCondition(&c.status.Conditions, kind)
+		return
+	}
+	c.is(kind, reason, err.Error())
+}
+
+// sumUp makes Ready follow the first of the other conditions that is not as it should be.
+func (c conditions) sumUp() {
+	if s := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionStalled); s != nil {
+		c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+		return
+	}
+	for _, kind := range []string{
+		v1alpha1.ConditionReachable, v1alpha1.ConditionSupported, v1alpha1.ConditionConfigured, v1alpha1.ConditionNodeReady,
+	} {
+		s := meta.FindStatusCondition(c.status.Conditions, kind)
+		if s != nil && s.Status != metav1.ConditionTrue {
+			c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+			return
+		}
+	}
+	c.is(v1alpha1.ConditionReady, v1alpha1.ReasonReady, "the host is a Ready node")
+}
+
+// maxMessage is the API's limit for the message of a condition (metav1.Condition).
+const maxMessage = 32768
+
+func clip(message string) string { return message[:min(len(message), maxMessage)] }

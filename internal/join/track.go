@@ -1,0 +1,84 @@
+package join
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Begin makes the status that of a join which starts now. What the last attempt failed with stays to be read
+// until this one knows better.
+func Begin(st *v1alpha1.WindowsInstanceStatus, generation int64) {
+	set := conditions{st, generation}
+	if !failedBefore(st) {
+		set.not(v1alpha1.ConditionConfigured, v1alpha1.ReasonJoining, "the join runs; status.steps says how far it is")
+		set.sumUp()
+	}
+	st.Steps = nil
+	for _, name := range StepNames() {
+		st.Steps = append(st.Steps, v1alpha1.StepStatus{Name: name, State: v1alpha1.StepWaiting})
+	}
+}
+
+func failedBefore(st *v1alpha1.WindowsInstanceStatus) bool {
+	return slices.ContainsFunc(st.Steps, func(s v1alpha1.StepStatus) bool { return s.State == v1alpha1.StepFailed })
+}
+
+// Track writes how a step goes into the status and returns how long it took, once it is done.
+func Track(st *v1alpha1.WindowsInstanceStatus, p Progress, now time.Time) (took time.Duration, done bool) {
+	for i := range st.Steps {
+		if s := &st.Steps[i]; s.Name == p.Step && s.State != v1alpha1.StepDone {
+			return mark(s, p, now)
+		}
+	}
+	return 0, false
+}
+
+func mark(s *v1alpha1.StepStatus, p Progress, now time.Time) (took time.Duration, done bool) {
+	at := metav1.NewMicroTime(now)
+	if s.StartedAt == nil {
+		s.StartedAt = &at
+	}
+	s.State, s.Message = p.State, clip(p.Message)
+	if p.State != v1alpha1.StepDone {
+		return 0, false
+	}
+	s.FinishedAt = &at
+	return now.Sub(s.StartedAt.Time), true
+}
+
+// TrackNode says which of the two steps that the host does by itself have moved on, by what is seen of its Node.
+// They begin when the host is configured.
+func TrackNode(st *v1alpha1.WindowsInstanceStatus, node *corev1.Node, ready bool) []Progress {
+	state := map[string]v1alpha1.StepState{}
+	for _, s := range st.Steps {
+		state[s.Name] = s.State
+	}
+	if state[StepConfigure] != v1alpha1.StepDone {
+		return nil
+	}
+	var moved []Progress
+	move := func(step string, to v1alpha1.StepState, message string) {
+		if was := state[step]; was != to && was != v1alpha1.StepDone {
+			moved = append(moved, Progress{Step: step, State: to, Message: message})
+		}
+	}
+	if node == nil {
+		move(StepRegister, v1alpha1.StepRunning, "the kubelet asks for its certificate and registers")
+		return moved
+	}
+	if state[StepRegister] == v1alpha1.StepWaiting {
+		move(StepRegister, v1alpha1.StepRunning, "")
+	}
+	move(StepRegister, v1alpha1.StepDone, "")
+	if !ready {
+		move(StepReady, v1alpha1.StepRunning, "WICD gets its certificate and writes the network configuration")
+		return moved
+	}
+	move(StepReady, v1alpha1.StepDone, "")
+	return moved
+}
