@@ -1,0 +1,81 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// auditPolicy makes the API server write down what the operator and its daemons ask of it, without contents. A request is
+// written when it ends, a watch when it begins.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:openshift-windows-machine-config-operator:windows-machine-config-operator"]
+- level: Metadata
+  userGroups: ["system:wicd-nodes"]
+- level: None
+`
+
+// APIRequest is a request that the API server answered.
+type APIRequest struct {
+	Time time.Time
+	User string
+	// Verb is get, list, watch, create, update, patch or delete; Resource is plural, with its subresource behind a slash.
+	Verb, Resource, Name string
+}
+
+// Writes tells whether the request is meant to change something.
+func (r APIRequest) Writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
+
+// Requests returns what the operator and its daemons asked for since a time, in the order of the answers.
+func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
+	f, err := os.Open(cp.path("audit.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var requests []APIRequest
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		r, counts, err := readRequest(lines.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		if counts && r.Time.After(since) {
+			requests = append(requests, r)
+		}
+	}
+	return requests, lines.Err()
+}
+
+// readRequest reads an event (audit.k8s.io/v1). A watch has two, of which the first counts.
+func readRequest(line []byte) (r APIRequest, counts bool, err error) {
+	var event struct {
+		Stage string
+		Verb  string
+		User  struct{ Username string }
+		Ref   struct{ Resource, Subresource, Name string } `json:"objectRef"`
+		Time  time.Time                                    `json:"requestReceivedTimestamp"`
+	}
+	if err := json.Unmarshal(line, &event); err != nil {
+		return APIRequest{}, false, fmt.Errorf("reading the audit log: %w", err)
+	}
+	r = APIRequest{Time: event.Time, User: event.User.Username, Verb: event.Verb, Resource: event.Ref.Resource, Name: event.Ref.Name}
+	if event.Ref.Subresource != "" {
+		r.Resource += "/" + event.Ref.Subresource
+	}
+	return r, event.Stage == "ResponseStarted" || event.Verb != "watch", nil
+}

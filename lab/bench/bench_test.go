@@ -1,0 +1,53 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestANumberIsALineOfNameValueAndUnit(t *testing.T) {
+	for value, want := range map[float64]string{
+		0:          "x 0 s\n",
+		4:          "x 4 s\n",
+		1.23456:    "x 1.235 s\n",
+		12_345_678: "x 12345678 s\n",
+	} {
+		var out bytes.Buffer
+		(&sheet{out: &out}).number("x", value, "s")
+		if out.String() != want {
+			t.Errorf("%v is written %q, want %q", value, out.String(), want)
+		}
+	}
+}
+
+func TestTheMedianIsOneOfTheValues(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{
+		{[]float64{3}, 3},
+		{[]float64{9, 1, 2}, 2},
+		{[]float64{4, 1, 3, 2}, 2},
+	} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("the median of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestAnUnknownGroupIsRefused(t *testing.T) {
+	if all, err := choose(""); err != nil || len(all) != len(groups()) {
+		t.Errorf("no name chooses %d groups (%v), want all %d", len(all), err, len(groups()))
+	}
+	if one, err := choose("join"); err != nil || len(one) != 1 || one[0].name != "join" {
+		t.Errorf("join chooses %v (%v)", one, err)
+	}
+	if both, err := choose("settings"); err != nil || len(both) != 2 {
+		t.Errorf("settings chooses %v (%v)", both, err)
+	}
+	if _, err := choose("joins"); err == nil {
+		t.Error("there is no group joins, and no error says so")
+	}
+}

@@ -1,0 +1,266 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/proxy"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+const (
+	// rounds is how often each measurement is taken, on fresh hosts each time. Times are medians, counts are maxima.
+	rounds = 3
+	// together is how many hosts are announced at once.
+	together = 3
+	// linkRate in bytes per second, and half of the round trip, of the link to a host that is far away.
+	linkRate  = 100e6 / 8
+	linkDelay = 5 * time.Millisecond
+)
+
+// joins are the measurements of the group join.
+type joins struct {
+	*stage
+	alone, crowd []arrival // of a fresh host, and of several at once
+	powerShell   int       // the most starts of PowerShell on a host
+	again        []rejoin
+}
+
+// rejoin is a join of a host that has joined before.
+type rejoin struct{ payloadBytes, wireBytes int64 }
+
+func measureJoin(ctx context.Context, s *sheet) error {
+	if err := lab.CanRunWindows(); err != nil {
+		return fmt.Errorf("hosts with real Windows programs are needed: %w", err)
+	}
+	st, err := openStage(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	m := &joins{stage: st}
+	for n := range rounds {
+		s.say("Round %d of %d: a fresh host, the same host again, %d fresh hosts at once", n+1, rounds, together)
+		if err := m.joinAlone(ctx); err != nil {
+			return err
+		}
+		if err := m.joinTogether(ctx); err != nil {
+			return err
+		}
+	}
+	m.report()
+	return m.measureLink(ctx)
+}
+
+// joinAlone joins a fresh host, and then the same host again after its node and its entry were deleted.
+func (m *joins) joinAlone(ctx context.Context) error {
+	hosts, err := m.fresh(ctx, 1)
+	if err != nil {
+		return err
+	}
+	first, err := m.join(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	m.say("one host was Ready after %.2f s, in which the machine worked %.2f s", first.seconds, first.cpuSeconds)
+	m.alone = append(m.alone, first)
+	if err := errors.Join(m.countPowerShell(hosts), m.forget(ctx)); err != nil {
+		return err
+	}
+	before := m.contents(hosts[0])
+	second, err := m.join(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	r := rejoin{m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesReceived}
+	m.say("the same host was Ready again after %.2f s; it got %d bytes", second.seconds, r.wireBytes)
+	m.again = append(m.again, r)
+	return m.leave(ctx, hosts)
+}
+
+func (m *joins) joinTogether(ctx context.Context) error {
+	hosts, err := m.fresh(ctx, together)
+	if err != nil {
+		return err
+	}
+	all, err := m.join(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	m.say("%d hosts were Ready after %.2f s, in which the machine worked %.2f s", together, all.seconds, all.cpuSeconds)
+	m.crowd = append(m.crowd, all)
+	return errors.Join(m.countPowerShell(hosts), m.leave(ctx, hosts))
+}
+
+func (m *joins) countPowerShell(hosts []*lab.Host) error {
+	for _, h := range hosts {
+		lines, err := h.PowerShellStarts()
+		if err != nil {
+			return err
+		}
+		m.powerShell = max(m.powerShell, len(lines))
+	}
+	return nil
+}
+
+// contents are the files of the host's content store that hold the payload, whole or in part.
+func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
+	found := map[string]fs.FileInfo{}
+	for _, f := range m.payload.Files {
+		for _, name := range []string{f.SHA256, f.SHA256 + ".part"} {
+			if info, err := h.Stat(desired.Store + `\` + name); err == nil {
+				found[name] = info
+			}
+		}
+	}
+	return found
+}
+
+// arrived is how many bytes of payload came between two looks at the store: those of each content whose file is not
+// the one that was there before, of each part, and of the carrier of WICD where SFTP wrote a file.
+func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshd.Stats) int64 {
+	var sum int64
+	for _, f := range m.payload.Files {
+		if now := after[f.SHA256]; now != nil && !same(before[f.SHA256], now) {
+			sum += f.Compressed.Size
+		}
+		if part := after[f.SHA256+".part"]; part != nil {
+			sum += part.Size()
+		}
+	}
+	return sum + int64(seen.FilesOpenedForWriting)*m.payload.Setup.Size
+}
+
+func same(a, b fs.FileInfo) bool {
+	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// compressedSize is how much must be sent to a host that has nothing.
+func (m *joins) compressedSize() int64 {
+	sizes := map[string]int64{} // content that two files have in common is sent once
+	for _, f := range m.payload.Files {
+		sizes[f.SHA256] = f.Compressed.Size
+	}
+	var sum int64
+	for _, size := range sizes {
+		sum += size
+	}
+	return sum
+}
+
+func (m *joins) report() {
+	most := map[string]float64{}
+	note := func(name string, value float64) { most[name] = max(most[name], value) }
+	for _, a := range slices.Concat(m.alone, m.crowd) {
+		for _, seen := range a.seen {
+			note("connections", float64(seen.Connections))
+			note("exec", float64(seen.ExecChannels))
+			note("transfers", float64(max(seen.SFTPChannels, seen.FilesOpenedForWriting)))
+			note("ratio", float64(seen.BytesReceived)/float64(m.compressedSize()))
+		}
+	}
+	for _, r := range m.again {
+		note("payload again", float64(r.payloadBytes))
+		note("wire again", float64(r.wireBytes))
+	}
+	m.number("join.connections", most["connections"], "count")
+	m.number("join.exec_channels", most["exec"], "count")
+	m.number("join.transfers", most["transfers"], "count")
+	m.number("join.powershell_processes", float64(m.powerShell), "count")
+	m.number("join.bytes_ratio", most["ratio"], "ratio")
+	m.number("rejoin.payload_bytes", most["payload again"], "bytes")
+	m.number("rejoin.wire_bytes", most["wire again"], "bytes")
+	one, many := medianRun(m.alone), medianRun(m.crowd)
+	m.number("join.seconds", one.seconds, "s")
+	m.number("join.seconds_3_over_1", many.seconds/one.seconds, "ratio")
+	m.number("join.cpu_seconds", one.cpuSeconds, "s")
+	m.number("join.cpu_seconds_of_3", many.cpuSeconds, "s")
+	for _, s := range one.steps {
+		m.number("join.step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
+	}
+}
+
+// medianRun is the run whose time is the median.
+func medianRun(runs []arrival) arrival {
+	var seconds []float64
+	for _, r := range runs {
+		seconds = append(seconds, r.seconds)
+	}
+	middle := median(seconds)
+	return runs[slices.Index(seconds, middle)]
+}
+
+// took is how long a step that is done took.
+func took(s v1alpha1.StepStatus) time.Duration {
+	if s.StartedAt == nil || s.FinishedAt == nil {
+		return 0
+	}
+	return s.FinishedAt.Sub(s.StartedAt.Time)
+}
+
+// measureLink joins fresh hosts over a slow link, and reports which part of it the step Transfer used.
+func (m *joins) measureLink(ctx context.Context) error {
+	var shares []float64
+	for n := range rounds {
+		m.say("Round %d of %d: a fresh host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
+		share, err := m.joinOverLink(ctx)
+		if err != nil {
+			return err
+		}
+		m.say("the transfer used %.3f of the link", share)
+		shares = append(shares, share)
+	}
+	m.number("transfer.link_share", median(shares), "ratio")
+	return nil
+}
+
+func (m *joins) joinOverLink(ctx context.Context) (share float64, err error) {
+	hosts, err := m.fresh(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	p, err := proxy.Listen(proxy.Options{
+		Target: net.JoinHostPort(hosts[0].Address(), strconv.Itoa(sshPort)),
+		Listen: net.JoinHostPort(m.Lab.Address(), "0"),
+		Delay:  linkDelay, Rate: linkRate,
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	entry, err := entryAt(hosts[0].Name(), p.Addr())
+	if err != nil {
+		return 0, err
+	}
+	a, err := m.announced(ctx, hosts, []world.Host{entry})
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(a.steps, func(s v1alpha1.StepStatus) bool { return s.Name == join.StepTransfer })
+	// What came besides the carrier of WICD is the payload and some kilobytes of talk; the payload alone is meant.
+	bytes := min(m.compressedSize(), a.seen[0].BytesReceived-m.payload.Setup.Size)
+	return float64(bytes) / took(a.steps[i]).Seconds() / linkRate, m.leave(ctx, hosts)
+}
+
+func entryAt(name, address string) (world.Host, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return world.Host{}, err
+	}
+	number, err := strconv.ParseInt(port, 10, 32)
+	return world.Host{Name: name, Address: host, Port: int32(number)}, err
+}

@@ -1,0 +1,266 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// memory is where simulated hosts have their drives: each real host has a drive of its own, and these would share one.
+const memory = "/dev/shm"
+
+// crowd is a world with simulated hosts that have joined: real daemon code, a real API server, a simulated Windows.
+type crowd struct {
+	*stage
+	joined []*sim.Host
+}
+
+// seldom is how often all nodes are looked at: a look at a thousand of them is work for the machine that is measured.
+const seldom = 2 * time.Second
+
+// fleets are how many hosts a change must reach, one after the other.
+func fleets() []int { return []int{1, 10, 1000} }
+
+func measureCrowd(ctx context.Context, s *sheet) error {
+	if err := os.Setenv("TMPDIR", memory); err != nil {
+		return err
+	}
+	s.say("Bringing up the cluster and the operator")
+	w, err := world.Open(ctx, world.Options{Log: s.progress})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c := &crowd{stage: &stage{World: w, sheet: s}}
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	for _, n := range fleets() {
+		if err := c.grow(ctx, n); err != nil {
+			return err
+		}
+		if err := c.measureMirror(ctx); err != nil {
+			return err
+		}
+	}
+	return c.measureProxy(ctx)
+}
+
+// grow lets hosts join until there are so many.
+func (c *crowd) grow(ctx context.Context, n int) error {
+	began := time.Now()
+	for len(c.joined) < n {
+		host, at, err := c.AddSimulated(sim.Options{
+			// A machine that simulates a thousand kubelets has no time for the leases of them all every ten seconds.
+			Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
+			Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.joined)), BootTime: time.Second},
+		})
+		if err != nil {
+			return err
+		}
+		instance := &v1alpha1.WindowsInstance{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: at.Name},
+			Spec:       v1alpha1.WindowsInstanceSpec{Address: at.Address, Port: at.Port, Username: world.User},
+		}
+		if err := c.Client.Create(ctx, instance); err != nil {
+			return err
+		}
+		c.joined = append(c.joined, host)
+	}
+	err := c.watchFor(ctx, seldom, 20*time.Minute, fmt.Sprintf("%d nodes are complete", n), func(ctx context.Context) (bool, error) {
+		updated, err := c.updated(ctx)
+		return updated == n, err
+	})
+	c.say("%d hosts have joined, %.0f s for these", n, time.Since(began).Seconds())
+	return err
+}
+
+// published identifies what nodes shall have.
+func (c *crowd) published(ctx context.Context) (settings string, err error) {
+	var maps corev1.ConfigMapList
+	if err := c.Client.List(ctx, &maps, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
+		return "", err
+	}
+	for _, cm := range maps.Items {
+		if strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) {
+			settings = cm.Annotations[v1alpha1.AnnotationSettings]
+		}
+	}
+	return settings, nil
+}
+
+// updated is how many nodes say that they have come to what is published.
+func (c *crowd) updated(ctx context.Context) (n int, err error) {
+	settings, err := c.published(ctx)
+	if err != nil || settings == "" {
+		return 0, err
+	}
+	var nodes corev1.NodeList
+	if err := c.Client.List(ctx, &nodes); err != nil {
+		return 0, err
+	}
+	for _, node := range nodes.Items {
+		if node.Annotations[v1alpha1.AnnotationSettings] == settings {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// measureMirror changes the mirror of a registry, and sees when the last host has it.
+func (c *crowd) measureMirror(ctx context.Context) error {
+	var seconds, writes []float64
+	connections := c.connections()
+	for round := range rounds {
+		mirror := fmt.Sprintf("mirror-%d-%d.example", len(c.joined), round)
+		time.Sleep(settle + 6*time.Second) // the operator counts nodes a while after they report
+		began := time.Now()
+		if err := c.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) {
+			spec.Registries.Mirrors = []v1alpha1.RegistryMirrors{{Source: "quay.io", Mirrors: []v1alpha1.RegistryMirror{{Location: mirror}}}}
+		}); err != nil {
+			return err
+		}
+		err := c.watchFor(ctx, lookEvery, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
+			return !slices.ContainsFunc(c.joined, func(h *sim.Host) bool {
+				text, err := h.Windows().Disk().Read(`C:\k\containerd\registries\quay.io\hosts.toml`)
+				return err != nil || !strings.Contains(string(text), mirror)
+			}), nil
+		})
+		if err != nil {
+			return err
+		}
+		took := time.Since(began).Seconds()
+		seconds = append(seconds, took)
+		published, err := c.writes(began, time.Now())
+		if err != nil {
+			return err
+		}
+		writes = append(writes, float64(published))
+		c.say("%d hosts had the mirror after %.2f s; the operator wrote %d times", len(c.joined), took, published)
+	}
+	c.number(fmt.Sprintf("mirror.seconds_%d", len(c.joined)), median(seconds), "s")
+	c.number(fmt.Sprintf("mirror.operator_writes_%d", len(c.joined)), slices.Max(writes), "count")
+	c.number(fmt.Sprintf("mirror.ssh_connections_%d", len(c.joined)), float64(c.connections()-connections), "count")
+	return nil
+}
+
+// writes is how many objects the operator wrote between two times; events and its Lease aside, which are not for nodes.
+func (c *crowd) writes(from, to time.Time) (n int, err error) {
+	requests, err := c.Lab.ControlPlane.Requests(from)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range requests {
+		if path.Base(strings.ReplaceAll(r.User, ":", "/")) == world.OperatorAccount && r.Writes() &&
+			r.Resource != "leases" && r.Resource != "events" && r.Resource != "subjectaccessreviews" && r.Time.Before(to) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (c *crowd) connections() (n int) {
+	for _, h := range c.joined {
+		n += h.SSH().Counters().Connections
+	}
+	return n
+}
+
+func (c *crowd) change(ctx context.Context, change func(*v1alpha1.WindowsConfigSpec)) error {
+	var config v1alpha1.WindowsConfig
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+		return err
+	}
+	before := config.DeepCopy()
+	change(&config.Spec)
+	return c.Client.Patch(ctx, &config, client.MergeFrom(before))
+}
+
+// measureProxy sets a proxy, and counts what it interrupts.
+func (c *crowd) measureProxy(ctx context.Context) error {
+	few := c.joined[:10]
+	before := observe(few)
+	was, err := c.published(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := c.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Proxy.HTTPSProxy = "http://proxy.example:3128" }); err != nil {
+		return err
+	}
+	err = c.watchFor(ctx, seldom, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
+		if now, err := c.published(ctx); now == was || err != nil {
+			return false, err
+		}
+		updated, err := c.updated(ctx)
+		return updated == len(c.joined), err
+	})
+	if err != nil {
+		return err
+	}
+	c.say("%d hosts had the proxy, and services with it, after %.2f s", len(c.joined), time.Since(began).Seconds())
+	after := observe(few)
+	restarted := 0
+	for service, pid := range after.pids {
+		if before.pids[service] != pid {
+			restarted++
+		}
+	}
+	cordoned, err := c.cordoned(ctx)
+	if err != nil {
+		return err
+	}
+	c.number("proxy.seconds_1000", time.Since(began).Seconds(), "s")
+	c.number("proxy.drains", float64(cordoned), "count")
+	c.number("proxy.reboots", float64(after.boots-before.boots), "count")
+	c.number("proxy.services_restarted", float64(restarted)/float64(len(few)), "count")
+	return nil
+}
+
+// observation is what a change may interrupt on hosts.
+type observation struct {
+	boots int
+	pids  map[string]uint32 // by host and service
+}
+
+func observe(hosts []*sim.Host) observation {
+	o := observation{pids: map[string]uint32{}}
+	for n, h := range hosts {
+		var boot int
+		_, _ = fmt.Sscan(h.Windows().BootID(), &boot) // simulated hosts count their starts
+		o.boots += boot
+		for _, service := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+			o.pids[fmt.Sprint(n, service)] = h.Windows().Service(service).PID
+		}
+	}
+	return o
+}
+
+// cordoned is how many nodes take no pods: a drain begins so.
+func (c *crowd) cordoned(ctx context.Context) (n int, err error) {
+	var nodes corev1.NodeList
+	if err := c.Client.List(ctx, &nodes); err != nil {
+		return 0, err
+	}
+	for _, node := range nodes.Items {
+		if node.Spec.Unschedulable {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,241 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+const (
+	// patience is how long anything may take that takes seconds on an idle machine.
+	patience = 3 * time.Minute
+	// lookEvery is how often the cluster is looked at, and so how exact a time is.
+	lookEvery = 100 * time.Millisecond
+	// settle is more than the age of the counters that a host's SSH server keeps.
+	settle  = 500 * time.Millisecond
+	sshPort = 22
+)
+
+// stage is a world in which fresh hosts join, one group after the other: never is there a host that is not measured.
+type stage struct {
+	*world.World
+	*sheet
+	payload payload.Manifest // what a host gets
+	waiting []*lab.Host      // booted and not used yet
+	made    int
+}
+
+// openStage brings up the cluster and waits for the operator, so that its start is in no measurement.
+func openStage(ctx context.Context, s *sheet) (*stage, error) {
+	s.say("Bringing up the cluster, the operator and a first host")
+	w, err := world.Open(ctx, world.Options{WineHosts: 1, WholePayload: true, Log: s.progress})
+	if err != nil {
+		return nil, err
+	}
+	st := &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: 1}
+	if err := st.prepare(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return st, nil
+}
+
+func (st *stage) prepare(ctx context.Context) error {
+	carried, err := payload.Open(st.Payload)
+	if err != nil {
+		return err
+	}
+	st.payload = carried.Manifest.Select(payload.Base)
+	if err := st.Configure(ctx); err != nil {
+		return err
+	}
+	return st.until(ctx, "the operator works", func(ctx context.Context) (bool, error) {
+		var lease coordinationv1.Lease
+		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: world.OperatorAccount}
+		err := st.Client.Get(ctx, name, &lease)
+		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "", client.IgnoreNotFound(err)
+	})
+}
+
+// until looks until something is so.
+func (st *stage) until(ctx context.Context, what string, look func(context.Context) (bool, error)) error {
+	return st.watchFor(ctx, lookEvery, patience, what, look)
+}
+
+// watchFor looks that often, and for so long, until something is so.
+func (st *stage) watchFor(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so within %s", patience))
+	defer cancel()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		done, err := look(ctx)
+		if done || err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w\n%s", what, context.Cause(ctx), st.diagnosis())
+		case <-tick.C:
+		}
+	}
+}
+
+// diagnosis is what a person needs after something did not come about.
+func (st *stage) diagnosis() string {
+	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", tail(st.Operator.Log()), st.Lab.Logs())
+}
+
+func tail(log string) string { return log[max(0, len(log)-4000):] }
+
+// fresh boots hosts that nobody has touched, all at the same time.
+func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
+	taken := min(n, len(st.waiting))
+	hosts := slices.Clone(st.waiting[:taken])
+	st.waiting = st.waiting[taken:]
+	type booted struct {
+		host *lab.Host
+		err  error
+	}
+	done := make(chan booted)
+	missing := n - taken
+	for range missing {
+		st.made++
+		name := fmt.Sprintf("win-%d", st.made)
+		go func() {
+			h, err := st.Lab.AddHost(ctx, name)
+			done <- booted{h, err}
+		}()
+	}
+	var errs []error
+	for range missing {
+		b := <-done
+		hosts, errs = append(hosts, b.host), append(errs, b.err)
+	}
+	return hosts, errors.Join(errs...)
+}
+
+// arrival is what was seen of hosts that became Ready nodes.
+type arrival struct {
+	// seconds from the announcement until the last one was Ready, and the processor time of the whole machine meanwhile.
+	seconds, cpuSeconds float64
+	// steps are those of the last host.
+	steps []v1alpha1.StepStatus
+	// seen is what each host's SSH server counted meanwhile.
+	seen []sshd.Stats
+}
+
+// join announces hosts in one ConfigMap and waits until all are Ready.
+func (st *stage) join(ctx context.Context, hosts []*lab.Host) (arrival, error) {
+	var entries []world.Host
+	for _, h := range hosts {
+		entries = append(entries, world.Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
+	}
+	return st.announced(ctx, hosts, entries)
+}
+
+// announced announces hosts at given addresses and waits until all are Ready.
+func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []world.Host) (arrival, error) {
+	before, err := counted(hosts)
+	if err != nil {
+		return arrival{}, err
+	}
+	var a arrival
+	busy, begin := busySeconds(), time.Now()
+	if err := st.Announce(ctx, entries...); err != nil {
+		return a, err
+	}
+	err = st.until(ctx, fmt.Sprintf("%d hosts are Ready", len(hosts)), func(ctx context.Context) (bool, error) {
+		var list v1alpha1.WindowsInstanceList
+		if err := st.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
+			return false, err
+		}
+		ready := 0
+		for _, i := range list.Items {
+			if meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+				ready++
+				a.steps = i.Status.Steps
+			}
+		}
+		return ready == len(hosts), nil
+	})
+	if err != nil {
+		return a, err
+	}
+	a.seconds, a.cpuSeconds = time.Since(begin).Seconds(), busySeconds()-busy
+	time.Sleep(settle)
+	after, err := counted(hosts)
+	if err != nil {
+		return a, err
+	}
+	for i, h := range hosts {
+		seen := after[i].Sub(before[i])
+		a.seen = append(a.seen, seen)
+		if seen.Connections > 1 {
+			st.say("%s took %d connections; the end of the operator's log:\n%s", h.Name(), seen.Connections, tail(st.Operator.Log()))
+		}
+	}
+	return a, nil
+}
+
+func counted(hosts []*lab.Host) ([]sshd.Stats, error) {
+	var all []sshd.Stats
+	for _, h := range hosts {
+		s, err := h.Stats()
+		if err != nil {
+			return nil, fmt.Errorf("reading what the SSH server of %s counted: %w", h.Name(), err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// forget takes all hosts out of the cluster, and leaves the hosts themselves as they are.
+func (st *stage) forget(ctx context.Context) error {
+	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
+	if err := client.IgnoreNotFound(st.Client.Delete(ctx, entries)); err != nil {
+		return fmt.Errorf("deleting the entries: %w", err)
+	}
+	if err := st.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, here); err != nil {
+		return fmt.Errorf("deleting the instances: %w", err)
+	}
+	err := st.until(ctx, "no instance is left", func(ctx context.Context) (bool, error) {
+		var list v1alpha1.WindowsInstanceList
+		err := st.Client.List(ctx, &list, here)
+		return len(list.Items) == 0, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := st.Client.DeleteAllOf(ctx, &corev1.Node{}); err != nil {
+		return fmt.Errorf("deleting the nodes: %w", err)
+	}
+	return nil
+}
+
+// leave takes all hosts out of the cluster and turns them off.
+func (st *stage) leave(ctx context.Context, hosts []*lab.Host) error {
+	err := st.forget(ctx)
+	for _, h := range hosts {
+		h.PowerOff()
+	}
+	return err
+}

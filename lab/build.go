@@ -1,0 +1,245 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// unusedAfter is how long a cached file is kept without being used.
+const unusedAfter = 14 * 24 * time.Hour
+
+// A cache keeps what is expensive to make under a key of what it is made from:
+// ${XDG_CACHE_HOME:-$HOME/.cache}/wmco/lab/<key>/<name>.
+type cache struct {
+	dir      string
+	progress io.Writer // one line for each thing that takes more than two seconds
+}
+
+func openCache(progress io.Writer) (cache, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return cache{}, fmt.Errorf("finding the cache folder: %w", err)
+	}
+	dir := filepath.Join(base, "wmco", "lab")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return cache{}, fmt.Errorf("making the cache folder: %w", err)
+	}
+	if progress == nil {
+		progress = os.Stderr
+	}
+	return cache{dir: dir, progress: progress}, nil
+}
+
+// An item is one file or folder of the cache.
+type item struct {
+	name  string
+	about string // what takes long, for the progress line
+	key   string
+	// make writes the item to the path given, which does not exist and is in the cache's file system.
+	make func(ctx context.Context, path string) error
+}
+
+// get returns the path of an item and makes it when it is not there. Processes that want the same item wait for the one that makes it.
+func (c cache) get(ctx context.Context, it item) (string, error) {
+	dir := filepath.Join(c.dir, it.key)
+	path := filepath.Join(dir, it.name)
+	if c.use(path) {
+		return path, nil
+	}
+	unlock, err := c.lock(ctx, it.name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if c.use(path) {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("making the cache folder: %w", err)
+	}
+	done := c.report(it.about)
+	beside := path + ".new"
+	if err := os.RemoveAll(beside); err != nil {
+		return "", fmt.Errorf("clearing the cache: %w", err)
+	}
+	if err := it.make(ctx, beside); err != nil {
+		_ = os.RemoveAll(beside)
+		return "", fmt.Errorf("%s: %w", it.about, err)
+	}
+	if err := os.Rename(beside, path); err != nil {
+		return "", fmt.Errorf("placing %s in the cache: %w", it.name, err)
+	}
+	done()
+	c.removeUnused(it.name)
+	return path, nil
+}
+
+// use reports whether an item is there, and marks it as used now.
+func (c cache) use(path string) bool {
+	if _, err := os.Lstat(path); err != nil {
+		return false
+	}
+	now := time.Now()
+	_ = os.Chtimes(filepath.Dir(path), now, now)
+	return true
+}
+
+// lock takes the lock of one name among all processes.
+func (c cache) lock(ctx context.Context, name string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(c.dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of %s: %w", name, err)
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, fmt.Errorf("waiting for another process that makes %s: %w", name, ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// report prints a line when something takes more than two seconds, and another when it is done.
+func (c cache) report(about string) (done func()) {
+	start := time.Now()
+	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(c.progress, "lab: %s...\n", about) })
+	return func() {
+		if !timer.Stop() {
+			fmt.Fprintf(c.progress, "lab: %s took %.0f s\n", about, time.Since(start).Seconds())
+		}
+	}
+}
+
+// removeUnused removes what older sources left behind.
+func (c cache) removeUnused(name string) {
+	paths, _ := filepath.Glob(filepath.Join(c.dir, "*", name))
+	for _, path := range paths {
+		info, err := os.Stat(filepath.Dir(path))
+		if err == nil && time.Since(info.ModTime()) > unusedAfter {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+	}
+}
+
+// A program is a main package of this module.
+type program struct {
+	pkg   string // relative to the module
+	about string
+	env   []string // for the Go command, such as GOOS=windows
+	// sources are the folders of this module that the program is made from, besides pkg.
+	sources []string
+	// stamp is a module whose version the program reports as that of Kubernetes.
+	stamp string
+}
+
+func controlPlaneProgram() program {
+	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: "k8s.io/kubernetes"}
+}
+
+// build returns the path of a program, built once per sources, requirements and version of Go.
+func (c cache) build(ctx context.Context, p program) (string, error) {
+	module, err := moduleDir()
+	if err != nil {
+		return "", err
+	}
+	version, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking Go for its version: %w", err)
+	}
+	ldflags, err := p.ldflags(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	key, err := contentKey(append([]string{string(version), p.pkg, ldflags}, p.env...), module, append(p.sources, p.pkg, "go.mod", "go.sum"))
+	if err != nil {
+		return "", err
+	}
+	return c.get(ctx, item{name: filepath.Base(p.pkg), about: p.about, key: key, make: func(ctx context.Context, path string) error {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, "./"+p.pkg)
+		cmd.Dir = module
+		cmd.Env = append(os.Environ(), p.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("running go build: %w: %s", err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	}})
+}
+
+// ldflags strips the program and stamps the version of Kubernetes into it, which only Kubernetes' own build scripts do otherwise.
+func (p program) ldflags(ctx context.Context, module string) (string, error) {
+	const strip = "-s -w"
+	if p.stamp == "" {
+		return strip, nil
+	}
+	out, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", p.stamp).Output()
+	if err != nil {
+		return "", fmt.Errorf("asking for the version of %s: %w", p.stamp, err)
+	}
+	version := strings.TrimSpace(string(out))
+	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(numbers) != 3 {
+		return "", fmt.Errorf("parsing the version of %s: %q is not of the form v1.2.3", p.stamp, version)
+	}
+	const variables = "k8s.io/component-base/version"
+	return fmt.Sprintf("%s -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s",
+		strip, variables, version, variables, numbers[0], variables, numbers[1]), nil
+}
+
+// contentKey names what is made from some words and from the files and folders of a tree.
+func contentKey(words []string, root string, paths []string) (string, error) {
+	h := sha256.New()
+	for _, word := range words {
+		fmt.Fprintf(h, "%q\n", word)
+	}
+	for _, path := range slices.Sorted(slices.Values(paths)) {
+		err := filepath.WalkDir(filepath.Join(root, path), func(file string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.HasSuffix(file, "_test.go") {
+				return err
+			}
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, file)
+			fmt.Fprintf(h, "%q %d\n%s", rel, len(raw), raw)
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("reading the sources: %w", err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))[:20], nil
+}
+
+// moduleDir returns the folder of this module, where the programs' sources are.
+func moduleDir() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	dir := filepath.Dir(file)
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return "", fmt.Errorf("finding the lab's sources: %w; build without -trimpath, on the machine that has them", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,312 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The cluster's networks, as most clusters have them.
+const (
+	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it
+	ServiceNetwork = "10.96.0.0/16"
+)
+
+// apiServiceIP is the first address of ServiceNetwork: the Service "kubernetes".
+const apiServiceIP = "10.96.0.1"
+
+// startTimeout is how long the control plane may take to serve; a loaded machine with two cores needs 15 s.
+const startTimeout = 2 * time.Minute
+
+// ControlPlaneOptions are the choices for a control plane.
+type ControlPlaneOptions struct {
+	// BindAddress is where the API server listens; 127.0.0.1 when empty. Hosts of the lab reach it at Lab's address only.
+	BindAddress string
+	// Progress gets a line for everything that takes more than two seconds; standard error when nil.
+	Progress io.Writer
+}
+
+// A ControlPlane is a running etcd, API server, controller manager and scheduler. All certificates are signed by an authority made for
+// this control plane, and all are verified. Nodes and RBAC authorize requests, NodeRestriction is on, and certificate requests are
+// signed once approved; nothing approves them. It ends with the process that started it, however that ends.
+type ControlPlane struct {
+	folder  *Folder // state, certificates and logs
+	program string
+	keeper  string
+	address string
+	port    int
+	etcd    string // URL
+	ca      *authority
+	admin   keyPair
+
+	mu       sync.Mutex // guards running
+	running  map[string]*keeper
+	stopOnce sync.Once
+}
+
+// StartControlPlane builds the control plane unless the cache has it, starts it, and returns when it serves and its controllers
+// work. The context limits the start only.
+func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlane, error) {
+	c, err := openCache(o.Progress)
+	if err != nil {
+		return nil, err
+	}
+	cp := &ControlPlane{address: o.BindAddress, running: map[string]*keeper{}}
+	if cp.address == "" {
+		cp.address = "127.0.0.1"
+	}
+	if cp.program, err = c.build(ctx, controlPlaneProgram()); err != nil {
+		return nil, err
+	}
+	if cp.keeper, err = c.build(ctx, keeperProgram()); err != nil {
+		return nil, err
+	}
+	done := c.report("starting the control plane")
+	if err := cp.start(ctx); err != nil {
+		cp.Stop()
+		return nil, fmt.Errorf("starting the control plane: %w", err)
+	}
+	done()
+	return cp, nil
+}
+
+func (cp *ControlPlane) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var err error
+	if cp.folder, err = newFolder(cp.keeper, "controlplane"); err != nil {
+		return err
+	}
+	if cp.port, err = freePort(cp.address); err != nil {
+		return err
+	}
+	etcdPort, err := freePort("127.0.0.1")
+	if err != nil {
+		return err
+	}
+	cp.etcd = "https://127.0.0.1:" + strconv.Itoa(etcdPort)
+	if err := cp.writeCredentials(); err != nil {
+		return err
+	}
+	if err := cp.run("etcd", cp.etcdFlags()); err != nil {
+		return err
+	}
+	if err := cp.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := cp.run("kube-controller-manager", cp.controllerManagerFlags()); err != nil {
+		return err
+	}
+	if err := cp.run("kube-scheduler", cp.schedulerFlags()); err != nil {
+		return err
+	}
+	return cp.waitForControllers(ctx)
+}
+
+// writeCredentials makes the authority and every certificate and kubeconfig that the programs need.
+func (cp *ControlPlane) writeCredentials() error {
+	var err error
+	if cp.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	caKey, err := keyBlock(cp.ca.key)
+	if err != nil {
+		return err
+	}
+	accounts, err := newAuthority() // only its key is used, to sign and verify service account tokens
+	if err != nil {
+		return err
+	}
+	accountKey, err := keyBlock(accounts.key)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{"ca.crt": cp.ca.pem, "ca.key": caKey, "service-accounts.key": accountKey, "audit.yaml": []byte(auditPolicy)}
+
+	loopback := net.IPv4(127, 0, 0, 1)
+	issued := map[string]keyPair{}
+	for _, c := range []struct {
+		file      string
+		subject   pkix.Name
+		names     []string
+		addresses []net.IP
+	}{
+		{"etcd", pkix.Name{CommonName: "etcd"}, []string{"localhost"}, []net.IP{loopback}},
+		{"apiserver", pkix.Name{CommonName: "kube-apiserver"},
+			[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+			[]net.IP{loopback, net.ParseIP(cp.address), net.ParseIP(apiServiceIP)}},
+		{"apiserver-client", pkix.Name{CommonName: "kube-apiserver-client", Organization: []string{"system:masters"}}, nil, nil},
+		{"admin", pkix.Name{CommonName: "lab-admin", Organization: []string{"system:masters"}}, nil, nil},
+		{"controller-manager", pkix.Name{CommonName: "system:kube-controller-manager"}, nil, nil},
+		{"scheduler", pkix.Name{CommonName: "system:kube-scheduler"}, nil, nil},
+	} {
+		pair, err := cp.ca.issue(c.subject, c.names, c.addresses)
+		if err != nil {
+			return err
+		}
+		issued[c.file] = pair
+		files[c.file+".crt"], files[c.file+".key"] = pair.cert, pair.key
+	}
+	cp.admin = issued["admin"]
+	for name, content := range files {
+		if err := os.WriteFile(cp.path(name), content, 0o600); err != nil {
+			return fmt.Errorf("writing the control plane's credentials: %w", err)
+		}
+	}
+	for _, name := range []string{"controller-manager", "scheduler"} {
+		if err := cp.writeKubeconfig(cp.path(name+".conf"), certificateUser(issued[name])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.folder.Path, name) }
+
+// run starts one of the programs.
+func (cp *ControlPlane) run(name string, flags []string) error {
+	k, err := startKeeper(cp.keeper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, flags...)...)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	cp.running[name] = k
+	return nil
+}
+
+// failure says which program ended by itself, with the end of its log; nil while all run.
+func (cp *ControlPlane) failure() error {
+	cp.mu.Lock()
+	defer cp.mu.Unlock()
+	for name, k := range cp.running {
+		if err := k.failure(); err != nil {
+			return fmt.Errorf("running %s: %w\n%s", name, err, tail(cp.path(name+".log"), 2000))
+		}
+	}
+	return nil
+}
+
+// StopAPIServer takes the API server away, as a crash does. Data stay in etcd.
+func (cp *ControlPlane) StopAPIServer() {
+	cp.mu.Lock()
+	k := cp.running["kube-apiserver"]
+	delete(cp.running, "kube-apiserver")
+	cp.mu.Unlock()
+	if k != nil {
+		k.stop()
+	}
+}
+
+// StartAPIServer starts the API server at the address and port it had, and returns when it is ready.
+func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
+	if err := cp.run("kube-apiserver", cp.apiServerFlags()); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return cp.poll(ctx, "the API server to be ready", func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// waitForControllers waits for the first thing that only the controller manager makes.
+func (cp *ControlPlane) waitForControllers(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return cp.poll(ctx, "the controllers to work", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// poll asks until the answer is good, a program ends, or the context does.
+func (cp *ControlPlane) poll(ctx context.Context, what string, ask func(context.Context) error) error {
+	for {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := ask(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if failure := cp.failure(); failure != nil {
+			return failure
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w: %w", what, ctx.Err(), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the control plane and removes everything it wrote. It may be called more than once.
+func (cp *ControlPlane) Stop() {
+	cp.stopOnce.Do(func() {
+		cp.mu.Lock()
+		defer cp.mu.Unlock()
+		for _, k := range cp.running {
+			k.stop()
+		}
+		cp.folder.Remove()
+	})
+}
+
+// Address is where the API server listens: IP address and port.
+func (cp *ControlPlane) Address() string {
+	return net.JoinHostPort(cp.address, strconv.Itoa(cp.port))
+}
+
+// CA is the certificate of the authority that signs everything in this cluster, as PEM.
+func (cp *ControlPlane) CA() []byte { return cp.ca.pem }
+
+// Log returns the end of the log of one program: etcd, kube-apiserver, kube-controller-manager or kube-scheduler.
+func (cp *ControlPlane) Log(program string, bytes int64) string {
+	return tail(cp.path(program+".log"), bytes)
+}
+
+// RESTConfig returns the configuration of a client that may do everything.
+func (cp *ControlPlane) RESTConfig() *rest.Config {
+	return &rest.Config{
+		Host: "https://" + cp.Address(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: cp.ca.pem, CertData: cp.admin.cert, KeyData: cp.admin.key,
+		},
+		QPS: -1, // the lab's own requests are not to be slowed down
+	}
+}
+
+// freePort finds a port below the range from which the kernel takes the ports of outgoing connections (32768 and up), so that nobody gets it
+// by chance before it is used.
+func freePort(address string) (int, error) {
+	const first, count = 20000, 12000
+	var failures []error
+	for range 20 {
+		port := first + rand.IntN(count)
+		l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+		failures = append(failures, err)
+	}
+	return 0, fmt.Errorf("finding a free port: %w", errors.Join(failures...))
+}

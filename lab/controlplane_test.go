@@ -1,0 +1,140 @@
+//go:build linux
+
+package lab
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func mustStartControlPlane(t *testing.T) *ControlPlane {
+	t.Helper()
+	cp, err := StartControlPlane(t.Context(), ControlPlaneOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cp.Stop)
+	return cp
+}
+
+func mustClient(t *testing.T, c *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func mustLoad(t *testing.T, path string) *rest.Config {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode != 0o600 {
+		t.Errorf("%s has mode %o, want 600: it holds credentials", path, mode)
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestControlPlaneReportsTheVersionOfKubernetes(t *testing.T) {
+	cp := mustStartControlPlane(t)
+	v, err := mustClient(t, cp.RESTConfig()).Discovery().ServerVersion()
+	if err != nil || v.GitVersion != "v1.36.3" {
+		t.Errorf("version %v, error %v", v, err)
+	}
+}
+
+func TestServiceAccountHasItsOwnRightsOnly(t *testing.T) {
+	cp := mustStartControlPlane(t)
+	dir := t.TempDir()
+	if err := cp.Kubeconfig(filepath.Join(dir, "admin")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mustClient(t, mustLoad(t, filepath.Join(dir, "admin"))).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error("the administrator:", err)
+	}
+	if err := cp.KubeconfigFor(t.Context(), "default", "default", filepath.Join(dir, "account")); err != nil {
+		t.Fatal(err)
+	}
+	client := mustClient(t, mustLoad(t, filepath.Join(dir, "account")))
+	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("an account without rights listed nodes: %v", err)
+	}
+	if err := cp.KubeconfigFor(t.Context(), "default", "missing", filepath.Join(dir, "missing")); !apierrors.IsNotFound(err) {
+		t.Errorf("an account that does not exist got a kubeconfig: %v", err)
+	}
+}
+
+func TestUnknownClientIsNotAuthenticated(t *testing.T) {
+	cp := mustStartControlPlane(t)
+	other, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := other.issue(cp.ca.cert.Subject, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cp.RESTConfig()
+	c.CertData, c.KeyData = pair.cert, pair.key
+	if _, err := mustClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a certificate of another authority: %v, want Unauthorized", err)
+	}
+}
+
+func TestAPIServerComesBackWithItsData(t *testing.T) {
+	cp := mustStartControlPlane(t)
+	client := mustClient(t, cp.RESTConfig())
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cp.StopAPIServer()
+	if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err == nil {
+		t.Error("an API server that was stopped answered")
+	}
+	if err := cp.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStopRemovesEverything(t *testing.T) {
+	cp := mustStartControlPlane(t)
+	cp.Stop()
+	cp.Stop()
+	if _, err := os.Stat(cp.folder.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the state folder is still there: %v", err)
+	}
+}
+
+// waitUntil asks until the answer is empty, for as long as a busy machine may need.
+func waitUntil(t *testing.T, what string, left func() string) {
+	t.Helper()
+	var last string
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if last = left(); last == "" {
+			return
+		}
+	}
+	t.Errorf("%s: %s", what, last)
+}

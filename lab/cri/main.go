@@ -1,0 +1,97 @@
+//go:build windows
+
+// Command cri asks the container runtime of a Windows host what its kubelet would ask: over CRI, and with the
+// credentials that the kubelet finds for an image.
+//
+//	cri pull IMAGE    pulls and unpacks an image, and prints its ID
+//	cri remove IMAGE  removes it
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/Microsoft/go-winio"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/kubernetes/pkg/credentialprovider"
+)
+
+const (
+	pipe = `\\.\pipe\containerd-containerd`
+	// kubeletConfig is where the kubelet finds its credentials.
+	kubeletConfig = `C:\var\lib\kubelet\config.json`
+	patience      = time.Minute
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cri:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("want pull or remove and an image, got %q", args)
+	}
+	conn, err := grpc.NewClient("passthrough:"+pipe, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), // it may be starting
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) { return winio.DialPipeContext(ctx, path) }))
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", pipe, err)
+	}
+	defer conn.Close()
+	client, spec := cri.NewImageServiceClient(conn), &cri.ImageSpec{Image: args[1]}
+	switch args[0] {
+	case "pull":
+		return pull(ctx, client, spec)
+	case "remove":
+		_, err := client.RemoveImage(ctx, &cri.RemoveImageRequest{Image: spec})
+		return err
+	}
+	return fmt.Errorf("want pull or remove, got %s", args[0])
+}
+
+// pull tries one credential after the other, as the kubelet does (pkg/kubelet/kuberuntime/kuberuntime_image.go).
+func pull(ctx context.Context, client cri.ImageServiceClient, spec *cri.ImageSpec) error {
+	config, err := credentialprovider.ReadSpecificDockerConfigJSONFile(kubeletConfig)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the kubelet's credentials: %w", err)
+	}
+	var keyring credentialprovider.BasicDockerKeyring
+	keyring.Add(nil, config)
+	credentials, found := keyring.Lookup(repository(spec.Image))
+	if !found {
+		credentials = make([]credentialprovider.TrackedAuthConfig, 1) // none
+	}
+	var failures error
+	for _, c := range credentials {
+		auth := &cri.AuthConfig{Username: c.Username, Password: c.Password, Auth: c.Auth, ServerAddress: c.ServerAddress, IdentityToken: c.IdentityToken}
+		answer, err := client.PullImage(ctx, &cri.PullImageRequest{Image: spec, Auth: auth})
+		if err == nil {
+			fmt.Println(answer.ImageRef)
+			return nil
+		}
+		failures = errors.Join(failures, err)
+	}
+	return failures
+}
+
+// repository cuts tag and digest off an image.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[:colon]
+	}
+	return image
+}

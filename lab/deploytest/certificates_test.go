@@ -1,0 +1,171 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/windows-machine-config/wmco/internal/csr"
+)
+
+// newRequest makes a key and a request for an identity, both as PEM.
+func newRequest(t *testing.T, commonName, organization string) (key, request []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: commonName, Organization: []string{organization}},
+	}, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err = keyutil.MarshalPrivateKeyToPEM(private); err != nil {
+		t.Fatal(err)
+	}
+	return key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+func createRequest(ctx context.Context, as clients, signer string, request []byte, usages ...certificatesv1.KeyUsage) (*certificatesv1.CertificateSigningRequest, error) {
+	return as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: signer, Usages: usages},
+	}, metav1.CreateOptions{})
+}
+
+func approve(ctx context.Context, as clients, request *certificatesv1.CertificateSigningRequest) error {
+	approved := request.DeepCopy()
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "WMCOApprove",
+	})
+	_, err := as.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, approved, metav1.UpdateOptions{})
+	return err
+}
+
+// host is a holder of a bootstrap token as the operator hands it out.
+type host struct {
+	clients
+	credentialID string
+}
+
+func (c *cluster) newHost(t *testing.T) host {
+	t.Helper()
+	seconds := int64(15 * 60)
+	answer, err := c.asOperator(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "windows-node-bootstrapper",
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(answer.Status.Token, ".")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
+		t.Fatalf("the token has no ID: %v", err)
+	}
+	config := rest.AnonymousClientConfig(c.config)
+	config.BearerToken = answer.Status.Token
+	return host{newClients(t, config), claims.ID}
+}
+
+// known is the cluster as the rules see it when a host joins as win-1.
+func (h host) known() csr.Known {
+	return csr.Known{
+		Namespace: namespace,
+		Hosts:     []csr.Host{{Instance: namespace + "/win-1", Node: "win-1", CredentialID: h.credentialID}},
+		Nodes:     map[string]csr.Node{"win-1": {OS: "windows"}},
+	}
+}
+
+// obtain goes the way of a host to a certificate: request, decision, approval by the operator, signature. It returns clients that
+// show the certificate.
+func (c *cluster) obtain(t *testing.T, as clients, known csr.Known, signer, commonName, organization string) clients {
+	t.Helper()
+	key, request := newRequest(t, commonName, organization)
+	made, err := createRequest(t.Context(), as, signer, request, "digital signature", "client auth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := csr.Decide(made, known); d.Verdict != csr.Approve {
+		t.Fatalf("the request would not be approved, rule %q: %s", d.Rule, d.Message)
+	}
+	if err := approve(t.Context(), c.asOperator(t), made); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(c.config)
+	config.CertData, config.KeyData = waitForCertificate(t, as, made.Name), key
+	return newClients(t, config)
+}
+
+// What the API server writes into requests is what the rules expect: the token's ID, the user, the groups.
+func (c *cluster) testHostGetsItsIdentities(t *testing.T) {
+	h := c.newHost(t)
+	for _, tc := range []struct{ name, signer, commonName, organization string }{
+		{"kubelet", certificatesv1.KubeAPIServerClientKubeletSignerName, "system:node:win-1", "system:nodes"},
+		{"WICD", certificatesv1.KubeAPIServerClientSignerName, "system:wicd-node:win-1", "system:wicd-nodes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			first := c.obtain(t, h.clients, h.known(), tc.signer, tc.commonName, tc.organization)
+			if err := patchNode(t.Context(), first, "win-1", annotate(group+"/version", tc.name)); err != nil {
+				t.Errorf("changing its own node: %v", err)
+			}
+			joined := h.known()
+			joined.Hosts[0].CredentialID, joined.Hosts[0].Registered = "", true
+			c.obtain(t, first, joined, tc.signer, tc.commonName, tc.organization)
+		})
+	}
+}
+
+func (c *cluster) testTokenOfAnotherHostIsRefused(t *testing.T) {
+	mine, other := c.newHost(t), c.newHost(t)
+	_, request := newRequest(t, "system:node:win-1", "system:nodes")
+	made, err := createRequest(t.Context(), other.clients, certificatesv1.KubeAPIServerClientKubeletSignerName, request, "digital signature", "client auth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := csr.Decide(made, mine.known()); d.Verdict != csr.Refuse || d.Rule != "CredentialNotOfInstance" {
+		t.Errorf("verdict %q, rule %q, want a refusal by rule CredentialNotOfInstance", d.Verdict, d.Rule)
+	}
+}
+
+func waitForCertificate(t *testing.T, as clients, name string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		request, err := as.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(request.Status.Certificate) > 0 {
+			return request.Status.Certificate
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("no certificate was signed: %+v", request.Status)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

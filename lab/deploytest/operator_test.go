@@ -1,0 +1,295 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// found is for what this cluster may not have: that it is not there was allowed to be seen.
+func found[T any](_ T, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func instances(as clients, in string) dynamic.ResourceInterface {
+	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "windowsinstances"}).Namespace(in)
+}
+
+func configs(as clients) dynamic.ResourceInterface {
+	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "windowsconfigs"})
+}
+
+func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+	}}
+}
+
+func (c *cluster) testOperatorWorks(t *testing.T) {
+	o := c.asOperator(t)
+	core, own := o.CoreV1(), instances(o, namespace)
+	host := object("WindowsInstance", "by-operator", map[string]any{"address": "10.0.0.1", "username": "Administrator"})
+	try(t, []attempt{
+		{"creates a WindowsInstance", "", func(ctx context.Context) error { return drop(own.Create(ctx, host, metav1.CreateOptions{})) }},
+		{"patches it", "", func(ctx context.Context) error {
+			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"spec":{"username":"other"}}`), metav1.PatchOptions{}))
+		}},
+		{"patches its status", "", func(ctx context.Context) error {
+			return drop(own.Patch(ctx, "by-operator", types.MergePatchType, []byte(`{"status":{"hostname":"win-1"}}`), metav1.PatchOptions{}, "status"))
+		}},
+		{"lists WindowsInstances", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
+		{"deletes it", "", func(ctx context.Context) error { return own.Delete(ctx, "by-operator", metav1.DeleteOptions{}) }},
+		{"lists WindowsConfigs", "", func(ctx context.Context) error { return drop(configs(o).List(ctx, metav1.ListOptions{})) }},
+		{"labels and annotates a node", "", func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"metadata": map[string]any{
+				"labels": map[string]any{"node-role.kubernetes.io/worker": ""}, "annotations": map[string]any{group + "/desired-version": "2"},
+			}})
+		}},
+		{"lists nodes", "", func(ctx context.Context) error { return drop(core.Nodes().List(ctx, metav1.ListOptions{})) }},
+		{"lists certificate requests", "", func(ctx context.Context) error {
+			return drop(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
+		}},
+		{"reads the SSH key", "", func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+		}},
+		{"lists the SSH key by name", "", func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).List(ctx, byName("cloud-private-key")))
+		}},
+		{"watches the ConfigMaps of its namespace", "", func(ctx context.Context) error {
+			w, err := core.ConfigMaps(namespace).Watch(ctx, metav1.ListOptions{})
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}},
+		{"publishes what nodes must have, and takes it back", "", func(ctx context.Context) error {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "windows-services-1"}}
+			if _, err := core.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			return core.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{})
+		}},
+		{"publishes the secrets of nodes", "", func(ctx context.Context) error {
+			secret, err := core.Secrets(namespace).Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-node-secrets"}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return drop(core.Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{}))
+		}},
+		{"lets its daemons read both", "", func(ctx context.Context) error {
+			role, err := o.RbacV1().Roles(namespace).Create(ctx, daemonRole("windows-services-1"), metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			role.Rules = daemonRole("windows-services-1", "windows-services-2").Rules
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"reads OpenShift's proxy", "", func(ctx context.Context) error {
+			return found(o.dynamic.Resource(openshift("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
+		}},
+		{"reads the API server's authority", "", func(ctx context.Context) error {
+			return found(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
+		}},
+		{"reads the kubelets' clients' authority", "", func(ctx context.Context) error {
+			return drop(core.ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication", metav1.GetOptions{}))
+		}},
+		{"reads cluster-info", "", func(ctx context.Context) error {
+			return found(core.ConfigMaps("kube-public").Get(ctx, "cluster-info", metav1.GetOptions{}))
+		}},
+		{"reads the cluster's DNS service", "", func(ctx context.Context) error {
+			return found(core.Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{}))
+		}},
+		{"reads OpenShift's DNS service", "", func(ctx context.Context) error {
+			return found(core.Services("openshift-dns").Get(ctx, "dns-default", metav1.GetOptions{}))
+		}},
+		{"reads the API servers' addresses", "", func(ctx context.Context) error {
+			return found(o.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
+		}},
+		{"reads the service range", "", func(ctx context.Context) error {
+			return drop(o.NetworkingV1().ServiceCIDRs().Get(ctx, "kubernetes", metav1.GetOptions{}))
+		}},
+		{"reads the cluster's identity", "", func(ctx context.Context) error {
+			return drop(core.Namespaces().Get(ctx, "kube-system", metav1.GetOptions{}))
+		}},
+		{"makes a bootstrap token", "", func(ctx context.Context) error {
+			return drop(core.ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+		}},
+		{"takes its lease", "", func(ctx context.Context) error {
+			leases := o.CoordinationV1().Leases(namespace)
+			lease, err := leases.Create(ctx, leaseNamed("windows-machine-config-operator"), metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			if _, err := leases.Get(ctx, lease.Name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+			return drop(leases.Update(ctx, lease, metav1.UpdateOptions{}))
+		}},
+		{"tells of an instance", "", func(ctx context.Context) error {
+			return drop(o.EventsV1().Events(namespace).Create(ctx, eventAbout("a", namespace), metav1.CreateOptions{}))
+		}},
+		{"tells of a node", "", func(ctx context.Context) error {
+			return drop(o.EventsV1().Events("default").Create(ctx, eventAbout("b", "default"), metav1.CreateOptions{}))
+		}},
+		{"counts an event", "", func(ctx context.Context) error {
+			return drop(o.EventsV1().Events("default").Patch(ctx, "b", types.MergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2030-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{}))
+		}},
+		{"asks who reads its metrics", "", func(ctx context.Context) error {
+			if _, err := o.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			return drop(o.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "bob", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+			}}, metav1.CreateOptions{}))
+		}},
+	})
+}
+
+func (c *cluster) testOperatorIsLimited(t *testing.T) {
+	o := c.asOperator(t)
+	core := o.CoreV1()
+	token := func(in, name string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return drop(core.ServiceAccounts(in).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
+		}
+	}
+	try(t, []attempt{
+		{"reads another Secret of its namespace", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).Get(ctx, "other", metav1.GetOptions{}))
+		}},
+		{"lists the Secrets of its namespace", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, metav1.ListOptions{})) }},
+		{"lists another Secret by name", forbidden, func(ctx context.Context) error { return drop(core.Secrets(namespace).List(ctx, byName("other"))) }},
+		{"lists all Secrets", forbidden, func(ctx context.Context) error { return drop(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
+		{"reads a Secret of the same name elsewhere", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets("default").Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+		}},
+		{"writes the SSH key", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+		}},
+		{"reads a ConfigMap of another namespace", forbidden, func(ctx context.Context) error {
+			return drop(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
+		}},
+		{"gives its daemons more than it has", "attempting to grant RBAC permissions not currently held", func(ctx context.Context) error {
+			role := daemonRole("windows-services-1")
+			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"writes another Role", forbidden, func(ctx context.Context) error {
+			role := daemonRole("windows-services-1")
+			role.Name = "windows-machine-config-operator"
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"writes the ConfigMap of hosts", forbidden, func(ctx context.Context) error {
+			return drop(core.ConfigMaps(namespace).Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+		}},
+		{"makes itself a token", forbidden, token(namespace, "windows-machine-config-operator")},
+		{"makes a token of another account", forbidden, token(namespace, "default")},
+		{"makes a token of another namespace", forbidden, token("kube-system", "namespace-controller")},
+		{"deletes a node", forbidden, func(ctx context.Context) error { return core.Nodes().Delete(ctx, "linux-1", metav1.DeleteOptions{}) }},
+		{"writes a node's status", forbidden, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
+		}},
+		{"takes another lease", forbidden, func(ctx context.Context) error {
+			return drop(o.CoordinationV1().Leases(namespace).Update(ctx, leaseNamed("other"), metav1.UpdateOptions{}))
+		}},
+		{"reads WindowsInstances of other namespaces", forbidden, func(ctx context.Context) error {
+			return drop(instances(o, "default").List(ctx, metav1.ListOptions{}))
+		}},
+		{"writes the user's WindowsConfig", forbidden, func(ctx context.Context) error {
+			return drop(configs(o).Create(ctx, object("WindowsConfig", "cluster", nil), metav1.CreateOptions{}))
+		}},
+		{"creates a pod", forbidden, func(ctx context.Context) error {
+			return drop(core.Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+		}},
+		{"lists the services of the cluster", forbidden, func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
+		{"changes the API servers' addresses", forbidden, func(ctx context.Context) error {
+			return drop(o.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{}, metav1.CreateOptions{}))
+		}},
+		{"gives itself rights", forbidden, func(ctx context.Context) error {
+			return drop(o.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+		}},
+	})
+}
+
+func (c *cluster) testOperatorApproves(t *testing.T) {
+	o := c.asOperator(t)
+	// For a node, Kubernetes itself would approve at the same time: the administrator who asks here may ask for anything.
+	_, request := newRequest(t, "bob", "devs")
+	var attempts []attempt
+	for signer, want := range map[string]string{
+		"kubernetes.io/kube-apiserver-client-kubelet": "",
+		"kubernetes.io/kubelet-serving":               "",
+		"kubernetes.io/kube-apiserver-client":         "",
+		"example.com/any":                             "user not permitted to approve requests with signerName \"example.com/any\"",
+	} {
+		attempts = append(attempts, attempt{signer, want, func(ctx context.Context) error {
+			made, err := createRequest(ctx, c.admin, signer, request, "digital signature", "client auth")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return approve(ctx, o, made)
+		}})
+	}
+	try(t, attempts)
+	// Requests of this signer cannot be made any more; old ones may be there.
+	review, err := o.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "approve", Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/legacy-unknown",
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if review.Status.Allowed {
+		t.Error("the operator may approve requests of signer kubernetes.io/legacy-unknown")
+	}
+}
+
+// bind gives a user one of Kubernetes' roles in the operator's namespace, or in the whole cluster for cluster-admin.
+func (c *cluster) bind(t *testing.T, user, role string) {
+	t.Helper()
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	name := metav1.ObjectMeta{Name: user, Namespace: namespace}
+	var err error
+	if role == "cluster-admin" {
+		name.Namespace = ""
+		_, err = c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	} else {
+		_, err = c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref, Subjects: subjects}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// daemonRole is the Role that the operator makes for its daemons.
+func daemonRole(configMaps ...string) *rbacv1.Role {
+	return &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "windows-instance-config-daemon"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: configMaps, Verbs: []string{"get", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"windows-node-secrets"}, Verbs: []string{"get"}},
+		},
+	}
+}
+
+func openshift(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: resource}
+}

@@ -1,0 +1,386 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/image"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestImages has the real containerd.exe pull and unpack images as the settings say. What was asked for, the logs of real
+// registries and of a real proxy tell.
+func TestImages(t *testing.T) {
+	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
+		if missing != nil {
+			t.Skip("SKIPPED:", missing)
+		}
+	}
+	p := newPlace(t, world.Options{WineHosts: 1})
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	s := newShelf(p)
+	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: p.Hosts()[0].Address})
+	// The proxy comes first: containerd starts anew for it. A program on Wine that has checked a certificate sees no
+	// authority that is trusted afterwards.
+	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
+	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
+}
+
+// shelf is a place with a Windows host and registries.
+type shelf struct {
+	place
+	host *lab.Host
+	// source is what images are named after, the next two are its mirrors. All are where hosts reach them. Remote is beyond
+	// the hosts' network, and only the proxy knows its name.
+	source, first, second, remote *lab.Registry
+}
+
+// beyond is a name that hosts do not know.
+const beyond = "beyond.test"
+
+func newShelf(p place) shelf {
+	p.t.Helper()
+	s := shelf{place: p, host: p.Lab.Hosts()[0]}
+	remote := lab.RegistryOptions{Listen: "127.0.0.1", Name: beyond}
+	for at, options := range map[**lab.Registry]lab.RegistryOptions{&s.source: {}, &s.first: {}, &s.second: {}, &s.remote: remote} {
+		var err error
+		if *at, err = p.Lab.StartRegistry(p.t.Context(), options); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	s.createPullSecret(s.source, s.first, s.second, s.remote)
+	return s
+}
+
+func (s shelf) in(t *testing.T) shelf {
+	s.place = s.place.in(t)
+	return s
+}
+
+// createPullSecret makes the Secret with the credentials of registries.
+func (p place) createPullSecret(registries ...*lab.Registry) {
+	p.t.Helper()
+	auths := map[string]map[string]string{}
+	for _, r := range registries {
+		auths[r.Host] = map[string]string{"username": r.User, "password": r.Password}
+	}
+	text, err := json.Marshal(map[string]any{"auths": auths})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret},
+		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: text},
+	})
+}
+
+// expectSettings waits until the host has what is configured now.
+func (s shelf) expectSettings() {
+	s.t.Helper()
+	s.expectArrived([]joiner{{at: s.Hosts()[0]}})
+}
+
+// An app is an image of two layers, each with a file that no other image has.
+type app struct {
+	image.Image
+	name string
+}
+
+// push makes an app, and puts it into repository team/<name> below a path of registries, with tag 1.
+func (s shelf) push(name, path string, registries ...*lab.Registry) app {
+	s.t.Helper()
+	i, err := image.New(fmt.Sprintf("10.0.%d.%d", lab.Build, lab.Revision),
+		map[string]string{name + "/base.txt": "the base of " + name}, map[string]string{name + "/app.txt": name})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, r := range registries {
+		if err := r.Push(s.t.Context(), path+"team/"+name, "1", i); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return app{i, name}
+}
+
+// byTag and byDigest name an app as pods do.
+func (a app) byTag(r *lab.Registry) string { return r.Host + "/team/" + a.name + ":1" }
+
+func (a app) byDigest(r *lab.Registry) string {
+	return r.Host + "/team/" + a.name + "@" + a.Digest().String()
+}
+
+// expectPulled pulls an image, and looks on the host's disk for what is in it.
+func (s shelf) expectPulled(image string, a app) {
+	s.t.Helper()
+	id, err := s.host.Pull(s.t.Context(), image)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if id != a.ID.String() {
+		s.t.Errorf("image %s is %s, want %s", image, id, a.ID)
+	}
+	for file, want := range map[string]string{"base.txt": "the base of " + a.name, "app.txt": a.name} {
+		found := s.unpacked(a, file)
+		if len(found) != 1 {
+			s.t.Fatalf("%s of image %s was unpacked to %q, want one place", file, image, found)
+		}
+		if text, err := os.ReadFile(found[0]); err != nil || string(text) != want {
+			s.t.Errorf("%s of image %s is %q (%v), want %q", file, image, text, err, want)
+		}
+	}
+}
+
+// unpacked finds a file of an app on the host's disk.
+func (s shelf) unpacked(a app, file string) []string {
+	s.t.Helper()
+	snapshots, err := s.host.Path(`C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows\snapshots`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(snapshots, "*", "Files", a.name, file))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return found
+}
+
+// expectRemoved removes an image, and wants its layers to go.
+func (s shelf) expectRemoved(image string, a app) {
+	s.t.Helper()
+	if err := s.host.RemoveImage(s.t.Context(), image); err != nil {
+		s.t.Fatal(err)
+	}
+	s.eventually("the layers of "+image+" go", func(context.Context) string {
+		if left := append(s.unpacked(a, "base.txt"), s.unpacked(a, "app.txt")...); len(left) > 0 {
+			return fmt.Sprintf("there is %q", left)
+		}
+		return ""
+	})
+}
+
+// expectNotPulled tries to pull an image, and wants an error that says why.
+func (s shelf) expectNotPulled(image, why string) {
+	s.t.Helper()
+	if _, err := s.host.Pull(s.t.Context(), image); err == nil || !strings.Contains(err.Error(), why) {
+		s.t.Errorf("pulling %s: error %v, want one that says %q", image, err, why)
+	}
+}
+
+// asked are the host's requests for an app at a registry, from the registry's log.
+func (s shelf) asked(r *lab.Registry, a app) []lab.RegistryRequest {
+	s.t.Helper()
+	all, err := r.Requests()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(q lab.RegistryRequest) bool { return !strings.Contains(q.Path, "/team/"+a.name+"/") })
+}
+
+// expectServed wants a registry to have said what a reference (a tag or a digest) means, and to have sent all content.
+func (s shelf) expectServed(r *lab.Registry, a app, reference string) {
+	s.t.Helper()
+	s.expectResolved(r, a, reference)
+	s.expectSent(r, a)
+}
+
+func (s shelf) expectResolved(r *lab.Registry, a app, reference string) {
+	s.t.Helper()
+	s.expectAnswered(r, a, http.MethodHead, "manifests/"+reference, http.StatusOK)
+}
+
+func (s shelf) expectSent(r *lab.Registry, a app) {
+	s.t.Helper()
+	s.expectAnswered(r, a, http.MethodGet, "manifests/"+a.Digest().String(), http.StatusOK)
+	for blob := range a.Blobs {
+		s.expectAnswered(r, a, http.MethodGet, "blobs/"+blob.String(), http.StatusOK)
+	}
+}
+
+func (s shelf) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
+	s.t.Helper()
+	asked := s.asked(r, a)
+	if !slices.ContainsFunc(asked, func(q lab.RegistryRequest) bool {
+		path, _, _ := strings.Cut(q.Path, "?")
+		return q.Method == method && strings.HasSuffix(path, "/team/"+a.name+"/"+what) && q.Status == status
+	}) {
+		s.t.Errorf("%s answered no %s for %s of %s with %d; it was asked:\n%+v", s.nameOf(r), method, what, a.name, status, asked)
+	}
+}
+
+func (s shelf) expectNotAsked(r *lab.Registry, a app) {
+	s.t.Helper()
+	if asked := s.asked(r, a); len(asked) > 0 {
+		s.t.Errorf("%s was asked for %s: %+v", s.nameOf(r), a.name, asked)
+	}
+}
+
+func (s shelf) nameOf(r *lab.Registry) string {
+	return map[*lab.Registry]string{s.source: "the source", s.first: "the first mirror", s.second: "the second mirror", s.remote: "the remote registry"}[r]
+}
+
+// throughAProxy pulls from where only the proxy gets to, with a password that only services are told.
+func (s shelf) throughAProxy() {
+	if missing := lab.CanRunForwardProxy(); missing != nil {
+		s.t.Skip("SKIPPED:", missing)
+	}
+	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	far, near, late := s.push("far", "", s.remote), s.push("near", "", s.first), s.push("late", "", s.remote)
+	s.expectNotPulled(far.byTag(s.remote), beyond)
+	s.expectNotPulled(near.byTag(s.first), "x509")
+
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+		c.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy.URL(), NoProxy: lab.MachineName}
+	})
+	s.trustRegistries()
+	s.expectSettings()
+	s.expectPulled(far.byTag(s.remote), far)
+	s.expectServed(s.remote, far, "1")
+	s.expectPulled(near.byTag(s.first), near)
+	s.expectServed(s.first, near, "1")
+	s.expectPasswordOnlyWithServices(proxy.Password())
+
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Proxy = v1alpha1.ProxySpec{} })
+	s.expectSettings()
+	s.expectNotPulled(late.byTag(s.remote), beyond)
+	s.expectNotAsked(s.remote, late)
+	s.expectPassed(proxy, lab.Passage{
+		From: s.host.Address(), User: proxy.User(), Method: http.MethodConnect, Target: s.remote.Host, Status: http.StatusOK,
+	})
+}
+
+// trustRegistries names the authority of the registries to the cluster. Its ConfigMap may be there already.
+func (s shelf) trustRegistries() {
+	s.t.Helper()
+	err := s.Client.Create(s.t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.TrustedCAConfigMap},
+		Data:       map[string]string{v1alpha1.TrustedCAKey: string(s.Lab.RegistryCA())},
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+}
+
+// expectPassed wants nothing but one kind of request to have gone through a proxy, which tells of a tunnel when it is closed.
+func (s shelf) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("the proxy tells of %+v", want), func(context.Context) string {
+		all, err := proxy.Passages()
+		if err != nil || len(all) == 0 {
+			return fmt.Sprintf("it tells of nothing (%v)", err)
+		}
+		if slices.ContainsFunc(all, func(one lab.Passage) bool { return one != want }) {
+			s.t.Fatalf("the proxy was asked for %+v, want only %+v", all, want)
+		}
+		return ""
+	})
+}
+
+// expectPasswordOnlyWithServices looks where everybody on the host may look.
+func (s shelf) expectPasswordOnlyWithServices(password string) {
+	s.t.Helper()
+	const system = `HKLM\SYSTEM\CurrentControlSet\`
+	service, found, err := s.host.ReadRegistry(s.t.Context(), system+`Services\containerd`, "Environment")
+	if err != nil || !found || !strings.Contains(strings.Join(service.Texts, "\n"), password) {
+		s.t.Errorf("containerd has no environment with the password: %v", err)
+	}
+	machine, found, err := s.host.ReadRegistry(s.t.Context(), system+`Control\Session Manager\Environment`, "HTTPS_PROXY")
+	if err != nil || found {
+		s.t.Errorf("the machine has HTTPS_PROXY: %q (%v)", machine.Text, err)
+	}
+	s.expectNoSecret(password)
+}
+
+// fromMirrors pulls images named after the source, which is up only where that is said.
+func (s shelf) fromMirrors() {
+	const copies = "copies/"
+	digest, tag := s.push("digest", copies, s.first, s.second), s.push("tag", copies, s.first, s.second)
+	digestLater, tagLater := s.push("digest-later", copies, s.first, s.second), s.push("tag-later", copies, s.first, s.second)
+	s.source.Stop()
+	s.trustRegistries()
+	s.mirror(v1alpha1.AllowContactingSource, v1alpha1.PullByDigestAndTag)
+	s.expectPulled(digest.byDigest(s.source), digest)
+	s.expectServed(s.first, digest, digest.Digest().String())
+	s.expectPulled(tag.byTag(s.source), tag)
+	s.expectServed(s.first, tag, "1")
+	s.expectNotAsked(s.second, digest)
+	s.expectNotAsked(s.second, tag)
+
+	s.expectRemoved(digest.byDigest(s.source), digest)
+
+	s.first.Stop()
+	s.expectPulled(digestLater.byDigest(s.source), digestLater)
+	s.expectServed(s.second, digestLater, digestLater.Digest().String())
+	s.expectPulled(tagLater.byTag(s.source), tagLater)
+	s.expectServed(s.second, tagLater, "1")
+
+	for _, r := range []*lab.Registry{s.first, s.source} {
+		if err := r.Start(s.t.Context()); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.fromTheSource(copies)
+}
+
+// fromTheSource has the source up, and wants it to be asked when it may be asked and not otherwise.
+func (s shelf) fromTheSource(copies string) {
+	mirrored, missing := s.push("mirrored", copies, s.second), s.push("missing", "", s.source)
+	s.expectPulled(mirrored.byTag(s.source), mirrored)
+	s.expectAnswered(s.first, mirrored, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectServed(s.second, mirrored, "1")
+	s.expectNotAsked(s.source, mirrored)
+	s.expectPulled(missing.byTag(s.source), missing)
+	s.expectAnswered(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectServed(s.source, missing, "1")
+
+	byDigest := s.push("by-digest", copies, s.first)
+	s.push("by-digest", "", s.source)
+	s.mirror(v1alpha1.AllowContactingSource, v1alpha1.PullByDigest)
+	s.expectPulled(byDigest.byTag(s.source), byDigest)
+	s.expectResolved(s.source, byDigest, "1")
+	s.expectSent(s.first, byDigest)
+
+	kept, forbidden := s.push("kept", copies, s.second), s.push("forbidden", "", s.source)
+	s.mirror(v1alpha1.NeverContactSource, v1alpha1.PullByDigestAndTag)
+	s.expectPulled(kept.byTag(s.source), kept)
+	s.expectServed(s.second, kept, "1")
+	for _, name := range []string{forbidden.byTag(s.source), forbidden.byDigest(s.source)} {
+		s.expectNotPulled(name, "not found")
+	}
+	s.expectAnswered(s.first, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectAnswered(s.second, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
+	s.expectNotAsked(s.source, kept)
+	s.expectNotAsked(s.source, forbidden)
+}
+
+// mirror makes the two mirrors those of the source.
+func (s shelf) mirror(policy v1alpha1.MirrorSourcePolicy, by v1alpha1.PullBy) {
+	s.t.Helper()
+	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
+		c.Registries.Mirrors = []v1alpha1.RegistryMirrors{{
+			Source: s.source.Host, MirrorSourcePolicy: policy, PullBy: by,
+			Mirrors: []v1alpha1.RegistryMirror{{Location: s.first.Host + "/copies"}, {Location: s.second.Host + "/copies"}},
+		}}
+	})
+	s.expectSettings()
+}

@@ -1,0 +1,320 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestBadInput has a subtest for each way in which what users write, or bring, can be wrong. Each leaves a bystander
+// untouched, says what is wrong, and ends well when the cause is mended, without a restart of anything.
+func TestBadInput(t *testing.T) {
+	p := newPlace(t, world.Options{})
+	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
+	standing := p.announce(bystander, nil)
+	p.expectReady(standing)
+	before := p.instance(standing).Status.Conditions
+	tests := map[string]func(place){
+		"PrivateKey":          privateKeyFaults,
+		"ConfigMapEntries":    entryFaults,
+		"NothingListens":      nothingListens,
+		"NoAnswer":            noAnswer,
+		"UserOrKeyRefused":    keyRefused,
+		"HostKeyChanged":      hostKeyChanged,
+		"PinnedInAdvance":     pinnedInAdvance,
+		"UnsupportedHosts":    unsupportedHosts,
+		"HostnameOfAnother":   hostnameOfAnother,
+		"NodeNameOfLinuxNode": nameOfLinuxNode,
+		"ForeignService":      foreignService,
+		"NoNetworkProvider":   noNetwork,
+		"PausedInstance":      pausedInstance,
+		"FeatureNeedsRestart": featureNeedsRestart,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { test(p.in(t)) })
+	}
+	for i, c := range p.instance(standing).Status.Conditions {
+		if c.Status != before[i].Status || c.LastTransitionTime != before[i].LastTransitionTime {
+			t.Errorf("the bystander's condition %s changed from %+v to %+v", c.Type, before[i], c)
+		}
+	}
+}
+
+func privateKeyFaults(p place) {
+	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	encrypted, err := ssh.MarshalPrivateKeyWithPassphrase(private, "", []byte("secret passphrase"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key-faults"}})
+	p.key(nil)
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonPrivateKeyMissing, "ssh-keygen", "private-key.pem")
+	for _, bad := range []struct {
+		key  []byte
+		says string
+	}{
+		{[]byte("not a key"), "PEM"},
+		{pem.EncodeToMemory(encrypted), "passphrase"},
+		{ssh.MarshalAuthorizedKey(publicOf(p, private)), "public key"},
+	} {
+		p.key(bad.key)
+		p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonPrivateKeyInvalid, bad.says, "ssh-keygen")
+	}
+	p.key(p.Key)
+	p.expectReady(name)
+}
+
+func publicOf(p place, private ed25519.PrivateKey) ssh.PublicKey {
+	key, err := ssh.NewPublicKey(private.Public())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return key
+}
+
+func entryFaults(p place) {
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "good-entry"}})
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap},
+		Data: map[string]string{
+			h.Address:           "username=" + world.User,
+			"192.0.2.1":         "Administrator",
+			"192.0.2.2":         "",
+			"192.0.2.3":         "username=",
+			"no-such-host.test": "username=a",
+			"1.2.3":             "username=a",
+			"not_a_name":        "username=a",
+			"localhost":         "username=a", // resolves to 127.0.0.1
+		},
+	}
+	if err := p.Client.Create(p.t.Context(), cm); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.1"`, "username=")
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.2"`, "empty")
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.3"`, "user name")
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"no-such-host.test"`, "resolve")
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"1.2.3"`, "IPv4")
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"not_a_name"`, "DNS name")
+	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: h.Address})
+
+	mended := cm.DeepCopy()
+	mended.Data = map[string]string{h.Address: "username=" + world.User, "127.0.0.1": "username=a", "localhost": "username=a"}
+	if err := p.Client.Update(p.t.Context(), mended); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, "127.0.0.1", "already")
+}
+
+func nothingListens(p place) {
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refused"}})
+	good := h.Port
+	listener, err := net.Listen("tcp", h.Address+":0")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h.Port = int32(listener.Addr().(*net.TCPAddr).Port)
+	_ = listener.Close()
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnectionRefused, "OpenSSH")
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.Port = good })
+	p.expectReady(name)
+}
+
+func noAnswer(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "silent"}})
+	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{Stall: true} })
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnectionTimeout, "firewall")
+	host.SSH().SetFaults(nil)
+	p.expectReady(name)
+}
+
+func keyRefused(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-key"}})
+	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonAuthenticationFailed, world.User, "SHA256:", "administrators_authorized_keys")
+	host.SSH().SetFaults(nil)
+	p.expectReady(name)
+}
+
+func hostKeyChanged(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "new-key", Build: 7601}})
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonBuildUnsupported, "7601")
+	pinned := p.instance(name).Status.HostKeyFingerprint
+	_, other, _ := ed25519.GenerateKey(rand.Reader)
+	signer, err := ssh.NewSignerFromKey(other)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: signer} })
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
+	p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonHostKeyChanged)
+	sent := host.SSH().Counters().ExecChannels
+	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = line })
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnected)
+	if now := host.SSH().Counters().ExecChannels; now <= sent {
+		p.t.Errorf("after the new key was confirmed, the host still saw %d commands", now)
+	}
+}
+
+func pinnedInAdvance(p place) {
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "pinned"}})
+	_, other, _ := ed25519.GenerateKey(rand.Reader)
+	name := p.announce(h, func(i *v1alpha1.WindowsInstance) {
+		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicOf(p, other))))
+	})
+	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonHostKeyChanged)
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" })
+	p.expectReady(name)
+}
+
+func unsupportedHosts(p place) {
+	tests := []struct {
+		name    string
+		windows sim.WindowsOptions
+		reason  string
+		says    string
+	}{
+		{"old-build", sim.WindowsOptions{Build: 14393}, v1alpha1.ReasonBuildUnsupported, "14393"},
+		{"arm", sim.WindowsOptions{Architecture: "arm64"}, v1alpha1.ReasonArchitectureUnsupported, "arm64"},
+		{"desktop", sim.WindowsOptions{Installation: "Client"}, v1alpha1.ReasonEditionUnsupported, "Client"},
+		{"full-disk", sim.WindowsOptions{FreeBytes: 4 << 30}, v1alpha1.ReasonDiskTooSmall, "4.0 GB"},
+		{"slow-clock", sim.WindowsOptions{Skew: -3 * time.Minute}, v1alpha1.ReasonClockSkewed, "behind"},
+	}
+	for _, test := range tests {
+		p.t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := p.in(t)
+			test.windows.Hostname = test.name
+			host, h := p.host(sim.Options{Windows: test.windows})
+			name := p.announce(h, nil)
+			p.expect(name, v1alpha1.ConditionSupported, test.reason, test.says)
+			if host.Windows().Service("kubelet").Name != "" {
+				t.Error("the host was changed although it is not supported")
+			}
+		})
+	}
+	p.t.Run("underscore", func(t *testing.T) {
+		t.Parallel()
+		p := p.in(t)
+		_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "under_score"}})
+		h.Name = "underscore"
+		p.expect(p.announce(h, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameInvalid, "under_score")
+	})
+}
+
+func hostnameOfAnother(p place) {
+	_, first := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "twin"}})
+	_, clone := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "TWIN"}})
+	p.expectReady(p.announce(first, nil))
+	clone.Name = "clone"
+	p.expect(p.announce(clone, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameConflict, "twin")
+}
+
+func nameOfLinuxNode(p place) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "penguin", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	if err := p.Client.Create(p.t.Context(), node); err != nil {
+		p.t.Fatal(err)
+	}
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "penguin"}})
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameConflict, "penguin")
+	if err := p.Client.Delete(p.t.Context(), node); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectReady(name)
+}
+
+func foreignService(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "foreign"}})
+	if _, err := host.Windows().Host().Services.Put(p.t.Context(), desired.Service{
+		Name: "containerd", Description: "somebody's", Command: `C:\docker\containerd.exe`,
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expect(p.announce(h, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonServiceConflict, "containerd", `C:\docker`)
+}
+
+func noNetwork(p place) {
+	var config v1alpha1.WindowsConfig
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+		p.t.Fatal(err)
+	}
+	good := config.Spec.Network
+	set := func(n v1alpha1.NetworkSpec) {
+		before := config.DeepCopy()
+		config.Spec.Network = n
+		if err := p.Client.Patch(p.t.Context(), &config, client.MergeFrom(before)); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	set(v1alpha1.NetworkSpec{})
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-network"}})
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionConfigured, v1alpha1.ReasonNetworkNotConfigured, "spec.network.provider")
+	set(good)
+	p.expectReady(name)
+}
+
+func pausedInstance(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "paused"}})
+	name := p.announce(h, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = true })
+	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonPaused, "spec.paused")
+	if n := host.SSH().Counters().Connections; n != 0 {
+		p.t.Errorf("a paused host was connected to %d times", n)
+	}
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = false })
+	p.expectReady(name)
+}
+
+func featureNeedsRestart(p place) {
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{
+		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 2 * time.Second,
+	}})
+	first := host.Windows().BootID()
+	name := p.announce(h, nil)
+	p.expect(name, v1alpha1.ConditionRebootRequired, v1alpha1.ReasonRebooting, "Containers")
+	p.expectReady(name)
+	if host.Windows().BootID() == first {
+		p.t.Error("the host is Ready without having restarted")
+	}
+}
+
+// change changes the spec of an instance.
+func (p place) change(name types.NamespacedName, change func(*v1alpha1.WindowsInstance)) {
+	p.t.Helper()
+	p.eventually("changing "+name.Name, func(ctx context.Context) string {
+		i := p.instance(name)
+		before := i.DeepCopy()
+		change(i)
+		if err := p.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}

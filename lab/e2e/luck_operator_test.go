@@ -1,0 +1,361 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// operatorKilled kills the operator as soon as the first of a few hosts is in a step, for each step, and then at moments
+// that chance chooses. Hosts of former rounds are still joining meanwhile.
+func operatorKilled(p place) {
+	var all []joiner
+	announce := func(round string) {
+		for n := range 2 {
+			all = append(all, p.joiner(fmt.Sprintf("kill-%s-%d", round, n), nil))
+		}
+	}
+	for n, step := range join.StepNames() {
+		round := fmt.Sprint(n)
+		wait := p.follow("a host is in step "+step, func(i *v1alpha1.WindowsInstance) bool {
+			return strings.HasPrefix(i.Name, "kill-"+round+"-") && reached(i, step, v1alpha1.StepRunning)
+		})
+		announce(round)
+		wait()
+		p.restartOperator()
+	}
+	chance := p.chance()
+	for n := range 3 {
+		announce(fmt.Sprintf("r%d", n))
+		<-time.After(time.Duration(chance.Int64N(int64(2 * time.Second))))
+		p.restartOperator()
+	}
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	p.expectOneNodeEach(all)
+}
+
+// restartOperator kills the operator and starts it.
+func (p place) restartOperator() {
+	p.t.Helper()
+	p.Operator.Kill()
+	p.startOperator()
+}
+
+// startOperator starts an operator that was killed. The dead one's Lease would end by itself, after 15 s.
+func (p place) startOperator() {
+	p.t.Helper()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: "windows-machine-config-operator"}}
+	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Operator.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// held is a host whose kubelet and WICD do nothing until open is called, so that it stays where a join leaves it.
+type held struct {
+	joiner
+	open func()
+}
+
+func (p place) held(hostname string) held {
+	p.t.Helper()
+	gate := make(chan struct{})
+	behind := func(program sim.Program) sim.Program {
+		return func(ctx context.Context, process sim.Process) uint32 {
+			select {
+			case <-ctx.Done():
+				return 1
+			case <-gate:
+				return program(ctx, process)
+			}
+		}
+	}
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: hostname, Programs: map[string]sim.Program{
+		"kubelet": behind(sim.KubeletOptions{}.Program()), v1alpha1.WICDService: behind(sim.WICD),
+	}}})
+	j := joiner{host, h, p.announce(h, nil)}
+	p.expect(j.name, v1alpha1.ConditionConfigured, v1alpha1.ReasonConfigured)
+	return held{j, func() { close(gate) }}
+}
+
+// tokenLost is what comes of an operator that dies between making the token of a second attempt and handing it over: the
+// host has made its certificate requests with the token of the first, which are approved no more.
+func tokenLost(p place) {
+	h := p.held("token-lost")
+	p.Operator.Kill()
+	h.open()
+	requests := p.requestsOf(h.at.Name, 2)
+	i := p.instance(h.name)
+	before := i.DeepCopy()
+	i.Status.BootstrapCredentialID = "of-another-attempt"
+	meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionConfigured, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonJoining,
+	})
+	if err := p.Client.Status().Patch(p.t.Context(), i, client.MergeFrom(before)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.startOperator()
+	p.expectAlive(h.joiner)
+	for _, name := range requests {
+		p.expectPending(name)
+	}
+}
+
+// requestsOf waits until there are that many requests of a host that joins, and names them.
+func (p place) requestsOf(node string, count int) (names []string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%d certificate requests of %s", count, node), func(ctx context.Context) string {
+		var list certificatesv1.CertificateSigningRequestList
+		if err := p.Client.List(ctx, &list); err != nil {
+			return err.Error()
+		}
+		names = nil
+		for _, r := range list.Items {
+			if name := nodeAskedFor(&r); name == node && len(r.Status.Conditions) == 0 {
+				names = append(names, r.Name)
+			}
+		}
+		if len(names) != count {
+			return fmt.Sprintf("there are %q", names)
+		}
+		return ""
+	})
+	return names
+}
+
+// apiServerAway takes the API server away while five hosts join and all others work. Twenty seconds are long enough for
+// everything that a minute brings: the operator loses its Lease after ten, ends, and is started again as its Deployment
+// does, and all who wait have gone through several retries. Longer, only their pauses grow, to half a minute at most.
+func apiServerAway(p place) {
+	before := p.lookAtHosts()
+	wait := p.follow("hosts are in the middle of their joins", func(i *v1alpha1.WindowsInstance) bool {
+		return i.Name == "away-2" && reached(i, join.StepTransfer, v1alpha1.StepRunning)
+	})
+	var all []joiner
+	for n := range 5 {
+		all = append(all, p.joiner(fmt.Sprintf("away-%d", n), nil))
+	}
+	wait()
+	stop := p.keepOperatorRunning()
+	p.Lab.ControlPlane.StopAPIServer()
+	<-time.After(20 * time.Second)
+	if err := p.Lab.ControlPlane.StartAPIServer(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	p.expectAllReady()
+	stop()
+	p.expectOneNodeEach(all)
+	after := p.lookAtHosts()
+	for host, was := range before {
+		p.expectUntouched(host, was, after[host])
+	}
+}
+
+// keepOperatorRunning starts the operator whenever it has ended by itself, until stop is called.
+func (p place) keepOperatorRunning() (stop func()) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-p.Operator.Ended():
+			}
+			<-time.After(time.Second)
+			if err := p.Operator.Start(); err != nil {
+				p.t.Error(err)
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// hostState is what must stay as it is on a host that works.
+type hostState struct {
+	boot  string
+	pids  map[string]uint32
+	files map[string]bool
+}
+
+// lookAtHosts looks at all hosts of instances that are Ready.
+func (p place) lookAtHosts() map[string]hostState {
+	p.t.Helper()
+	ready := map[string]bool{} // by address
+	for _, i := range p.instances() {
+		ready[i.Spec.Address] = meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	states := map[string]hostState{}
+	for n, h := range p.Simulated() {
+		if !ready[p.Hosts()[n].Address] {
+			continue
+		}
+		s := hostState{boot: h.Windows().BootID(), pids: map[string]uint32{}, files: map[string]bool{}}
+		for _, service := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+			s.pids[service] = h.Windows().Service(service).PID
+		}
+		for _, folder := range []string{desired.Root, desired.KubeletCertificates} {
+			if err := h.Windows().Disk().Walk(folder, func(name string, _ fs.FileInfo) error {
+				s.files[name] = true
+				return nil
+			}); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		states[p.Hosts()[n].Name] = s
+	}
+	return states
+}
+
+func (p place) expectUntouched(host string, was, is hostState) {
+	p.t.Helper()
+	if was.boot != is.boot || !maps.Equal(was.pids, is.pids) {
+		p.t.Errorf("host %s had boot %s with processes %v, has boot %s with %v", host, was.boot, was.pids, is.boot, is.pids)
+	}
+	for name := range was.files {
+		if !is.files[name] {
+			p.t.Errorf("host %s: %s is gone", host, name)
+		}
+	}
+}
+
+func (p place) instances() []v1alpha1.WindowsInstance {
+	p.t.Helper()
+	var list v1alpha1.WindowsInstanceList
+	if err := p.Client.List(p.t.Context(), &list); err != nil {
+		p.t.Fatal(err)
+	}
+	return list.Items
+}
+
+func (p place) expectAllReady() {
+	p.t.Helper()
+	for _, i := range p.instances() {
+		p.expectReady(client.ObjectKeyFromObject(&i))
+	}
+}
+
+// storeAltered alters a program in the store of a host that has joined. It is the same file as the one that runs.
+func storeAltered(p place) {
+	j := p.joiner("altered", nil)
+	p.expectAlive(j)
+	disk := j.Windows().Disk()
+	pid := j.Windows().Service("kubelet").PID
+	good := p.alter(disk.Local(`C:\k\kubelet.exe`))
+	p.forget(j.name)
+	if err := p.Client.Delete(p.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: j.at.Name}}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.announce(j.at, nil)
+	p.expectEvent(j.name.Name, v1alpha1.ReasonContentAltered, "kubelet.exe", "replaced")
+	p.expectAlive(j)
+	for _, name := range []string{`C:\k\kubelet.exe`, desired.Store + `\` + good} {
+		if sum := p.hashOf(disk.Local(name)); sum != good {
+			p.t.Errorf("%s has content %.12s, want %.12s", name, sum, good)
+		}
+	}
+	if j.Windows().Service("kubelet").PID == pid {
+		p.t.Error("the altered kubelet still runs")
+	}
+}
+
+// payloadAltered alters what the operator sends. SSH lets nobody alter it on its way; this is how it arrives altered
+// nevertheless. That WICD throws away every wrong byte it gets is tested beside it, in package daemon.
+func payloadAltered(p place) {
+	blob := p.largest(p.Payload)
+	whole, err := os.ReadFile(blob)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.alter(blob)
+	j := p.joiner("in-transit", nil)
+	p.expect(j.name, v1alpha1.ConditionConfigured, v1alpha1.ReasonContentAltered, "sent again")
+	p.expectEvent(j.name.Name, v1alpha1.ReasonContentAltered)
+	if j.Windows().Service("kubelet").Name != "" {
+		p.t.Error("services were made although a program is not what it should be")
+	}
+	if err := os.WriteFile(blob, whole, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectAlive(j)
+}
+
+// alter changes one byte in the middle of a file, in place, and returns the hash that it had.
+func (p place) alter(name string) (good string) {
+	p.t.Helper()
+	good = p.hashOf(name)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer f.Close()
+	var b [1]byte
+	if _, err = f.ReadAt(b[:], programBytes/2); err == nil {
+		b[0]++
+		_, err = f.WriteAt(b[:], programBytes/2)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return good
+}
+
+func (p place) hashOf(name string) string {
+	p.t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// largest is the largest file in a folder.
+func (p place) largest(folder string) (name string) {
+	p.t.Helper()
+	var size int64
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() > size {
+			name, size = path, info.Size()
+		}
+		return err
+	})
+	if err != nil || name == "" {
+		p.t.Fatal(folder, name, err)
+	}
+	return name
+}

@@ -1,0 +1,170 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// programBytes make a join long enough to be cut in the middle of a program, and what a cut loses small beside it.
+const programBytes = 4 << 20
+
+// TestBadLuck has a subtest for each thing that can break at any moment. Nothing is lost by it, and nobody has to do
+// anything for it to end well. All share a cluster, in which the hosts of one test are the bystanders of the next.
+func TestBadLuck(t *testing.T) {
+	p := newPlace(t, world.Options{ProgramBytes: programBytes})
+	tests := []struct {
+		name string
+		test func(place)
+	}{
+		{"ConnectionsAreCutAtAnyByte", connectionsCut},
+		{"HostsLosePowerAtAnyChange", powerLost},
+		{"HostsRestartAfterAnyStep", hostsRestarted},
+		{"TheOperatorIsKilledAtAnyStep", operatorKilled},
+		{"TheTokenOfAHostIsLost", tokenLost},
+		{"TheAPIServerIsAway", apiServerAway},
+		{"AFileInTheStoreIsAltered", storeAltered},
+		{"TheOperatorsOwnFileIsAltered", payloadAltered},
+		{"CertificatesOfOthersAreAskedFor", certificatesRefused},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.test(p.in(t)) })
+	}
+}
+
+// joiner is a simulated host and the instance it was announced as.
+type joiner struct {
+	*sim.Host
+	at   world.Host
+	name types.NamespacedName
+}
+
+// joiner starts a host and announces it. prepare, if any, is called in between.
+func (p place) joiner(hostname string, prepare func(*sim.Host)) joiner {
+	p.t.Helper()
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: hostname, BootTime: time.Second}})
+	if prepare != nil {
+		prepare(host)
+	}
+	return joiner{host, h, p.announce(h, nil)}
+}
+
+// chance is a source of random numbers. Its seed is in the output, and can be put in here to see a failure again.
+func (p place) chance() *rand.Rand {
+	p.t.Helper()
+	seed := rand.Uint64()
+	p.t.Logf("the seed is %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// expectAlive waits until a host is a Ready node, and it is the host of now that says so.
+func (p place) expectAlive(j joiner) {
+	p.t.Helper()
+	p.eventually("node "+j.at.Name+" reports the current boot", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: j.at.Name}, &node); err != nil {
+			return fmt.Sprintf("%v; the instance is %+v", err, p.instance(j.name).Status)
+		}
+		if is, want := node.Status.NodeInfo.BootID, j.Windows().BootID(); is != want {
+			return fmt.Sprintf("it reports boot %s, the host is at %s", is, want)
+		}
+		return notReady(&node)
+	})
+	p.expectReady(j.name)
+}
+
+// forget deletes instances, and returns when they are gone.
+func (p place) forget(name types.NamespacedName) {
+	p.t.Helper()
+	if err := p.Client.Delete(p.t.Context(), p.instance(name)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("instance "+name.Name+" is gone", func(ctx context.Context) string {
+		var i v1alpha1.WindowsInstance
+		if err := p.Client.Get(ctx, name, &i); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("reading it gives %v", err)
+		}
+		return ""
+	})
+}
+
+// reached tells whether a step of an instance has come to a state, or beyond.
+func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState) bool {
+	n := slices.IndexFunc(i.Status.Steps, func(s v1alpha1.StepStatus) bool { return s.Name == step })
+	return n >= 0 && (i.Status.Steps[n].State == state || i.Status.Steps[n].State == v1alpha1.StepDone)
+}
+
+// follow calls see for each state of each instance, as soon as it is written and missing none, until see returns true.
+func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	w, err := p.Client.(client.WithWatch).Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
+	if err != nil {
+		cancel()
+		p.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		defer w.Stop()
+		done <- until(w, see)
+	}()
+	return func() {
+		p.t.Helper()
+		if err := <-done; err != nil {
+			p.t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+func until(w watch.Interface, see func(*v1alpha1.WindowsInstance) bool) error {
+	for event := range w.ResultChan() {
+		if i, ok := event.Object.(*v1alpha1.WindowsInstance); ok && see(i) {
+			return nil
+		}
+	}
+	return errors.New("the watch ended before")
+}
+
+// expectOneNodeEach checks that no host has two nodes: each has an address of its own.
+func (p place) expectOneNodeEach(all []joiner) {
+	p.t.Helper()
+	var nodes corev1.NodeList
+	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
+		p.t.Fatal(err)
+	}
+	of := map[string][]string{}
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				of[a.Address] = append(of[a.Address], n.Name)
+			}
+		}
+	}
+	for address, names := range of {
+		if len(names) > 1 {
+			p.t.Errorf("the host at %s has the nodes %q", address, names)
+		}
+	}
+	for _, j := range all {
+		if ref := p.instance(j.name).Status.NodeRef; ref == nil || ref.Name != j.at.Name {
+			p.t.Errorf("instance %s has node %v, want %s", j.name.Name, ref, j.at.Name)
+		}
+	}
+}

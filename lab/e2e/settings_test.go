@@ -1,0 +1,348 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestSettings changes what all nodes must have, and sees it arrive on each: without SSH, drain or restart of a host.
+func TestSettings(t *testing.T) {
+	p := newPlace(t, world.Options{})
+	var all []joiner
+	for n := range 4 {
+		all = append(all, p.joiner(fmt.Sprintf("settings-%d", n), nil))
+	}
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	tests := []struct {
+		name string
+		test func(place, []joiner)
+	}{
+		{"AProxyComesAndGoes", proxyChanges},
+		{"ABrokenProxyChangesNothing", proxyBroken},
+		{"CertificatesAreTrusted", certificatesChange},
+		{"MirrorsAndCredentialsArrive", mirrorsChange},
+		{"KubeletSettingsRestartKubeletsOnly", kubeletChanges},
+		{"WhatIsPublishedHealsItself", publishedHeals},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := p.in(t)
+			before := p.lookAtHosts()
+			connections := connectionsOf(all)
+			test.test(p, all)
+			for name, is := range p.lookAtHosts() {
+				if was := before[name]; is.boot != was.boot || is.pids[v1alpha1.WICDService] != was.pids[v1alpha1.WICDService] {
+					t.Errorf("host %s or its daemon was restarted: it was %+v, is %+v", name, was.pids, is.pids)
+				}
+			}
+			if now := connectionsOf(all); now != connections {
+				t.Errorf("%d connections by SSH", now-connections)
+			}
+			p.expectNothingCordoned()
+		})
+	}
+}
+
+func connectionsOf(all []joiner) (n int) {
+	for _, j := range all {
+		n += j.SSH().Counters().Connections
+	}
+	return n
+}
+
+// configure changes WindowsConfig.
+func (p place) configure(change func(*v1alpha1.WindowsConfigSpec)) {
+	p.t.Helper()
+	config := p.config()
+	before := config.DeepCopy()
+	change(&config.Spec)
+	if err := p.Client.Patch(p.t.Context(), config, client.MergeFrom(before)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) config() *v1alpha1.WindowsConfig {
+	p.t.Helper()
+	var config v1alpha1.WindowsConfig
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+		p.t.Fatal(err)
+	}
+	return &config
+}
+
+// expectArrived waits until every node reports the settings that are published now, and WindowsConfig says so.
+func (p place) expectArrived(all []joiner) {
+	p.t.Helper()
+	p.eventually("the settings arrive", func(ctx context.Context) string {
+		config := p.config()
+		published := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionPublished)
+		if config.Status.ObservedGeneration != config.Generation || published == nil || published.Status != metav1.ConditionTrue {
+			return fmt.Sprintf("the status is %+v", config.Status)
+		}
+		if config.Status.UpdatedNodes != int32(len(all)) || config.Status.Nodes != int32(len(all)) {
+			return fmt.Sprintf("%d of %d nodes have come to settings %s", config.Status.UpdatedNodes, config.Status.Nodes, config.Status.Settings)
+		}
+		for _, j := range all {
+			var node corev1.Node
+			if err := p.Client.Get(ctx, types.NamespacedName{Name: j.at.Name}, &node); err != nil {
+				return err.Error()
+			}
+			if is := node.Annotations[v1alpha1.AnnotationSettings]; is != config.Status.Settings {
+				return fmt.Sprintf("node %s has settings %s, want %s", node.Name, is, config.Status.Settings)
+			}
+		}
+		return ""
+	})
+}
+
+func (p place) expectNothingCordoned() {
+	p.t.Helper()
+	var nodes corev1.NodeList
+	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		if n.Spec.Unschedulable {
+			p.t.Errorf("node %s is cordoned", n.Name)
+		}
+	}
+}
+
+const secretProxy = "http://me:pass-word@proxy.example:3128"
+
+func proxyChanges(p place, all []joiner) {
+	before := p.lookAtHosts()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Proxy = v1alpha1.ProxySpec{HTTPProxy: secretProxy, HTTPSProxy: "http://proxy.example:3128", NoProxy: "example.org"}
+	})
+	p.expectArrived(all)
+	for _, j := range all {
+		for _, service := range []string{"containerd", "kubelet"} {
+			is := j.Windows().Service(service).Environment
+			if is["HTTP_PROXY"] != secretProxy || is["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(is["NO_PROXY"], "example.org,") {
+				p.t.Errorf("%s of %s has the environment %v", service, j.at.Name, is)
+			}
+		}
+		if is := j.Windows().Environment(); is["HTTP_PROXY"] != "" || is["HTTPS_PROXY"] == "" {
+			p.t.Errorf("host %s, whose environment everybody may read, has %v", j.at.Name, is)
+		}
+	}
+	p.expectNoSecret("pass-word")
+	for name, is := range p.lookAtHosts() {
+		if was := before[name]; is.pids["containerd"] == was.pids["containerd"] || is.pids["kubelet"] == was.pids["kubelet"] {
+			p.t.Errorf("host %s: services that read the proxy were not restarted: %v, %v", name, was.pids, is.pids)
+		}
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
+	p.expectArrived(all)
+	for _, j := range all {
+		if is := j.Windows().Service("containerd").Environment; len(is) > 0 || j.Windows().Environment()["HTTPS_PROXY"] != "" {
+			p.t.Errorf("host %s has a proxy left: %v, %v", j.at.Name, is, j.Windows().Environment())
+		}
+	}
+}
+
+// expectNoSecret looks for a secret where nobody may find it.
+func (p place) expectNoSecret(secret string) {
+	p.t.Helper()
+	var maps corev1.ConfigMapList
+	if err := p.Client.List(p.t.Context(), &maps); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, cm := range maps.Items {
+		for key, value := range cm.Data {
+			if strings.Contains(value, secret) {
+				p.t.Errorf("ConfigMap %s, key %s holds a password", cm.Name, key)
+			}
+		}
+	}
+	if strings.Contains(p.Operator.Log(), secret) {
+		p.t.Error("the operator's log holds a password")
+	}
+	for _, h := range p.Simulated() {
+		for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\var\log\wicd\wicd.log`} {
+			if text, err := h.Windows().Disk().Read(name); err == nil && strings.Contains(string(text), secret) {
+				p.t.Errorf("%s holds a password", name)
+			}
+		}
+	}
+}
+
+func proxyBroken(p place, all []joiner) {
+	is := p.config().Status.Settings
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = "socks5://proxy.example" })
+	p.eventually("the fault is told", func(context.Context) string {
+		c := meta.FindStatusCondition(p.config().Status.Conditions, v1alpha1.ConditionPublished)
+		if c == nil || c.Reason != v1alpha1.ReasonSettingsInvalid || !strings.Contains(c.Message, "spec.proxy.httpProxy") {
+			return fmt.Sprintf("the condition is %+v", c)
+		}
+		return ""
+	})
+	if now := p.config().Status.Settings; now != is {
+		p.t.Errorf("settings %s are published, they were %s", now, is)
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
+	p.expectArrived(all)
+}
+
+func certificatesChange(p place, all []joiner) {
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.TrustedCAConfigMap},
+		Data:       map[string]string{v1alpha1.TrustedCAKey: string(p.Lab.ControlPlane.CA()) + "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n"},
+	}
+	p.create(cm)
+	expectTrusted := func(n int) {
+		p.t.Helper()
+		p.eventually(fmt.Sprintf("%d certificates are trusted", n), func(ctx context.Context) string {
+			for _, j := range all {
+				list, err := j.Windows().Host().Certificates.List(ctx)
+				if err != nil || len(list) != n {
+					return fmt.Sprintf("host %s trusts %q (%v)", j.at.Name, list, err)
+				}
+			}
+			return ""
+		})
+	}
+	expectTrusted(1)
+	p.expectEvent(v1alpha1.TrustedCAConfigMap, v1alpha1.EventSettingsIgnored, "ConfigMap trusted-ca", "line ")
+	if err := p.Client.Delete(p.t.Context(), cm); err != nil {
+		p.t.Fatal(err)
+	}
+	expectTrusted(0)
+	p.expectArrived(all)
+}
+
+// mirrorsChange gives a registry a mirror that needs a password, and takes both away again. Nothing is restarted for it.
+func mirrorsChange(p place, all []joiner) {
+	before := p.lookAtHosts()
+	const hosts, credentials = `C:\k\containerd\registries\mcr.microsoft.com\hosts.toml`, `C:\var\lib\kubelet\config.json`
+	p.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}, Type: corev1.SecretTypeDockerConfigJson,
+		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"mirror.example":{"username":"me","password":"pass-word"}}}`)},
+	})
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Registries.Mirrors = []v1alpha1.RegistryMirrors{
+			{Source: "mcr.microsoft.com", Mirrors: []v1alpha1.RegistryMirror{{Location: "mirror.example/microsoft"}}},
+			{Source: "quay.io/team", Mirrors: []v1alpha1.RegistryMirror{{Location: "mirror.example/other"}}},
+		}
+	})
+	p.expectArrived(all)
+	basic := base64.StdEncoding.EncodeToString([]byte("me:pass-word"))
+	expect := func(name string, parts ...string) {
+		p.t.Helper()
+		p.eventually(name+" is on all hosts", func(context.Context) string {
+			for _, j := range all {
+				if text, err := j.Windows().Disk().Read(name); err != nil || !containsAll(string(text), parts) {
+					return fmt.Sprintf("host %s: %d bytes (%v)", j.at.Name, len(text), err)
+				}
+			}
+			return ""
+		})
+	}
+	expect(hosts, "https://mirror.example/v2/microsoft", basic)
+	expect(credentials, "mirror.example")
+	p.expectEvent(v1alpha1.WindowsConfigName, v1alpha1.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "quay.io/team")
+	p.expectNoSecret("pass-word")
+	p.expectNoSecret(basic)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Registries = v1alpha1.RegistriesSpec{} })
+	if err := p.Client.Delete(p.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the files are gone", func(context.Context) string {
+		for _, j := range all {
+			if disk := j.Windows().Disk(); disk.Exists(hosts) || disk.Exists(credentials) {
+				return "host " + j.at.Name + " has them"
+			}
+		}
+		return ""
+	})
+	p.expectArrived(all)
+	for name, is := range p.lookAtHosts() {
+		if !maps.Equal(before[name].pids, is.pids) {
+			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
+		}
+	}
+}
+
+func kubeletChanges(p place, all []joiner) {
+	before := p.lookAtHosts()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.MaxPods = 77 })
+	p.expectArrived(all)
+	for name, is := range p.lookAtHosts() {
+		if was := before[name]; is.pids["kubelet"] == was.pids["kubelet"] || is.pids["containerd"] != was.pids["containerd"] {
+			p.t.Errorf("host %s had %v, has %v", name, was.pids, is.pids)
+		}
+	}
+	for _, j := range all {
+		if text, err := j.Windows().Disk().Read(`C:\k\kubelet.conf`); err != nil || !strings.Contains(string(text), `"maxPods": 77`) {
+			p.t.Errorf("host %s: %s (%v)", j.at.Name, text, err)
+		}
+	}
+}
+
+// publishedHeals deletes everything that is published, as somebody might, and sees it come again while nodes stay as they are.
+func publishedHeals(p place, all []joiner) {
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
+	p.expectArrived(all)
+	before := p.lookAtHosts()
+	here := metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace}
+	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
+	version := p.versionOf(all[0])
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{ObjectMeta: named(v1alpha1.ServicesConfigMapPrefix + version)},
+		&rbacv1.Role{ObjectMeta: named(v1alpha1.WICDRole)},
+		&corev1.Secret{ObjectMeta: named(v1alpha1.NodeSecrets)},
+	} {
+		if err := p.Client.Delete(p.t.Context(), object); err != nil {
+			p.t.Fatal(err)
+		}
+		p.eventually(fmt.Sprintf("%T %s is there again", object, object.GetName()), func(ctx context.Context) string {
+			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	p.expectArrived(all)
+	for name, is := range p.lookAtHosts() {
+		if !maps.Equal(before[name].pids, is.pids) {
+			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
+		}
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Proxy = v1alpha1.ProxySpec{}
+		s.Kubelet = v1alpha1.KubeletSpec{}
+	})
+	p.expectArrived(all)
+	if slices.ContainsFunc(all, func(j joiner) bool { return len(j.Windows().Service("containerd").Environment) > 0 }) {
+		p.t.Error("a proxy is left")
+	}
+}
+
+func (p place) versionOf(j joiner) string {
+	p.t.Helper()
+	var node corev1.Node
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: j.at.Name}, &node); err != nil {
+		p.t.Fatal(err)
+	}
+	return node.Annotations[v1alpha1.AnnotationVersion]
+}

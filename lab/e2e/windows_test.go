@@ -1,0 +1,167 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestWindowsHostBecomesReadyNode is the main job on real programs: kubelet.exe and containerd.exe, started by Wine's
+// service manager, make the host a Ready node through a bootstrap token and approved certificate requests.
+func TestWindowsHostBecomesReadyNode(t *testing.T) {
+	if err := lab.CanRunWindows(); err != nil {
+		t.Skip(err)
+	}
+	p := newPlace(t, world.Options{WineHosts: 1})
+	host := p.Lab.Hosts()[0]
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()}
+	p.expectReady(name)
+
+	t.Run("TheNodeIsWhatUsersKnow", func(t *testing.T) { p.in(t).checkNode(host) })
+	t.Run("OneConnectionFourCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
+	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
+	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
+	t.Run("ADeletedNodeComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
+}
+
+func (p place) node() *corev1.Node {
+	p.t.Helper()
+	var node corev1.Node
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: "win-1"}, &node); err != nil {
+		p.t.Fatal(err)
+	}
+	return &node
+}
+
+func (p place) checkNode(host *lab.Host) {
+	node := p.node()
+	for key, want := range map[string]string{
+		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", v1alpha1.LabelOSID: "Windows",
+		v1alpha1.LabelBYOH: "true", v1alpha1.LabelWorker: "",
+	} {
+		if got, there := node.Labels[key]; !there || got != want {
+			p.t.Errorf("label %s is %q, want %q", key, got, want)
+		}
+	}
+	for _, key := range []string{
+		v1alpha1.AnnotationVersion, v1alpha1.AnnotationDesiredVersion, v1alpha1.AnnotationPubKeyHash,
+		v1alpha1.AnnotationSSHHostKey, v1alpha1.AnnotationSSHHostKeyType,
+	} {
+		if node.Annotations[key] == "" {
+			p.t.Errorf("annotation %s is not there", key)
+		}
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].ToString() != "os=Windows:NoSchedule" {
+		p.t.Errorf("taints are %v, want os=Windows:NoSchedule", node.Spec.Taints)
+	}
+	info := node.Status.NodeInfo
+	if info.KubeletVersion != "v1.36.3" || !strings.Contains(info.ContainerRuntimeVersion, "2.4.2") {
+		p.t.Errorf("the node runs kubelet %s and %s", info.KubeletVersion, info.ContainerRuntimeVersion)
+	}
+	if got := node.Status.Addresses; len(got) == 0 || got[0].Address != host.Address() {
+		p.t.Errorf("the node's addresses are %v, want %s first", got, host.Address())
+	}
+}
+
+func (p place) checkConnections(host *lab.Host) {
+	stats, err := host.Stats()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if stats.Connections > 1 || stats.ExecChannels > 4 || stats.SFTPChannels > 1 {
+		p.t.Errorf("the join took %d connections, %d commands and %d transfers; at most 1, 4 and 1 are needed",
+			stats.Connections, stats.ExecChannels, stats.SFTPChannels)
+	}
+	started, err := host.PowerShellStarts()
+	if err != nil || len(started) > 0 {
+		p.t.Errorf("PowerShell was started: %v %v", started, err)
+	}
+}
+
+func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
+	p.eventually("the bootstrap token leaves the host", func(context.Context) string {
+		if _, err := host.Stat(`C:\k\bootstrap-kubeconfig`); err == nil {
+			return "the file is still there"
+		}
+		return ""
+	})
+	if id := p.instance(name).Status.BootstrapCredentialID; id != "" {
+		p.t.Errorf("credential %s may still be used", id)
+	}
+}
+
+func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
+	before := p.node().Status.NodeInfo.BootID
+	if err := host.Reboot(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the node reports a new boot and is Ready", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
+			return err.Error()
+		}
+		if node.Status.NodeInfo.BootID == before {
+			return "boot ID is still " + before
+		}
+		return notReady(&node)
+	})
+	p.expectReady(name)
+}
+
+func notReady(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return "the node is not Ready"
+}
+
+func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
+	before, err := host.Stats()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	was := p.node().UID
+	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
+	if err := p.Client.Delete(p.t.Context(), entries); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the instance goes with its entry", func(ctx context.Context) string {
+		var i v1alpha1.WindowsInstance
+		if err := p.Client.Get(ctx, name, &i); err == nil {
+			return "it is still there"
+		}
+		return ""
+	})
+	if err := p.Client.Delete(p.t.Context(), p.node()); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectReady(name)
+	if p.node().UID == was {
+		p.t.Error("the node is the old one")
+	}
+	after, err := host.Stats()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if sent := after.Sub(before).BytesReceived; sent > 1<<20 {
+		p.t.Errorf("%d bytes were sent to a host that had everything", sent)
+	}
+}

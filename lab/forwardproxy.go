@@ -1,0 +1,150 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+const (
+	squidProgram = "/usr/sbin/squid"
+	squidHelper  = "/usr/lib/squid/basic_ncsa_auth"
+	squidUser    = "proxy" // Debian's, whom squid becomes
+)
+
+// CanRunForwardProxy says what is missing for a ForwardProxy; nil when nothing is.
+func CanRunForwardProxy() error {
+	return errors.Join(findService(squidProgram, "squid"), findService(squidHelper, "squid"))
+}
+
+// A ForwardProxy is Debian's squid, on the address of the lab. Hosts have no way out of their network: what they reach beyond
+// the lab's address, they reach through it. It asks for a user and a password.
+type ForwardProxy struct {
+	*service
+	address        string
+	user, password string
+}
+
+// StartForwardProxy starts a proxy, which ends with the lab. It knows the addresses of some names that nobody else does.
+func (l *Lab) StartForwardProxy(ctx context.Context, names map[string]string) (*ForwardProxy, error) {
+	p, err := l.newForwardProxy(names)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a proxy: %w", err)
+	}
+	return p, p.Start(ctx)
+}
+
+func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
+	port, err := freePort(l.Address())
+	if err != nil {
+		return nil, err
+	}
+	p := &ForwardProxy{address: net.JoinHostPort(l.Address(), strconv.Itoa(port)), user: "traveller", password: rand.Text()}
+	if p.service, err = l.newService(squidProgram); err != nil {
+		return nil, err
+	}
+	p.command, p.answers = []string{"-N", "-f", hostspec.ServiceFolder + "/squid.conf"}, p.ping
+	password, err := bcrypt.GenerateFromPassword([]byte(p.password), bcrypt.MinCost)
+	if err != nil {
+		return nil, fmt.Errorf("hashing the password: %w", err)
+	}
+	var hosts strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		fmt.Fprintf(&hosts, "%s %s\n", names[name], name)
+	}
+	err = p.write(map[string][]byte{
+		"hosts": []byte(hosts.String()), "users": []byte(p.user + ":" + string(password) + "\n"),
+		"squid.conf": fmt.Appendf(nil, squidConfig, hostspec.ServiceFolder, p.address, squidHelper),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.giveTo(squidUser)
+}
+
+// squidConfig keeps nothing but the log. See squid.conf.documented of Debian's package.
+const squidConfig = `http_port %[2]s
+visible_hostname lab
+hosts_file %[1]s/hosts
+auth_param basic program %[3]s %[1]s/users
+auth_param basic children 1 startup=1
+acl known proxy_auth REQUIRED
+http_access allow known
+http_access deny all
+cache deny all
+logformat lab %%>a %%un %%rm %%ru %%>Hs
+access_log stdio:%[1]s/access.log lab
+cache_log %[1]s/cache.log
+netdb_filename none
+pid_filename none
+coredump_dir none
+`
+
+func (p *ForwardProxy) ping(ctx context.Context) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", p.address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// URL is where the proxy is, with user and password.
+func (p *ForwardProxy) URL() string {
+	return (&url.URL{Scheme: "http", User: url.UserPassword(p.user, p.password), Host: p.address}).String()
+}
+
+// User and Password are what the URL has of them.
+func (p *ForwardProxy) User() string { return p.user }
+
+// Password is that of User.
+func (p *ForwardProxy) Password() string { return p.password }
+
+// A Passage is a request that the proxy answered, from its log.
+type Passage struct {
+	// From is the address of the client, User who it said it is ("-" for nobody).
+	From, User string
+	// Method is CONNECT for TLS, and Target then host:port.
+	Method, Target string
+	Status         int
+}
+
+// noMethod stands for a connection without a request, as ping makes.
+const noMethod = "-"
+
+// Passages returns all requests so far. A tunnel is among them once it was closed.
+func (p *ForwardProxy) Passages() ([]Passage, error) {
+	text, err := os.ReadFile(p.path("access.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the proxy's log: %w", err)
+	}
+	var all []Passage
+	for line := range strings.Lines(string(text)) {
+		var one Passage
+		if _, err := fmt.Sscan(line, &one.From, &one.User, &one.Method, &one.Target, &one.Status); err != nil {
+			return nil, fmt.Errorf("reading the proxy's log, line %q: %w", line, err)
+		}
+		if one.Method != noMethod {
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}

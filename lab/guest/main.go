@@ -1,0 +1,36 @@
+//go:build windows
+
+// Command guest is what the lab puts into a Windows host, under several names: guest.exe
+// keeps Wine running and does what the lab asks for, sshd.exe is the SSH server's service,
+// shutdown.exe restarts the host, which Wine itself cannot, and powershell.exe, which Wine
+// lacks, records that somebody wanted it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	var err error
+	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe"); {
+	case name == "sshd":
+		err = serveSSH()
+	case name == "shutdown":
+		err = shutdown(os.Args[1:])
+	case name == "powershell":
+		err = recordPowerShell()
+	case len(os.Args) == 2 && os.Args[1] == "setup":
+		err = setup(os.Stdin)
+	case len(os.Args) == 2 && os.Args[1] == "serve":
+		err = serveLab()
+	default:
+		err = fmt.Errorf("want setup or serve, got %q", os.Args[1:])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, filepath.Base(os.Args[0])+":", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,184 @@
+//go:build windows
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
+	"golang.org/x/sys/windows/svc"
+)
+
+// serveSSH is the service sshd.
+func serveSSH() error {
+	if err := svc.Run("sshd", sshService{}); err != nil {
+		return fmt.Errorf("running as a service: %w", err)
+	}
+	return nil
+}
+
+type sshService struct{}
+
+// Execute implements svc.Handler.
+func (sshService) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
+	status <- svc.Status{State: svc.StartPending}
+	stop := make(chan struct{})
+	listener, server, err := openSSH(stop)
+	if err != nil {
+		_ = os.WriteFile(guestapi.SSHDLog, []byte(err.Error()), 0o644)
+		return true, 1
+	}
+	go server.Serve(listener)
+	running := svc.Status{State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown}
+	status <- running
+	for r := range requests {
+		switch r.Cmd {
+		case svc.Interrogate:
+			status <- running
+		case svc.Stop, svc.Shutdown:
+			_ = listener.Close()
+			server.Close()
+			close(stop)
+			return false, 0
+		}
+	}
+	return false, 0
+}
+
+func openSSH(stop <-chan struct{}) (net.Listener, *sshd.Server, error) {
+	log, err := os.OpenFile(guestapi.SSHDLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the log: %w", err)
+	}
+	key, err := sshd.LoadHostKey(guestapi.HostKeyFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	counters, err := sshd.OpenCounters(guestapi.StatsFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	user, home, err := logIn()
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", ":22")
+	if err != nil {
+		return nil, nil, fmt.Errorf("listening: %w", err)
+	}
+	go counters.KeepSaving(stop)
+	return listener, sshd.New(sshd.Options{
+		HostKey: key, User: user, AuthorizedKeysFile: guestapi.AuthorizedKeysFile, Home: home,
+		Counters: counters, Log: slog.New(slog.NewTextHandler(log, nil)),
+	}), nil
+}
+
+// logIn gives this process, and so the commands it starts, the environment of the user who may log in.
+func logIn() (user, home string, err error) {
+	name, err := os.ReadFile(guestapi.UserFile)
+	if err != nil {
+		return "", "", fmt.Errorf("reading the user's name: %w", err)
+	}
+	user = strings.TrimSpace(string(name))
+	home = `C:\users\` + user
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return "", "", fmt.Errorf("making the user's home: %w", err)
+	}
+	for name, value := range map[string]string{"USERNAME": user, "USERPROFILE": home, "HOMEDRIVE": "C:", "HOMEPATH": home[2:]} {
+		if err := os.Setenv(name, value); err != nil {
+			return "", "", fmt.Errorf("setting %s: %w", name, err)
+		}
+	}
+	return user, home, nil
+}
+
+// shutdown understands shutdown.exe /r or /s with /t SECONDS (30 as on Windows); other switches are ignored.
+func shutdown(args []string) error {
+	request := guestapi.Shutdown{Seconds: 30}
+	var asked bool
+	for i := 0; i < len(args); i++ {
+		switch strings.ToLower(strings.Replace(args[i], "-", "/", 1)) {
+		case "/r":
+			request.Reboot, asked = true, true
+		case "/s":
+			asked = true
+		case "/t":
+			i++
+			if i == len(args) {
+				return errors.New("/t needs a number of seconds")
+			}
+			seconds, err := strconv.Atoi(args[i])
+			if err != nil {
+				return fmt.Errorf("parsing /t: %w", err)
+			}
+			request.Seconds = seconds
+		}
+	}
+	if !asked {
+		return errors.New("want /r or /s")
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding the request: %w", err)
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	answer, err := client.Post("http://127.0.0.1:"+strconv.Itoa(guestapi.Port)+guestapi.ShutdownPath, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("asking for a shutdown: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(answer.Body)
+		return errors.New(strings.TrimSpace(string(text)))
+	}
+	return nil
+}
+
+// recordPowerShell leaves a trace and fails: nothing in the product may depend on PowerShell.
+func recordPowerShell() error {
+	line, err := json.Marshal(windows.UTF16PtrToString(windows.GetCommandLine()))
+	if err != nil {
+		return fmt.Errorf("encoding the command line: %w", err)
+	}
+	f, err := os.OpenFile(guestapi.PowerShellLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening the record: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("writing the record: %w", err)
+	}
+	return errors.New("there is no PowerShell in the lab")
+}
+
+// setup reads registry entries as JSON and writes them; then it sets up the SSH server as a service.
+func setup(in io.Reader) error {
+	var entries []guestapi.RegistryEntry
+	if err := json.NewDecoder(in).Decode(&entries); err != nil {
+		return fmt.Errorf("decoding the registry entries: %w", err)
+	}
+	for _, e := range entries {
+		if _, err := setRegistry(nil, e); err != nil {
+			return err
+		}
+	}
+	// A version that somebody chose in Wine's own settings would win over the entries.
+	if err := registry.DeleteKey(registry.CURRENT_USER, `Software\Wine\Version`); err != nil && !errors.Is(err, registry.ErrNotExist) {
+		return fmt.Errorf("removing Wine's own version: %w", err)
+	}
+	return createSSHService()
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+)
+
+// ReadFile reads a file of the host, such as C:\k\kubelet.conf. Case does not matter.
+func (h *Host) ReadFile(path string) ([]byte, error) {
+	local, err := h.Path(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(local)
+}
+
+// WriteFile writes a file of the host and the folders above it.
+func (h *Host) WriteFile(path string, content []byte) error {
+	local, err := h.Path(path)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(local), 0o755); err != nil {
+		return fmt.Errorf("making the folder of %s: %w", path, err)
+	}
+	return os.WriteFile(local, content, 0o755)
+}
+
+// Stat describes a file of the host.
+func (h *Host) Stat(path string) (fs.FileInfo, error) {
+	local, err := h.Path(path)
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(local)
+}
+
+// Path returns where a file of the host is for this process, whether it exists or not. It is valid until the host goes down.
+func (h *Host) Path(path string) (string, error) {
+	pid, err := h.pid()
+	if err != nil {
+		return "", err
+	}
+	drive, rest, found := strings.Cut(path, `:`)
+	if !found || !strings.EqualFold(drive, "C") {
+		return "", fmt.Errorf("finding %s: want a path on drive C:", path)
+	}
+	local := filepath.Join("/proc", strconv.Itoa(pid), "root", hostspec.Prefix, "drive_c")
+	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '\\' || r == '/' }) {
+		local = filepath.Join(local, entry(local, name))
+	}
+	return local, nil
+}
+
+// entry finds a name in a folder as Windows does: exactly, else in another case, else it is a new one.
+func entry(dir, name string) string {
+	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+		return name
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.EqualFold(e.Name(), name) {
+			return e.Name()
+		}
+	}
+	return name
+}
+
+// HostKey returns the public key by which the host's SSH server is known.
+func (h *Host) HostKey() (ssh.PublicKey, error) {
+	raw, err := h.ReadFile(guestapi.HostKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := ssh.ParsePrivateKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the host key: %w", err)
+	}
+	return signer.PublicKey(), nil
+}
+
+// Stats returns what SSH clients have done on this host since it was made.
+func (h *Host) Stats() (sshd.Stats, error) {
+	path, err := h.Path(guestapi.StatsFile)
+	if err != nil {
+		return sshd.Stats{}, err
+	}
+	return sshd.ReadStats(path)
+}
+
+// PowerShellStarts returns the command lines with which anything in the host started PowerShell, by its name or its usual path. A copy of
+// PowerShell that somebody brings along is not seen.
+func (h *Host) PowerShellStarts() ([]string, error) {
+	raw, err := h.ReadFile(guestapi.PowerShellLog)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for in := bufio.NewScanner(bytes.NewReader(raw)); in.Scan(); {
+		var line string
+		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
+			return nil, fmt.Errorf("decoding the record of PowerShell: %w", err)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// logFiles returns the logs of the host's services, as paths of this process.
+func (h *Host) logFiles() []string {
+	var files []string
+	for _, pattern := range []string{guestapi.SSHDLog, `C:\var\log\*.log`, `C:\var\log\*\*.log`, `C:\k\state\journal.jsonl`} {
+		path, err := h.Path(pattern)
+		if err != nil {
+			continue
+		}
+		found, _ := filepath.Glob(path)
+		files = append(files, found...)
+	}
+	return files
+}

@@ -1,0 +1,64 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// criOnHost is where the lab puts its program cri on a host.
+const criOnHost = `C:\lab\cri.exe`
+
+func criProgram() program {
+	return program{pkg: "cri", about: "building the program that asks for images", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}}
+}
+
+// Pull has the host's containerd pull and unpack an image, as its kubelet would: over CRI, with the credentials that the
+// kubelet finds in its config.json. It returns the image's ID.
+func (h *Host) Pull(ctx context.Context, image string) (id string, err error) {
+	return h.cri(ctx, "pull", image)
+}
+
+// RemoveImage has the host's containerd remove an image.
+func (h *Host) RemoveImage(ctx context.Context, image string) error {
+	_, err := h.cri(ctx, "remove", image)
+	return err
+}
+
+func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
+	if err := h.placeCRI(ctx); err != nil {
+		return "", fmt.Errorf("placing the program that asks for images: %w", err)
+	}
+	result, err := h.Exec(ctx, criOnHost+" "+verb+" "+image)
+	if err == nil && result.ExitCode != 0 {
+		err = errors.New(strings.TrimSpace(string(result.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s image %s on %s: %w", verb, image, h.name, err)
+	}
+	return strings.TrimSpace(string(result.Stdout)), nil
+}
+
+func (h *Host) placeCRI(ctx context.Context) error {
+	if _, err := h.Stat(criOnHost); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c, err := openCache(h.lab.options.Progress)
+	if err != nil {
+		return err
+	}
+	program, err := c.build(ctx, criProgram())
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	return h.WriteFile(criOnHost, content)
+}

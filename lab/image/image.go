@@ -1,0 +1,118 @@
+// Package image makes container images for Windows that hold a few files: enough to be pulled and unpacked, and no
+// Windows to run.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Image is an OCI image with one manifest.
+type Image struct {
+	// Manifest is its text, which the digest is of.
+	Manifest []byte
+	// ID is the digest of the configuration, by which container runtimes know an image that they have.
+	ID digest.Digest
+	// Blobs are the configuration and the layers, by digest.
+	Blobs map[digest.Digest][]byte
+}
+
+// Digest names the image.
+func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
+
+// New makes an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
+// below drive C:, with slashes, to content. The first is the base layer, which gets the empty registry that base layers have.
+func New(osVersion string, layers ...map[string]string) (Image, error) {
+	i := Image{Blobs: map[digest.Digest][]byte{}}
+	config := v1.Image{
+		Platform: v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: osVersion},
+		RootFS:   v1.RootFS{Type: "layers"},
+	}
+	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
+	for n, files := range layers {
+		plain, err := layer(files, n == 0)
+		if err != nil {
+			return Image{}, fmt.Errorf("making layer %d: %w", n, err)
+		}
+		packed, err := compress(plain)
+		if err != nil {
+			return Image{}, fmt.Errorf("making layer %d: %w", n, err)
+		}
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, digest.FromBytes(plain))
+		config.History = append(config.History, v1.History{CreatedBy: "lab"})
+		manifest.Layers = append(manifest.Layers, i.add(v1.MediaTypeImageLayerGzip, packed))
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return Image{}, fmt.Errorf("encoding the configuration: %w", err)
+	}
+	manifest.Config = i.add(v1.MediaTypeImageConfig, text)
+	i.ID = manifest.Config.Digest
+	if i.Manifest, err = json.Marshal(manifest); err != nil {
+		return Image{}, fmt.Errorf("encoding the manifest: %w", err)
+	}
+	return i, nil
+}
+
+func (i Image) add(mediaType string, content []byte) v1.Descriptor {
+	d := v1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
+	i.Blobs[d.Digest] = content
+	return d
+}
+
+// layer writes files the way Windows has them in layers: below Files, and folders before what is in them.
+func layer(files map[string]string, base bool) ([]byte, error) {
+	content := map[string]string{}
+	for name, text := range files {
+		content[path.Join("Files", name)] = text
+	}
+	folders := map[string]bool{"Files": true, "Hives": true}
+	if base {
+		for _, hive := range []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"} {
+			content[path.Join("Files/Windows/System32/config", hive)] = ""
+		}
+	}
+	for name := range content {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(folders)) {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, Format: tar.FormatPAX}); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content[name])), Mode: 0o644, Format: tar.FormatPAX}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write([]byte(content[name])); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return b.Bytes(), err
+}
+
+func compress(plain []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return b.Bytes(), err
+}

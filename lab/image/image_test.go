@@ -1,0 +1,87 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"path"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func TestAnImageIsWhatItsManifestSays(t *testing.T) {
+	i, err := New("10.0.20348.1", map[string]string{"a/b.txt": "b"}, map[string]string{"c.txt": "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest v1.Manifest
+	var config v1.Image
+	if err := json.Unmarshal(i.Manifest, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(i.Blobs[manifest.Config.Digest], &config); err != nil {
+		t.Fatal(err)
+	}
+	if manifest.Config.Digest != i.ID || config.OS != "windows" || config.OSVersion != "10.0.20348.1" {
+		t.Errorf("image %s is for %+v", i.ID, config.Platform)
+	}
+	const hives = "Files/Windows/System32/config/"
+	want := []map[string]string{{
+		"Files/a/b.txt": "b", hives + "DEFAULT": "", hives + "SAM": "", hives + "SECURITY": "", hives + "SOFTWARE": "", hives + "SYSTEM": "",
+	}, {"Files/c.txt": "c"}}
+	if len(manifest.Layers) != len(want) || len(config.RootFS.DiffIDs) != len(want) {
+		t.Fatalf("there are %d layers and %d digests of them, want %d", len(manifest.Layers), len(config.RootFS.DiffIDs), len(want))
+	}
+	for n, l := range manifest.Layers {
+		packed := i.Blobs[l.Digest]
+		if digest.FromBytes(packed) != l.Digest || int64(len(packed)) != l.Size {
+			t.Errorf("layer %d has %d bytes and digest %s, want %d and %s", n, len(packed), digest.FromBytes(packed), l.Size, l.Digest)
+		}
+		files, id := unpack(t, packed)
+		if diff := cmp.Diff(want[n], files); diff != "" || id != config.RootFS.DiffIDs[n] {
+			t.Errorf("layer %d: %s, digest %s, want %s", n, diff, id, config.RootFS.DiffIDs[n])
+		}
+	}
+}
+
+// unpack reads the files of a layer; each must come after the folder that it is in.
+func unpack(t *testing.T, packed []byte) (files map[string]string, id digest.Digest) {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	folders := map[string]bool{".": true}
+	for r := tar.NewReader(bytes.NewReader(plain)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, digest.FromBytes(plain)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !folders[path.Dir(header.Name)] {
+			t.Errorf("%s comes before its folder", header.Name)
+		}
+		if header.Typeflag == tar.TypeDir {
+			folders[header.Name] = true
+			continue
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(text)
+	}
+}

@@ -1,0 +1,148 @@
+//go:build linux
+
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// traces is what a lab leaves in this machine while it is open.
+type traces struct {
+	Folders   []string
+	Processes []int
+	Link      string
+}
+
+func (l *Lab) traces() traces {
+	made := traces{Folders: []string{l.ControlPlane.folder.Path, l.dir}, Link: fmt.Sprintf("wmco%d", l.network.number)}
+	made.Processes = append(made.Processes, l.ControlPlane.folder.keeper.cmd.Process.Pid, l.network.anchor.cmd.Process.Pid)
+	for _, k := range l.ControlPlane.running {
+		made.Processes = append(made.Processes, k.cmd.Process.Pid)
+	}
+	for _, s := range l.services {
+		made.Folders = append(made.Folders, s.folder.Path)
+		made.Processes = append(made.Processes, s.folder.keeper.cmd.Process.Pid)
+		made.Processes = append(made.Processes, family(s.running.cmd.Process.Pid)...)
+	}
+	for _, h := range l.hosts {
+		made.Processes = append(made.Processes, h.keeper.cmd.Process.Pid)
+	}
+	return made
+}
+
+// family returns a process and what it and its children started.
+func family(pid int) []int {
+	all := []int{pid}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(task)
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, family(child)...)
+			}
+		}
+	}
+	return all
+}
+
+// left names what is still there.
+func (made traces) left() string {
+	for _, dir := range made.Folders {
+		if _, err := os.Stat(dir); err == nil {
+			return "folder " + dir
+		}
+	}
+	if _, err := net.InterfaceByName(made.Link); err == nil {
+		return "link " + made.Link
+	}
+	processes, _ := os.ReadDir("/proc")
+	for _, p := range processes {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile("/proc/" + p.Name() + "/cmdline")
+		ours := slices.ContainsFunc(made.Folders, func(dir string) bool { return bytes.Contains(line, []byte(dir)) })
+		if ours || slices.Contains(made.Processes, pid) {
+			return fmt.Sprintf("process %d: %q", pid, line)
+		}
+	}
+	return ""
+}
+
+// startAll starts one of everything that this machine can run.
+func startAll(t *testing.T) *Lab {
+	t.Helper()
+	l := Start(t, Options{Hosts: []string{"win-1"}})
+	if errors.Join(CanRunRegistries(), CanRunForwardProxy()) == nil {
+		startServices(t, l)
+	}
+	return l
+}
+
+func TestNothingIsLeftAfterClose(t *testing.T) {
+	l := startAll(t)
+	made := l.traces()
+	if made.left() == "" {
+		t.Fatal("nothing was there to begin with")
+	}
+	l.Close()
+	waitUntil(t, "after Close", made.left)
+}
+
+// The child of TestNothingIsLeftAfterAKill runs only with this variable set.
+const childVariable = "WMCO_LAB_KILLED_CHILD"
+
+func TestNothingIsLeftAfterAKill(t *testing.T) {
+	if err := CanRunWindows(); err != nil {
+		t.Skip(err)
+	}
+	if os.Getenv(childVariable) != "" {
+		l := startAll(t)
+		if err := json.NewEncoder(os.Stdout).Encode(l.traces()); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestNothingIsLeftAfterAKill$")
+	child.Env = append(os.Environ(), childVariable+"=1")
+	child.Stderr = os.Stderr
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var made traces
+	for in := bufio.NewScanner(stdout); made.Link == "" && in.Scan(); {
+		_ = json.Unmarshal(in.Bytes(), &made)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	if made.Link == "" {
+		t.Fatal("the child opened no lab")
+	}
+	waitUntil(t, "after a kill", made.left)
+}

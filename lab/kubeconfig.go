@@ -1,0 +1,55 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// accountTokenLife is long enough for a demo that stays up over a day.
+const accountTokenLife = 24 * time.Hour
+
+// Kubeconfig writes a kubeconfig file, mode 0600, for a user who may do everything.
+func (cp *ControlPlane) Kubeconfig(path string) error {
+	return cp.writeKubeconfig(path, certificateUser(cp.admin))
+}
+
+// KubeconfigFor writes a kubeconfig file, mode 0600, for a service account that exists. Its token is bound to the
+// account and valid for a day.
+func (cp *ControlPlane) KubeconfigFor(ctx context.Context, namespace, serviceAccount, path string) error {
+	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	seconds := int64(accountTokenLife.Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, serviceAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, serviceAccount, err)
+	}
+	return cp.writeKubeconfig(path, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
+}
+
+func certificateUser(pair keyPair) *clientcmdapi.AuthInfo {
+	return &clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key}
+}
+
+func (cp *ControlPlane) writeKubeconfig(path string, user *clientcmdapi.AuthInfo) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + cp.Address(), CertificateAuthorityData: cp.ca.pem}
+	config.AuthInfos["user"] = user
+	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "user"}
+	config.CurrentContext = "lab"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
+}

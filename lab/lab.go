@@ -1,0 +1,225 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// Options are the choices for a Lab.
+type Options struct {
+	// Hosts are the names of the Windows hosts to boot. Without any the lab is a control plane on 127.0.0.1 that needs no root.
+	Hosts []string
+	// User may log in to the hosts; Administrator when empty.
+	User string
+	// AuthorizedKeys are the public keys that may log in, in the format of an authorized_keys file.
+	AuthorizedKeys []byte
+	// WithoutControlPlane leaves the control plane out, for tests of hosts alone.
+	WithoutControlPlane bool
+	// Progress gets a line for everything that takes more than two seconds; standard error when nil.
+	Progress io.Writer
+}
+
+// A Lab is a control plane and Windows hosts on a network of their own. All of it ends with the process that opened it, however that ends.
+type Lab struct {
+	// ControlPlane is nil without one.
+	ControlPlane *ControlPlane
+
+	options  Options
+	template string
+	keeper   string
+	wine     hostspec.Wine
+	dir      string
+	network  *network // nil without hosts
+
+	registries *authority // of registries
+
+	mu       sync.Mutex
+	hosts    []*Host
+	services []*service
+}
+
+// Open builds what the cache does not have, and returns when the control plane serves and SSH answers on every host. The context
+// limits the start only. Without root or Wine, options with hosts give an error that wraps ErrNoWindows.
+func Open(ctx context.Context, o Options) (*Lab, error) {
+	l := &Lab{options: o}
+	if err := l.open(ctx); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("opening the lab: %w", err)
+	}
+	return l, nil
+}
+
+func (l *Lab) open(ctx context.Context) error {
+	var err error
+	if l.registries, err = newAuthority(); err != nil {
+		return err
+	}
+	if len(l.options.Hosts) > 0 {
+		if err := l.prepareHosts(ctx); err != nil {
+			return err
+		}
+	}
+	starts := []func() error{}
+	if !l.options.WithoutControlPlane {
+		starts = append(starts, func() (err error) {
+			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), Progress: l.options.Progress})
+			return err
+		})
+	}
+	for _, name := range l.options.Hosts {
+		h, err := l.newHost(name)
+		if err != nil {
+			return err
+		}
+		starts = append(starts, func() error { return h.Boot(ctx) })
+	}
+	return together(starts)
+}
+
+// together runs functions at the same time and returns all their errors.
+func together(functions []func() error) error {
+	failures := make([]error, len(functions))
+	var running sync.WaitGroup
+	for i, f := range functions {
+		running.Go(func() { failures[i] = f() })
+	}
+	running.Wait()
+	return errors.Join(failures...)
+}
+
+// prepareHosts makes what all hosts share.
+func (l *Lab) prepareHosts(ctx context.Context) error {
+	if err := CanRunWindows(); err != nil {
+		return err
+	}
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return err
+	}
+	if l.template, err = c.template(ctx); err != nil {
+		return err
+	}
+	if l.keeper, err = c.build(ctx, keeperProgram()); err != nil {
+		return err
+	}
+	if l.wine, err = findWine(); err != nil {
+		return err
+	}
+	if l.dir, err = os.MkdirTemp("", "wmco-lab-hosts-"); err != nil {
+		return fmt.Errorf("making the hosts' folder: %w", err)
+	}
+	l.network, err = openNetwork(l.keeper, l.dir)
+	return err
+}
+
+// MachineName is the name of Lab's Address on hosts.
+const MachineName = "machine.test"
+
+// Address is where the hosts reach this machine and the API server; 127.0.0.1 without hosts.
+func (l *Lab) Address() string {
+	if l.network == nil {
+		return "127.0.0.1"
+	}
+	return l.network.address(1)
+}
+
+// Hosts returns the hosts in the order they were made.
+func (l *Lab) Hosts() []*Host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.hosts)
+}
+
+// AddHost boots one more host in a lab that has hosts.
+func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
+	if l.network == nil {
+		return nil, errors.New("adding a host: the lab was opened without hosts")
+	}
+	h, err := l.newHost(name)
+	if err != nil {
+		return nil, err
+	}
+	return h, h.Boot(ctx)
+}
+
+func (l *Lab) newHost(name string) (*Host, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := &Host{lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name)}
+	if err := os.Mkdir(h.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making host %s: %w", name, err)
+	}
+	l.hosts = append(l.hosts, h)
+	return h, nil
+}
+
+// Close takes everything down and removes all files that were made.
+func (l *Lab) Close() {
+	for _, h := range l.Hosts() {
+		h.PowerOff()
+	}
+	l.mu.Lock()
+	services := slices.Clone(l.services)
+	l.mu.Unlock()
+	for _, s := range services {
+		s.close()
+	}
+	if l.ControlPlane != nil {
+		l.ControlPlane.Stop()
+	}
+	if l.network != nil {
+		l.network.close()
+	}
+}
+
+// Start opens a lab for a test and closes it at the test's end. It skips the test, with the reason, where Windows hosts cannot run.
+// When the test fails it logs what the hosts wrote.
+func Start(t testing.TB, o Options) *Lab {
+	t.Helper()
+	if len(o.Hosts) > 0 {
+		if err := CanRunWindows(); err != nil {
+			t.Skip(err)
+		}
+	}
+	l, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(l.Logs())
+		}
+		l.Close()
+	})
+	return l
+}
+
+// Logs returns the ends of all logs: of the control plane's programs, and of each host's services.
+func (l *Lab) Logs() string {
+	const size = 4000
+	var b strings.Builder
+	if l.ControlPlane != nil {
+		for _, program := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+			fmt.Fprintf(&b, "--- %s\n%s\n", program, l.ControlPlane.Log(program, size))
+		}
+	}
+	for _, h := range l.Hosts() {
+		fmt.Fprintf(&b, "--- %s: console\n%s\n", h.Name(), tail(filepath.Join(h.dir, "console.log"), size))
+		for _, path := range h.logFiles() {
+			fmt.Fprintf(&b, "--- %s: %s\n%s\n", h.Name(), path, tail(path, size))
+		}
+	}
+	return b.String()
+}

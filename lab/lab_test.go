@@ -1,0 +1,348 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/sshd"
+)
+
+func mustKey(t *testing.T) ssh.Signer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer
+}
+
+// mustStart starts one host without a control plane, to which the key returned may log in.
+func mustStart(t *testing.T, o Options) (*Host, ssh.Signer) {
+	t.Helper()
+	key := mustKey(t)
+	o.AuthorizedKeys = ssh.MarshalAuthorizedKey(key.PublicKey())
+	o.Hosts = []string{"win-1"}
+	o.WithoutControlPlane = true
+	return Start(t, o).Hosts()[0], key
+}
+
+func mustDial(t *testing.T, h *Host, user string, key ssh.Signer) *ssh.Client {
+	t.Helper()
+	hostKey, err := h.HostKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ssh.Dial("tcp", h.Address()+":22", &ssh.ClientConfig{
+		User: user, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.FixedHostKey(hostKey), Timeout: 20 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// runSSH runs a command line over SSH and returns its output, without carriage returns, and its exit code.
+func runSSH(t *testing.T, c *ssh.Client, line string) (string, int) {
+	t.Helper()
+	s, err := c.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.CombinedOutput(line)
+	var exit *ssh.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s: %v", line, err)
+	}
+	code := 0
+	if exit != nil {
+		code = exit.ExitStatus()
+	}
+	return strings.ReplaceAll(string(out), "\r", ""), code
+}
+
+func TestHostIsAWindowsServer(t *testing.T) {
+	h, _ := mustStart(t, Options{})
+	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
+	for name, want := range map[string]string{"CurrentBuildNumber": "20348", "ProductName": ProductName, "InstallationType": "Server Core"} {
+		v, found, err := h.ReadRegistry(t.Context(), current, name)
+		if err != nil || !found || v.Text != want {
+			t.Errorf("%s is %q (found %v, error %v), want %q", name, v.Text, found, err, want)
+		}
+	}
+	r, err := h.Exec(t.Context(), "cmd.exe /c ver")
+	if err != nil || !bytes.Contains(r.Stdout, []byte("10.0.20348")) {
+		t.Errorf("ver says %q, error %v", r.Stdout, err)
+	}
+	r, err = h.Exec(t.Context(), "hostname.exe")
+	if err != nil || !strings.EqualFold(strings.TrimSpace(string(r.Stdout)), "win-1") {
+		t.Errorf("the host is called %q, error %v", r.Stdout, err)
+	}
+	services, err := h.Services(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range services {
+		if s.Name == "sshd" && s.State == "running" {
+			return
+		}
+	}
+	t.Errorf("no running service sshd among %v", services)
+}
+
+func TestSSHBehavesLikeOpenSSHForWindows(t *testing.T) {
+	h, key := mustStart(t, Options{User: "core"})
+	c := mustDial(t, h, "Core", key)
+	type answer struct {
+		Out  string
+		Code int
+	}
+	for line, want := range map[string]answer{
+		`cd`:              {"C:\\users\\core\n", 0},
+		`echo %USERNAME%`: {"core\n", 0},
+		`exit 7`:          {"", 7},
+		`.\\tool.exe`:     {"WIN-1\n", 0},
+		`"C:\windows\system32\cmd.exe" /c echo "a b"`: {"\"a b\"\n", 0},
+	} {
+		if line == `.\\tool.exe` {
+			hostname, err := h.ReadFile(`C:\windows\system32\HOSTNAME.EXE`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			upload(t, c, "tool.exe", hostname)
+		}
+		out, code := runSSH(t, c, line)
+		if diff := cmp.Diff(want, answer{out, code}); diff != "" {
+			t.Errorf("%s: %s", line, diff)
+		}
+	}
+	starts, err := h.PowerShellStarts()
+	if err != nil || len(starts) != 0 {
+		t.Errorf("PowerShell was started by %q, error %v", starts, err)
+	}
+	if _, code := runSSH(t, c, "powershell.exe -Command Get-Host"); code != 1 {
+		t.Errorf("PowerShell ended with %d, want 1", code)
+	}
+	if starts, err = h.PowerShellStarts(); err != nil || len(starts) != 1 {
+		t.Errorf("PowerShell was started by %q, error %v, want one start", starts, err)
+	}
+}
+
+// upload writes a file by SFTP, relative to the home.
+func upload(t *testing.T, c *ssh.Client, name string, content []byte) {
+	t.Helper()
+	files, err := sftp.NewClient(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	w, err := files.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ReadFrom(bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHostCountsWhatSSHClientsDo(t *testing.T) {
+	h, key := mustStart(t, Options{})
+	before, err := h.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustDial(t, h, "Administrator", key)
+	runSSH(t, c, "ver")
+	upload(t, c, "file", make([]byte, 1<<20))
+	c.Close()
+	var got sshd.Stats
+	waitUntil(t, "bytes received", func() string { // the file has them a moment later
+		after, err := h.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = after.Sub(before); got.BytesReceived < 1<<20 {
+			return fmt.Sprintf("%d, want the file's %d and more", got.BytesReceived, 1<<20)
+		}
+		return ""
+	})
+	got.BytesReceived, got.BytesSent = 0, 0
+	want := sshd.Stats{Connections: 1, ExecChannels: 1, SFTPChannels: 1, FilesOpenedForWriting: 1, Commands: []string{"ver"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	info, err := h.Stat(`c:\USERS\administrator\FILE`)
+	if err != nil || info.Size() != 1<<20 {
+		t.Errorf("the file is %v, error %v", info, err)
+	}
+}
+
+func TestHostKeepsItsStateOverReboots(t *testing.T) {
+	h, key := mustStart(t, Options{})
+	hostKey, err := h.HostKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const where = `HKLM\SOFTWARE\wmco-lab-test`
+	want := guestapi.RegistryValue{Type: "REG_MULTI_SZ", Texts: []string{"a", "b"}}
+	if err := h.WriteRegistry(t.Context(), where, "kept", want); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.WriteFile(`C:\k\state.json`, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	first, err := h.BootID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := h.ReadRegistry(t.Context(), where, "kept")
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("registry after a reboot: error %v, %s", err, diff)
+	}
+	// Somebody in the host asks for the second reboot.
+	if _, code := runSSH(t, mustDial(t, h, "Administrator", key), `C:\Windows\System32\shutdown.exe /r /t 1`); code != 0 {
+		t.Fatalf("shutdown.exe ended with %d", code)
+	}
+	if err := h.WaitForReboot(t.Context(), first+1); err != nil {
+		t.Fatal(err)
+	}
+	h.PowerOff()
+	if _, err := h.ReadFile(`C:\k\state.json`); !errors.Is(err, errOff) {
+		t.Errorf("reading a file of a host that is off: %v", err)
+	}
+	if err := h.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if id, err := h.BootID(t.Context()); err != nil || id != first+3 {
+		t.Errorf("boot id %d after three boots from %d, error %v", id, first, err)
+	}
+	if _, err := h.ReadFile(`C:\k\STATE.json`); err != nil {
+		t.Error(err)
+	}
+	if again, err := h.HostKey(); err != nil || !bytes.Equal(again.Marshal(), hostKey.Marshal()) {
+		t.Errorf("the host has another key now, error %v", err)
+	}
+}
+
+func TestRegistryValuesCanBeReadAndRemoved(t *testing.T) {
+	h, _ := mustStart(t, Options{})
+	const where = `HKLM\SOFTWARE\wmco-lab-test`
+	for name, want := range map[string]guestapi.RegistryValue{
+		"text":   {Type: "REG_SZ", Text: `C:\k`},
+		"expand": {Type: "REG_EXPAND_SZ", Text: `%SystemRoot%`},
+		"number": {Type: "REG_DWORD", Number: 7},
+		"large":  {Type: "REG_QWORD", Number: 1 << 40},
+		"data":   {Type: "REG_BINARY", Data: []byte{0, 1, 2}},
+	} {
+		if err := h.WriteRegistry(t.Context(), where, name, want); err != nil {
+			t.Fatal(err)
+		}
+		got, found, err := h.ReadRegistry(t.Context(), where, name)
+		if diff := cmp.Diff(want, got); err != nil || !found || diff != "" {
+			t.Errorf("%s: found %v, error %v, %s", name, found, err, diff)
+		}
+		for range 2 {
+			if err := h.DeleteRegistry(t.Context(), where, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, found, err = h.ReadRegistry(t.Context(), where, name); found || err != nil {
+			t.Errorf("%s: found %v after it was removed, error %v", name, found, err)
+		}
+	}
+}
+
+func TestNetworkCanFail(t *testing.T) {
+	h, key := mustStart(t, Options{})
+	c := mustDial(t, h, "Administrator", key)
+	if err := h.CutConnections(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NewSession(); err == nil {
+		t.Error("a session opened on a connection that was cut")
+	}
+	c = mustDial(t, h, "Administrator", key)
+	if err := h.Cut(); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Errorf("a request over a cut cable ended with error %v, want silence", err)
+	case <-time.After(2 * time.Second):
+	}
+	if _, err := h.BootID(t.Context()); err != nil {
+		t.Errorf("the lab does not reach a host whose cable is cut: %v", err)
+	}
+	if err := h.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Errorf("the request did not go through after the cable was back: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("no answer after the cable was back")
+	}
+}
+
+func TestHostsDifferAndReachEachOther(t *testing.T) {
+	key := mustKey(t)
+	l := Start(t, Options{Hosts: []string{"win-1", "win-2"}, WithoutControlPlane: true, AuthorizedKeys: ssh.MarshalAuthorizedKey(key.PublicKey())})
+	a, b := l.Hosts()[0], l.Hosts()[1]
+	ids := map[string]bool{}
+	for _, h := range []*Host{a, b} {
+		v, found, err := h.ReadRegistry(t.Context(), `HKLM\SYSTEM\HardwareConfig`, "LastConfig")
+		if err != nil || !found {
+			t.Fatalf("no hardware id: %v", err)
+		}
+		ids[v.Text] = true
+		hostKey, err := h.HostKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[string(hostKey.Marshal())] = true
+	}
+	if len(ids) != 4 {
+		t.Error("the hosts share an identity")
+	}
+	if r, err := a.Exec(t.Context(), "ping.exe -n 1 "+b.Address()); err != nil || r.ExitCode != 0 {
+		t.Errorf("pinging one host from the other: %s, error %v", r.Stdout, err)
+	}
+	if err := a.WriteFile(`C:\only-here`, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Stat(`C:\only-here`); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file of one host is on the other: %v", err)
+	}
+}

@@ -1,0 +1,145 @@
+// Package manifest installs what a kustomize folder describes, as "kubectl apply -k" does: the lab and the tests
+// use the very files that users install.
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// fieldManager owns the fields that Apply sets.
+const fieldManager = "wmco-lab"
+
+// callTimeout bounds one request to the API server, establishTimeout the wait until all new kinds are served.
+const (
+	callTimeout      = 30 * time.Second
+	establishTimeout = time.Minute
+)
+
+// Render returns the objects of a kustomize folder in the order in which the folder lists them.
+func Render(dir string) ([]*unstructured.Unstructured, error) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("building kustomize folder %s: %w", dir, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, r := range built.Resources() {
+		o := &unstructured.Unstructured{}
+		raw, err := r.MarshalJSON()
+		if err == nil {
+			err = o.UnmarshalJSON(raw) // numbers become int64, as the clients want them
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s of kustomize folder %s: %w", r.CurId(), dir, err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// Apply installs the objects of a kustomize folder by server-side apply, and returns when the kinds they define are served.
+// Applying again changes what differs.
+func Apply(ctx context.Context, config *rest.Config, dir string) error {
+	objects, err := Render(dir)
+	if err != nil {
+		return err
+	}
+	a, err := newApplier(config)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := a.apply(ctx, o); err != nil {
+			return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+	}
+	for _, o := range objects {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if err := a.waitEstablished(ctx, o.GetName()); err != nil {
+			return fmt.Errorf("waiting for CustomResourceDefinition %s to be served: %w", o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+type applier struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+}
+
+func newApplier(config *rest.Config) (*applier, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &applier{client, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds))}, nil
+}
+
+func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	kind := o.GroupVersionKind()
+	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	var resource dynamic.ResourceInterface = a.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		resource = a.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+	}
+	_, err = resource.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
+}
+
+func (a *applier) waitEstablished(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
+	defer cancel()
+	definitions := a.client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	for {
+		crd, err := definitions.Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		if err == nil && isEstablished(crd) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func isEstablished(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] == "Established" && condition["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}

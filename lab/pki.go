@@ -1,0 +1,102 @@
+//go:build linux
+
+package lab
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// certificateLife is long enough for any lab and short enough to be harmless.
+const certificateLife = 7 * 24 * time.Hour
+
+// An authority signs the lab's certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the authority's key: %w", err)
+	}
+	template, err := certificate(pkix.Name{CommonName: "wmco-lab-ca"})
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the authority's certificate: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the authority's certificate: %w", err)
+	}
+	return &authority{cert: cert, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
+}
+
+// A keyPair is a certificate and its key, both as PEM.
+type keyPair struct{ cert, key []byte }
+
+// issue makes a certificate for a client, or for a server when it has names or addresses.
+func (a *authority) issue(subject pkix.Name, names []string, addresses []net.IP) (keyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("making the key of %s: %w", subject.CommonName, err)
+	}
+	template, err := certificate(subject)
+	if err != nil {
+		return keyPair{}, err
+	}
+	template.DNSNames, template.IPAddresses = names, addresses
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(names)+len(addresses) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("signing the certificate of %s: %w", subject.CommonName, err)
+	}
+	keyPEM, err := keyBlock(key)
+	return keyPair{cert: pemBlock("CERTIFICATE", der), key: keyPEM}, err
+}
+
+// certificate is what all certificates of the lab have in common.
+func certificate(subject pkix.Name) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("making a serial number: %w", err)
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      subject,
+		NotBefore:    now.Add(-time.Hour), // a host's clock may be a little late
+		NotAfter:     now.Add(certificateLife),
+	}, nil
+}
+
+func keyBlock(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a key: %w", err)
+	}
+	return pemBlock("EC PRIVATE KEY", der), nil
+}
+
+func pemBlock(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,103 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	// pieceSize is how much is read at once: 1.3 ms of a line with 100 Mbit/s.
+	pieceSize = 16 << 10
+	// onTheWay is how many pieces may be between the ends, 16 MB: more than any line of interest holds.
+	onTheWay = 1024
+	// readAhead is how much earlier a piece is read than its turn comes, as if the line began with a small queue. Timers are late by up to
+	// a millisecond, and a line that waited for them would lose that time with every piece.
+	readAhead = 10 * time.Millisecond
+)
+
+var errCut = errors.New("cut here")
+
+// A line is one direction. Connections share its rate.
+type line struct {
+	delay time.Duration
+	rate  int64 // bytes per second, 0 for no limit
+
+	mu   sync.Mutex
+	free time.Time // when all that was accepted so far will have been sent
+}
+
+// A piece is on its way until its time has come.
+type piece struct {
+	data []byte
+	due  time.Time
+}
+
+// pass carries bytes until from ends (nil), an end fails, or limit bytes (0 for none) were delivered (errCut).
+func (l *line) pass(from io.Reader, to io.Writer, limit int64) error {
+	pieces := make(chan piece, onTheWay)
+	failed := make(chan struct{}) // closed when nothing is delivered any more
+	var readError error
+	go func() {
+		defer close(pieces)
+		readError = l.read(from, pieces, failed)
+	}()
+	defer close(failed)
+	var delivered int64
+	for p := range pieces {
+		time.Sleep(time.Until(p.due))
+		data := p.data
+		cut := limit > 0 && delivered+int64(len(data)) >= limit
+		if cut {
+			data = data[:limit-delivered]
+		}
+		n, err := to.Write(data)
+		delivered += int64(n)
+		if err != nil {
+			return err
+		}
+		if cut {
+			return errCut
+		}
+	}
+	return readError
+}
+
+// read takes pieces from a peer no faster than the line sends them.
+func (l *line) read(from io.Reader, pieces chan<- piece, failed <-chan struct{}) error {
+	for {
+		data := make([]byte, pieceSize)
+		n, err := from.Read(data)
+		if n > 0 {
+			sent := l.accept(n)
+			select {
+			case pieces <- piece{data: data[:n], due: sent.Add(l.delay)}:
+			case <-failed:
+				return net.ErrClosed
+			}
+			time.Sleep(time.Until(sent) - readAhead)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// accept returns when the line will have sent n more bytes.
+func (l *line) accept(n int) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.free.Before(now) {
+		l.free = now
+	}
+	if l.rate > 0 {
+		l.free = l.free.Add(time.Duration(int64(n) * int64(time.Second) / l.rate))
+	}
+	return l.free
+}

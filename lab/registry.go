@@ -1,0 +1,209 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+
+	"github.com/opencontainers/go-digest"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+const registryProgram = "/usr/bin/docker-registry"
+
+// CanRunRegistries says what is missing for registries; nil when nothing is.
+func CanRunRegistries() error { return findService(registryProgram, "docker-registry") }
+
+// RegistryOptions are the choices for a Registry.
+type RegistryOptions struct {
+	// Listen is an address of this machine. When empty it is the lab's, which hosts can reach.
+	Listen string
+	// Name is the host under which images name the registry; MachineName when empty. It must be no address: Wine finds no
+	// address in a certificate.
+	Name string
+}
+
+// A Registry is Debian's docker-registry. Its certificate is of the lab's own authority for registries, and only its user,
+// with the password, may pull or push.
+type Registry struct {
+	*service
+	// Host is host:port, as images name the registry.
+	Host string
+	// User and Password may do everything.
+	User, Password string
+
+	client *http.Client
+}
+
+// StartRegistry starts an empty registry, which ends with the lab.
+func (l *Lab) StartRegistry(ctx context.Context, o RegistryOptions) (*Registry, error) {
+	r, err := l.newRegistry(o)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a registry: %w", err)
+	}
+	return r, r.Start(ctx)
+}
+
+// RegistryCA is the certificate, as PEM, of the authority for registries. No host trusts it by itself.
+func (l *Lab) RegistryCA() []byte { return l.registries.pem }
+
+func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
+	listen := cmp.Or(o.Listen, l.Address())
+	name := cmp.Or(o.Name, MachineName)
+	port, err := freePort(listen)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{Host: net.JoinHostPort(name, strconv.Itoa(port)), User: "puller", Password: rand.Text()}
+	if r.service, err = l.newService(registryProgram); err != nil {
+		return nil, err
+	}
+	r.command, r.answers = []string{"serve", hostspec.ServiceFolder + "/config.yml"}, r.ping
+	address := net.JoinHostPort(listen, strconv.Itoa(port))
+	r.client = l.registryClient(address)
+	pair, err := l.registries.issue(pkix.Name{CommonName: name}, []string{name}, nil)
+	if err != nil {
+		return nil, err
+	}
+	password, err := bcrypt.GenerateFromPassword([]byte(r.Password), bcrypt.MinCost)
+	if err != nil {
+		return nil, fmt.Errorf("hashing the password: %w", err)
+	}
+	return r, r.write(map[string][]byte{
+		"tls.crt": pair.cert, "tls.key": pair.key, "htpasswd": []byte(r.User + ":" + string(password) + "\n"),
+		"config.yml": fmt.Appendf(nil, registryConfig, hostspec.ServiceFolder, address),
+	})
+}
+
+// The format is that of the distribution project's configuration.md. The access log goes to standard output.
+const registryConfig = `version: 0.1
+log: {level: warn, accesslog: {disabled: false}}
+storage: {filesystem: {rootdirectory: %[1]s/images}}
+auth: {htpasswd: {realm: lab, path: %[1]s/htpasswd}}
+http:
+  addr: %[2]s
+  secret: lab
+  tls: {certificate: %[1]s/tls.crt, key: %[1]s/tls.key}
+`
+
+// labAgent tells the lab's own requests from those of hosts.
+const labAgent = "wmco-lab"
+
+func (l *Lab) registryClient(address string) *http.Client {
+	roots := x509.NewCertPool()
+	roots.AddCert(l.registries.cert)
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, address)
+		},
+	}}
+}
+
+func (r *Registry) ping(ctx context.Context) error {
+	_, err := r.do(ctx, http.MethodGet, "/v2/", "", nil, http.StatusOK)
+	return err
+}
+
+// Push puts an image into a repository: by digest and, when there is one, by tag.
+func (r *Registry) Push(ctx context.Context, repository, tag string, i image.Image) error {
+	base := "/v2/" + repository
+	for d, content := range i.Blobs {
+		if err := r.pushBlob(ctx, base, d, content); err != nil {
+			return fmt.Errorf("pushing to %s/%s: %w", r.Host, repository, err)
+		}
+	}
+	path := base + "/manifests/" + cmp.Or(tag, i.Digest().String())
+	if _, err := r.do(ctx, http.MethodPut, path, v1.MediaTypeImageManifest, i.Manifest, http.StatusCreated); err != nil {
+		return fmt.Errorf("pushing to %s/%s: %w", r.Host, repository, err)
+	}
+	return nil
+}
+
+func (r *Registry) pushBlob(ctx context.Context, base string, d digest.Digest, content []byte) error {
+	header, err := r.do(ctx, http.MethodPost, base+"/blobs/uploads/", "", nil, http.StatusAccepted)
+	if err != nil {
+		return err
+	}
+	to, err := url.Parse(header.Get("Location"))
+	if err != nil {
+		return fmt.Errorf("parsing where to upload: %w", err)
+	}
+	query := to.Query()
+	query.Set("digest", d.String())
+	_, err = r.do(ctx, http.MethodPut, to.Path+"?"+query.Encode(), "application/octet-stream", content, http.StatusCreated)
+	return err
+}
+
+func (r *Registry) do(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+r.Host+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("making a request: %w", err)
+	}
+	request.Header.Set("User-Agent", labAgent)
+	request.Header.Set("Content-Type", contentType)
+	request.SetBasicAuth(r.User, r.Password)
+	answer, err := r.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != want {
+		err = errors.New(answer.Status + ": " + string(text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return answer.Header, nil
+}
+
+// A RegistryRequest is one that a registry answered, from its access log.
+type RegistryRequest struct {
+	// From is the address of the client, Agent what it calls itself.
+	From, Agent  string
+	Method, Path string
+	Status       int
+}
+
+// accessLine is a line of the Combined Log Format.
+var accessLine = regexp.MustCompile(`(?m)^(\S+) \S+ \S+ \[[^]]*\] "(\S+) (\S+) [^"]*" (\d+) \d+ "[^"]*" "([^"]*)"$`)
+
+// Requests returns all requests so far but those of the lab itself.
+func (r *Registry) Requests() ([]RegistryRequest, error) {
+	text, err := os.ReadFile(r.log())
+	if err != nil {
+		return nil, fmt.Errorf("reading the registry's log: %w", err)
+	}
+	var all []RegistryRequest
+	for _, m := range accessLine.FindAllStringSubmatch(string(text), -1) {
+		status, err := strconv.Atoi(m[4])
+		if err != nil {
+			return nil, fmt.Errorf("reading the registry's log: %w", err)
+		}
+		if m[5] != labAgent {
+			all = append(all, RegistryRequest{From: m[1], Method: m[2], Path: m[3], Status: status, Agent: m[5]})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,155 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// A service is a program of this machine that the lab runs for its hosts. It has PID and mount namespaces of its own: all
+// of it ends with its keeper, whatever user it changes to, and shared memory that it forgets goes as well.
+type service struct {
+	program string // for messages
+	command []string
+	folder  *Folder
+	keeper  string
+	// answers tells whether it serves.
+	answers func(context.Context) error
+
+	mu      sync.Mutex
+	running *keeper // nil while stopped
+}
+
+// serviceTimeout is how long a service may take to serve; two busy cores need 2 s.
+const serviceTimeout = 30 * time.Second
+
+// findService finds a program of Debian's.
+func findService(path, debianPackage string) error {
+	if _, err := exec.LookPath(path); err != nil {
+		return fmt.Errorf("%s not found; install Debian's %s", path, debianPackage)
+	}
+	return nil
+}
+
+// newService makes a folder for a service, which ends with the lab.
+func (l *Lab) newService(program string) (*service, error) {
+	if l.network == nil {
+		return nil, errors.New("the lab was opened without hosts")
+	}
+	folder, err := newFolder(l.keeper, filepath.Base(program))
+	if err != nil {
+		return nil, err
+	}
+	s := &service{program: program, folder: folder, keeper: l.keeper}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.services = append(l.services, s)
+	return s, nil
+}
+
+// Start starts the service unless it runs, and returns when it serves.
+func (s *service) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		return nil
+	}
+	args := append([]string{"service", s.folder.Path, s.program}, s.command...)
+	k, err := startKeeper(s.keeper, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, args...)
+	if err != nil {
+		return err
+	}
+	if err := s.wait(ctx, k); err != nil {
+		k.stop()
+		return fmt.Errorf("starting %s: %w; its log ends with:\n%s", s.program, err, tail(s.log(), 2000))
+	}
+	s.running = k
+	return nil
+}
+
+func (s *service) wait(ctx context.Context, k *keeper) error {
+	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
+	defer cancel()
+	for {
+		err := s.answers(ctx)
+		if err == nil {
+			return nil
+		}
+		if failure := k.failure(); failure != nil {
+			return failure
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop kills the service. What it wrote stays, for another Start.
+func (s *service) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		s.running.stop()
+		s.running = nil
+	}
+}
+
+// log is what the service printed, since it was first started.
+func (s *service) log() string { return s.path(hostspec.ServiceLog) }
+
+// path is where a file of the service is for this process.
+func (s *service) path(name string) string { return filepath.Join(s.folder.Path, name) }
+
+func (s *service) write(files map[string][]byte) error {
+	for name, content := range files {
+		if err := os.WriteFile(s.path(name), content, 0o600); err != nil {
+			return fmt.Errorf("writing the files of %s: %w", s.program, err)
+		}
+	}
+	return nil
+}
+
+// giveTo makes the folder and its files those of a user.
+func (s *service) giveTo(name string) error {
+	owner, err := user.Lookup(name)
+	if err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(owner.Uid)
+	if err != nil {
+		return fmt.Errorf("finding user %s: %w", name, err)
+	}
+	entries, err := os.ReadDir(s.folder.Path)
+	if err != nil {
+		return fmt.Errorf("reading the folder of %s: %w", s.program, err)
+	}
+	paths := []string{s.folder.Path}
+	for _, e := range entries {
+		paths = append(paths, s.path(e.Name()))
+	}
+	for _, path := range paths {
+		if err := os.Chown(path, uid, -1); err != nil {
+			return fmt.Errorf("giving the files of %s to %s: %w", s.program, name, err)
+		}
+	}
+	return nil
+}
+
+func (s *service) close() {
+	s.Stop()
+	s.folder.Remove()
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package lab
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+func skipWithoutServices(t *testing.T) {
+	t.Helper()
+	for _, missing := range []error{CanRunWindows(), CanRunRegistries(), CanRunForwardProxy()} {
+		if missing != nil {
+			t.Skip("SKIPPED:", missing)
+		}
+	}
+}
+
+// startServices starts a registry and a proxy, which alone knows its name.
+func startServices(t *testing.T, l *Lab) (*Registry, *ForwardProxy) {
+	t.Helper()
+	r, err := l.StartRegistry(t.Context(), RegistryOptions{Listen: "127.0.0.1", Name: "beyond.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := l.StartForwardProxy(t.Context(), map[string]string{"beyond.test": "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, p
+}
+
+func TestRegistryAndProxyTellWhoAsksForWhat(t *testing.T) {
+	skipWithoutServices(t)
+	l := Start(t, Options{Hosts: []string{"win-1"}, WithoutControlPlane: true})
+	r, p := startServices(t, l)
+	i, err := image.New("10.0.20348.1", map[string]string{"a.txt": "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Push(t.Context(), "team/app", "1", i); err != nil {
+		t.Fatal(err)
+	}
+	through, err := url.Parse(p.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := l.registryClient("").Transport.(*http.Transport)
+	transport.DialContext, transport.Proxy = nil, http.ProxyURL(through)
+	client := http.Client{Transport: transport}
+	get := func(password string) int {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.Host+"/v2/team/app/manifests/1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("User-Agent", "a test")
+		request.SetBasicAuth(r.User, password)
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		return answer.StatusCode
+	}
+	if status := get("guessed"); status != http.StatusUnauthorized {
+		t.Errorf("with a wrong password the status is %d", status)
+	}
+	if status := get(r.Password); status != http.StatusNotFound { // it asked for no OCI manifest
+		t.Errorf("with the password the status is %d", status)
+	}
+	asked, err := r.Requests()
+	want := []RegistryRequest{
+		{From: "127.0.0.1", Agent: "a test", Method: "GET", Path: "/v2/team/app/manifests/1", Status: 401},
+		{From: "127.0.0.1", Agent: "a test", Method: "GET", Path: "/v2/team/app/manifests/1", Status: 404},
+	}
+	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
+		t.Errorf("the registry tells %s (%v)", diff, err)
+	}
+	through.User = nil
+	transport.CloseIdleConnections()
+	if _, err := client.Get("https://" + r.Host + "/v2/"); err == nil {
+		t.Error("the proxy asks for no password")
+	}
+	waitUntil(t, "the proxy tells of both", func() string {
+		passed, err := p.Passages()
+		allowed := Passage{From: l.Address(), User: p.User(), Method: "CONNECT", Target: r.Host, Status: 200}
+		refused := Passage{From: l.Address(), User: "-", Method: "CONNECT", Target: r.Host, Status: 407}
+		if err != nil || !slices.Contains(passed, allowed) || !slices.Contains(passed, refused) {
+			return cmp.Diff([]Passage{allowed, refused}, passed)
+		}
+		return ""
+	})
+}

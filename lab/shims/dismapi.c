@@ -1,0 +1,116 @@
+// DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry, in
+// HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. What has no value there does not
+// exist, but Containers is disabled then. With 2 goes a value <name>.BootId, the boot in which it was enabled.
+#include <windows.h>
+#include <dismapi.h>
+#include <wchar.h>
+
+#define FEATURES L"Software\\WMCOLab\\Features"
+#define PREFETCH L"SYSTEM\\CurrentControlSet\\Control\\Session Manager\\Memory Management\\PrefetchParameters"
+#define SESSION 7 // any number but 0
+#define EXPORT __declspec(dllexport) HRESULT WINAPI
+
+enum { DISABLED, ENABLED, PENDING, ABSENT };
+
+static BOOL initialized, opened;
+
+static BOOL read(const WCHAR *key, const WCHAR *name, DWORD *value) {
+    DWORD size = sizeof(*value);
+    return RegGetValueW(HKEY_LOCAL_MACHINE, key, name, RRF_RT_REG_DWORD, NULL, value, &size) == ERROR_SUCCESS;
+}
+
+static BOOL write(const WCHAR *name, DWORD value) {
+    return RegSetKeyValueW(HKEY_LOCAL_MACHINE, FEATURES, name, REG_DWORD, &value, sizeof(value)) == ERROR_SUCCESS;
+}
+
+static DWORD boot(void) {
+    DWORD id = 0;
+    read(PREFETCH, L"BootId", &id);
+    return id;
+}
+
+static void boot_value(const WCHAR *feature, WCHAR name[256]) { swprintf(name, 256, L"%.200ls.BootId", feature); }
+
+// state tells how a feature is; a boot since it was enabled makes pending enabled.
+static int state(const WCHAR *feature) {
+    WCHAR name[256];
+    DWORD value, since;
+    if (!read(FEATURES, feature, &value)) return _wcsicmp(feature, L"Containers") == 0 ? DISABLED : ABSENT;
+    if (value != PENDING) return value == ENABLED ? ENABLED : DISABLED;
+    boot_value(feature, name);
+    if (read(FEATURES, name, &since) && since == boot()) return PENDING;
+    write(feature, ENABLED);
+    return ENABLED;
+}
+
+static HRESULT check(DismSession session) {
+    if (!initialized) return DISMAPI_E_DISMAPI_NOT_INITIALIZED;
+    return opened && session == SESSION ? S_OK : DISMAPI_E_INVALID_DISM_SESSION;
+}
+
+EXPORT DismInitialize(DismLogLevel level, PCWSTR log, PCWSTR scratch) {
+    if (initialized) return E_FAIL;
+    initialized = TRUE;
+    return S_OK;
+}
+
+EXPORT DismShutdown(void) {
+    if (!initialized) return DISMAPI_E_DISMAPI_NOT_INITIALIZED;
+    if (opened) return DISMAPI_E_OPEN_SESSION_HANDLES;
+    initialized = FALSE;
+    return S_OK;
+}
+
+EXPORT DismOpenSession(PCWSTR image, PCWSTR windows, PCWSTR drive, DismSession *session) {
+    if (!initialized) return DISMAPI_E_DISMAPI_NOT_INITIALIZED;
+    if (opened || wcscmp(image, DISM_ONLINE_IMAGE) != 0) return E_INVALIDARG;
+    opened = TRUE;
+    *session = SESSION;
+    return S_OK;
+}
+
+EXPORT DismCloseSession(DismSession session) {
+    HRESULT result = check(session);
+    if (result == S_OK) opened = FALSE;
+    return result;
+}
+
+EXPORT DismGetFeatureInfo(DismSession session, PCWSTR feature, PCWSTR identifier, DismPackageIdentifier kind,
+                          DismFeatureInfo **info) {
+    static const DismPackageFeatureState states[] = {DismStateStaged, DismStateInstalled, DismStateInstallPending};
+    HRESULT result = check(session);
+    int now;
+    if (result != S_OK) return result;
+    if ((now = state(feature)) == ABSENT) return DISMAPI_E_UNKNOWN_FEATURE;
+    // The name follows the structure, so that DismDelete frees both.
+    size_t length = (wcslen(feature) + 1) * sizeof(WCHAR);
+    if (!(*info = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof(**info) + length))) return E_OUTOFMEMORY;
+    memcpy(*info + 1, feature, length);
+    (*info)->FeatureName = (*info)->DisplayName = (*info)->Description = (PCWSTR)(*info + 1);
+    (*info)->FeatureState = states[now];
+    (*info)->RestartRequired = DismRestartRequired;
+    return S_OK;
+}
+
+EXPORT DismDelete(VOID *structure) {
+    if (structure) HeapFree(GetProcessHeap(), 0, structure);
+    return S_OK;
+}
+
+EXPORT DismEnableFeature(DismSession session, PCWSTR feature, PCWSTR identifier, DismPackageIdentifier kind, WINBOOL limit,
+                         PCWSTR *sources, UINT count, WINBOOL all, HANDLE cancel, DISM_PROGRESS_CALLBACK progress,
+                         PVOID data) {
+    WCHAR name[256];
+    HRESULT result = check(session);
+    if (result != S_OK) return result;
+    if (cancel && WaitForSingleObject(cancel, 0) == WAIT_OBJECT_0) return HRESULT_FROM_WIN32(ERROR_CANCELLED);
+    switch (state(feature)) {
+    case ABSENT: return DISMAPI_E_UNKNOWN_FEATURE;
+    case ENABLED: return S_OK;
+    case PENDING: return ERROR_SUCCESS_REBOOT_REQUIRED;
+    }
+    if (!all) return DISMAPI_E_PARENT_FEATURE_DISABLED; // as for a feature that needs others
+    boot_value(feature, name);
+    if (!write(name, boot()) || !write(feature, PENDING)) return E_FAIL;
+    return ERROR_SUCCESS_REBOOT_REQUIRED;
+}

@@ -1,0 +1,51 @@
+package sshd
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// LoadHostKey reads the server's key from a file in OpenSSH's format, and makes one (Ed25519) the first time.
+func LoadHostKey(path string) (ssh.Signer, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeHostKey(path); err != nil {
+			return nil, err
+		}
+		raw, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the host key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(raw)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the host key: %w", err)
+	}
+	return signer, nil
+}
+
+func makeHostKey(path string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making the host key: %w", err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		return fmt.Errorf("encoding the host key: %w", err)
+	}
+	beside := path + ".new"
+	if err := os.WriteFile(beside, pem.EncodeToMemory(block), 0o600); err != nil {
+		return fmt.Errorf("writing the host key: %w", err)
+	}
+	if err := os.Rename(beside, path); err != nil {
+		return fmt.Errorf("placing the host key: %w", err)
+	}
+	return nil
+}

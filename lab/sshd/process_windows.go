@@ -1,0 +1,83 @@
+package sshd
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// systemShell is cmd.exe, the default of Windows. Quotes around the whole line, as OpenSSH for Windows puts them, keep those inside.
+func systemShell(line string) *exec.Cmd {
+	cmd := exec.Command(`C:\windows\system32\cmd.exe`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd.exe /c "` + line + `"`}
+	return cmd
+}
+
+// startTree starts a command in a job object, so that kill ends it with all its descendants. The command does not run before it is in the job.
+func startTree(cmd *exec.Cmd) (kill func(), err error) {
+	job, err := windows.CreateJobObject(nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a job object: %w", err)
+	}
+	release := sync.OnceFunc(func() {
+		_ = windows.TerminateJobObject(job, 1)
+		_ = windows.CloseHandle(job)
+	})
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= windows.CREATE_SUSPENDED
+	if err := cmd.Start(); err != nil {
+		release()
+		return nil, err
+	}
+	if err := enterJob(job, uint32(cmd.Process.Pid)); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// enterJob puts a suspended process into a job and lets it run.
+func enterJob(job windows.Handle, pid uint32) error {
+	process, err := windows.OpenProcess(windows.PROCESS_ALL_ACCESS, false, pid)
+	if err != nil {
+		return fmt.Errorf("opening the process: %w", err)
+	}
+	defer windows.CloseHandle(process)
+	if err := windows.AssignProcessToJobObject(job, process); err != nil {
+		return fmt.Errorf("assigning the process to a job: %w", err)
+	}
+	return resume(pid)
+}
+
+// resume starts the only thread of a process made suspended.
+func resume(pid uint32) error {
+	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
+	if err != nil {
+		return fmt.Errorf("listing threads: %w", err)
+	}
+	defer windows.CloseHandle(snapshot)
+	entry := windows.ThreadEntry32{Size: uint32(unsafe.Sizeof(windows.ThreadEntry32{}))}
+	for err = windows.Thread32First(snapshot, &entry); err == nil; err = windows.Thread32Next(snapshot, &entry) {
+		if entry.OwnerProcessID != pid {
+			continue
+		}
+		thread, err := windows.OpenThread(windows.THREAD_SUSPEND_RESUME, false, entry.ThreadID)
+		if err != nil {
+			return fmt.Errorf("opening the thread: %w", err)
+		}
+		defer windows.CloseHandle(thread)
+		if _, err := windows.ResumeThread(thread); err != nil {
+			return fmt.Errorf("resuming the thread: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("finding the thread of process %d: %w", pid, err)
+}

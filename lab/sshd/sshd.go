@@ -1,0 +1,257 @@
+// Package sshd is the SSH server of the lab's Windows hosts. It behaves as the OpenSSH of
+// Windows does where that matters: public keys from an authorized_keys file, commands run
+// by the default shell in the user's home, SFTP with the same home and with paths like
+// /C:/k. It counts what its clients do, so that claims about them need not be believed.
+package sshd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+)
+
+// Options are the settings of a Server. All fields but Shell are required.
+type Options struct {
+	// HostKey is the server's identity; see LoadHostKey.
+	HostKey ssh.Signer
+	// User is the only user name that may log in; case does not matter, as on Windows.
+	User string
+	// AuthorizedKeysFile is read at each login.
+	AuthorizedKeysFile string
+	// Home is the folder in which commands and SFTP sessions start.
+	Home string
+	// Shell returns the command that runs a command line; nil means the system's own, which is cmd.exe on Windows. Streams and folder are set by the server.
+	Shell func(line string) *exec.Cmd
+	// Counters counts; see OpenCounters.
+	Counters *Counters
+	// Log gets a record for each connection and each failure.
+	Log *slog.Logger
+}
+
+// A Server serves any number of connections.
+type Server struct {
+	options Options
+	config  *ssh.ServerConfig
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+// New returns a server that is ready to Serve.
+func New(o Options) *Server {
+	if o.Shell == nil {
+		o.Shell = systemShell
+	}
+	s := &Server{options: o, conns: map[net.Conn]struct{}{}}
+	s.config = &ssh.ServerConfig{PublicKeyCallback: s.authorize, ServerVersion: "SSH-2.0-OpenSSH_for_Windows_8.9"}
+	s.config.AddHostKey(o.HostKey)
+	return s
+}
+
+// authorize accepts the one user with one of the keys in the file.
+func (s *Server) authorize(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+	if !strings.EqualFold(c.User(), s.options.User) {
+		return nil, fmt.Errorf("checking the key of %q: no such user", c.User())
+	}
+	rest, err := os.ReadFile(s.options.AuthorizedKeysFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the authorized keys: %w", err)
+	}
+	for len(rest) > 0 {
+		var allowed ssh.PublicKey
+		if allowed, _, _, rest, err = ssh.ParseAuthorizedKey(rest); err != nil {
+			break // no further key
+		}
+		if bytes.Equal(allowed.Marshal(), key.Marshal()) {
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("checking the key of %q: not authorized", c.User())
+}
+
+// Serve accepts connections until the listener is closed, and returns when all connections have ended.
+func (s *Server) Serve(l net.Listener) error {
+	var connections sync.WaitGroup
+	defer connections.Wait()
+	for {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accepting a connection: %w", err)
+		}
+		if !s.add(conn) {
+			_ = conn.Close()
+			continue
+		}
+		connections.Go(func() {
+			defer s.remove(conn)
+			s.serve(conn)
+		})
+	}
+}
+
+// Close ends all connections, and with them the commands they run. Nothing is served after it.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+}
+
+func (s *Server) add(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[conn] = struct{}{}
+	return !s.closed
+}
+
+func (s *Server) remove(conn net.Conn) {
+	_ = conn.Close()
+	s.mu.Lock()
+	delete(s.conns, conn)
+	s.mu.Unlock()
+	s.options.Counters.save()
+}
+
+func (s *Server) serve(raw net.Conn) {
+	log := s.options.Log.With("client", raw.RemoteAddr().String())
+	s.options.Counters.update(func(c *Stats) { c.Connections++ })
+	conn, channels, requests, err := ssh.NewServerConn(newCountingConn(raw, s.options.Counters), s.config)
+	if err != nil {
+		log.Info("Connection refused", "error", err)
+		return
+	}
+	log.Info("Connected", "user", conn.User())
+	go ssh.DiscardRequests(requests)
+	ended := make(chan struct{})
+	var sessions sync.WaitGroup
+	for ch := range channels {
+		if ch.ChannelType() != "session" {
+			_ = ch.Reject(ssh.UnknownChannelType, "only sessions are served")
+			continue
+		}
+		sessions.Go(func() { s.session(ch, ended, log) })
+	}
+	close(ended)
+	sessions.Wait()
+	log.Info("Disconnected")
+}
+
+// session serves the one request of a channel that starts something; ended is closed when the connection is gone.
+func (s *Server) session(n ssh.NewChannel, ended <-chan struct{}, log *slog.Logger) {
+	ch, requests, err := n.Accept()
+	if err != nil {
+		return
+	}
+	defer ch.Close()
+	for r := range requests {
+		var payload struct{ Text string }
+		if r.Type != "exec" && r.Type != "subsystem" || ssh.Unmarshal(r.Payload, &payload) != nil {
+			_ = r.Reply(false, nil)
+			continue
+		}
+		if r.Type == "subsystem" && payload.Text != "sftp" {
+			_ = r.Reply(false, nil)
+			return
+		}
+		_ = r.Reply(true, nil)
+		go ssh.DiscardRequests(requests)
+		if r.Type == "exec" {
+			s.command(ch, payload.Text, ended, log)
+		} else {
+			s.files(ch, log)
+		}
+		return
+	}
+}
+
+// command runs a command line and reports its exit code.
+func (s *Server) command(ch ssh.Channel, line string, ended <-chan struct{}, log *slog.Logger) {
+	s.options.Counters.update(func(c *Stats) {
+		c.ExecChannels++
+		c.Commands = append(c.Commands, line)
+	})
+	code, err := s.run(ch, line, ended)
+	if err != nil {
+		log.Info("Command not run", "command", line, "error", err)
+		fmt.Fprintf(ch.Stderr(), "%v\r\n", err)
+		code = 1
+	}
+	_ = ch.CloseWrite()
+	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{code}))
+}
+
+func (s *Server) run(ch ssh.Channel, line string, ended <-chan struct{}) (uint32, error) {
+	cmd := s.options.Shell(line)
+	cmd.Dir = s.options.Home
+	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	cmd.WaitDelay = outputDelay
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return 0, fmt.Errorf("making a pipe for the command: %w", err)
+	}
+	kill, err := startTree(cmd)
+	if err != nil {
+		return 0, fmt.Errorf("starting the command: %w", err)
+	}
+	defer kill()
+	go func() {
+		_, _ = io.CopyBuffer(stdin, ch, make([]byte, copySize))
+		_ = stdin.Close()
+	}()
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err = <-done:
+	case <-ended:
+		kill()
+		err = <-done
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return uint32(exit.ExitCode()), nil
+	}
+	if errors.Is(err, exec.ErrWaitDelay) { // a process it left behind still holds its output
+		return 0, nil
+	}
+	return 0, err
+}
+
+// files serves SFTP.
+func (s *Server) files(ch ssh.Channel, log *slog.Logger) {
+	s.options.Counters.update(func(c *Stats) { c.SFTPChannels++ })
+	server, err := sftp.NewServer(&openCounter{ReadWriteCloser: ch, counters: s.options.Counters},
+		sftp.WithServerWorkingDirectory(workingDirectory(s.options.Home)))
+	if err != nil {
+		log.Info("SFTP not served", "error", err)
+		return
+	}
+	defer server.Close()
+	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
+		log.Info("SFTP ended", "error", err)
+	}
+	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{0}))
+}
+
+// workingDirectory turns C:\Users\x into /C:/Users/x, the form of absolute paths in SFTP. Others stay as they are.
+func workingDirectory(home string) string {
+	if len(home) > 1 && home[1] == ':' {
+		return "/" + strings.ReplaceAll(home, `\`, "/")
+	}
+	return home
+}

@@ -1,0 +1,191 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// What hosts report about themselves.
+const (
+	Build       = 20348 // Windows Server 2022
+	Revision    = 2402  // UBR
+	ProductName = "Windows Server 2022 Datacenter"
+)
+
+// ErrNoWindows means that this machine cannot run Windows hosts; the error's text says what is missing.
+var ErrNoWindows = errors.New("no Windows hosts on this machine")
+
+func guestProgram() program {
+	return program{
+		pkg: "guest", about: "building the hosts' own programs",
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, sources: []string{"sshd", "guestapi"},
+	}
+}
+
+func keeperProgram() program {
+	return program{
+		pkg: "keeper", about: "building the keeper",
+		env: []string{"CGO_ENABLED=0"}, sources: []string{"hostspec", "guestapi"},
+	}
+}
+
+// CanRunWindows tells whether this machine can run Windows hosts: nil, or an error that wraps ErrNoWindows and says what is missing.
+func CanRunWindows() error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: namespaces and network links need root", ErrNoWindows)
+	}
+	if _, err := findWine(); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(compiler); err != nil {
+		return fmt.Errorf("%w: %s not found; install gcc-mingw-w64-x86-64", ErrNoWindows, compiler)
+	}
+	return nil
+}
+
+const compiler = "x86_64-w64-mingw32-gcc"
+
+// findWine finds the programs themselves. The script /usr/bin/wine of Debian is not one of them.
+func findWine() (hostspec.Wine, error) {
+	const dir = "/usr/lib/wine"
+	w := hostspec.Wine{Loader: filepath.Join(dir, "wine64"), Server: filepath.Join(dir, "wineserver64")}
+	for _, file := range []string{w.Loader, w.Server} {
+		if _, err := os.Stat(file); err != nil {
+			return w, fmt.Errorf("%w: %s not found; install wine64", ErrNoWindows, file)
+		}
+	}
+	return w, nil
+}
+
+// template returns the folder that hosts are layered over: a fresh Wine prefix with the shims, the guest's programs and the registry of a
+// Windows Server. It is made once per machine, version of Wine and sources.
+func (c cache) template(ctx context.Context) (string, error) {
+	wine, err := findWine()
+	if err != nil {
+		return "", err
+	}
+	guest, err := c.build(ctx, guestProgram())
+	if err != nil {
+		return "", err
+	}
+	keeper, err := c.build(ctx, keeperProgram())
+	if err != nil {
+		return "", err
+	}
+	version, err := exec.CommandContext(ctx, wine.Loader, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking Wine for its version: %w", err)
+	}
+	module, err := moduleDir()
+	if err != nil {
+		return "", err
+	}
+	words := []string{string(version), filepath.Base(filepath.Dir(guest)), filepath.Base(filepath.Dir(keeper))}
+	key, err := contentKey(words, module, []string{"shims", "template.go"})
+	if err != nil {
+		return "", err
+	}
+	return c.get(ctx, item{name: "template", about: "making the Windows template", key: key, make: func(ctx context.Context, path string) error {
+		return makeTemplate(ctx, path, keeper, guest, wine)
+	}})
+}
+
+func makeTemplate(ctx context.Context, path, keeperProgram, guest string, wine hostspec.Wine) error {
+	dir, err := os.MkdirTemp("", "wmco-lab-template-")
+	if err != nil {
+		return fmt.Errorf("making a work folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	files := map[string]string{
+		below(guestapi.GuestProgram):                             guest,
+		"windows/system32/OpenSSH/sshd.exe":                      guest,
+		"windows/system32/shutdown.exe":                          guest,
+		"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
+	}
+	for _, name := range []string{"pdh", "bcryptprimitives", "dismapi", "vmcompute"} {
+		dll := filepath.Join(dir, name+".dll")
+		if err := compileShim(ctx, name+".c", dll); err != nil {
+			return err
+		}
+		files["windows/system32/"+name+".dll"] = dll
+	}
+	if err := hostspec.Write(dir, hostspec.Template{Prefix: path, Files: files, Registry: registryEntries(), Wine: wine}); err != nil {
+		return err
+	}
+	k, err := startKeeper(keeperProgram, hostNamespaces, "template", dir)
+	if err != nil {
+		return err
+	}
+	defer k.stop()
+	select {
+	case <-k.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the template: %w", ctx.Err())
+	}
+	if !k.cmd.ProcessState.Success() {
+		return k.failure()
+	}
+	return nil
+}
+
+// hostNamespaces are the kinds of namespace that a host has of its own.
+const hostNamespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+
+func compileShim(ctx context.Context, source, target string) error {
+	module, err := moduleDir()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s: %w: %s", source, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// below returns the path below drive_c of a path on drive C:.
+func below(windowsPath string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(windowsPath, `C:\`), `\`, "/")
+}
+
+// registryEntries are what kubelet and the agent read about the machine. Wine derives the version that programs see from them too, which
+// is why CurrentVersion is 10.0 here and 6.3 on Windows.
+func registryEntries() []guestapi.RegistryEntry {
+	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
+	text := func(key, name, value string) guestapi.RegistryEntry {
+		return guestapi.RegistryEntry{RegistryName: guestapi.RegistryName{Key: key, Name: name}, Value: guestapi.RegistryValue{Type: "REG_SZ", Text: value}}
+	}
+	number := func(key, name string, value uint64) guestapi.RegistryEntry {
+		return guestapi.RegistryEntry{RegistryName: guestapi.RegistryName{Key: key, Name: name}, Value: guestapi.RegistryValue{Type: "REG_DWORD", Number: value}}
+	}
+	build := fmt.Sprint(Build)
+	return []guestapi.RegistryEntry{
+		text(current, "CurrentBuild", build),
+		text(current, "CurrentBuildNumber", build),
+		text(current, "CurrentVersion", "10.0"),
+		number(current, "CurrentMajorVersionNumber", 10),
+		number(current, "CurrentMinorVersionNumber", 0),
+		number(current, "UBR", Revision),
+		text(current, "CSDVersion", ""),
+		text(current, "ProductName", ProductName),
+		text(current, "InstallationType", "Server Core"),
+		text(current, "EditionID", "ServerDatacenter"),
+		text(current, "ReleaseId", "2009"),
+		text(current, "DisplayVersion", "21H2"),
+		text(`HKLM\SYSTEM\CurrentControlSet\Control\ProductOptions`, "ProductType", "ServerNT"),
+		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
+		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
+		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
+	}
+}

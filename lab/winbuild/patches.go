@@ -1,0 +1,144 @@
+package winbuild
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// added holds the source files that the patches put beside the originals.
+//
+//go:embed patches
+var added embed.FS
+
+// A patch changes the files of one module, or of Go's own source tree.
+type patch struct {
+	module string            // module path; empty for GOROOT/src
+	edits  []edit            // in order
+	adds   map[string]string // new file, relative to the tree -> name in the patches folder
+}
+
+// An edit replaces text that must stand in a file a known number of times, or adds lines after it.
+type edit struct {
+	file    string // relative to the tree, with slashes
+	find    string
+	times   int    // how often find stands there; 0 for once
+	replace string // what to put instead of find; empty to leave it
+	add     string // what to put after it
+}
+
+// gorootPatch lets programs use Unix sockets and remove folders in Wine.
+func gorootPatch() patch {
+	const sockets = "net/unixsock_posix.go"
+	return patch{
+		adds: map[string]string{"net/unixsock_wine.go": "net_unixsock_wine.go.txt"},
+		edits: []edit{
+			{
+				file: sockets,
+				find: "func (sd *sysDialer) dialUnix(ctx context.Context, laddr, raddr *UnixAddr) (*UnixConn, error) {\n",
+				add:  "if sd.network == \"unix\" && raddr != nil { return sd.dialUnixOverTCP(ctx, raddr) }\n",
+			},
+			{
+				file: sockets,
+				find: "func (sl *sysListener) listenUnix(ctx context.Context, laddr *UnixAddr) (*UnixListener, error) {\n",
+				add:  "if sl.network == \"unix\" { return sl.listenUnixOverTCP(ctx, laddr) }\n",
+			},
+			{ // Wine refuses a delete with POSIX semantics by an error that Go does not expect.
+				file:    "internal/syscall/windows/at_windows.go",
+				find:    "\tdefault:\n\t\treturn err.(NTStatus).Errno()\n\t}\n}\n\n// TestDeleteatFallback",
+				replace: "\tdefault:\n\t\treturn deleteatFallback(h)\n\t}\n}\n\n// TestDeleteatFallback",
+			},
+		},
+	}
+}
+
+// modulePatches are the modules that assume what Wine does otherwise.
+func modulePatches() []patch {
+	return []patch{sysPatch(), clientGoPatch(), winioPatch()}
+}
+
+func sysPatch() patch {
+	return patch{module: "golang.org/x/sys", adds: map[string]string{"windows/svc/environment_wine.go": "sys_environment_wine.go.txt"}, edits: []edit{
+		{ // Before any code of the service asks for a variable: Run is called before it serves.
+			file: "windows/svc/service.go",
+			find: "func Run(name string, handler Handler) error {\n",
+			add:  "takeEnvironment(name)\n",
+		},
+		{ // Services run in session 1 in Wine.
+			file:    "windows/svc/security.go",
+			find:    "return parentProcess.SessionID == 0 && strings.EqualFold(",
+			replace: "return strings.EqualFold(",
+		},
+		{ // Wine returns volume GUID paths (flag 1) that it cannot open: ask for drive letters.
+			file: "windows/zsyscall_windows.go",
+			find: "func GetFinalPathNameByHandle(file Handle, filePath *uint16, filePathSize uint32, flags uint32) (n uint32, err error) {\n",
+			add:  "flags &^= 1\n",
+		},
+	}}
+}
+
+// clientGoPatch lets kubelet keep its certificates. The store has a symbolic link to the current one; Wine says that it made the link, and did not.
+func clientGoPatch() patch {
+	const store = "util/certificate/certificate_store.go"
+	return patch{
+		module: "k8s.io/client-go",
+		adds:   map[string]string{"util/certificate/store_wine.go": "clientgo_store_wine.go.txt"},
+		edits: []edit{
+			{file: store, find: "os.Symlink(filename, updatedPath)", replace: "copyInstead(filename, updatedPath)"},
+			{file: store, find: "fi.Mode()&os.ModeSymlink != os.ModeSymlink", replace: "!fi.Mode().IsRegular()", times: 3},
+		},
+	}
+}
+
+func winioPatch() patch {
+	const backup = "backup.go"
+	return patch{
+		module: "github.com/Microsoft/go-winio",
+		adds:   map[string]string{"backup_wine.go": "winio_backup_wine.go.txt", "pipe_wine.go": "winio_pipe_wine.go.txt"},
+		edits: []edit{
+			{file: "pipe.go", find: "\th, err := makeServerPipeHandle(path, sd, c, true)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n", add: "occupyFirst(path, h)\n"},
+			{file: "pkg/fs/resolve.go", find: "guid := true\n", replace: "guid := false\n"}, // as GetFinalPathNameByHandle above
+			{file: backup, find: "type BackupFileWriter struct {\n", add: "stream backupStream\n"},
+			{file: backup, find: "&BackupFileWriter{f, includeSecurity, 0}", replace: "&BackupFileWriter{f: f, includeSecurity: includeSecurity}"},
+			{
+				file:    backup,
+				find:    "err := backupWrite(windows.Handle(w.f.Fd()), b, &bytesWritten, false, w.includeSecurity, &w.ctx)\n",
+				replace: "err := w.stream.write(w.f, b)\nbytesWritten = uint32(len(b))\n",
+			},
+		},
+	}
+}
+
+// files returns the changed and added files of the tree at root: path relative to root -> content.
+func (p patch) files(root string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, e := range p.edits {
+		text, ok := out[e.file]
+		if !ok {
+			raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(e.file)))
+			if err != nil {
+				return nil, fmt.Errorf("reading the file to patch: %w", err)
+			}
+			text = string(raw)
+		}
+		if n, want := strings.Count(text, e.find), max(e.times, 1); n != want {
+			return nil, fmt.Errorf("patching %s in %s: a text stands there %d times, want %d: %q; "+
+				"upstream changed, adapt lab/winbuild/patches.go", e.file, root, n, want, e.find)
+		}
+		replace := e.replace
+		if replace == "" {
+			replace = e.find
+		}
+		out[e.file] = strings.ReplaceAll(text, e.find, replace+e.add)
+	}
+	for file, name := range p.adds {
+		raw, err := added.ReadFile("patches/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the file to add: %w", err)
+		}
+		out[file] = string(raw)
+	}
+	return out, nil
+}

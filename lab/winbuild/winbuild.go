@@ -1,0 +1,287 @@
+// Package winbuild makes Go programs for Windows run in Wine 8. Wine lacks Unix
+// sockets, POSIX deletes and a few answers that kubelet and containerd rely on.
+// The package copies the few source files concerned from GOROOT and from the module
+// cache, changes them, and hands the copies to the Go command as an overlay and as
+// replaced modules. The programs themselves are built from unchanged sources, and
+// nothing of this ever reaches what is built for real Windows.
+package winbuild
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Flags returns the flags to give to "go build" in moduleDir so that the program runs in Wine. Patched copies are kept in workDir,
+// which may be shared by modules and by concurrent calls, and must stay in place while the build runs.
+// It returns an error when a file to patch is not what the patch expects.
+func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
+	workDir, err := filepath.Abs(workDir)
+	if err != nil {
+		return nil, fmt.Errorf("resolving the work folder: %w", err)
+	}
+	overlay, err := overlayFile(ctx, moduleDir, workDir)
+	if err != nil {
+		return nil, err
+	}
+	modfile, err := modFile(ctx, moduleDir, workDir)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"-overlay=" + overlay, "-modfile=" + modfile}, nil
+}
+
+// overlayFile patches Go's own sources and returns the overlay description for the Go command.
+func overlayFile(ctx context.Context, moduleDir, workDir string) (string, error) {
+	out, err := goCommand(ctx, moduleDir, "env", "GOROOT")
+	if err != nil {
+		return "", err
+	}
+	src := filepath.Join(strings.TrimSpace(string(out)), "src")
+	changed, err := gorootPatch().files(src)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	dir := filepath.Join(workDir, "goroot-"+digest(changed))
+	for file, text := range changed {
+		copied := filepath.Join(dir, filepath.FromSlash(file))
+		if err := writeFile(copied, []byte(text)); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(src, filepath.FromSlash(file))] = copied
+	}
+	description, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("encoding the overlay: %w", err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, writeFile(path, description)
+}
+
+// modFile returns the path of a copy of moduleDir's go.mod in which the patched modules replace the original ones.
+func modFile(ctx context.Context, moduleDir, workDir string) (string, error) {
+	required, err := requirements(ctx, moduleDir)
+	if err != nil {
+		return "", err
+	}
+	edits := []string{"mod", "edit"}
+	for _, p := range modulePatches() {
+		version, ok := required[p.module]
+		if !ok {
+			continue
+		}
+		dir, err := patchedModule(ctx, p, version, moduleDir, workDir)
+		if err != nil {
+			return "", err
+		}
+		edits = append(edits, "-replace="+p.module+"="+dir)
+	}
+	files, err := editedModule(ctx, moduleDir, workDir, edits)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(workDir, "mod-"+digest(files))
+	for name, text := range files {
+		if err := writeFile(filepath.Join(dir, name), []byte(text)); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "go.mod"), nil
+}
+
+// editedModule returns go.mod after an edit by the Go command, which edits in place, and so a copy; and go.sum, which goes with it.
+func editedModule(ctx context.Context, moduleDir, workDir string, edit []string) (map[string]string, error) {
+	tmp, err := temporaryFolder(workDir)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	files := map[string]string{}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		raw, err := os.ReadFile(filepath.Join(moduleDir, name))
+		if err != nil {
+			return nil, fmt.Errorf("reading the module: %w", err)
+		}
+		files[name] = string(raw)
+	}
+	copied := filepath.Join(tmp, "go.mod")
+	if err := os.WriteFile(copied, []byte(files["go.mod"]), 0o644); err != nil {
+		return nil, fmt.Errorf("copying go.mod: %w", err)
+	}
+	if _, err := goCommand(ctx, moduleDir, append(edit, copied)...); err != nil {
+		return nil, err
+	}
+	edited, err := os.ReadFile(copied)
+	if err != nil {
+		return nil, fmt.Errorf("reading the edited go.mod: %w", err)
+	}
+	files["go.mod"] = string(edited)
+	return files, nil
+}
+
+// temporaryFolder makes a folder in workDir, so that what is made in it can be renamed into place.
+func temporaryFolder(workDir string) (string, error) {
+	if err := os.MkdirAll(workDir, 0o755); err != nil {
+		return "", fmt.Errorf("making the work folder: %w", err)
+	}
+	tmp, err := os.MkdirTemp(workDir, "tmp-")
+	if err != nil {
+		return "", fmt.Errorf("making a temporary folder: %w", err)
+	}
+	return tmp, nil
+}
+
+// requirements returns the versions that a module requires, directly and indirectly, after its own replacements by version. A replacement by
+// something else is an error for a module to patch.
+func requirements(ctx context.Context, moduleDir string) (map[string]string, error) {
+	out, err := goCommand(ctx, moduleDir, "mod", "edit", "-json")
+	if err != nil {
+		return nil, err
+	}
+	var mod struct {
+		Require []struct{ Path, Version string }
+		Replace []struct {
+			Old, New struct{ Path, Version string }
+		}
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		return nil, fmt.Errorf("decoding go.mod of %s: %w", moduleDir, err)
+	}
+	versions := map[string]string{}
+	for _, r := range mod.Require {
+		versions[r.Path] = r.Version
+	}
+	for _, r := range mod.Replace {
+		if _, ok := versions[r.Old.Path]; !ok {
+			continue
+		}
+		versions[r.Old.Path] = r.New.Version
+		for _, p := range modulePatches() {
+			if r.Old.Path == p.module && r.New.Path != p.module {
+				return nil, fmt.Errorf("patching %s: go.mod of %s replaces it by %s", p.module, moduleDir, r.New.Path)
+			}
+		}
+	}
+	return versions, nil
+}
+
+// patchedModule returns the folder of a patched copy of a module, made once per version and patch.
+func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir string) (string, error) {
+	out, err := goCommand(ctx, moduleDir, "mod", "download", "-json", p.module+"@"+version)
+	if err != nil {
+		return "", err
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return "", fmt.Errorf("decoding the answer of go mod download: %w", err)
+	}
+	changed, err := p.files(module.Dir)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(workDir, filepath.Base(p.module)+"@"+version+"-"+digest(changed))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	tmp, err := temporaryFolder(workDir)
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := copyTree(module.Dir, tmp); err != nil {
+		return "", fmt.Errorf("copying %s: %w", p.module, err)
+	}
+	for file, text := range changed {
+		if err := writeFile(filepath.Join(tmp, filepath.FromSlash(file)), []byte(text)); err != nil {
+			return "", err
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", fmt.Errorf("opening the copy of %s: %w", p.module, err)
+	}
+	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("placing the copy of %s: %w", p.module, err)
+	}
+	return dir, nil
+}
+
+// copyTree copies the files of a module; the copies are writable, unlike the module cache.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, raw, 0o644)
+	})
+}
+
+// writeFile writes beside and renames, and leaves an equal file alone so that its time stays. Calls for the same path do not disturb each other.
+func writeFile(path string, content []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of %s: %w", path, err)
+	}
+	beside, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
+	if err != nil {
+		return fmt.Errorf("making a file beside %s: %w", path, err)
+	}
+	defer os.Remove(beside.Name())
+	_, err = beside.Write(content)
+	if err := errors.Join(err, beside.Chmod(0o644), beside.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(beside.Name(), path); err != nil {
+		return fmt.Errorf("placing %s: %w", path, err)
+	}
+	return nil
+}
+
+// digest names a set of files by its content.
+func digest(files map[string]string) string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(h, "%s\x00%d\x00%s", name, len(files[name]), files[name])
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// goCommand runs the Go command in dir and returns what it printed.
+func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, fmt.Errorf("running go %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running go %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package world
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/winbuild"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// OperatorAccount is the operator's ServiceAccount in deploy/.
+const OperatorAccount = "windows-machine-config-operator"
+
+// Operator is the operator's process. There is no Linux node in the lab that could run its Deployment, so it runs
+// here, with the token of its ServiceAccount and thus with its rights and no others.
+type Operator struct {
+	operatorOptions
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+type operatorOptions struct {
+	root, kubeconfig, payload, log, program string
+}
+
+func newOperator(ctx context.Context, o operatorOptions) (*Operator, error) {
+	if err := goBuild(ctx, o.root, o.program, "./cmd/wmco"); err != nil {
+		return nil, fmt.Errorf("building the operator: %w", err)
+	}
+	return &Operator{operatorOptions: o}, nil
+}
+
+// Start starts the operator.
+func (o *Operator) Start() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log, err := os.OpenFile(o.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
+		"--namespace", v1alpha1.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+	o.cmd.Stdout, o.cmd.Stderr = log, log
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	o.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan<- struct{}) {
+		runtime.LockOSThread() // Pdeathsig means the death of the thread that started the process
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}(o.cmd, o.ended)
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting the operator: %w", err)
+	}
+	return nil
+}
+
+// Kill ends the operator at once, as a node that loses power would.
+func (o *Operator) Kill() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cmd == nil || o.cmd.Process == nil {
+		return
+	}
+	_ = o.cmd.Process.Kill()
+	<-o.ended
+	o.cmd = nil
+}
+
+// Ended is closed when the process has ended, by itself or by Kill.
+func (o *Operator) Ended() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
+}
+
+// Log is what the operator wrote so far.
+func (o *Operator) Log() string {
+	text, err := os.ReadFile(o.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// components are what a host gets: all that a node needs to be Ready, or all that users' hosts get on any platform.
+func (o Options) components() ([]build.Component, error) {
+	if !o.WholePayload {
+		return build.Named("wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local")
+	}
+	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
+	return slices.DeleteFunc(build.Components(), ofSome), nil
+}
+
+// payload builds what the operator carries. For Wine hosts the programs are patched; see package winbuild.
+func (w *World) payload(ctx context.Context, o Options) (string, error) {
+	root, err := repository(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(w.folder.Path, "payload")
+	if o.WineHosts == 0 {
+		return dir, simulatedPayload(ctx, dir, cmp.Or(o.ProgramBytes, wicdBytes))
+	}
+	components, err := o.components()
+	if err != nil {
+		return "", err
+	}
+	cacheDir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	patches := filepath.Join(cacheDir, "wmco", "winbuild")
+	_, err = build.Build(ctx, build.Options{
+		Components: components,
+		Root:       root,
+		Out:        dir,
+		Log:        o.Log,
+		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
+			if filepath.Clean(moduleDir) == root {
+				return nil, nil // our own programs run on Wine as they are
+			}
+			return winbuild.Flags(ctx, moduleDir, patches)
+		},
+	})
+	return dir, err
+}
+
+// repository is the folder of the operator's own module.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/windows-machine-config/wmco").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func goBuild(ctx context.Context, dir, out, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, pkg)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+// Package world is a whole cluster to try the operator in: the lab's control plane, the operator installed from the
+// manifests that users install and running under its own ServiceAccount, and hosts to join: real Windows programs on
+// Wine, or simulated ones. The demo, the tests of the lab and the measurements use it.
+package world
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// User is the account on every host.
+const User = "Administrator"
+
+// Options are the choices for a World.
+type Options struct {
+	// WineHosts and SimulatedHosts are how many hosts of each kind there are; one of the two is zero.
+	WineHosts, SimulatedHosts int
+	// WholePayload gives Wine hosts all that users' hosts get, not only what a Ready node needs: it takes longer to build.
+	WholePayload bool
+	// ProgramBytes is the size of each program that simulated hosts get, WICD aside; 64 KiB when 0. Real programs
+	// have the size they have.
+	ProgramBytes int
+	// Log gets a line for what is done and takes long.
+	Log io.Writer
+}
+
+// World is a cluster with the operator in it. All of it ends with Close, or with the process.
+type World struct {
+	// Lab has the control plane and the Wine hosts.
+	Lab *lab.Lab
+	// Client is a cluster administrator's.
+	Client client.Client
+	// Operator runs.
+	Operator *Operator
+	// Payload is the folder with what the operator carries for hosts.
+	Payload string
+	// Kubeconfig is the path of an administrator's kubeconfig.
+	Kubeconfig string
+	// Key is the private key that logs in to every host, in OpenSSH form.
+	Key []byte
+
+	hosts      []Host
+	simulated  []*sim.Host
+	authorized ssh.PublicKey // that of Key
+	folder     *lab.Folder
+}
+
+// Host is a host that can join.
+type Host struct {
+	// Name is the host's name in lower case, as its node will have it.
+	Name string
+	// Address and Port are where SSH answers.
+	Address string
+	Port    int32
+}
+
+// Open brings everything up but announces no host.
+func Open(ctx context.Context, o Options) (*World, error) {
+	w := &World{}
+	if err := w.open(ctx, o); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *World) open(ctx context.Context, o Options) (err error) {
+	if w.folder, err = lab.NewFolder(ctx, "world", o.Log); err != nil {
+		return err
+	}
+	authorized, err := w.makeKey()
+	if err != nil {
+		return err
+	}
+	if w.Payload, err = w.payload(ctx, o); err != nil {
+		return fmt.Errorf("building the payload: %w", err)
+	}
+	if w.Lab, err = lab.Open(ctx, lab.Options{Hosts: names(o.WineHosts), User: User, AuthorizedKeys: authorized, Progress: o.Log}); err != nil {
+		return err
+	}
+	if err := w.startHosts(o, authorized); err != nil {
+		return err
+	}
+	if err := w.connect(ctx); err != nil {
+		return err
+	}
+	return w.install(ctx)
+}
+
+// makeKey makes the key pair that the user of the operator would have.
+func (w *World) makeKey() (authorized []byte, err error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return nil, err
+	}
+	w.Key = pem.EncodeToMemory(block)
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return nil, err
+	}
+	return ssh.MarshalAuthorizedKey(key), nil
+}
+
+func names(n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("win-%d", i+1))
+	}
+	return list
+}
+
+// connect makes the administrator's client and kubeconfig.
+func (w *World) connect(context.Context) error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	var err error
+	if w.Client, err = client.NewWithWatch(w.Lab.ControlPlane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	w.Kubeconfig = filepath.Join(w.folder.Path, "kubeconfig")
+	return w.Lab.ControlPlane.Kubeconfig(w.Kubeconfig)
+}
+
+// install applies what users apply, and starts the operator as its Deployment would.
+func (w *World) install(ctx context.Context) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.publish(ctx); err != nil {
+		return err
+	}
+	if err := manifest.Apply(ctx, w.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
+		return fmt.Errorf("installing the operator: %w", err)
+	}
+	kubeconfig := filepath.Join(w.folder.Path, "operator.kubeconfig")
+	err = w.Lab.ControlPlane.KubeconfigFor(ctx, v1alpha1.DefaultNamespace, OperatorAccount, kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making the operator's kubeconfig: %w", err)
+	}
+	w.Operator, err = newOperator(ctx, operatorOptions{
+		root: root, kubeconfig: kubeconfig, payload: w.Payload, log: filepath.Join(w.folder.Path, "operator.log"), program: filepath.Join(w.folder.Path, "wmco"),
+	})
+	if err != nil {
+		return err
+	}
+	return w.Operator.Start()
+}
+
+// publish tells where the API server is, as kubeadm does. An API server on 127.0.0.1, that of simulated hosts, does
+// not announce itself.
+func (w *World) publish(ctx context.Context) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = &clientcmdapi.Cluster{Server: w.Lab.ControlPlane.RESTConfig().Host, CertificateAuthorityData: w.Lab.ControlPlane.CA()}
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	return w.Client.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": string(text)},
+	})
+}
+
+// Hosts are the hosts that can join.
+func (w *World) Hosts() []Host { return w.hosts }
+
+// Configure does what an administrator does first: the Secret with the key, and the settings of the pod network.
+func (w *World) Configure(ctx context.Context) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret},
+		Data:       map[string][]byte{v1alpha1.PrivateKeyKey: w.Key},
+	}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
+	config.Spec.Network.Provider = v1alpha1.NetworkCustom
+	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: CNIConfig}
+	return errors.Join(w.Client.Create(ctx, secret), w.Client.Create(ctx, config))
+}
+
+// CNIConfig is the pod network of the lab: containernetworking's win-bridge with addresses of host-local.
+const CNIConfig = `{
+  "cniVersion": "0.3.1",
+  "name": "lab",
+  "type": "win-bridge",
+  "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
+  "dns": {"nameservers": ["{{.ClusterDNS}}"]}
+}
+`
+
+// Announce tells the operator of hosts the way users do: in ConfigMap windows-instances. Hosts whose SSH server
+// has a port of its own, the simulated ones, are announced as WindowsInstances.
+func (w *World) Announce(ctx context.Context, hosts ...Host) error {
+	entries := map[string]string{}
+	for _, h := range hosts {
+		if h.Port == 22 {
+			entries[h.Address] = "username=" + User
+			continue
+		}
+		instance := &v1alpha1.WindowsInstance{
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: h.Name},
+			Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: User},
+		}
+		if err := w.Client.Create(ctx, instance); err != nil {
+			return fmt.Errorf("announcing host %s: %w", h.Name, err)
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap},
+		Data:       entries,
+	}
+	if err := w.Client.Create(ctx, cm); err != nil {
+		return fmt.Errorf("announcing hosts: %w", err)
+	}
+	return nil
+}
+
+// Close takes everything down and removes what was made.
+func (w *World) Close() {
+	if w.Operator != nil {
+		w.Operator.Kill()
+	}
+	for _, h := range w.simulated {
+		h.Close()
+	}
+	if w.Lab != nil {
+		w.Lab.Close()
+	}
+	w.folder.Remove()
+}
