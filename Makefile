@@ -29,6 +29,7 @@ test: ## Runs the tests that need no Windows host; with Wine also those of the c
 	hack/wine-test.sh . ./internal/win/
 	cd payload/containerd && go vet ./... && go test ./...
 	hack/wine-test.sh payload/containerd .
+	cd payload/windows-exporter && go vet ./... && go test ./...
 	cd lab && go test ./deploytest/ ./image/ ./proxy/ ./winbuild/
 
 e2e: ## Runs the lab: real API server, real Windows programs on Wine hosts.
