@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -65,13 +66,19 @@ func declared(t *testing.T) (command, config string) {
 	return command, config
 }
 
+// moduleFolder is where the sources of a module are, of the version that go.mod names. They need not be there yet: no test is
+// built from them.
 func moduleFolder(t *testing.T, module string) string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil || downloaded.Dir == "" {
+		t.Fatalf("go mod download says %s: %v", out, err)
+	}
+	return downloaded.Dir
 }
 
 // TestTheExporterHasTheseFlagsAndCollectors looks into its source: it builds for Windows only.
@@ -242,7 +249,7 @@ func TestMetricsAreForClientsWithACertificateOfTheCluster(t *testing.T) {
 }
 
 // TestTheExporterFollowsNewCertificatesByItself is why nobody restarts it when the kubelet renews its certificate, or the
-// cluster its authority.
+// cluster its authority. The original never noticed that the Secret with its one certificate for all nodes had changed.
 func TestTheExporterFollowsNewCertificatesByItself(t *testing.T) {
 	cluster, next := newAuthority(t, "cluster"), newAuthority(t, "next")
 	n := newNode(t, cluster.issue(t, "system:node:win-1", x509.ExtKeyUsageServerAuth), cluster.pem())
