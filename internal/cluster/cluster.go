@@ -14,7 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,8 +87,13 @@ func serverOfOpenShift(ctx context.Context, r client.Reader) (string, error) {
 	if infrastructure == nil || err != nil {
 		return "", err
 	}
-	server, _, err := unstructured.NestedString(infrastructure.Object, "status", "apiServerInternalURI")
-	return server, err
+	var is struct {
+		Status struct {
+			Server string `json:"apiServerInternalURI"`
+		} `json:"status"`
+	}
+	err = decode(infrastructure, &is)
+	return is.Status.Server, err
 }
 
 func serverOfClusterInfo(ctx context.Context, r client.Reader) (string, error) {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -44,11 +46,19 @@ func clusterInfo(server string) *corev1.ConfigMap {
 }
 
 func infrastructure(server string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
-		"metadata": map[string]any{"name": "cluster"},
-		"status":   map[string]any{"apiServerInternalURI": server},
-	}}
+	return openshift("config.openshift.io", "Infrastructure", "cluster", "status: {apiServerInternalURI: '"+server+"'}")
+}
+
+// openshift makes one of OpenShift's objects; what it says is YAML.
+func openshift(group, kind, name, says string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
+		panic(err) // a test is written wrongly
+	}
+	o.SetAPIVersion(group + "/v1")
+	o.SetKind(kind)
+	o.SetName(name)
+	return o
 }
 
 // plain is what every cluster has.
@@ -62,15 +72,11 @@ func plain() []client.Object {
 	}
 }
 
-// reader serves the objects; of two with the same name, the later.
-func reader(objects ...client.Object) client.Reader {
-	type key struct {
-		kind reflect.Type
-		name client.ObjectKey
-	}
-	last := map[key]client.Object{}
+// reader serves the objects; of two with the same kind and name, the later.
+func reader(objects ...client.Object) client.WithWatch {
+	last := map[string]client.Object{}
 	for _, o := range objects {
-		last[key{reflect.TypeOf(o), client.ObjectKeyFromObject(o)}] = o
+		last[fmt.Sprintf("%T %s %s", o, o.GetObjectKind().GroupVersionKind(), client.ObjectKeyFromObject(o))] = o
 	}
 	b := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme)
 	for _, o := range last {
@@ -125,6 +131,8 @@ func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
 		{"an API server without TLS", append(plain(), clusterInfo("http://api:80")), `"http://api:80"; an https URL is needed`},
 		{"cluster-info that is no kubeconfig", append(plain(), configMap("kube-public", "cluster-info", "kubeconfig", "{")), "kube-public/cluster-info"},
 		{"no service range", plain()[:4], "ServiceCIDR kubernetes"},
+		{"an Infrastructure of another form", append(plain(), openshift("config.openshift.io", "Infrastructure", "cluster", "status: {apiServerInternalURI: [x]}")),
+			"reading Infrastructure cluster: json: cannot unmarshal array into Go struct field .status.apiServerInternalURI"},
 		{"services with IPv6 only", append(plain(), serviceCIDR("fd01::/112")), "no IPv4 range in spec.cidrs ([fd01::/112])"},
 	}
 	for _, test := range tests {

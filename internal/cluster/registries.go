@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,18 +51,26 @@ func readMirrors(ctx context.Context, r client.Reader, config v1alpha1.WindowsCo
 
 // mirrorSet reads one object (config.openshift.io/v1).
 func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.Set, error) {
-	var set struct {
-		Spec map[string][]struct {
-			Source  string         `json:"source"`
-			Mirrors []string       `json:"mirrors"`
-			Policy  mirrors.Policy `json:"mirrorSourcePolicy"`
+	type entry struct {
+		Source  string         `json:"source"`
+		Mirrors []string       `json:"mirrors"`
+		Policy  mirrors.Policy `json:"mirrorSourcePolicy"`
+	}
+	var is struct {
+		Spec struct {
+			Digests []entry `json:"imageDigestMirrors"`
+			Tags    []entry `json:"imageTagMirrors"`
 		} `json:"spec"`
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &set); err != nil {
-		return mirrors.Set{}, fmt.Errorf("reading %s %s: %w", kind, object.GetName(), err)
+	if err := decode(object, &is); err != nil {
+		return mirrors.Set{}, err
+	}
+	entries := is.Spec.Digests
+	if kind == tagSet {
+		entries = is.Spec.Tags
 	}
 	out := mirrors.Set{Kind: kind, Name: object.GetName(), Field: "spec." + field}
-	for _, e := range set.Spec[field] {
+	for _, e := range entries {
 		entry := mirrors.Entry{Source: e.Source, Policy: e.Policy, Tags: kind == tagSet}
 		for _, location := range e.Mirrors {
 			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: location})

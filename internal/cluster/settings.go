@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -71,13 +72,19 @@ func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConf
 		}
 		return nil
 	}
-	s.Proxy = proxy.Config{Object: `Proxy "cluster"`, Path: "status"}
-	for field, value := range map[string]*string{
-		"httpProxy": &s.Proxy.HTTPProxy, "httpsProxy": &s.Proxy.HTTPSProxy, "noProxy": &s.Proxy.NoProxy,
-	} {
-		if *value, _, err = unstructured.NestedString(cluster.Object, "status", field); err != nil {
-			return fmt.Errorf("reading Proxy cluster: %w", err)
-		}
+	var is struct {
+		Status struct {
+			HTTPProxy  string `json:"httpProxy"`
+			HTTPSProxy string `json:"httpsProxy"`
+			NoProxy    string `json:"noProxy"`
+		} `json:"status"`
+	}
+	if err := decode(cluster, &is); err != nil {
+		return err
+	}
+	s.Proxy = proxy.Config{
+		Object: `Proxy "cluster"`, Path: "status",
+		HTTPProxy: is.Status.HTTPProxy, HTTPSProxy: is.Status.HTTPSProxy, NoProxy: is.Status.NoProxy,
 	}
 	return nil
 }
@@ -89,15 +96,26 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 	if err != nil {
 		return err
 	}
-	if network != nil {
-		entries, _, err := unstructured.NestedSlice(network.Object, "status", "clusterNetwork")
-		for _, e := range entries {
-			if entry, ok := e.(map[string]any); ok {
-				s.Networks = append(s.Networks, fmt.Sprint(entry["cidr"]))
-			}
-		}
+	if network == nil {
+		return readKubeadm(ctx, r, s)
+	}
+	var is struct {
+		Status struct {
+			ClusterNetwork []struct {
+				CIDR string `json:"cidr"`
+			} `json:"clusterNetwork"`
+		} `json:"status"`
+	}
+	if err := decode(network, &is); err != nil {
 		return err
 	}
+	for _, n := range is.Status.ClusterNetwork {
+		s.Networks = append(s.Networks, listed(n.CIDR)...)
+	}
+	return nil
+}
+
+func readKubeadm(ctx context.Context, r client.Reader, s *desired.Settings) error {
 	text, err := configMapValue(ctx, r, "kube-system", "kubeadm-config", "ClusterConfiguration")
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -113,43 +131,72 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 	if err := yaml.Unmarshal([]byte(text), &kubeadm); err != nil {
 		return fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
 	}
-	for cidr := range strings.SplitSeq(kubeadm.Networking.PodSubnet, ",") {
-		if cidr = strings.TrimSpace(cidr); cidr != "" {
-			s.Networks = append(s.Networks, cidr)
-		}
-	}
+	s.Networks = append(s.Networks, listed(kubeadm.Networking.PodSubnet)...)
 	return nil
 }
 
+// listed are the ranges in a text with commas in between.
+func listed(text string) []string {
+	var all []string
+	for cidr := range strings.SplitSeq(text, ",") {
+		if cidr = strings.TrimSpace(cidr); cidr != "" {
+			all = append(all, cidr)
+		}
+	}
+	return all
+}
+
+// readBundles reads the certificates to trust. With a proxy or without: nodes pull images either way.
 func readBundles(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
 	var cm corev1.ConfigMap
 	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.TrustedCAConfigMap}, &cm)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, v1alpha1.TrustedCAConfigMap, err)
 	}
-	if text := cm.Data[v1alpha1.TrustedCAKey]; text != "" {
-		s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + v1alpha1.TrustedCAKey, PEM: text})
+	// What is not text, as a certificate in DER, kubectl puts into binaryData. It is looked at so that it is named as unusable.
+	for _, text := range []string{cm.Data[v1alpha1.TrustedCAKey], string(cm.BinaryData[v1alpha1.TrustedCAKey])} {
+		if text != "" {
+			s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + v1alpha1.TrustedCAKey, PEM: text})
+		}
 	}
 	controller, err := readCluster(ctx, r, machineConfig, "ControllerConfig", "machine-config-controller")
 	if controller == nil || err != nil {
 		return err
 	}
-	// The authorities of image registries: those of the administrator and those of the cluster's own registry. With a
-	// proxy or without: nodes pull images either way.
-	for _, field := range []string{"imageRegistryBundleUserData", "imageRegistryBundleData"} {
-		entries, _, err := unstructured.NestedSlice(controller.Object, "spec", field)
-		if err != nil {
-			return fmt.Errorf("reading ControllerConfig machine-config-controller: %w", err)
-		}
-		for _, e := range entries {
-			entry, _ := e.(map[string]any)
-			text, err := base64.StdEncoding.DecodeString(fmt.Sprint(entry["data"]))
+	return readRegistryBundles(controller, s)
+}
+
+// registryBundle is a file with the authorities of an image registry.
+type registryBundle struct {
+	File string `json:"file"`
+	Data string `json:"data"` // base64
+}
+
+// readRegistryBundles reads the authorities of image registries: those of the administrator and those of the cluster's
+// own registry.
+func readRegistryBundles(controller *unstructured.Unstructured, s *desired.Settings) error {
+	var is struct {
+		Spec struct {
+			User    []registryBundle `json:"imageRegistryBundleUserData"`
+			Cluster []registryBundle `json:"imageRegistryBundleData"`
+		} `json:"spec"`
+	}
+	if err := decode(controller, &is); err != nil {
+		return err
+	}
+	for _, field := range []struct {
+		name    string
+		bundles []registryBundle
+	}{
+		{"imageRegistryBundleUserData", is.Spec.User}, {"imageRegistryBundleData", is.Spec.Cluster},
+	} {
+		for _, b := range field.bundles {
+			place := fmt.Sprintf("ControllerConfig %s, spec.%s, file %s", controller.GetName(), field.name, b.File)
+			text, err := base64.StdEncoding.DecodeString(b.Data)
 			if err != nil {
-				return fmt.Errorf("reading ControllerConfig machine-config-controller, spec.%s, file %v: %w", field, entry["file"], err)
+				return fmt.Errorf("reading %s: %w", place, err)
 			}
-			s.Bundles = append(s.Bundles, trust.Bundle{
-				Name: fmt.Sprintf("ControllerConfig machine-config-controller, spec.%s, file %v", field, entry["file"]), PEM: string(text),
-			})
+			s.Bundles = append(s.Bundles, trust.Bundle{Name: place, PEM: string(text)})
 		}
 	}
 	return nil
@@ -167,4 +214,17 @@ func readCluster(ctx context.Context, r client.Reader, group, kind, name string)
 		return nil, fmt.Errorf("reading %s %s: %w", kind, name, err)
 	}
 	return object, nil
+}
+
+// decode reads those fields of an object that into has; null is as good as absent. The error names the field whose type
+// is another, and not its value, in which there may be a password.
+func decode(object *unstructured.Unstructured, into any) error {
+	text, err := json.Marshal(object.Object)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
 }

@@ -31,7 +31,7 @@ type dockerConfig struct {
 // readPullSecret reads the credentials and renders the kubelet's config.json: the secret as it is. The kubelet refuses
 // the whole file when it cannot read one entry of it, so such an entry is left out.
 func (r *report) readPullSecret(s PullSecret) ([]credential, []File) {
-	if len(s.DockerConfigJSON) == 0 {
+	if s.Name == "" && len(s.DockerConfigJSON) == 0 {
 		return nil, nil
 	}
 	at := place{kind: "Secret", name: s.Name, field: "data[.dockerconfigjson]"}

@@ -71,9 +71,9 @@ type Mirror struct {
 
 // PullSecret is the cluster's secret of type kubernetes.io/dockerconfigjson.
 type PullSecret struct {
-	// Name for messages, as in openshift-config/pull-secret.
+	// Name for messages, as in openshift-config/pull-secret; empty when the cluster has no pull secret.
 	Name string
-	// DockerConfigJSON is the value of key .dockerconfigjson; empty when the cluster has no pull secret.
+	// DockerConfigJSON is the value of key .dockerconfigjson.
 	DockerConfigJSON []byte
 }
 

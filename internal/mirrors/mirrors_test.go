@@ -273,7 +273,8 @@ func TestNoSecretIsInAProblem(t *testing.T) {
 	}
 }
 
-// TestDefectsOfTheOriginal holds what today's operator does wrong (section 12.3: D11, D12, and its OCPBUGS-47696).
+// TestDefectsOfTheOriginal: the original named folders with the colon of a port, which Windows does not allow, lost the order of
+// mirrors and their organisations (OCPBUGS-47696), and merged entries so that one without policy undid NeverContactSource.
 func TestDefectsOfTheOriginal(t *testing.T) {
 	read := func(policies ...mirrors.Policy) mirrors.File {
 		var entries []mirrors.Entry
@@ -288,15 +289,15 @@ func TestDefectsOfTheOriginal(t *testing.T) {
 	}
 	file := read("")
 	if want := mirrors.Folder + `\host.example.com_5000_\hosts.toml`; file.Path != want {
-		t.Errorf("D11: the file is %s, want %s", file.Path, want)
+		t.Errorf("the file is %s, want %s", file.Path, want)
 	}
 	z, a := strings.Index(file.Content, `[host."https://z.example.com/v2/org"]`), strings.Index(file.Content, `[host."https://a.example.com/v2/org"]`)
 	if z < 0 || a < z {
-		t.Errorf("D12: the order of mirrors was lost, or (OCPBUGS-47696) their organisation:\n%s", file.Content)
+		t.Errorf("the order of mirrors was lost, or (OCPBUGS-47696) their organisation:\n%s", file.Content)
 	}
 	for _, policies := range [][]mirrors.Policy{{"", never}, {never, ""}, {allow, never}} {
 		if file := read(policies...); strings.Contains(file.Content, "host.example.com") {
-			t.Errorf("D12: policies %q, and the source is contacted:\n%s", policies, file.Content)
+			t.Errorf("policies %q, and the source is contacted:\n%s", policies, file.Content)
 		}
 	}
 	if file := read(never); strings.Contains(file.Content, "resolve") {
@@ -323,6 +324,18 @@ func TestWithoutAnythingNothingIsRendered(t *testing.T) {
 	want := []mirrors.File{{Path: mirrors.KubeletConfig, Content: `{"auths": {}}`, Secret: true}}
 	if diff := cmp.Diff(mirrors.Output{Files: want}, mirrors.Render(inert)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestAPullSecretWithoutItsKeyIsTold is about a Secret that was made for another purpose, or with the wrong key.
+func TestAPullSecretWithoutItsKeyIsTold(t *testing.T) {
+	out := mirrors.Render(mirrors.Input{PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret"}})
+	if len(out.Files) != 0 || len(out.Problems) != 1 {
+		t.Fatalf("got %v", out)
+	}
+	p := out.Problems[0]
+	if p.Kind != "Secret" || p.Name != "openshift-config/pull-secret" || p.Field != "data[.dockerconfigjson]" || p.Reason != mirrors.InvalidPullSecret {
+		t.Errorf("got %+v", p)
 	}
 }
 

@@ -49,7 +49,8 @@ func TestCertificatesAreFoundInWhatUsersWrite(t *testing.T) {
 	}
 }
 
-// TestAllOfALongLineIsRead has a certificate whose base64 is one line of more than 64 KiB (defect D20 of the original).
+// TestAllOfALongLineIsRead has a certificate whose base64 is one line of more than 64 KiB. The original stopped reading there without
+// a word, and removed the certificates behind it from its nodes.
 func TestAllOfALongLineIsRead(t *testing.T) {
 	huge := authority("huge")
 	huge.extra = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 99999, 1}, Value: make([]byte, 90<<10)}}

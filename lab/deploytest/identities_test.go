@@ -28,6 +28,7 @@ func TestManifests(t *testing.T) {
 	t.Run("WICD and events", c.testWICDOnEvents)
 	t.Run("WICD and everything else", c.testWICDElsewhere)
 	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
+	t.Run("WICD hears of a change by its watch", c.testWICDHearsOfChanges)
 	t.Run("token of another host is refused", c.testTokenOfAnotherHostIsRefused)
 	t.Run("policies touch nobody else", c.testPoliciesTouchNobodyElse)
 	t.Run("policies are type-checked", c.testPoliciesAreTypeChecked)

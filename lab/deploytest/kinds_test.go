@@ -4,6 +4,7 @@ package deploytest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -80,6 +81,14 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 	eviction := func(key, value string) func(context.Context) error {
 		return set("kubelet.evictionHard", map[string]any{key: value})
 	}
+	size := func(name, value string) attempt {
+		want := fmt.Sprintf("spec.logs.size: Invalid value: %q: size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi", value)
+		return attempt{"logs: " + name, want, set("logs.size", value)}
+	}
+	age := func(name, value string) attempt {
+		want := fmt.Sprintf("spec.logs.age: Invalid value: %q: age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m", value)
+		return attempt{"logs: " + name, want, set("logs.age", value)}
+	}
 	try(t, []attempt{
 		{"nothing but its name", "", named("cluster", map[string]any{})},
 		{"another name", "its name must be cluster", named("other", map[string]any{})},
@@ -96,5 +105,26 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"network of the user's own", "", set("network", map[string]any{"provider": "Custom", "custom": map[string]any{"cniConfig": "{}"}})},
 		{"network without its settings", "network.custom must be set", set("network.provider", "Custom")},
 		{"network nobody knows", "spec.network.provider", set("network.provider", "Other")},
+		{"logs: all of it", "", set("logs", map[string]any{"size": "50Mi", "age": "36h30m", "count": int64(3)})},
+		{"logs: the least", "", set("logs", map[string]any{"size": "1Mi", "age": "1h", "count": int64(1)})},
+		{"logs: the most", "", set("logs", map[string]any{"size": "10Gi", "age": "99999h59m59s", "count": int64(100)})},
+		{"logs: size in bytes", "", set("logs.size", "1048576")},
+		{"logs: size in decimal units", "", set("logs.size", "1.5G")},
+		size("size of nothing", "0Mi"),
+		size("size below the least", "1023Ki"),
+		size("size above the most", "10241Mi"),
+		size("negative size", "-100Mi"),
+		size("size that is no quantity", "100MB"),
+		size("empty size", ""),
+		{"logs: age in minutes that make an hour", "", set("logs.age", "60m")},
+		age("age below the least", "30m"),
+		age("age below the least by a second", "59m59s"),
+		age("age in days", "7d"),
+		age("age without unit", "168"),
+		age("negative age", "-168h"),
+		age("empty age", ""),
+		{"logs: count of none", "spec.logs.count: Invalid value: 0: spec.logs.count in body should be greater than or equal to 1", set("logs.count", int64(0))},
+		{"logs: count above the most", "spec.logs.count in body should be less than or equal to 100", set("logs.count", int64(101))},
+		{"logs: count that is a text", "spec.logs.count", set("logs.count", "five")},
 	})
 }

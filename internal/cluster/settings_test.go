@@ -1,0 +1,451 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/trust"
+)
+
+func now() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// Builders of OpenShift's objects. What they say is YAML.
+
+func proxyOf(says string) client.Object {
+	return openshift(openshiftConfig, "Proxy", "cluster", says)
+}
+
+func network(says string) client.Object {
+	return openshift(openshiftConfig, "Network", "cluster", says)
+}
+
+func controllerConfig(says string) client.Object {
+	return openshift(machineConfig, "ControllerConfig", "machine-config-controller", says)
+}
+
+func digests(name, says string) client.Object {
+	return openshift(openshiftConfig, digestSet, name, says)
+}
+
+func tags(name, says string) client.Object {
+	return openshift(openshiftConfig, tagSet, name, says)
+}
+
+func kubeadm(says string) client.Object {
+	return configMap("kube-system", "kubeadm-config", "ClusterConfiguration", says)
+}
+
+func trusted(pem string) client.Object {
+	return configMap(namespace, v1alpha1.TrustedCAConfigMap, v1alpha1.TrustedCAKey, pem)
+}
+
+func pullSecret(namespace, key, value string) client.Object {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PullSecret}, Data: map[string][]byte{key: []byte(value)},
+	}
+}
+
+// users is a WindowsConfig with everything that OpenShift may have elsewhere.
+func users() v1alpha1.WindowsConfigSpec {
+	return v1alpha1.WindowsConfigSpec{
+		Proxy: v1alpha1.ProxySpec{HTTPProxy: "http://users", HTTPSProxy: "https://users", NoProxy: "users"},
+		Registries: v1alpha1.RegistriesSpec{Mirrors: []v1alpha1.RegistryMirrors{
+			{Source: "users.example", Mirrors: []v1alpha1.RegistryMirror{{Location: "b.example"}, {Location: "a.example"}}},
+		}},
+	}
+}
+
+// users' settings, where nothing wins over them.
+func usersProxy() proxy.Config {
+	return proxy.Config{
+		Object: `WindowsConfig "cluster"`, Path: "spec.proxy", HTTPProxy: "http://users", HTTPSProxy: "https://users", NoProxy: "users",
+	}
+}
+
+func usersMirrors() []mirrors.Set {
+	return []mirrors.Set{{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.mirrors", Entries: []mirrors.Entry{
+		{Source: "users.example", Tags: true, Mirrors: []mirrors.Mirror{{Location: "b.example"}, {Location: "a.example"}}},
+	}}}
+}
+
+// onlyUsers are the settings of users in a cluster that has none.
+func onlyUsers() desired.Settings {
+	return desired.Settings{Now: now(), Proxy: usersProxy(), Registries: mirrors.Input{Sets: usersMirrors()}}
+}
+
+func bundle(name, pem string) trust.Bundle { return trust.Bundle{Name: name, PEM: pem} }
+
+// settingsCase is a cluster, and how its settings differ from those of users alone.
+type settingsCase struct {
+	objects []client.Object
+	change  func(*desired.Settings)
+}
+
+func proxyCases() map[string]settingsCase {
+	proxyIs := func(http, https, no string) func(*desired.Settings) {
+		return func(s *desired.Settings) {
+			s.Proxy = proxy.Config{Object: `Proxy "cluster"`, Path: "status", HTTPProxy: http, HTTPSProxy: https, NoProxy: no}
+		}
+	}
+	networksAre := func(cidrs ...string) func(*desired.Settings) {
+		return func(s *desired.Settings) { s.Networks = cidrs }
+	}
+	return map[string]settingsCase{
+		"nothing": {nil, func(*desired.Settings) {}},
+		"proxy: its status": {
+			[]client.Object{proxyOf("{spec: {httpProxy: http://not-checked, noProxy: short}, status: {httpProxy: 'http://me:pw@p', httpsProxy: http://q, noProxy: 'a,.b'}}")},
+			proxyIs("http://me:pw@p", "http://q", "a,.b")},
+		"proxy: one field":                      {[]client.Object{proxyOf("status: {httpsProxy: http://q}")}, proxyIs("", "http://q", "")},
+		"proxy: none, also where users want it": {[]client.Object{proxyOf("{spec: {}, status: {}}")}, proxyIs("", "", "")},
+		"proxy: not in force yet":               {[]client.Object{proxyOf("spec: {httpProxy: http://not-checked}")}, proxyIs("", "", "")},
+		"proxy: nulls":                          {[]client.Object{proxyOf("status: {httpProxy: null, noProxy: null}")}, proxyIs("", "", "")},
+
+		"networks: OpenShift's status": {
+			[]client.Object{
+				network("{spec: {clusterNetwork: [{cidr: 10.1.0.0/16}]}, status: {clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}, {cidr: 'fd01::/48'}]}}"),
+				kubeadm("networking: {podSubnet: 10.244.0.0/16}"),
+			},
+			networksAre("10.128.0.0/14", "fd01::/48")},
+		"networks: none of OpenShift's yet": {[]client.Object{network("status: null"), kubeadm("networking: {podSubnet: 10.244.0.0/16}")}, networksAre()},
+		"networks: an entry without range": {
+			[]client.Object{network("status: {clusterNetwork: [{hostPrefix: 23}, {cidr: ''}, {cidr: null}, {cidr: 10.128.0.0/14}]}")}, networksAre("10.128.0.0/14")},
+		"networks: kubeadm's":                  {[]client.Object{kubeadm("networking: {podSubnet: 10.244.0.0/16, serviceSubnet: 10.96.0.0/12}")}, networksAre("10.244.0.0/16")},
+		"networks: kubeadm's, both families":   {[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16, fd02::/48,'}")}, networksAre("10.244.0.0/16", "fd02::/48")},
+		"networks: kubeadm does not know them": {[]client.Object{kubeadm("kind: ClusterConfiguration")}, networksAre()},
+		"networks: kubeadm's of another version": {
+			[]client.Object{kubeadm("{networking: {podSubnet: 10.244.0.0/16, new: [1]}, new: {a: b}}")}, networksAre("10.244.0.0/16")},
+	}
+}
+
+func trustCases() map[string]settingsCase {
+	const (
+		ours     = "ConfigMap trusted-ca, key ca-bundle.crt"
+		registry = "ControllerConfig machine-config-controller, spec."
+	)
+	bundlesAre := func(b ...trust.Bundle) func(*desired.Settings) {
+		return func(s *desired.Settings) { s.Bundles = b }
+	}
+	binary := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.TrustedCAConfigMap},
+		BinaryData: map[string][]byte{v1alpha1.TrustedCAKey: []byte("\x30\x82\xff")},
+	}
+	return map[string]settingsCase{
+		"trust: the bundle":              {[]client.Object{trusted("PEM")}, bundlesAre(bundle(ours, "PEM"))},
+		"trust: a bundle that is empty":  {[]client.Object{trusted("")}, bundlesAre()},
+		"trust: a bundle not filled yet": {[]client.Object{configMap(namespace, v1alpha1.TrustedCAConfigMap, "other", "PEM")}, bundlesAre()},
+		"trust: a bundle of others":      {[]client.Object{configMap("elsewhere", v1alpha1.TrustedCAConfigMap, v1alpha1.TrustedCAKey, "PEM")}, bundlesAre()},
+		"trust: what is no text":         {[]client.Object{binary}, bundlesAre(bundle(ours, "\x30\x82\xff"))},
+		"trust: registries' authorities": {
+			[]client.Object{trusted("PEM"), controllerConfig("spec: {rootCAData: RA==, imageRegistryBundleData: [{file: internal..5000, data: QQ==}], " +
+				"imageRegistryBundleUserData: [{file: z, data: Qg==}, {file: a, data: Qw==}]}")},
+			bundlesAre(bundle(ours, "PEM"), bundle(registry+"imageRegistryBundleUserData, file z", "B"), bundle(registry+"imageRegistryBundleUserData, file a", "C"),
+				bundle(registry+"imageRegistryBundleData, file internal..5000", "A"))},
+		"trust: registries without any": {[]client.Object{controllerConfig("spec: {imageRegistryBundleData: null, imageRegistryBundleUserData: []}")}, bundlesAre()},
+		"trust: a registry's is empty": {
+			[]client.Object{controllerConfig("spec: {imageRegistryBundleData: [{file: a}, {file: b, data: null}, {file: c, data: ''}, {file: d, data: QQ==}]}")},
+			bundlesAre(bundle(registry+"imageRegistryBundleData, file a", ""), bundle(registry+"imageRegistryBundleData, file b", ""),
+				bundle(registry+"imageRegistryBundleData, file c", ""), bundle(registry+"imageRegistryBundleData, file d", "A"))},
+		"trust: a ControllerConfig alone": {[]client.Object{controllerConfig("spec: null")}, bundlesAre()},
+	}
+}
+
+func registryCases() map[string]settingsCase {
+	setsAre := func(sets ...mirrors.Set) func(*desired.Settings) {
+		return func(s *desired.Settings) { s.Registries.Sets = sets }
+	}
+	entry := func(source string, policy mirrors.Policy, byTag bool, locations ...string) mirrors.Entry {
+		e := mirrors.Entry{Source: source, Policy: policy, Tags: byTag}
+		for _, l := range locations {
+			e.Mirrors = append(e.Mirrors, mirrors.Mirror{Location: l})
+		}
+		return e
+	}
+	digestSetIs := func(name string, entries ...mirrors.Entry) mirrors.Set {
+		return mirrors.Set{Kind: "ImageDigestMirrorSet", Name: name, Field: "spec.imageDigestMirrors", Entries: entries}
+	}
+	tagSetIs := func(name string, entries ...mirrors.Entry) mirrors.Set {
+		return mirrors.Set{Kind: "ImageTagMirrorSet", Name: name, Field: "spec.imageTagMirrors", Entries: entries}
+	}
+	secretIs := func(name, content string) func(*desired.Settings) {
+		return func(s *desired.Settings) {
+			s.Registries.PullSecret = mirrors.PullSecret{Name: name, DockerConfigJSON: []byte(content)}
+		}
+	}
+	const key = corev1.DockerConfigJsonKey
+	return map[string]settingsCase{
+		"mirrors: order and policies are kept": {
+			[]client.Object{
+				digests("b", "spec: {imageDigestMirrors: [{source: z.io/x, mirrors: [m3, m1, m2], mirrorSourcePolicy: NeverContactSource}, "+
+					"{source: a.io, mirrors: [m1], mirrorSourcePolicy: AllowContactingSource}]}"),
+				digests("a", "spec: {imageDigestMirrors: [{source: q.io, mirrors: [m1]}]}"),
+				tags("b", "spec: {imageTagMirrors: [{source: t.io, mirrors: [m2, m1], mirrorSourcePolicy: Odd}]}"),
+			},
+			setsAre(digestSetIs("a", entry("q.io", "", false, "m1")),
+				digestSetIs("b", entry("z.io/x", "NeverContactSource", false, "m3", "m1", "m2"), entry("a.io", "AllowContactingSource", false, "m1")),
+				tagSetIs("b", entry("t.io", "Odd", true, "m2", "m1")))},
+		"mirrors: a source without any": {
+			[]client.Object{digests("a", "spec: {imageDigestMirrors: [{source: q.io, mirrorSourcePolicy: NeverContactSource}]}")},
+			setsAre(digestSetIs("a", entry("q.io", "NeverContactSource", false)))},
+		"mirrors: an empty set wins over users": {[]client.Object{tags("a", "spec: {}")}, setsAre(tagSetIs("a"))},
+		"mirrors: nulls": {
+			[]client.Object{
+				digests("a", "spec: {imageDigestMirrors: null}"),
+				digests("b", "spec: {imageDigestMirrors: [{source: q.io, mirrors: null, mirrorSourcePolicy: null}]}"),
+			},
+			setsAre(digestSetIs("a"), digestSetIs("b", entry("q.io", "", false)))},
+		"mirrors: fields of a version to come": {
+			[]client.Object{digests("a", "spec: {new: true, other: [{source: 7}], imageDigestMirrors: [{source: q.io, mirrors: [m1], new: {a: b}}]}")},
+			setsAre(digestSetIs("a", entry("q.io", "", false, "m1")))},
+		"pull secret: OpenShift's wins": {
+			[]client.Object{pullSecret("openshift-config", key, "theirs"), pullSecret(namespace, key, "ours")},
+			secretIs("openshift-config/pull-secret", "theirs")},
+		"pull secret: in the operator's": {[]client.Object{pullSecret(namespace, key, "ours")}, secretIs("operator/pull-secret", "ours")},
+		"pull secret: elsewhere is none": {[]client.Object{pullSecret("default", key, "theirs")}, func(*desired.Settings) {}},
+		"pull secret: without its key it is told": {
+			[]client.Object{pullSecret("openshift-config", "config.json", "theirs"), pullSecret(namespace, key, "ours")},
+			secretIs("openshift-config/pull-secret", "")},
+	}
+}
+
+func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
+	for _, cases := range []map[string]settingsCase{proxyCases(), trustCases(), registryCases()} {
+		for name, test := range cases {
+			t.Run(name, func(t *testing.T) {
+				want := onlyUsers()
+				test.change(&want)
+				expectSettings(t, reader(append(plain(), test.objects...)...), want)
+			})
+		}
+	}
+}
+
+func expectSettings(t *testing.T, r client.Reader, want desired.Settings) {
+	t.Helper()
+	got, err := ReadSettings(t.Context(), r, namespace, users(), now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// That a Secret is there says its name; its content may be absent or empty.
+	equalBytes := cmp.Comparer(func(a, b []byte) bool { return string(a) == string(b) })
+	if diff := cmp.Diff(want, got, equalBytes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryFieldOfUsersMirrorsIsRead(t *testing.T) {
+	config := v1alpha1.WindowsConfigSpec{Registries: v1alpha1.RegistriesSpec{Mirrors: []v1alpha1.RegistryMirrors{
+		{Source: "a.io/x", MirrorSourcePolicy: v1alpha1.NeverContactSource, PullBy: v1alpha1.PullByDigest, Mirrors: []v1alpha1.RegistryMirror{
+			{Location: "m2/x", Insecure: true}, {Location: "m1/x", CABundle: "PEM"},
+		}},
+		{Source: "b.io", MirrorSourcePolicy: v1alpha1.AllowContactingSource, PullBy: v1alpha1.PullByDigestAndTag, Mirrors: []v1alpha1.RegistryMirror{{Location: "m1"}}},
+	}}}
+	want := []mirrors.Set{{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.mirrors", Entries: []mirrors.Entry{
+		{Source: "a.io/x", Policy: mirrors.NeverContactSource, Mirrors: []mirrors.Mirror{{Location: "m2/x", PlainHTTP: true}, {Location: "m1/x", CA: "PEM"}}},
+		{Source: "b.io", Policy: mirrors.AllowContactingSource, Tags: true, Mirrors: []mirrors.Mirror{{Location: "m1"}}},
+	}}}
+	got, err := ReadSettings(t.Context(), reader(plain()...), namespace, config, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got.Registries.Sets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRegistriesAuthoritiesNeedNoProxy: the original looked at them only where the cluster had a proxy, so that a new
+// authority of a registry reached no node of a cluster without one.
+func TestRegistriesAuthoritiesNeedNoProxy(t *testing.T) {
+	for name, objects := range map[string][]client.Object{
+		"no proxy": plain(), "an empty proxy": append(plain(), proxyOf("status: {}")), "a proxy": append(plain(), proxyOf("status: {httpProxy: http://p}")),
+	} {
+		for _, field := range []string{"imageRegistryBundleData", "imageRegistryBundleUserData"} {
+			for pem, encoded := range map[string]string{"A": "QQ==", "B": "Qg=="} {
+				authorities := controllerConfig(fmt.Sprintf("spec: {%s: [{file: a, data: %s}]}", field, encoded))
+				got, err := ReadSettings(t.Context(), reader(append(objects, authorities)...), namespace, v1alpha1.WindowsConfigSpec{}, now())
+				if err != nil || len(got.Bundles) != 1 || got.Bundles[0].PEM != pem {
+					t.Errorf("%s, %s: the bundles are %v (%v), want %s", name, field, got.Bundles, err, pem)
+				}
+			}
+		}
+	}
+}
+
+func TestSettingsThatMakeNoSenseAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		object client.Object
+		says   []string
+	}{
+		"a proxy that is a number":   {proxyOf("status: {httpProxy: 3128}"), []string{"Proxy cluster", "status.httpProxy", "number"}},
+		"proxies in a list":          {proxyOf("status: {noProxy: [hunter2]}"), []string{"Proxy cluster", "status.noProxy", "array"}},
+		"a status that is a text":    {proxyOf("status: hunter2"), []string{"Proxy cluster", "status", "string"}},
+		"networks that are texts":    {network("status: {clusterNetwork: [10.128.0.0/14]}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
+		"networks that are one text": {network("status: {clusterNetwork: 10.128.0.0/14}"), []string{"Network cluster", "status.clusterNetwork", "string"}},
+		"a range that is a number":   {network("status: {clusterNetwork: [{cidr: 10}]}"), []string{"Network cluster", "status.clusterNetwork.cidr", "number"}},
+		"kubeadm's is no YAML":       {kubeadm("\t{"), []string{"ConfigMap kube-system/kubeadm-config"}},
+		"kubeadm's is empty":         {kubeadm(""), []string{"ConfigMap kube-system/kubeadm-config", "ClusterConfiguration"}},
+		"broken base64": {
+			controllerConfig("spec: {imageRegistryBundleData: [{file: good, data: QQ==}, {file: bad..5000, data: Q}]}"),
+			[]string{"ControllerConfig machine-config-controller", "spec.imageRegistryBundleData", "file bad..5000", "base64"}},
+		"broken base64 of users": {
+			controllerConfig("spec: {imageRegistryBundleUserData: [{file: bad, data: '!'}]}"),
+			[]string{"spec.imageRegistryBundleUserData", "file bad", "base64"}},
+		"authorities that are texts": {
+			controllerConfig("spec: {imageRegistryBundleData: [QQ==]}"),
+			[]string{"ControllerConfig machine-config-controller", "spec.imageRegistryBundleData", "string"}},
+		"mirrors that are one text": {
+			digests("mine", "spec: {imageDigestMirrors: [{source: a, mirrors: hunter2}]}"),
+			[]string{"ImageDigestMirrorSet mine", "spec.imageDigestMirrors.mirrors", "string"}},
+		"a source that is a list": {tags("mine", "spec: {imageTagMirrors: [{source: [a]}]}"), []string{"ImageTagMirrorSet mine", "spec.imageTagMirrors.source", "array"}},
+		"a policy that is a truth value": {
+			tags("mine", "spec: {imageTagMirrors: [{source: a, mirrorSourcePolicy: true}]}"),
+			[]string{"ImageTagMirrorSet mine", "mirrorSourcePolicy", "bool"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ReadSettings(t.Context(), reader(append(plain(), test.object)...), namespace, users(), now())
+			if err == nil {
+				t.Fatalf("read as %+v", got)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%q shows what may be a password", err)
+			}
+		})
+	}
+}
+
+// asked is a request for an object or, without a name, for all of a kind.
+type asked struct {
+	kind schema.GroupVersionKind
+	name client.ObjectKey
+}
+
+func (a asked) String() string {
+	return strings.TrimSuffix(a.kind.Kind, "List") + " " + a.name.String()
+}
+
+// watched calls see with each request, and answers with its error where there is one.
+func watched(r client.WithWatch, see func(asked) error) client.Reader {
+	kindOf := func(o runtime.Object) schema.GroupVersionKind {
+		kind, err := apiutil.GVKForObject(o, clientgoscheme.Scheme)
+		if err != nil {
+			panic(err) // a test is written wrongly
+		}
+		return kind
+	}
+	return interceptor.NewClient(r, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if err := see(asked{kindOf(o), name}); err != nil {
+				return err
+			}
+			return c.Get(ctx, name, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if err := see(asked{kind: kindOf(list)}); err != nil {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+}
+
+// TestAnAPIThatDoesNotAnswerIsNotTakenForNothing fails each request in turn. Had it looked as if nothing were set, nodes
+// would lose what they have.
+func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
+	var all []asked
+	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
+	if len(all) != 9 {
+		t.Errorf("the requests are %v, want 9", all)
+	}
+	resource := schema.GroupResource{Group: "g", Resource: "r"}
+	for name, failure := range map[string]error{
+		"forbidden":   apierrors.NewForbidden(resource, "x", errors.New("no such right")),
+		"unavailable": apierrors.NewServiceUnavailable("starting"),
+		"timeout":     context.DeadlineExceeded,
+		"discovery":   &apiutil.ErrResourceDiscoveryFailed{schema.GroupVersion{Group: "g", Version: "v1"}: apierrors.NewServiceUnavailable("starting")},
+	} {
+		for _, failing := range all {
+			t.Run(name+" "+failing.String(), func(t *testing.T) {
+				r := watched(reader(plain()...), func(a asked) error {
+					if a == failing {
+						return failure
+					}
+					return nil
+				})
+				got, err := ReadSettings(t.Context(), r, namespace, users(), now())
+				if !errors.Is(err, failure) || !cmp.Equal(got, desired.Settings{}) {
+					t.Fatalf("got %+v, %v", got, err)
+				}
+				object := strings.TrimSuffix(failing.kind.Kind, "List")
+				if !strings.Contains(err.Error(), object) || !strings.Contains(err.Error(), failing.name.Name) {
+					t.Errorf("%q does not name %s", err, failing)
+				}
+			})
+		}
+	}
+}
+
+// TestKindsThatDoNotExistAreNoSettings: other clusters have none of OpenShift's.
+func TestKindsThatDoNotExistAreNoSettings(t *testing.T) {
+	for name, answer := range map[string]func(schema.GroupVersionKind) error{
+		"no such kind":     func(k schema.GroupVersionKind) error { return &meta.NoKindMatchError{GroupKind: k.GroupKind()} },
+		"no such resource": func(k schema.GroupVersionKind) error { return &meta.NoResourceMatchError{} },
+		"not found": func(k schema.GroupVersionKind) error {
+			return apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.Kind}, "")
+		},
+		"no such version": func(k schema.GroupVersionKind) error {
+			return &apiutil.ErrResourceDiscoveryFailed{k.GroupVersion(): apierrors.NewNotFound(schema.GroupResource{}, "")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectSettings(t, watched(reader(plain()...), func(a asked) error {
+				if strings.HasSuffix(a.kind.Group, ".openshift.io") {
+					return answer(a.kind)
+				}
+				return nil
+			}), onlyUsers())
+		})
+	}
+}
+
+func TestEveryKindOfOpenShiftsThatIsReadIsWatched(t *testing.T) {
+	var read []schema.GroupVersionKind
+	expectSettings(t, watched(reader(plain()...), func(a asked) error {
+		if strings.HasSuffix(a.kind.Group, ".openshift.io") {
+			a.kind.Kind = strings.TrimSuffix(a.kind.Kind, "List")
+			read = append(read, a.kind)
+		}
+		return nil
+	}), onlyUsers())
+	byKind := func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }
+	watches := Kinds()
+	slices.SortFunc(read, byKind)
+	slices.SortFunc(watches, byKind)
+	if diff := cmp.Diff(read, watches); diff != "" {
+		t.Errorf("(-read +watched):\n%s", diff)
+	}
+}

@@ -1,0 +1,183 @@
+package controllers
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// told keeps events as lines of type, reason, object and note.
+type told struct{ events []string }
+
+// Eventf implements events.EventRecorder.
+func (r *told) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	name := about.(client.Object).GetName()
+	r.events = append(r.events, strings.Join([]string{kind, reason, fmt.Sprintf("%T", about), name, fmt.Sprintf(note, args...)}, " "))
+}
+
+// newTestSettings is the controller in a plain cluster with a network and what else there is.
+func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	object := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "the-uid"}
+	}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: object("", v1alpha1.WindowsConfigName)}
+	config.Spec.Network = v1alpha1.NetworkSpec{
+		Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "n", "type": "t"}`},
+	}
+	port := int32(6443)
+	objects := []client.Object{
+		config,
+		&corev1.Namespace{ObjectMeta: object("", "kube-system")},
+		&corev1.ConfigMap{ObjectMeta: object("ns", "kube-root-ca.crt"), Data: map[string]string{"ca.crt": "root"}},
+		&corev1.ConfigMap{ObjectMeta: object("kube-system", "extension-apiserver-authentication"), Data: map[string]string{"client-ca-file": "clients"}},
+		&networkingv1.ServiceCIDR{ObjectMeta: object("", "kubernetes"), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: object("default", "kubernetes"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.5"}}},
+			Ports: []discoveryv1.EndpointPort{{Port: &port}},
+		},
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(config).WithObjects(append(objects, more...)...).Build()
+	recorder := &told{}
+	return &settings{
+		common:  common{Options: Options{Namespace: "ns", Version: "1.0.0"}, client: c, live: c, recorder: recorder},
+		content: payload.New(nil, nil, payload.File{}),
+	}, recorder
+}
+
+// authority is a certificate as PEM that ends at a time.
+func authority(t *testing.T, name string, end time.Time) string {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: end.AddDate(-2, 0, 0), NotAfter: end,
+	}
+	der, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// TestACertificateThatNodesCannotHaveIsTold: in the original, the event for a certificate that could not be read was never
+// sent, since the error was compared with a pointer to nothing.
+func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
+	good, end := authority(t, "good", time.Now().AddDate(1, 0, 0)), "-----END CERTIFICATE-----\n"
+	damaged := strings.Replace(authority(t, "damaged", time.Now().AddDate(1, 0, 0)), "M", "!", 1)
+	for name, test := range map[string]struct {
+		bundle string
+		want   []string // parts of the messages, in order
+	}{
+		"none":     {good, nil},
+		"damaged":  {damaged + good, []string{"ConfigMap trusted-ca, key ca-bundle.crt, line 1: a block cannot be read"}},
+		"cut":      {good + strings.TrimSuffix(good, end), []string{"its END line is missing"}},
+		"expired":  {authority(t, "old", time.Now().AddDate(-1, 0, 0)) + good, []string{`certificate "CN=old" expired`}},
+		"a number": {good + damaged + damaged, []string{"line ", "line "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cm := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.TrustedCAConfigMap}, Data: map[string]string{v1alpha1.TrustedCAKey: test.bundle},
+			}
+			c, recorder := newTestSettings(t, cm)
+			if _, err := c.Reconcile(t.Context(), theSettings()); err != nil {
+				t.Fatal(err)
+			}
+			expectProblems(t, c, recorder, "Warning SettingsIgnored *v1.ConfigMap trusted-ca ", test.want)
+			var published corev1.ConfigMap
+			key := client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
+			if err := c.live.Get(t.Context(), key, &published); err != nil {
+				t.Fatal(err)
+			}
+			if node, err := desired.FromData(published.Data); err != nil || node.Certificates != good {
+				t.Errorf("nodes trust (%v)\n%s", err, node.Certificates)
+			}
+		})
+	}
+}
+
+// TestDaemonsMayWatchWhatTheyFollowAndNothingElse: in the original they could not, and heard of changes by chance. That the rules are
+// enough for a real API server is seen in lab/deploytest.
+func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
+	node := func(name string, annotations map[string]string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: annotations}}
+	}
+	linux := node("linux", map[string]string{v1alpha1.AnnotationVersion: "4.0.0"})
+	linux.Labels = nil
+	c, _ := newTestSettings(t, linux,
+		node("old", map[string]string{v1alpha1.AnnotationVersion: "0.9.0-abc"}),
+		node("moves", map[string]string{v1alpha1.AnnotationVersion: "0.9.0-abc", v1alpha1.AnnotationDesiredVersion: "2.0.0"}),
+		node("lies", map[string]string{v1alpha1.AnnotationVersion: "../kube-root-ca.crt", v1alpha1.AnnotationDesiredVersion: "*"}),
+	)
+	if _, err := c.Reconcile(t.Context(), theSettings()); err != nil {
+		t.Fatal(err)
+	}
+	var role rbacv1.Role
+	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: v1alpha1.WICDRole}, &role); err != nil {
+		t.Fatal(err)
+	}
+	now := v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "watch"},
+			ResourceNames: []string{"windows-services-0.9.0-abc", now, "windows-services-2.0.0"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: []string{"windows-node-secrets"}},
+	}
+	if diff := cmp.Diff(want, role.Rules); diff != "" {
+		t.Errorf("rules of daemons (-want +got):\n%s", diff)
+	}
+}
+
+// expectProblems looks for a warning of each problem, and for all of them in the status of WindowsConfig.
+func expectProblems(t *testing.T, c *settings, recorder *told, about string, want []string) {
+	t.Helper()
+	var warnings []string
+	for _, e := range recorder.events {
+		if strings.HasPrefix(e, "Warning ") {
+			warnings = append(warnings, e)
+		}
+	}
+	if len(warnings) != len(want) {
+		t.Fatalf("%d warnings, want %d: %q", len(warnings), len(want), warnings)
+	}
+	var config v1alpha1.WindowsConfig
+	if err := c.live.Get(t.Context(), theSettings().NamespacedName, &config); err != nil {
+		t.Fatal(err)
+	}
+	degraded := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
+	if degraded == nil || degraded.Status == metav1.ConditionTrue != (len(want) > 0) {
+		t.Fatalf("condition Degraded is %+v", degraded)
+	}
+	for i, part := range want {
+		if !strings.HasPrefix(warnings[i], about) || !strings.Contains(warnings[i], part) || !strings.Contains(degraded.Message, part) {
+			t.Errorf("%q is not told by %q and %q", part, warnings[i], degraded.Message)
+		}
+	}
+}
