@@ -61,8 +61,14 @@ func probeRuntime(ctx context.Context, pipe string) error {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{
-		Protocols:   protocols,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialPipe(ctx, pipe) },
+		Protocols: protocols,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := dialPipe(ctx, pipe)
+			if err != nil {
+				return nil, err
+			}
+			return readAhead(conn), nil
+		},
 	}
 	defer transport.CloseIdleConnections()
 	empty := []byte{0, 0, 0, 0, 0} // not compressed, no bytes: a VersionRequest without fields
@@ -105,6 +111,32 @@ func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 			return nil, fmt.Errorf("%w: %w", pauseErr, err)
 		}
 	}
+}
+
+// eager is a connection that is read from at once.
+type eager struct {
+	net.Conn
+	read *io.PipeReader
+}
+
+// readAhead begins to read before anything is written. containerd's pipe has no buffers: what one side writes waits until the
+// other reads, and gRPC's server writes before it reads. Go's client of HTTP/2 does so, too.
+func readAhead(c net.Conn) net.Conn {
+	read, write := io.Pipe()
+	go func() {
+		_, err := io.Copy(write, c)
+		write.CloseWithError(err)
+	}()
+	return eager{c, read}
+}
+
+// Read implements net.Conn.
+func (e eager) Read(b []byte) (int, error) { return e.read.Read(b) }
+
+// Close implements net.Conn.
+func (e eager) Close() error {
+	_ = e.read.Close() // whoever copies to it ends
+	return e.Conn.Close()
 }
 
 // pipe is a connection by a named pipe.

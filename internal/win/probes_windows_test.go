@@ -2,6 +2,7 @@ package win
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -104,7 +105,8 @@ func awaitPipe(t *testing.T) {
 	t.Fatal("the pipe is not there")
 }
 
-// pipeListener takes connections of testPipe, one after the other.
+// pipeListener takes connections of testPipe, one after the other. Like containerd's, the pipe has no buffers: what one side
+// writes waits until the other reads.
 type pipeListener struct {
 	once  sync.Once
 	ended chan struct{}
@@ -116,7 +118,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	const mode = windows.PIPE_ACCESS_DUPLEX | windows.FILE_FLAG_OVERLAPPED
-	h, err := windows.CreateNamedPipe(name, mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 4096, 4096, 0, nil)
+	h, err := windows.CreateNamedPipe(name, mode, windows.PIPE_TYPE_BYTE, windows.PIPE_UNLIMITED_INSTANCES, 0, 0, 0, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +154,43 @@ func (l *pipeListener) Close() error {
 }
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
+
+// TestBothMayWriteFirst has a server that reads nothing until what it wrote was read, as grpc-go's does.
+func TestBothMayWriteFirst(t *testing.T) {
+	listener := &pipeListener{ended: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err == nil {
+			defer c.Close()
+			_, err = c.Write([]byte("hello"))
+		}
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, 5))
+		}
+		done <- err
+	}()
+	var c net.Conn
+	for err := error(windows.ERROR_FILE_NOT_FOUND); err != nil; c, err = dialPipe(t.Context(), testPipe) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c = readAhead(c)
+	wrote := make(chan error, 1)
+	go func() { _, err := c.Write([]byte("world")); wrote <- err }()
+	select {
+	case err := <-wrote:
+		if err := errors.Join(err, <-done); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("each waits until the other reads")
+	}
+	said := make([]byte, 5)
+	if _, err := io.ReadFull(c, said); err != nil || string(said) != "hello" {
+		t.Errorf("the server said %q, %v", said, err)
+	}
+	_ = c.Close()
+}
 
 func TestAProbeTellsWhatTheRuntimeSaid(t *testing.T) {
 	serveRuntime(t, func() (string, string) { return "14", "server is not initialized yet" })
