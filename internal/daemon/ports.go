@@ -50,6 +50,9 @@ type Services interface {
 	// Stop stops a service, those that depend on it first, and waits until its process is gone. A stopped or
 	// absent service is no error.
 	Stop(ctx context.Context, name string) error
+	// Delete stops a service, as Stop does, and removes it. One that is still running, because it is the one that asks, goes
+	// when it has stopped. An absent service is no error.
+	Delete(ctx context.Context, name string) error
 	// Watch sends whenever the state of one of the services changed, or somebody changed its declaration or deleted it,
 	// until ctx is done; then it closes the channel. Several changes may become one message, and there may be messages
 	// without a change. A name that is not there is no error.
@@ -130,10 +133,13 @@ type Probes interface {
 	Probe(ctx context.Context, address string) error
 }
 
-// Host is everything the daemon needs of the machine: its Windows, its services, its settings, and its drive.
+// Host is everything the daemon needs of the machine: its Windows, its services, its settings, its programs and its drive.
 type Host struct {
-	System       System
-	Services     Services
+	System   System
+	Services Services
+	// Programs runs commands on the host itself: the full path of a program without spaces in it, and its arguments. A
+	// program ends with ctx at the latest.
+	Programs     agent.Runner
 	Probes       Probes
 	Environment  Environment
 	Certificates Certificates

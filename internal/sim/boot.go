@@ -45,7 +45,7 @@ func newBoot(w *Windows, id string) *boot {
 
 func (b *boot) host() daemon.Host {
 	return daemon.Host{
-		System: b, Services: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
+		System: b, Services: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
 		Disk: daemon.Disk{Root: b.w.options.Root, Before: func(op, name string) error { return b.change(op + " " + name) }},
 	}
 }

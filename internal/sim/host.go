@@ -77,7 +77,7 @@ func (h *Host) furnish(o *Options) error {
 	}
 	o.Windows.Address = cmp.Or(o.Windows.Address, address)
 	o.User = cmp.Or(o.User, "Administrator")
-	programs := map[string]Program{v1alpha1.WICDService: WICD, "kubelet": o.Kubelet.Program()}
+	programs := map[string]Program{v1alpha1.WICDService: WICD, v1alpha1.WICDUpdateService: WICD, "kubelet": o.Kubelet.Program()}
 	for name, program := range o.Windows.Programs {
 		programs[name] = program
 	}

@@ -138,12 +138,58 @@ func (b *boot) startLocked(name string) error {
 	if err := b.changeLocked("start " + name); err != nil {
 		return err
 	}
-	executable := executableOf(s.Command)
-	if _, err := os.Stat(b.w.Disk().Local(executable)); err != nil {
-		return fmt.Errorf("service %s: Windows does not find %s", name, executable)
+	if err := b.canRun(executableOf(s.Command)); err != nil {
+		return fmt.Errorf("service %s: %w", name, err)
 	}
 	b.launch(s.Service)
 	return nil
+}
+
+// canRun refuses programs that are not there, or damaged.
+func (b *boot) canRun(program string) error {
+	if _, err := os.Stat(b.w.Disk().Local(program)); err != nil {
+		return fmt.Errorf("Windows does not find %s", program)
+	}
+	if damaged := b.w.options.Damaged; damaged != "" && strings.Contains(program, damaged) {
+		return fmt.Errorf("%s is no program that Windows can run", program)
+	}
+	return nil
+}
+
+// Delete implements daemon.Services.
+func (b *boot) Delete(ctx context.Context, name string) error {
+	if err := b.stop(ctx, name); err != nil {
+		return err
+	}
+	return b.remove(name)
+}
+
+func (b *boot) remove(name string) error {
+	b.w.mu.Lock()
+	there := b.w.declared[name] != nil
+	b.w.mu.Unlock()
+	if !there {
+		return nil
+	}
+	if err := b.change("delete " + name); err != nil {
+		return err
+	}
+	b.w.DeleteService(name)
+	return nil
+}
+
+// member is the service manager as the process of a service sees it, which does not stop itself.
+type member struct {
+	*boot
+	name string
+}
+
+// Delete implements daemon.Services.
+func (m member) Delete(ctx context.Context, name string) error {
+	if name == m.name {
+		return m.remove(name)
+	}
+	return m.boot.Delete(ctx, name)
 }
 
 // executableOf is the first word of a command line, which may be in quotes.
@@ -170,9 +216,11 @@ func (b *boot) launch(s desired.Service) {
 			return aborted
 		}
 	}
+	host := b.host()
+	host.Services = member{b, s.Name}
 	b.processes.Go(func() {
 		code := program(ctx, Process{
-			Command: s.Command, Environment: merged(b.environment, s.Environment), Host: b.host(), BootID: b.id,
+			Command: s.Command, Environment: merged(b.environment, s.Environment), Host: host, BootID: b.id,
 		})
 		end()
 		b.ended(s.Name, p, code)

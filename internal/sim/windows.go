@@ -34,6 +34,8 @@ type WindowsOptions struct {
 	Features map[string]agent.FeatureState
 	// Programs are what services do, by the service's name. A service without one runs until it is stopped.
 	Programs map[string]Program
+	// Damaged names programs, by a part of their path, that do not start.
+	Damaged string
 	// RestartDelay is how long the service manager waits before it starts a service again that ended by itself; 5 s
 	// when 0.
 	RestartDelay time.Duration

@@ -43,15 +43,15 @@ func (a *actor) set(p *sim.Process) {
 	a.run = p
 }
 
-// environment is that of the process, which starts a moment after the service.
-func (a *actor) environment(t *testing.T) map[string]string {
+// process starts a moment after the service.
+func (a *actor) process(t *testing.T) *sim.Process {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		a.mu.Lock()
 		p := a.run
 		a.mu.Unlock()
 		if p != nil {
-			return p.Environment
+			return p
 		}
 	}
 	t.Fatal("the process does not start")
@@ -74,16 +74,21 @@ func TestSimulatedServicesKeepTheContract(t *testing.T) {
 		first := &actor{ends: make(chan uint32)}
 		w := mustNewComputer(t, map[string]sim.Program{contract.First: first.program})
 		return contract.ServicesFixture{
-			Services:  w.Host().Services,
-			Runs:      `C:\programs\runs.exe`,
-			AlsoRuns:  `C:\programs\runs.exe --say "two words"`,
-			Missing:   `C:\programs\missing.exe`,
-			Crash:     func(_ *testing.T, name string) { w.Crash(name) },
-			Edits:     edits(w),
-			Delete:    func(_ *testing.T, name string) { w.DeleteService(name) },
+			Services: w.Host().Services,
+			Runs:     `C:\programs\runs.exe`,
+			AlsoRuns: `C:\programs\runs.exe --say "two words"`,
+			Missing:  `C:\programs\missing.exe`,
+			Crash:    func(_ *testing.T, name string) { w.Crash(name) },
+			Edits:    edits(w),
+			Delete:   func(_ *testing.T, name string) { w.DeleteService(name) },
+			DeleteItself: func(t *testing.T, name string) {
+				if err := first.process(t).Host.Services.Delete(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			},
 			End:       func(_ *testing.T, _ string, code uint32) { first.ends <- code },
 			Recovery:  10 * time.Millisecond,
-			Variables: func(t *testing.T, _ string) map[string]string { return first.environment(t) },
+			Variables: func(t *testing.T, _ string) map[string]string { return first.process(t).Environment },
 		}
 	})
 }
@@ -167,7 +172,7 @@ func TestAServiceHasTheMachinesEnvironmentOfTheLastStart(t *testing.T) {
 	}
 	want := map[string]string{"Path": `C:\Windows`, "no_proxy": "its own"}
 	for _, when := range []string{"before the restart", "after the restart"} {
-		got := maps.Clone(program.environment(t))
+		got := maps.Clone(program.process(t).Environment)
 		delete(got, "SystemRoot")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)

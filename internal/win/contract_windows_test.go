@@ -23,16 +23,17 @@ func TestServicesKeepTheirPromises(t *testing.T) {
 		folder := tempFolder(t)
 		removeAfter(t, host.Services, contract.Names()...)
 		f := contract.ServicesFixture{
-			Services:  host.Services,
-			Runs:      command(t, `tells "`+folder+`"`),
-			AlsoRuns:  command(t, `runs "in another way"`),
-			Missing:   `C:\no\such\program.exe`,
-			Crash:     crash,
-			Edits:     edits(),
-			Delete:    markDeleted,
-			End:       end,
-			Recovery:  5 * time.Second,
-			Variables: func(t *testing.T, name string) map[string]string { return mustReadVariables(t, folder+`\`+name) },
+			Services:     host.Services,
+			Runs:         command(t, `tells "`+folder+`"`),
+			AlsoRuns:     command(t, `runs "in another way"`),
+			Missing:      `C:\no\such\program.exe`,
+			Crash:        crash,
+			Edits:        edits(),
+			Delete:       markDeleted,
+			DeleteItself: func(t *testing.T, name string) { request(t, name, deleteRequest) },
+			End:          end,
+			Recovery:     5 * time.Second,
+			Variables:    func(t *testing.T, name string) map[string]string { return mustReadVariables(t, folder+`\`+name) },
 		}
 		if onWine() {
 			f.Recovery, f.NoRecovery = 0, "Wine's service control manager starts nothing again"
@@ -246,9 +247,15 @@ func withService(t *testing.T, name string, access uint32, do func(windows.Handl
 // end makes a service stop by itself.
 func end(t *testing.T, name string, code uint32) {
 	t.Helper()
+	request(t, name, endRequest+code)
+}
+
+// request sends one of everybody's requests to a service, which answers when it has done it.
+func request(t *testing.T, name string, code uint32) {
+	t.Helper()
 	const access = 0x100 // SERVICE_USER_DEFINED_CONTROL
 	withService(t, name, access, func(h windows.Handle) error {
-		return windows.ControlService(h, endRequest+code, &windows.SERVICE_STATUS{})
+		return windows.ControlService(h, code, &windows.SERVICE_STATUS{})
 	})
 }
 
@@ -310,5 +317,3 @@ func mustRemove(t *testing.T, s daemon.Services, name string) {
 		}
 	}
 }
-
-const deleteAccess = 0x10000 // DELETE

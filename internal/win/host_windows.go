@@ -26,6 +26,7 @@ func Host() (daemon.Host, error) {
 			lookAgain: 2 * time.Second,
 			wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
 		},
+		Programs:     programs{},
 		Probes:       probes{},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},

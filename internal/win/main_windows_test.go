@@ -1,6 +1,8 @@
 package win
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -20,6 +22,7 @@ const (
 	asShutdown   = "WICD_TEST_SHUTDOWN"
 	asLockHolder = "WICD_TEST_LOCK"
 	asClient     = "WICD_TEST_CLIENT"
+	asEcho       = "WICD_TEST_ECHO"
 )
 
 // TestMain lets the test program be the service that tests declare, the shutdown.exe that they call, and other processes.
@@ -54,7 +57,25 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv(asEcho) != "" {
+		os.Exit(echo(os.Args[1:]))
+	}
 	os.Exit(m.Run())
+}
+
+// echo says its arguments and the first line that it reads; with the argument fail it complains with it, and with hang it
+// does not end.
+func echo(args []string) int {
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	switch args[0] {
+	case "fail":
+		fmt.Fprint(os.Stderr, line)
+		return 3
+	case "hang":
+		time.Sleep(time.Hour)
+	}
+	fmt.Print(strings.Join(args, " "), ": ", line)
+	return 0
 }
 
 // command is the command line of the test program as a service with a behavior.
@@ -73,6 +94,9 @@ type testService string
 // endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from
 // 128 to 255 are for everybody's use.
 const endRequest = 128
+
+// deleteRequest lets a service delete itself. When that fails, it ends.
+const deleteRequest = 140
 
 func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
 	switch b {
@@ -107,6 +131,10 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 			status <- svc.Status{State: svc.StopPending}
 		case endRequest, endRequest + 1:
 			return false, uint32(r.Cmd - endRequest)
+		case deleteRequest:
+			if err := (&services{patience: time.Second}).Delete(context.Background(), args[0]); err != nil {
+				return false, 1
+			}
 		}
 	}
 	return false, 0

@@ -41,6 +41,9 @@ type ServicesFixture struct {
 	Edits map[string]func(t *testing.T, name string)
 	// Delete deletes a service as somebody else would; one that runs goes when it has stopped.
 	Delete func(t *testing.T, name string)
+	// DeleteItself makes the program of a running service delete the service by Services.Delete, and go on running. It returns
+	// when that is done.
+	DeleteItself func(t *testing.T, name string)
 	// End makes the program of a running service stop by itself, with this exit code: 0 or 1.
 	End func(t *testing.T, name string, code uint32)
 	// Recovery is how long the service manager waits before it starts again what failed. NoRecovery says why it does

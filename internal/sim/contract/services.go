@@ -35,6 +35,9 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 		{"StartOfAMissingProgramFails", startOfAMissingProgramFails},
 		{"StopStopsDependantsToo", stopStopsDependantsToo},
 		{"StopOfWhatDoesNotRunIsNoError", stopOfWhatDoesNotRunIsNoError},
+		{"DeleteStopsFirst", deleteStopsFirst},
+		{"DeleteOfWhatIsNotThereIsNoError", deleteOfWhatIsNotThereIsNoError},
+		{"AServiceThatDeletesItselfGoesWhenItStops", aServiceThatDeletesItselfGoesWhenItStops},
 		{"WatchTellsOfStartStopAndCrash", watchTellsOfStartStopAndCrash},
 		{"WatchTellsOfEdits", watchTellsOfEdits},
 		{"WatchTellsOfADeletion", watchTellsOfADeletion},
@@ -243,6 +246,47 @@ func stopOfWhatDoesNotRunIsNoError(t *testing.T, f ServicesFixture) {
 		if err := f.Services.Stop(deadline(t), name); err != nil {
 			t.Errorf("stopping %s: %v", name, err)
 		}
+	}
+}
+
+func deleteStopsFirst(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs, First))
+	mustStart(t, f, Second)
+	if err := f.Services.Delete(deadline(t), First); err != nil {
+		t.Fatal(err)
+	}
+	found := mustList(t, f)
+	if found[First].Name != "" || found[Second].State != daemon.Stopped {
+		t.Errorf("%s is %+v, and %s, which depends on it, is %s; want it absent, and the other stopped", First, found[First], Second, found[Second].State)
+	}
+	mustPut(t, f, declare(First, f.Runs))
+	mustStart(t, f, First)
+}
+
+func deleteOfWhatIsNotThereIsNoError(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs))
+	for range 2 {
+		if err := f.Services.Delete(deadline(t), First); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func aServiceThatDeletesItselfGoesWhenItStops(t *testing.T, f ServicesFixture) {
+	mustPut(t, f, declare(First, f.Runs))
+	mustStart(t, f, First)
+	f.DeleteItself(t, First)
+	if is := mustList(t, f)[First]; is.State != daemon.Running {
+		t.Errorf("state %q; want it running until it is stopped", is.State)
+	}
+	if err := f.Services.Stop(deadline(t), First); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := deadline(t); mustList(t, f)[First].Name != ""; {
+		if ctx.Err() != nil {
+			t.Fatal("the service is still there")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

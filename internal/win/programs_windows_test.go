@@ -1,0 +1,53 @@
+package win
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAProgramIsGivenWhatItReadsAndTellsWhatItSays(t *testing.T) {
+	t.Setenv(asEcho, "1")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if err := mustHost(t).Programs.Run(deadline(t), program+" one two", strings.NewReader("a line\n"), &said); err != nil {
+		t.Fatal(err)
+	}
+	if said.String() != "one two: a line\n" {
+		t.Errorf("it said %q", said.String())
+	}
+	err = mustHost(t).Programs.Run(deadline(t), program+" fail", strings.NewReader("why\n"), &said)
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "why") {
+		t.Errorf("the error is %v, want the exit code and what it complained about", err)
+	}
+	for _, command := range []string{"", `C:\no\such\program.exe x`} {
+		if err := mustHost(t).Programs.Run(deadline(t), command, strings.NewReader(""), &said); err == nil {
+			t.Errorf("%q ran", command)
+		}
+	}
+}
+
+func TestAProgramEndsWithItsContext(t *testing.T) {
+	t.Setenv(asEcho, "1")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := mustHost(t).Programs.Run(ctx, program+" hang", strings.NewReader("\n"), &strings.Builder{}); err == nil {
+		t.Error("a program that hangs ended well")
+	}
+}
+
+// deadline bounds what a test waits for.
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
