@@ -35,6 +35,18 @@ const (
 	// for it; the message names it and ends with the last lines of its log. It is True again when none has died for five minutes.
 	// Absent until all services ran once. Good when True.
 	ConditionServicesHealthy = "WindowsServicesHealthy"
+	// ConditionUpdated is False after the node went to another version in vain and back; the message says why, and ends with
+	// the last lines of the log concerned. It is True again when the node is to have the version it has. Absent until an
+	// update failed. Good when True.
+	ConditionUpdated = "WindowsUpdated"
+)
+
+// Reasons of condition WindowsUpdated.
+const (
+	// ReasonUpToDate means that the node has the version it shall have.
+	ReasonUpToDate = "UpToDate"
+	// ReasonUpdateFailed means that the version that the node shall have did not work, and the node has its former one.
+	ReasonUpdateFailed = "UpdateFailed"
 )
 
 // Reasons of condition WindowsServicesHealthy.
@@ -177,6 +189,8 @@ const (
 	EventServiceCrashLoop = ReasonServiceCrashLoop
 	// EventServiceNotReady is told on a Node when one of its services runs and does not work while others wait for it.
 	EventServiceNotReady = ReasonServiceNotReady
+	// EventUpdateFailed is told on a Node that went to another version in vain, and back.
+	EventUpdateFailed = ReasonUpdateFailed
 	// EventNodeReady is told on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

@@ -122,6 +122,9 @@ const (
 const (
 	// WICDService is the Windows service of our daemon.
 	WICDService = "windows-instance-config-daemon"
+	// WICDUpdateService is the Windows service that is there while the daemon of another version takes over, and goes back if
+	// that one does not work.
+	WICDUpdateService = WICDService + "-update"
 	// ServiceDescription precedes the name of a service in its description; a service without it is not ours.
 	ServiceDescription = "OpenShift managed "
 )

@@ -148,6 +148,9 @@ type JoinRequest struct {
 	// Desired is what the host must have, and Secrets what goes with it. It is never logged.
 	Desired desired.Node    `json:"desired"`
 	Secrets desired.Secrets `json:"secrets,omitzero"`
+	// Published is Desired as it was published; where it is set, it wins. So a WICD can ask that of a later version, which
+	// may know more parts of it.
+	Published map[string]string `json:"published,omitempty"`
 	// Bootstrap is the way into the cluster until the host has certificates of its own.
 	Bootstrap Bootstrap `json:"bootstrap"`
 	// Register says that the cluster has no Node of this host: a kubelet that runs must start anew, since it

@@ -137,6 +137,18 @@ func (a *api) watchServices(ctx context.Context, namespace, version string) (wat
 	return w, nil
 }
 
+// services reads what nodes of a version must have, as it is published.
+func (a *api) services(ctx context.Context, namespace, version string) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var cm corev1.ConfigMap
+	name := servicesConfigMap(version)
+	if err := a.core.Get().Namespace(namespace).Resource("configmaps").Name(name).Do(ctx).Into(&cm); err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	return cm.Data, nil
+}
+
 // secrets reads the secrets of nodes, which must be of that version: another belongs to another ConfigMap, which is
 // on its way.
 func (a *api) secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {

@@ -65,12 +65,10 @@ func newMemberWith(t *testing.T, prepare func(c *sim.Cluster), kubelet sim.Progr
 	t.Cleanup(cluster.Close)
 	prepare(cluster)
 	c := newCargo("1")
-	m := &member{cluster: cluster, request: newRequest(c), stop: func() {}}
+	m := &member{cluster: cluster, request: newMemberRequest(cluster, c), stop: func() {}}
 	m.windows = newWindows(t, sim.WindowsOptions{
 		RestartDelay: 100 * time.Millisecond, Programs: map[string]sim.Program{"kubelet": kubelet},
 	})
-	m.request.Bootstrap = agent.Bootstrap{Server: cluster.URL, CA: cluster.CA, Token: cluster.Token}
-	m.request.Desired.Services[1].Command += ` --cert-dir=` + desired.KubeletCertificates
 	mustSend(t, m.windows, c)
 	mustJoin(t, m.windows, m.request)
 	t.Cleanup(func() { m.stop() })

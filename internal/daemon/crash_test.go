@@ -34,9 +34,13 @@ func (m *mortal) program(ctx context.Context, p sim.Process) uint32 {
 	return 255
 }
 
-func (m *member) condition() (c corev1.NodeCondition) {
+func (m *member) condition() corev1.NodeCondition {
+	return m.conditionOf(v1alpha1.ConditionServicesHealthy)
+}
+
+func (m *member) conditionOf(kind corev1.NodeConditionType) (c corev1.NodeCondition) {
 	for _, c := range m.node().Status.Conditions {
-		if c.Type == v1alpha1.ConditionServicesHealthy {
+		if c.Type == kind {
 			return c
 		}
 	}

@@ -112,19 +112,28 @@ func later(a, b time.Time) time.Time {
 // tellHealth tells the node how its services are: by a condition, and each new trouble by an event.
 func (l *life) tellHealth(ctx context.Context, client *api, node *corev1.Node) error {
 	h := l.getHealth()
-	seen := node
-	if isOlder(node, l.said) { // what we set is still on its way to us
-		seen = l.said
-	}
-	if c, change := conditionOf(time.Now(), l.began, h, conditionIn(seen)); change {
-		said, err := client.setCondition(ctx, node.Name, c)
-		if err != nil {
+	if c, change := conditionOf(time.Now(), l.began, h, l.conditionIn(node, v1alpha1.ConditionServicesHealthy)); change {
+		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
-		l.said = said
-		l.did("condition %s is %s, %s", c.Type, c.Status, c.Reason)
 	}
-	for _, t := range h.troubles {
+	return l.tellEvents(ctx, client, node, h.troubles)
+}
+
+// say sets a condition of the node.
+func (l *life) say(ctx context.Context, client *api, node *corev1.Node, c corev1.NodeCondition) error {
+	said, err := client.setCondition(ctx, node.Name, c)
+	if err != nil {
+		return err
+	}
+	l.said = said
+	l.did("condition %s is %s, %s", c.Type, c.Status, c.Reason)
+	return nil
+}
+
+// tellEvents makes an event of each trouble, once.
+func (l *life) tellEvents(ctx context.Context, client *api, node *corev1.Node, troubles []trouble) error {
+	for _, t := range troubles {
 		if l.told[t] {
 			continue
 		}
@@ -136,6 +145,49 @@ func (l *life) tellHealth(ctx context.Context, client *api, node *corev1.Node) e
 	return nil
 }
 
+// tellRefusal tells the node that an update was undone, and when that is over.
+func (l *life) tellRefusal(ctx context.Context, client *api, node *corev1.Node) error {
+	no, err := l.refused()
+	if err != nil {
+		return err
+	}
+	if c, change := updatedOf(time.Now(), no, l.record.Desired.Version, l.conditionIn(node, v1alpha1.ConditionUpdated)); change {
+		if err := l.say(ctx, client, node, c); err != nil {
+			return err
+		}
+	}
+	if no.Version == "" {
+		return nil
+	}
+	t := trouble{service: v1alpha1.WICDUpdateService, reason: v1alpha1.ReasonUpdateFailed, message: no.message(l.record.Desired.Version), since: no.Time}
+	return l.tellEvents(ctx, client, node, []trouble{t})
+}
+
+// message is bounded as those of troubles.
+func (no refusal) message(own string) string {
+	text := fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", no.Version, own, no.Reason)
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "")
+	}
+	return text
+}
+
+// updatedOf is what condition WindowsUpdated of a node of version own should become. It is set when an update was undone,
+// and after that only.
+func updatedOf(now time.Time, no refusal, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: v1alpha1.ConditionUpdated, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonUpToDate, Message: "the node has version " + own,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if no.Version != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, v1alpha1.ReasonUpdateFailed, no.message(own)
+	}
+	if is == nil {
+		return c, c.Status == corev1.ConditionFalse
+	}
+	return c, is.Status != c.Status || c.Status == corev1.ConditionFalse && is.Message != c.Message
+}
+
 // isOlder tells whether a node is that of an earlier moment than another one, which may be nil.
 func isOlder(node, other *corev1.Node) bool {
 	if other == nil || node.UID != other.UID {
@@ -145,10 +197,13 @@ func isOlder(node, other *corev1.Node) bool {
 	return err == nil && order < 0
 }
 
-// conditionIn is our condition of a node, nil when it has none.
-func conditionIn(node *corev1.Node) *corev1.NodeCondition {
+// conditionIn is a condition of a node, nil when it has none. What we set ourselves may still be on its way to us.
+func (l *life) conditionIn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	if isOlder(node, l.said) {
+		node = l.said
+	}
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == v1alpha1.ConditionServicesHealthy {
+		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]
 		}
 	}

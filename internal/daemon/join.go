@@ -37,11 +37,22 @@ func Join(ctx context.Context, s *agent.Session, h Host) (agent.JoinResult, erro
 	if err := s.Request(&request); err != nil {
 		return agent.JoinResult{}, err
 	}
+	if len(request.Published) > 0 {
+		var err error
+		if request.Desired, err = desired.FromData(request.Published); err != nil {
+			return agent.JoinResult{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: err.Error()}
+		}
+		request.Published = nil
+	}
+	return joinHost(ctx, h, request, func(step agent.Step) { _ = s.Step(step) }) // the join goes on when nobody listens
+}
+
+func joinHost(ctx context.Context, h Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
 	a, err := newApplying(h, request)
 	if err != nil {
 		return agent.JoinResult{}, err
 	}
-	a.tell = func(step agent.Step) { _ = s.Step(step) } // the join goes on when nobody listens
+	a.tell = tell
 	if request.Register {
 		a.restart["kubelet"] = "the cluster has no Node of this host"
 	}

@@ -101,7 +101,7 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &got, nil); err != nil {
 		t.Fatal(err)
 	}
-	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version}
+	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(identityFile)}
 	if diff := cmp.Diff(want, got.Joined); diff != "" {
 		t.Errorf("joined (-want +got):\n%s", diff)
 	}
@@ -333,6 +333,28 @@ func TestAServiceThatIsNotOursIsLeftAlone(t *testing.T) {
 	}
 	if changes := w.Changes() - before; changes != 0 {
 		t.Errorf("%d changes were made", changes)
+	}
+}
+
+func TestServicesThatAreWantedNoMoreAreRemoved(t *testing.T) {
+	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	mustSend(t, w, c)
+	r := newRequest(c)
+	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`, "kubelet"))
+	mustJoin(t, w, r)
+	foreign := desired.Service{Name: "backup", Description: "Backs up", Command: `C:\k\kubelet.exe`}
+	if _, err := w.Host().Services.Put(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	before := w.Service("kubelet").PID
+	r.Desired.Services = r.Desired.Services[:3]
+	result := mustJoin(t, w, r)
+	expectJoined(t, w, r)
+	if w.Service("csi-proxy").Name != "" || !slices.Contains(result.Changed, "service csi-proxy removed") {
+		t.Errorf("csi-proxy is %+v; changed: %q", w.Service("csi-proxy"), result.Changed)
+	}
+	if w.Service("backup").Name == "" || w.Service("kubelet").PID != before {
+		t.Error("a service of others was removed, or one of ours restarted")
 	}
 }
 

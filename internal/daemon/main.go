@@ -38,6 +38,7 @@ func commands() []command {
 		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
 		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
 		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
+		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
 		{"run", "keeps this host as the last join asked, until it is told to stop", run},
 	}
 }
@@ -71,7 +72,7 @@ func usage(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.about)
 	}
-	fmt.Fprintln(w, "\nAll but run write lines of JSON on standard output: steps, then one result or one error.")
+	fmt.Fprintln(w, "\nAll but update and run write lines of JSON on standard output: steps, then one result or one error.")
 }
 
 // start lets the command define its flags, reads them, and runs it.
@@ -152,19 +153,34 @@ func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
 
 // run is the service; without the flag it does the same in a console.
 func run(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return serve(ctx, call, flags, func(ctx context.Context, h Host, log *slog.Logger) { Run(ctx, h, RunOptions{Log: log}) })
+}
+
+func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return serve(ctx, call, flags, func(ctx context.Context, h Host, log *slog.Logger) {
+		if err := Update(ctx, h, log); err != nil && ctx.Err() == nil {
+			log.Error("The update stops, and goes on when the service starts again", "error", err.Error())
+		}
+	})
+}
+
+// service is what a command does as a service.
+type service func(ctx context.Context, h Host, log *slog.Logger)
+
+func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int {
 	asService := flags.Bool("windows-service", false, "run under the control of Windows' service manager")
 	logName := flags.String("log-file", "", `file for the log, C:\var\log\wicd\wicd.log; without it, the log goes to standard error`)
 	if code, done := parse(call, flags); done {
 		return code
 	}
-	if err := runService(ctx, call, *asService, *logName); err != nil {
+	if err := runService(ctx, call, *asService, *logName, do); err != nil {
 		fmt.Fprintln(call.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func runService(ctx context.Context, call Call, asService bool, logName string) error {
+func runService(ctx context.Context, call Call, asService bool, logName string, do service) error {
 	h, err := call.Host()
 	if err != nil {
 		return err
@@ -178,10 +194,10 @@ func runService(ctx context.Context, call Call, asService bool, logName string) 
 		defer file.Close()
 		log = file
 	}
-	o := RunOptions{Log: slog.New(slog.NewJSONHandler(log, nil))}
+	logger := slog.New(slog.NewJSONHandler(log, nil))
 	if !asService {
-		Run(ctx, h, o)
+		do(ctx, h, logger)
 		return nil
 	}
-	return call.Serve(func(ctx context.Context) { Run(ctx, h, o) })
+	return call.Serve(func(ctx context.Context) { do(ctx, h, logger) })
 }

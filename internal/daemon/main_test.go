@@ -33,7 +33,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 
 func TestWrongUseIsExplained(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"unknown", `unknown command "unknown"; the commands are facts, receive, join, status, run`},
+		{"unknown", `unknown command "unknown"; the commands are facts, receive, join, status, update, run`},
 		{"", "Usage:"},
 		{"facts extra", `unexpected argument "extra"`},
 		{"run --nonsense", "nonsense"},

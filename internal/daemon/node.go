@@ -107,8 +107,9 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 	if node == nil {
 		return nil
 	}
-	if err := l.tellHealth(ctx, client, node); err != nil {
-		l.log.Warn("How services are cannot be told", "error", err.Error()) // the next event of the node tries again
+	l.ask(node)
+	if err := errors.Join(l.tellHealth(ctx, client, node), l.tellRefusal(ctx, client, node)); err != nil {
+		l.log.Warn("How the node is cannot be told", "error", err.Error()) // the next event of the node tries again
 	}
 	if err := l.writeCNI(node); err != nil {
 		l.log.Error("Pod network cannot be configured", "error", err.Error())
@@ -158,8 +159,11 @@ func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error
 		return err
 	}
 	report := map[string]string{v1alpha1.AnnotationVersion: l.record.Desired.Version, v1alpha1.AnnotationSettings: settings}
-	if reported(node, report) || !l.record.Complete || !isReady(node) {
-		return nil
+	if !l.record.Complete || !isReady(node) {
+		return l.confirm(false)
+	}
+	if reported(node, report) {
+		return l.confirm(true)
 	}
 	if cni := l.record.Desired.CNI; cni != nil && !l.host.Disk.Exists(cni.Path) {
 		return nil
@@ -172,7 +176,7 @@ func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error
 		return err
 	}
 	l.did("version %s with settings %s reported", l.record.Desired.Version, settings)
-	return nil
+	return l.confirm(true)
 }
 
 func reported(node *corev1.Node, report map[string]string) bool {

@@ -42,7 +42,7 @@ func (m *member) publish(t *testing.T, node desired.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := v1alpha1.ServicesConfigMapPrefix + m.request.Desired.Version
+	name := v1alpha1.ServicesConfigMapPrefix + node.Version
 	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: name}, Data: data}
 	if err := m.cluster.Put(namespacePath+"/configmaps/"+name, cm); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,9 @@ import (
 type RunOptions struct {
 	// Log hears what the service does. Nothing secret is told to it.
 	Log *slog.Logger
+	// UpdateWithin is how long another version may take until it works, before the host goes back; 10 minutes when 0.
+	// UpdateSteady is how long it must go on working; a minute when 0.
+	UpdateWithin, UpdateSteady time.Duration
 }
 
 // How often the record is looked at without being told, and how long work goes well before a failure is the first again.
@@ -51,8 +54,9 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 			continue
 		}
 		l := &life{
-			host: h, record: r, wanted: wanted, line: line, log: o.Log,
-			poked: make(chan struct{}, 1), renewed: make(chan struct{}), began: time.Now(), told: map[trouble]bool{},
+			host: h, record: r, wanted: wanted, line: line, log: o.Log, options: o,
+			poked: make(chan struct{}, 1), renewed: make(chan struct{}), askedAnew: make(chan struct{}, 1),
+			began: time.Now(), told: map[trouble]bool{},
 		}
 		l.live(ctx)
 	}
@@ -87,10 +91,15 @@ type life struct {
 	poked chan struct{}
 	// renewed is closed when the host was made something else than the record says.
 	renewed chan struct{}
-	began   time.Time
+	// askedAnew tells that the Node is to have another version than before.
+	askedAnew chan struct{}
+	options   RunOptions
+	began     time.Time
 
 	mu     sync.Mutex
 	health health
+	// asked is the version that the Node is to have; empty as long as it says nothing.
+	asked string
 	// said is the Node as it was when its condition was set last, told are the troubles of which there is an event. They are
 	// for who follows the Node.
 	said *corev1.Node
@@ -160,6 +169,7 @@ func (l *life) keepInCluster(ctx context.Context) {
 		var work sync.WaitGroup
 		work.Go(func() { l.follow(term, client) })
 		work.Go(func() { l.pull(term, client) })
+		work.Go(func() { l.keepVersion(term, client) })
 		l.renew(ctx, client, id)
 		end()
 		work.Wait()

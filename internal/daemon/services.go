@@ -60,6 +60,9 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 	if err != nil {
 		return err
 	}
+	if err := a.removeOthers(ctx); err != nil {
+		return err
+	}
 	if _, err := k.stop(ctx, found, a.restart); err != nil {
 		return err
 	}
@@ -75,6 +78,26 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 		}
 	}
 	return k.startAll(ctx)
+}
+
+// removeOthers removes services that are marked as ours and are wanted no more. That they were declared by the request before
+// this one, or by the original operator, makes no difference.
+func (a *applying) removeOthers(ctx context.Context) error {
+	wanted := append(namesOf(a.wanted.Services), v1alpha1.WICDUpdateService)
+	found, err := a.Services.List(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("listing services: %w", err)
+	}
+	for _, s := range found {
+		if slices.ContainsFunc(wanted, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+			continue
+		}
+		if err := a.Services.Delete(ctx, s.Name); err != nil {
+			return err
+		}
+		a.did("service %s removed", s.Name)
+	}
+	return nil
 }
 
 func ownLast(s desired.Service) int {

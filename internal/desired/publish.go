@@ -65,6 +65,20 @@ func FromData(data map[string]string) (Node, error) {
 	return n, nil
 }
 
+// Outline reads, of what Data of any version wrote, only what every version has: Version, Digest, Payload and SecretsVersion.
+func Outline(data map[string]string) (Node, error) {
+	var n struct {
+		Version        string        `json:"version"`
+		Digest         string        `json:"digest"`
+		Payload        []PayloadFile `json:"payload"`
+		SecretsVersion string        `json:"secretsVersion"`
+	}
+	if err := json.Unmarshal([]byte(data[keyNode]), &n); err != nil {
+		return Node{}, fmt.Errorf("reading key %s: %w", keyNode, err)
+	}
+	return Node{Version: n.Version, Digest: n.Digest, Payload: n.Payload, SecretsVersion: n.SecretsVersion}, nil
+}
+
 // parts are the fields that have a key of their own and are JSON.
 func (n *Node) parts() map[string]any {
 	return map[string]any{
