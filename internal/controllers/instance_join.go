@@ -169,6 +169,9 @@ func (a *attempt) desired(ctx context.Context) (join.Want, error) {
 	if err == nil {
 		want.Node, want.Secrets, err = a.readPublished(ctx, a.view.Version)
 	}
+	if err == nil {
+		err = a.wish(ctx)
+	}
 	if err != nil {
 		return join.Want{}, fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}

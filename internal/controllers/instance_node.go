@@ -39,7 +39,10 @@ func (c *instances) adorn(ctx context.Context, v *view) error {
 }
 
 func nodeAnnotations(v *view) map[string]string {
-	annotations := map[string]string{v1alpha1.AnnotationDesiredVersion: v.Version}
+	annotations := map[string]string{}
+	if v.Node.Annotations[v1alpha1.AnnotationDesiredVersion] == "" {
+		annotations[v1alpha1.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
+	}
 	if v.key != nil {
 		annotations[v1alpha1.AnnotationPubKeyHash] = publicKeyHash(v.key)
 	}
@@ -48,6 +51,21 @@ func nodeAnnotations(v *view) map[string]string {
 		annotations[v1alpha1.AnnotationSSHHostKeyType] = key.Type()
 	}
 	return annotations
+}
+
+// wish tells a Node that is there already which version it shall have, before the join makes the host so: else its daemon
+// would go back.
+func (a *attempt) wish(ctx context.Context) error {
+	was, err := a.node(ctx, a.view.Instance)
+	if err != nil || was == nil || was.Annotations[v1alpha1.AnnotationDesiredVersion] == a.view.Version {
+		return err
+	}
+	node := was.DeepCopy()
+	node.Annotations = merged(node.Annotations, map[string]string{v1alpha1.AnnotationDesiredVersion: a.view.Version})
+	if err := client.IgnoreNotFound(a.client.Patch(ctx, node, client.MergeFrom(was))); err != nil {
+		return fmt.Errorf("annotating Node %s: %w", node.Name, err)
+	}
+	return nil
 }
 
 func publicKeyHash(key ssh.Signer) string {
