@@ -89,6 +89,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	try(t, []attempt{
 		{"sets its condition", "", set(healthy("first"))},
 		{"changes its condition", "", set(healthy("second"))},
+		{"tells of an update that failed", "", set(corev1.NodeCondition{Type: "WindowsUpdated", Status: corev1.ConditionFalse, Reason: "UpdateFailed"})},
 		{"says that the node is ready", policy, set(ready)},
 		{"hides that behind its condition", policy, set(healthy("third"), ready)},
 		{"adds a condition of others", policy, set(corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionTrue})},
@@ -119,7 +120,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	})
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-ill", metav1.GetOptions{})
 	isOurs := func(c corev1.NodeCondition) bool { return c.Type == "WindowsServicesHealthy" && c.Message == "second" }
-	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 3 || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
+	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 4 || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
 		t.Errorf("the node has spec %+v and conditions %+v, %v", node.Spec, node.Status.Conditions, err)
 	}
 }

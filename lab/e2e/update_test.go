@@ -1,0 +1,168 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// TestAWindowsHostUpdatesItself lets a node go to a version with another daemon, and then to one whose daemon is no program:
+// by itself, on real services, and back to what worked.
+func TestAWindowsHostUpdatesItself(t *testing.T) {
+	if err := lab.CanRunWindows(); err != nil {
+		t.Skip(err)
+	}
+	p := newPlace(t, world.Options{WineHosts: 1})
+	host := p.Lab.Hosts()[0]
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()})
+	stats, err := host.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := p.published(p.node().Annotations[v1alpha1.AnnotationVersion])
+	program, err := host.ReadFile(desired.Root + `\` + payload.WICD)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
+	p.wish(second.Version)
+	p.eventually("the other version is reported", func(context.Context) string {
+		if is := p.node().Annotations[v1alpha1.AnnotationVersion]; is != second.Version {
+			return "version is " + is
+		}
+		return ""
+	})
+	p.expectGuardGone(host)
+	before := p.servicesOf(host)
+	for name, s := range before {
+		if s.State != "running" || !strings.Contains(s.Command, desired.VersionFolder(second.Digest)) {
+			t.Errorf("service %s is %+v", name, s)
+		}
+	}
+
+	third := p.stage(host, first, []byte("this is no program"))
+	p.wish(third.Version)
+	p.eventually("the node tells that it went back", func(context.Context) string {
+		for _, c := range p.node().Status.Conditions {
+			if c.Type == v1alpha1.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonUpdateFailed {
+				return ""
+			}
+		}
+		return fmt.Sprintf("conditions are %+v", p.node().Status.Conditions)
+	})
+	p.expectGuardGone(host)
+	for name, is := range p.servicesOf(host) {
+		if is != before[name] {
+			t.Errorf("service %s was %+v, is %+v", name, before[name], is)
+		}
+	}
+	p.expectEvent("win-1", v1alpha1.EventUpdateFailed, third.Version)
+	if now, err := host.Stats(); err != nil || now.Sub(stats).Connections != 0 {
+		t.Errorf("the operator connected %d times (%v)", now.Sub(stats).Connections, err)
+	}
+}
+
+// published is what nodes of a version must have.
+func (p place) published(version string) desired.Node {
+	p.t.Helper()
+	var cm corev1.ConfigMap
+	name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
+	if err := p.Client.Get(p.t.Context(), name, &cm); err != nil {
+		p.t.Fatal(err)
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return node
+}
+
+// stage publishes a version that differs from another one by its daemon, and puts that into the host's store.
+func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.Node {
+	p.t.Helper()
+	sum := sha256.Sum256(program)
+	hash := hex.EncodeToString(sum[:])
+	if err := host.WriteFile(desired.Store+`\`+hash, program); err != nil {
+		p.t.Fatal(err)
+	}
+	node := base
+	node.Digest, node.Version = hash, "0.0.0-"+hash[:7]
+	node.Payload, node.Services = slices.Clone(base.Payload), slices.Clone(base.Services)
+	for i, f := range node.Payload {
+		if f.Path == payload.WICD {
+			node.Payload[i].SHA256, node.Payload[i].Size = hash, int64(len(program))
+		}
+	}
+	for i, s := range node.Services {
+		node.Services[i].Command = strings.ReplaceAll(s.Command, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
+	}
+	data, err := node.Data()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: data,
+	}
+	if err := p.Client.Create(p.t.Context(), cm); err != nil {
+		p.t.Fatal(err)
+	}
+	return node
+}
+
+// wish lets the node have a version, as the operator does when it is the node's turn.
+func (p place) wish(version string) {
+	p.t.Helper()
+	node := p.node()
+	was := node.DeepCopy()
+	node.Annotations[v1alpha1.AnnotationDesiredVersion] = version
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) expectGuardGone(host *lab.Host) {
+	p.t.Helper()
+	p.eventually("the update's service is gone", func(context.Context) string {
+		if s, there := p.servicesOf(host)[v1alpha1.WICDUpdateService]; there {
+			return "it is " + s.State
+		}
+		return ""
+	})
+}
+
+// servicesOf are our services on a host.
+func (p place) servicesOf(host *lab.Host) map[string]guestapi.Service {
+	p.t.Helper()
+	list, err := host.Services(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ours := map[string]guestapi.Service{}
+	for _, s := range list {
+		if strings.HasPrefix(s.Name, "windows") || s.Name == "containerd" || s.Name == "kubelet" {
+			ours[s.Name] = s
+		}
+	}
+	return ours
+}
