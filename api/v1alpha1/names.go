@@ -87,7 +87,8 @@ const (
 	// and by the operator on the ConfigMap.
 	AnnotationSettings = GroupName + "/settings"
 
-	// AnnotationDesiredVersion is the version the node shall have. Written by the operator, read by WICD and users.
+	// AnnotationDesiredVersion is the version the node shall have. Written by the operator when it is the node's turn, read by
+	// users and by WICD, which takes the host there once its content has been sent.
 	AnnotationDesiredVersion = GroupName + "/desired-version"
 
 	// AnnotationPubKeyHash is the SHA-256, in hex, of the authorized-keys line of the key the host was reached
