@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,7 +135,9 @@ func (c *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	}
 	rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {
-		c.tell(event{about: c.objectOf(config, p), kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsIgnored, action: p.Reason}, "%s", p.Message)
+		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
+		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
+		c.tell(event{about: c.objectOf(config, p), kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsIgnored, action: action}, "%s", p.Message)
 	}
 	report := c.report(ctx, config, rendered.Problems, hash, err)
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
