@@ -46,7 +46,7 @@ type api struct {
 }
 
 // newAPI makes a client; it connects with the first request.
-func newAPI(b agent.Bootstrap, c credentials) (*api, error) {
+func newAPI(h Host, b agent.Bootstrap, c credentials) (*api, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if b.CA != "" {
 		tlsConfig.RootCAs = x509.NewCertPool()
@@ -57,9 +57,13 @@ func newAPI(b agent.Bootstrap, c credentials) (*api, error) {
 	if c.certificate != nil {
 		tlsConfig.Certificates = []tls.Certificate{*c.certificate}
 	}
+	dial := h.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         dial,
 		TLSClientConfig:     tlsConfig,
 		TLSHandshakeTimeout: 10 * time.Second,
 		ForceAttemptHTTP2:   true,
@@ -177,19 +181,20 @@ func watchOne(ctx context.Context, r *rest.Request, name, version string) (watch
 		Param("timeoutSeconds", fmt.Sprint(int(watchTimeout.Seconds()))).Watch(ctx)
 }
 
-// annotateNode sets annotations of the node, and touches nothing else of it.
-func (a *api) annotateNode(ctx context.Context, name string, annotations map[string]string) error {
+// annotateNode sets annotations of the node, and touches nothing else of it. It returns the node as it then is.
+func (a *api) annotateNode(ctx context.Context, name string, annotations map[string]string) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err = a.core.Patch(types.MergePatchType).Resource("nodes").Name(name).Body(patch).Do(ctx).Error()
+	var is corev1.Node
+	err = a.core.Patch(types.MergePatchType).Resource("nodes").Name(name).Body(patch).Do(ctx).Into(&is)
 	if err != nil {
-		return fmt.Errorf("annotating node %s with %v: %w", name, annotations, err)
+		return nil, fmt.Errorf("annotating node %s with %v: %w", name, annotations, err)
 	}
-	return nil
+	return &is, nil
 }
 
 // certificateSeconds is the life WICD asks for its certificate.

@@ -68,7 +68,7 @@ func bootstrapToken(d Disk) (string, error) {
 		return "", err
 	}
 	var k kubeconfig
-	if err := json.Unmarshal(b, &k); err != nil || len(k.Users) == 0 {
+	if err := json.Unmarshal(b, &k); err != nil || len(k.Users) == 0 || k.Users[0].User.Token == "" {
 		return "", fmt.Errorf("%s holds no token; join the host again", desired.BootstrapKubeconfig)
 	}
 	return k.Users[0].User.Token, nil

@@ -27,6 +27,8 @@ type career struct {
 	ends, deaths []time.Time
 	// last says how it died last.
 	last string
+	// unfinished is true when it could not be mended or started at the last look.
+	unfinished bool
 	// loops is true from when it has died too often until it has not died for long.
 	loops bool
 	// blocked is since when it cannot be started because another service runs and does not work; zero when it can.
@@ -39,6 +41,7 @@ type career struct {
 // asked for, or that the service decided on, has the code 0.
 func (c *career) saw(now time.Time, s Service) {
 	c.forget(now)
+	c.unfinished = false
 	if c.runs && !isActive(s) {
 		c.ends = append(c.ends, now)
 		if s.ExitCode != 0 {
@@ -61,8 +64,9 @@ func (c *career) forget(now time.Time) {
 // mended takes notice that the service had to be stopped and declared anew.
 func (c *career) mended(now time.Time) { c.ends = append(c.ends, now) }
 
-// failed takes notice that the service could not be declared or started, which is as good as a death.
+// failed takes notice that the service could not be stopped, declared or started, which is as good as a death.
 func (c *career) failed(now time.Time, err error) {
+	c.unfinished = true
 	c.ends = append(c.ends, now)
 	c.died(now, err.Error())
 }

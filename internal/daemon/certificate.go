@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,15 +18,20 @@ import (
 // errRefused means that the cluster refused the request, so that asking again with the same key is of no use.
 var errRefused = errors.New("the certificate request was refused")
 
-// refusedPause is how long WICD waits before it asks again after a refusal.
+// errRejected ends the work with a certificate that the cluster does not accept, although it seems valid here: one of the
+// clocks may be wrong.
+var errRejected = errors.New("the API server does not accept the certificate")
+
+// refusedPause is how long WICD waits before it asks again after a refusal, and at least before it renews a certificate.
 const refusedPause = 5 * time.Minute
 
-// identify returns WICD's own certificate: the one on the host, or a new one. It tries until it has one, or ctx is done.
-func (l *life) identify(ctx context.Context) (identity, error) {
+// identify returns WICD's own certificate: the one on the host, unless it was rejected, or a new one. It tries until it
+// has one, or ctx is done.
+func (l *life) identify(ctx context.Context, rejected *x509.Certificate) (identity, error) {
 	retry := newBackoff()
 	for {
 		id, err := readIdentity(l.host.Disk, l.record.Node, time.Now())
-		if err == nil {
+		if err == nil && !id.leaf.Equal(rejected) {
 			return id, nil
 		}
 		if id, err = l.bootstrap(ctx); err == nil {
@@ -70,7 +76,7 @@ func (l *life) bootstrap(ctx context.Context) (identity, error) {
 var errExpiredToken = errors.New("the API server does not know it")
 
 func (l *life) requestAs(ctx context.Context, c credentials) (identity, error) {
-	client, err := newAPI(l.record.Bootstrap, c)
+	client, err := newAPI(l.host, l.record.Bootstrap, c)
 	if err != nil {
 		return identity{}, err
 	}
@@ -81,7 +87,8 @@ func (l *life) requestAs(ctx context.Context, c credentials) (identity, error) {
 // renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one,
 // when the old one has expired, or when ctx is done.
 func (l *life) renew(ctx context.Context, client *api, id identity) {
-	if pause(ctx, time.Until(renewalOf(id, rand.Float64()))) != nil {
+	at := renewalOf(id, rand.Float64())
+	if pause(ctx, leastLife(id)) != nil || awaitClock(ctx, at, time.Now) != nil {
 		return
 	}
 	retry := newBackoff()
@@ -103,6 +110,34 @@ func (l *life) renew(ctx context.Context, client *api, id identity) {
 func renewalOf(id identity, chance float64) time.Time {
 	life := id.leaf.NotAfter.Sub(id.leaf.NotBefore)
 	return id.leaf.NotBefore.Add(time.Duration(float64(life) * (0.75 + 0.1*chance)))
+}
+
+// leastLife is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of
+// the cluster's, each new one would be.
+func leastLife(id identity) time.Duration {
+	return min(refusedPause, id.leaf.NotAfter.Sub(id.leaf.NotBefore)/10)
+}
+
+// clockEvery is how often the clock is looked at by those who wait for a certain time.
+const clockEvery = time.Minute
+
+// awaitClock returns when the clock shows a time, or as much time has gone by as it was away. A clock may be set: that of
+// a virtual machine can be wrong by years until it has asked for the time.
+func awaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
+	end := time.NewTimer(at.Sub(clock()))
+	defer end.Stop()
+	look := time.NewTicker(clockEvery)
+	defer look.Stop()
+	for clock().Before(at) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return nil
+		case <-look.C:
+		}
+	}
+	return nil
 }
 
 // request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,8 @@ type member struct {
 	windows *sim.Windows
 	request agent.JoinRequest
 	stop    func()
+	// dial is WICD's network, when it is another than that of the host.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu  sync.Mutex
 	log bytes.Buffer
@@ -62,13 +65,20 @@ func newMemberWith(t *testing.T, prepare func(c *sim.Cluster), kubelet sim.Progr
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newMemberOf(t, cluster, prepare, sim.WindowsOptions{
+		RestartDelay: 100 * time.Millisecond, Programs: map[string]sim.Program{"kubelet": kubelet},
+	})
+}
+
+// newMemberOf does the same with a cluster of the caller's.
+func newMemberOf(t *testing.T, cluster *sim.Cluster, prepare func(c *sim.Cluster), o sim.WindowsOptions) *member {
+	t.Helper()
 	t.Cleanup(cluster.Close)
 	prepare(cluster)
 	c := newCargo("1")
 	m := &member{cluster: cluster, request: newMemberRequest(cluster, c), stop: func() {}}
-	m.windows = newWindows(t, sim.WindowsOptions{
-		RestartDelay: 100 * time.Millisecond, Programs: map[string]sim.Program{"kubelet": kubelet},
-	})
+	o.Dial = cluster.Dial
+	m.windows = newWindows(t, o)
 	mustSend(t, m.windows, c)
 	mustJoin(t, m.windows, m.request)
 	t.Cleanup(func() { m.stop() })
@@ -81,9 +91,13 @@ func (m *member) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
+	host := m.windows.Host()
+	if m.dial != nil {
+		host.Dial = m.dial
+	}
 	go func() {
 		defer close(done)
-		daemon.Run(ctx, m.windows.Host(), daemon.RunOptions{Log: slog.New(slog.NewJSONHandler(m, nil))})
+		daemon.Run(ctx, host, daemon.RunOptions{Log: slog.New(slog.NewJSONHandler(m, nil))})
 	}()
 	m.stop = func() { cancel(); <-done }
 }

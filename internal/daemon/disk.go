@@ -101,7 +101,21 @@ func (d Disk) WriteFile(name, content string) (changed bool, err error) {
 	return true, d.replace(name, func(beside string) error { return d.create(beside, content) })
 }
 
-// WriteSecret does the same, and sees to it that nobody else can read the file at any moment: protect closes it before
+// Prepare does what WriteFile does, but for what can fail on a full disk alone: commit gives the file its content.
+func (d Disk) Prepare(name, content string) (commit func() error, err error) {
+	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
+		return func() error { return nil }, nil
+	}
+	if _, err := d.MakeFolder(parent(name)); err != nil {
+		return nil, err
+	}
+	if err := d.create(name+newEnding, content); err != nil {
+		return nil, err
+	}
+	return func() error { return d.replace(name, func(string) error { return nil }) }, nil
+}
+
+// WriteSecret does the same as WriteFile, and sees to it that nobody else can read the file at any moment: protect closes it before
 // the content comes. A file that has the content already is closed again.
 func (d Disk) WriteSecret(name, content string, protect func(name string) error) (changed bool, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {

@@ -35,7 +35,7 @@ func TestServicesComeAfterThoseTheyDependOn(t *testing.T) {
 	}
 }
 
-// The original returned after the first dependency it looked at (defect D9).
+// The original returned after the first dependency it looked at, so that a circle behind it was not seen.
 func TestEverythingThatIsWrongWithTheGraphIsNamed(t *testing.T) {
 	probed := graph("a", "b")
 	probed[0].Ready, probed[1].Ready = "http://10.0.0.1/healthz", "npipe://other/pipe/x"
@@ -51,6 +51,7 @@ func TestEverythingThatIsWrongWithTheGraphIsNamed(t *testing.T) {
 		"two that are not declared": {graph("a: x", "b: a y"), []string{`"a" depends on "x"`, `"b" depends on "y"`}},
 		"other case":                {graph("kubelet", "Kubelet"), []string{`"kubelet" and "Kubelet"`}},
 		"dependency in other case":  {graph("kubelet", "b: Kubelet"), []string{`"b" depends on "Kubelet"`}},
+		"on who keeps it":           {graph("a: windows-instance-config-daemon", "windows-instance-config-daemon"), []string{`"a" depends on "windows-instance-config-daemon"`}},
 		"probes that leave":         {probed, []string{"10.0.0.1", "npipe://other"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,7 +112,7 @@ func later(a, b time.Time) time.Time {
 // tellHealth tells the node how its services are: by a condition, and each new trouble by an event.
 func (l *life) tellHealth(ctx context.Context, client *api, node *corev1.Node) error {
 	h := l.getHealth()
-	if c, change := conditionOf(time.Now(), l.began, h, l.conditionIn(node, v1alpha1.ConditionServicesHealthy)); change {
+	if c, change := conditionOf(time.Now(), l.began, h, conditionIn(node, v1alpha1.ConditionServicesHealthy)); change {
 		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (l *life) tellRefusal(ctx context.Context, client *api, node *corev1.Node) 
 	if err != nil {
 		return err
 	}
-	if c, change := updatedOf(time.Now(), no, l.record.Desired.Version, l.conditionIn(node, v1alpha1.ConditionUpdated)); change {
+	if c, change := updatedOf(time.Now(), no, l.record.Desired.Version, conditionIn(node, v1alpha1.ConditionUpdated)); change {
 		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
@@ -197,11 +197,8 @@ func isOlder(node, other *corev1.Node) bool {
 	return err == nil && order < 0
 }
 
-// conditionIn is a condition of a node, nil when it has none. What we set ourselves may still be on its way to us.
-func (l *life) conditionIn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	if isOlder(node, l.said) {
-		node = l.said
-	}
+// conditionIn is a condition of a node, nil when it has none.
+func conditionIn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {
 			return &node.Status.Conditions[i]

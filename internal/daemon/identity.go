@@ -21,12 +21,12 @@ import (
 // Files of certificates.
 const (
 	// identityFile holds WICD's certificate and its key.
-	identityFile = desired.WICDCertificates + `\wicd-client-current.pem`
+	identityFile = desired.WICDIdentity
 	// pendingFile holds the key, and the request made with it, until the certificate is issued.
 	pendingFile = desired.WICDCertificates + `\wicd-client-pending.pem`
 	// The kubelet's; their names are those of client-go's certificate store.
 	kubeletClientFile = desired.KubeletCertificates + `\kubelet-client-current.pem`
-	kubeletServerFile = desired.KubeletCertificates + `\kubelet-server-current.pem`
+	kubeletServerFile = desired.KubeletServing
 	// kubeletPendingFile is where a kubelet that does not rotate its certificate keeps the key of its request; one that
 	// does makes a new request whenever it starts (k8s.io/kubernetes, pkg/kubelet/certificate/bootstrap).
 	kubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`

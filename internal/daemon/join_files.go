@@ -269,8 +269,8 @@ func (a *applying) removeUnused(folders []string) error {
 		if err != nil {
 			return ignoreAbsent(err)
 		}
-		if err := json.Unmarshal(b, &list); err != nil {
-			return fmt.Errorf("reading %s of version %s: %w", versionList, folder, err)
+		if json.Unmarshal(b, &list) != nil {
+			return nil // what the version consists of is not known: nothing goes
 		}
 		for _, f := range list {
 			used[f.SHA256] = true

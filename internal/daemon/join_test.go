@@ -87,6 +87,20 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	for _, f := range r.Desired.Files {
 		expectContent(t, disk, f.Path, f.Content)
 	}
+	expectServices(t, w, r)
+	var got agent.Facts
+	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &got, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(identityFile)}
+	if diff := cmp.Diff(want, got.Joined); diff != "" {
+		t.Errorf("joined (-want +got):\n%s", diff)
+	}
+}
+
+// expectServices checks that the services are as declared, and run.
+func expectServices(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
+	t.Helper()
 	for _, s := range r.Desired.Services {
 		s.Command = strings.NewReplacer("${NODE_NAME}", r.Node, "${NODE_IP}", r.NodeIP).Replace(s.Command)
 		is := w.Service(s.Name)
@@ -96,14 +110,6 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 		if is.State != daemon.Running {
 			t.Errorf("service %s is %s", s.Name, is.State)
 		}
-	}
-	var got agent.Facts
-	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &got, nil); err != nil {
-		t.Fatal(err)
-	}
-	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(identityFile)}
-	if diff := cmp.Diff(want, got.Joined); diff != "" {
-		t.Errorf("joined (-want +got):\n%s", diff)
 	}
 }
 
@@ -191,7 +197,7 @@ func TestANewVersionReplacesTheOldAndTwoAreKept(t *testing.T) {
 }
 
 // TestAJoinThatIsCutConverges cuts the power at each change that a join makes, on a fresh host and at an upgrade in
-// which every kind of thing changes.
+// which every kind of thing changes, also where another cluster has left its files.
 func TestAJoinThatIsCutConverges(t *testing.T) {
 	old, fresh := newCargo("1"), newCargo("2b")
 	for name, prepare := range map[string]func(w *sim.Windows){

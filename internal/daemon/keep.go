@@ -18,6 +18,9 @@ const (
 	servicesEvery = 5 * time.Minute
 	joinedEvery   = time.Second
 	awaitedEvery  = time.Second
+	// unfinishedEvery is how soon what failed is tried again, and watching.
+	unfinishedEvery = time.Second
+	watchEvery      = 10 * time.Second
 	// gatherFor is how long changes are gathered before the services are looked at again.
 	gatherFor = 100 * time.Millisecond
 )
@@ -50,6 +53,9 @@ func (l *life) keepServices(ctx context.Context) {
 			return
 		case err == nil:
 			retry, wait = newBackoff(), time.Until(k.due(time.Now()))
+			if changes == nil {
+				wait = min(wait, watchEvery)
+			}
 		case !errors.Is(err, errElsewhere):
 			l.log.Error("Services cannot be kept", "error", err.Error())
 			wait = retry.next()
@@ -63,7 +69,7 @@ func (l *life) keepServices(ctx context.Context) {
 
 // watchServices returns nil when watching is not possible; then time alone makes us look.
 func (l *life) watchServices(ctx context.Context) <-chan struct{} {
-	changes, err := l.host.Services.Watch(ctx, namesOf(l.wanted.Services))
+	changes, err := l.host.Changes.Watch(ctx, namesOf(l.wanted.Services))
 	if err != nil {
 		l.log.Warn("Services cannot be watched", "error", err.Error())
 	}
@@ -94,9 +100,7 @@ func (k *keeping) look(ctx context.Context) error {
 	for name, c := range k.careers {
 		c.saw(now, found[name])
 	}
-	if err := k.stopEdited(ctx, now, found); err != nil {
-		return err
-	}
+	k.stopEdited(ctx, now, found)
 	k.declareAll(ctx, now)
 	r, err := k.begin(ctx)
 	if err != nil {
@@ -112,20 +116,28 @@ func (k *keeping) rested(now time.Time) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(k.wanted), func(s desired.Service) bool { return k.careers[s.Name].rests().After(now) })
 }
 
-// stopEdited stops the services whose declaration was edited.
-func (k *keeping) stopEdited(ctx context.Context, now time.Time, found map[string]Service) error {
-	some := k.keeper
-	some.wanted = k.rested(now)
-	stopped, err := some.stop(ctx, found, nil)
-	for _, name := range stopped {
-		k.careers[name].mended(now)
+// stopEdited stops the services whose declaration was edited, those that depend on others first.
+func (k *keeping) stopEdited(ctx context.Context, now time.Time, found map[string]Service) {
+	for _, s := range slices.Backward(k.rested(now)) {
+		one := k.keeper
+		one.wanted = []desired.Service{s}
+		stopped, err := one.stop(ctx, found, nil)
+		if err != nil {
+			k.fails(k.careers[s.Name], now, err)
+		}
+		if len(stopped) > 0 {
+			k.careers[s.Name].mended(now)
+		}
 	}
-	return err
 }
 
-// declareAll declares the services, and our own: that is not stopped by it, and runs so when it starts the next time.
+// declareAll declares the services, and our own: that is not stopped by it, and runs so when it starts the next time. One
+// that could not be stopped keeps the edited declaration, which shows that its process is not the one that is wanted.
 func (k *keeping) declareAll(ctx context.Context, now time.Time) {
 	for _, s := range k.rested(now) {
+		if k.careers[s.Name].unfinished {
+			continue
+		}
 		if err := k.declare(ctx, s); err != nil {
 			k.fails(k.careers[s.Name], now, err)
 		}
@@ -186,6 +198,9 @@ func (k *keeping) due(now time.Time) time.Time {
 	due := now.Add(servicesEvery)
 	for _, c := range k.careers {
 		times := []time.Time{c.rests(), c.calm()}
+		if c.unfinished {
+			times = append(times, later(c.rests(), now.Add(unfinishedEvery)))
+		}
 		if !c.blocked.IsZero() {
 			times = append(times, c.blocked.Add(readyPatience))
 		}

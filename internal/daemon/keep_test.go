@@ -305,3 +305,125 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
+	edit := func(w *sim.Windows) { w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" }) }
+	for operation, harm := range map[string]func(w *sim.Windows){
+		"start kubelet": func(w *sim.Windows) { w.Crash("kubelet") },
+		"stop kubelet":  edit,
+		"put kubelet":   edit,
+	} {
+		t.Run(operation, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+				startRun(t, w)
+				time.Sleep(time.Hour)
+				w.FailNext(operation)
+				harm(w)
+				time.Sleep(mended)
+				expectJoined(t, w, r)
+			})
+		})
+	}
+}
+
+// Nobody tells of a service that did not run before and does not start.
+func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
+			t.Fatal(err)
+		}
+		w.FailNext("start kubelet")
+		startRun(t, w)
+		time.Sleep(mended)
+		expectJoined(t, w, r)
+	})
+}
+
+// A service that cannot be stopped, and so not be mended, goes on as it is; others do not wait for it.
+func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		startRun(t, w)
+		time.Sleep(time.Hour)
+		pid := w.Service("kubelet").PID
+		w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
+		w.Crash("containerd")
+		for range 50 {
+			w.FailNext("stop kubelet")
+			time.Sleep(10 * time.Millisecond)
+		}
+		if is := w.Service("containerd"); is.State != daemon.Running {
+			t.Errorf("containerd is %s", is.State)
+		}
+		time.Sleep(time.Minute) // pauses have grown
+		expectJoined(t, w, r)
+		if w.Service("kubelet").PID == pid {
+			t.Error("the kubelet runs as it was edited")
+		}
+	})
+}
+
+func TestServicesAreWatchedAgainWhenThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		w.FailNext("watch")
+		startRun(t, w)
+		time.Sleep(time.Minute)
+		w.Crash("kubelet")
+		time.Sleep(mended)
+		expectJoined(t, w, r)
+	})
+}
+
+// Who stops WICD has a reason: the node goes on with Windows alone. A start of it, or a join if somebody deleted it, mends what
+// happened meanwhile.
+func TestANodeGoesOnWithoutUs(t *testing.T) {
+	for name, test := range map[string]struct {
+		stop func(*testing.T, *sim.Windows)
+		back func(*testing.T, *sim.Windows, agent.JoinRequest)
+	}{
+		"stopped, and started by hand": {
+			func(*testing.T, *sim.Windows) {},
+			func(t *testing.T, w *sim.Windows, _ agent.JoinRequest) {
+				if err := w.Host().Services.Start(t.Context(), v1alpha1.WICDService); err != nil {
+					t.Error(err)
+				}
+			},
+		},
+		"stopped until Windows starts": {
+			func(*testing.T, *sim.Windows) {},
+			func(_ *testing.T, w *sim.Windows, _ agent.JoinRequest) { w.Restart() },
+		},
+		"deleted until a join": {
+			func(_ *testing.T, w *sim.Windows) { w.DeleteService(v1alpha1.WICDService) },
+			func(t *testing.T, w *sim.Windows, r agent.JoinRequest) { mustJoin(t, w, r) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, r := withoutCluster(t, sim.WindowsOptions{Programs: map[string]sim.Program{v1alpha1.WICDService: sim.WICD}})
+				time.Sleep(time.Minute)
+				if err := w.Host().Services.Stop(t.Context(), v1alpha1.WICDService); err != nil {
+					t.Fatal(err)
+				}
+				test.stop(t, w)
+				kubelet := w.Service("kubelet").PID
+				time.Sleep(time.Hour)
+				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(v1alpha1.WICDService).State == daemon.Running {
+					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, is.PID, w.Service(v1alpha1.WICDService).State)
+				}
+				w.Crash("kubelet")
+				time.Sleep(time.Minute)
+				if is := w.Service("kubelet"); is.State != daemon.Running {
+					t.Errorf("Windows leaves the kubelet %s", is.State)
+				}
+				w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
+				test.back(t, w, r)
+				time.Sleep(mended)
+				expectJoined(t, w, r)
+			})
+		})
+	}
+}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -49,7 +47,7 @@ func (k keeper) stop(ctx context.Context, found map[string]Service, restart map[
 	for _, s := range slices.Backward(k.wanted) {
 		is, there := found[s.Name]
 		why := restart[s.Name]
-		if !equalServices(is.Service, s) {
+		if !desired.SameDeclaration(is.Service, s) {
 			why = "its declaration changed"
 		}
 		if !there || is.State == Stopped || why == "" {
@@ -62,23 +60,6 @@ func (k keeper) stop(ctx context.Context, found map[string]Service, restart map[
 		k.did("service %s stopped: %s", s.Name, why)
 	}
 	return stopped, nil
-}
-
-// equalServices tells whether a process that was started by one declaration is what the other wants. Windows keeps the
-// order of dependencies as it was given, and does not tell none from an empty list.
-func equalServices(a, b desired.Service) bool {
-	return a.Description == b.Description && a.Command == b.Command &&
-		slices.Equal(sorted(a.DependsOn), sorted(b.DependsOn)) && maps.Equal(a.Environment, b.Environment)
-}
-
-// sorted are names of services in an order of their own, as Windows compares them.
-func sorted(names []string) []string {
-	var lower []string
-	for _, name := range names {
-		lower = append(lower, strings.ToLower(name))
-	}
-	slices.Sort(lower)
-	return lower
 }
 
 // declare makes the declaration of a service the one that is wanted. A service that somebody deleted goes when it has

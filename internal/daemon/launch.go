@@ -35,7 +35,8 @@ func (a *applying) launches(services []desired.Service) (map[string]launch, erro
 	} else if ignoreAbsent(err) != nil {
 		return nil, err
 	}
-	now := maps.Clone(before) // WICD's own is not among the services when it is WICD that asks
+	now := map[string]launch{}
+	maps.Copy(now, before) // WICD's own is not among the services when it is WICD that asks
 	for _, s := range services {
 		l, pending, err := a.launchOf(s)
 		if err != nil {
@@ -99,13 +100,14 @@ func (a *applying) dropOutdated() error {
 	return nil
 }
 
-func writeLaunches(d Disk, launches map[string]launch) error {
+// prepareLaunches writes the file as far as possible before services are stopped: on a full disk it fails, and they go on.
+func prepareLaunches(d Disk, launches map[string]launch) (commit func() error, err error) {
 	b, err := json.MarshalIndent(launches, "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if _, err := d.WriteFile(launchesFile, string(b)+"\n"); err != nil {
-		return fmt.Errorf("writing %s: %w", launchesFile, err)
+	if commit, err = d.Prepare(launchesFile, string(b)+"\n"); err != nil {
+		return nil, fmt.Errorf("writing %s: %w", launchesFile, err)
 	}
-	return nil
+	return commit, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -28,6 +29,39 @@ func openLog(d Disk, name string) (*os.File, error) {
 	}
 	f, _, err := d.Append(name)
 	return f, err
+}
+
+// serviceLog is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
+// is full or somebody has made a folder of it, what is said is lost.
+type serviceLog struct {
+	disk Disk
+	name string
+	mu   sync.Mutex
+	file *os.File
+}
+
+// Write implements io.Writer.
+func (l *serviceLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		f, err := openLog(l.disk, l.name)
+		if err != nil {
+			return 0, err
+		}
+		l.file = f
+	}
+	return l.file.Write(p)
+}
+
+// Close implements io.Closer.
+func (l *serviceLog) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
 }
 
 // keepLogs keeps the services' logs, and WICD's own, within their limits until ctx is done.

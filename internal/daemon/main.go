@@ -187,10 +187,7 @@ func runService(ctx context.Context, call Call, asService bool, logName string, 
 	}
 	log := call.Stderr
 	if logName != "" {
-		file, err := openLog(h.Disk, logName)
-		if err != nil {
-			return fmt.Errorf("opening the log %s: %w", logName, err)
-		}
+		file := &serviceLog{disk: h.Disk, name: logName}
 		defer file.Close()
 		log = file
 	}

@@ -14,14 +14,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// follow keeps up with the node until ctx is done: through failures, with pauses that grow.
-func (l *life) follow(ctx context.Context, client *api) {
+// follow keeps up with the node: through failures, with pauses that grow. It ends when ctx is done, or with errRejected.
+func (l *life) follow(ctx context.Context, client *api) error {
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.followOnce(ctx, client)
-		if ctx.Err() != nil {
-			return
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case apierrors.IsUnauthorized(err):
+			return errRejected
 		}
 		if time.Since(began) > time.Minute {
 			retry = newBackoff()
@@ -29,6 +32,7 @@ func (l *life) follow(ctx context.Context, client *api) {
 		l.log.Warn("Node cannot be followed", "error", err.Error())
 		_ = pause(ctx, retry.next())
 	}
+	return ctx.Err()
 }
 
 // followOnce reads the node and watches it from there on. It acts on what it sees, and whenever the services changed.
@@ -108,6 +112,9 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 		return nil
 	}
 	l.ask(node)
+	if isOlder(node, l.said) { // what we said is still on its way to us
+		node = l.said
+	}
 	if err := errors.Join(l.tellHealth(ctx, client, node), l.tellRefusal(ctx, client, node)); err != nil {
 		l.log.Warn("How the node is cannot be told", "error", err.Error()) // the next event of the node tries again
 	}
@@ -172,9 +179,11 @@ func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error
 	if err != nil || !running {
 		return err
 	}
-	if err := client.annotateNode(ctx, node.Name, report); err != nil {
+	said, err := client.annotateNode(ctx, node.Name, report)
+	if err != nil {
 		return err
 	}
+	l.said = said
 	l.did("version %s with settings %s reported", l.record.Desired.Version, settings)
 	return l.confirm(true)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +54,10 @@ type Services interface {
 	// Delete stops a service, as Stop does, and removes it. One that is still running, because it is the one that asks, goes
 	// when it has stopped. An absent service is no error.
 	Delete(ctx context.Context, name string) error
+}
+
+// Changes is what the service control manager tells of itself.
+type Changes interface {
 	// Watch sends whenever the state of one of the services changed, or somebody changed its declaration or deleted it,
 	// until ctx is done; then it closes the channel. Several changes may become one message, and there may be messages
 	// without a change. A name that is not there is no error.
@@ -133,10 +138,12 @@ type Probes interface {
 	Probe(ctx context.Context, address string) error
 }
 
-// Host is everything the daemon needs of the machine: its Windows, its services, its settings, its programs and its drive.
+// Host is everything the daemon needs of the machine: its Windows, its services, its settings, its programs, its drive, and
+// its network.
 type Host struct {
 	System   System
 	Services Services
+	Changes  Changes
 	// Programs runs commands on the host itself: the full path of a program without spaces in it, and its arguments. A
 	// program ends with ctx at the latest.
 	Programs     agent.Runner
@@ -144,6 +151,8 @@ type Host struct {
 	Environment  Environment
 	Certificates Certificates
 	Disk         Disk
+	// Dial makes connections to the API server; nil takes this machine's network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // ErrNotFound is what a port returns for a service or feature that does not exist.

@@ -44,7 +44,7 @@ func (l *life) pull(ctx context.Context, client *api) {
 		began := time.Now()
 		err := l.pullOnce(ctx, client)
 		if errors.Is(err, errRenewed) {
-			close(l.renewed)
+			l.renewOnce.Do(func() { close(l.renewed) }) // the term of another certificate may find the same
 			return
 		}
 		if time.Since(began) > quietAfterStart {

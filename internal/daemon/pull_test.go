@@ -38,11 +38,17 @@ func newFollower(t *testing.T) *member {
 // publish tells all nodes of the version what they must have.
 func (m *member) publish(t *testing.T, node desired.Node) {
 	t.Helper()
+	m.publishFor(t, m.request.Desired.Version, node)
+}
+
+// publishFor does the same for the nodes of another version.
+func (m *member) publishFor(t *testing.T, version string, node desired.Node) {
+	t.Helper()
 	data, err := node.Data()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := v1alpha1.ServicesConfigMapPrefix + node.Version
+	name := v1alpha1.ServicesConfigMapPrefix + version
 	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: name}, Data: data}
 	if err := m.cluster.Put(namespacePath+"/configmaps/"+name, cm); err != nil {
 		t.Fatal(err)

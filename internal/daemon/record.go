@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // recordFile is what the last join asked for. A join writes it before it touches services and completes it at its
-// end; the service lives by it.
-const recordFile = desired.State + `\node.json`
+// end; the service lives by it. recordCopy is what the last completed one says: a disk may lose, with its power, what it
+// said it had written.
+const (
+	recordFile = desired.State + `\node.json`
+	recordCopy = desired.State + `\node.copy.json`
+)
 
 // record is the content of recordFile. Its token is always empty.
 type record struct {
@@ -23,15 +28,45 @@ type record struct {
 	Pulled bool `json:"pulled,omitempty"`
 }
 
+// errUnreadable is the class of errors for which the content of a record is to blame.
+var errUnreadable = errors.New("it is not what WICD wrote")
+
 // readRecord returns what the last join asked for. Before the first one, it is fs.ErrNotExist.
-func readRecord(d Disk) (record, error) {
-	b, err := d.Read(recordFile)
+func readRecord(d Disk) (record, error) { return readRecordFrom(d, recordFile) }
+
+func readRecordFrom(d Disk, name string) (record, error) {
+	b, err := d.Read(name)
 	if err != nil {
 		return record{}, err
 	}
 	var r record
-	if err := json.Unmarshal(b, &r); err != nil {
-		return record{}, fmt.Errorf("reading %s: %w", recordFile, err)
+	err = json.Unmarshal(b, &r)
+	if err == nil && r.Node == "" {
+		err = errors.New("it names no node")
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("reading %s: %w: %w", name, errUnreadable, err)
+	}
+	return r, nil
+}
+
+// restoreRecord puts the copy in the place of a record that cannot be read. A join that is under way does better.
+func restoreRecord(h Host) (record, error) {
+	release, err := h.System.Lock(commandLock)
+	if err != nil {
+		return record{}, err
+	}
+	defer release()
+	r, err := readRecord(h.Disk)
+	if !errors.Is(err, errUnreadable) {
+		return r, err
+	}
+	r, errCopy := readRecordFrom(h.Disk, recordCopy)
+	if errCopy != nil {
+		return record{}, errors.Join(err, errCopy)
+	}
+	if _, err := r.write(h.Disk); err == nil { // otherwise the next start tries again
+		note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "service", Change: recordFile + " restored from its copy"})
 	}
 	return r, nil
 }
@@ -39,9 +74,7 @@ func readRecord(d Disk) (record, error) {
 // formerRecord is the record, or an empty one when there is none or it is unreadable: then the join starts anew.
 func formerRecord(d Disk) (record, error) {
 	r, err := readRecord(d)
-	var syntax *json.SyntaxError
-	var mismatch *json.UnmarshalTypeError
-	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &syntax) || errors.As(err, &mismatch) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable) {
 		return record{}, nil
 	}
 	return r, err
@@ -57,7 +90,7 @@ func (r record) wanted() (desired.Node, error) {
 	return wanted, err
 }
 
-// write puts the record on disk. changed is false when it is there already.
+// write puts the record on disk, and one that is complete into the copy. changed is false when it is there already.
 func (r record) write(d Disk) (changed bool, err error) {
 	r.Bootstrap.Token = ""
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -65,6 +98,9 @@ func (r record) write(d Disk) (changed bool, err error) {
 		return false, err
 	}
 	changed, err = d.WriteFile(recordFile, string(b)+"\n")
+	if err == nil && r.Complete {
+		_, err = d.WriteFile(recordCopy, string(b)+"\n")
+	}
 	if err != nil {
 		return changed, fmt.Errorf("writing %s: %w", recordFile, err)
 	}

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -24,4 +25,28 @@ func TestAKubeletWhoseNodeIsGoneStartsAnewAndNothingElseDoes(t *testing.T) {
 	if result := mustJoin(t, w, r); len(result.Changed) != 0 {
 		t.Errorf("the next join changed %v", result.Changed)
 	}
+}
+
+// TestAHostWhoseNodeIsGoneStaysAtWork: the original's daemon ended in a panic on a host that had its services and files, and no
+// Node. Ours needs none for its work, and the join that follows finds everything in place.
+func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
+	m := newFollower(t)
+	m.cluster.Delete(nodePath)
+	m.publish(t, m.changed())
+	m.await(t, "the settings arrive without a Node", func() bool {
+		b, err := m.windows.Disk().Read(registryFile)
+		return err == nil && string(b) == "mirror"
+	})
+	m.windows.Crash("containerd")
+	m.await(t, "containerd works again", func() bool { return m.windows.Service("containerd").State == daemon.Running })
+	m.stop() // a service that begins without a Node
+	m.start(t)
+	if m.node().Name != "" {
+		t.Fatal("the Node is there, and was to be gone")
+	}
+	m.request.Desired, m.request.Register = m.changed(), true
+	mustJoin(t, m.windows, m.request)
+	m.giveRange(t)
+	m.awaitSettings(t, m.request.Desired)
+	m.awaitVersion(t)
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -43,7 +44,7 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 	line := &line{}
 	defer line.close()
 	for ctx.Err() == nil {
-		r, there := awaitRecord(ctx, h.Disk, o.Log)
+		r, there := awaitRecord(ctx, h, o.Log)
 		if !there {
 			break
 		}
@@ -63,9 +64,12 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 }
 
 // awaitRecord waits until there is a record, or ctx is done.
-func awaitRecord(ctx context.Context, d Disk, log *slog.Logger) (r record, there bool) {
+func awaitRecord(ctx context.Context, h Host, log *slog.Logger) (r record, there bool) {
 	for told := false; ; told = true {
-		r, err := readRecord(d)
+		r, err := readRecord(h.Disk)
+		if errors.Is(err, errUnreadable) {
+			r, err = restoreRecord(h)
+		}
 		if err == nil {
 			return r, true
 		}
@@ -90,7 +94,8 @@ type life struct {
 	// poked tells that services changed.
 	poked chan struct{}
 	// renewed is closed when the host was made something else than the record says.
-	renewed chan struct{}
+	renewed   chan struct{}
+	renewOnce sync.Once
 	// askedAnew tells that the Node is to have another version than before.
 	askedAnew chan struct{}
 	options   RunOptions
@@ -100,8 +105,8 @@ type life struct {
 	health health
 	// asked is the version that the Node is to have; empty as long as it says nothing.
 	asked string
-	// said is the Node as it was when its condition was set last, told are the troubles of which there is an event. They are
-	// for who follows the Node.
+	// said is the Node as it was when we wrote to it last, told are the troubles of which there is an event. They are for who
+	// follows the Node.
 	said *corev1.Node
 	told map[trouble]bool
 }
@@ -155,24 +160,34 @@ func (l *life) isCurrent() bool {
 // keepInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
 // each new certificate.
 func (l *life) keepInCluster(ctx context.Context) {
+	var rejected *x509.Certificate
 	for ctx.Err() == nil {
-		id, err := l.identify(ctx)
+		id, err := l.identify(ctx, rejected)
 		if err != nil {
 			return
 		}
-		client, err := l.line.to(l.record.Bootstrap, id)
+		client, err := l.line.to(l.host, l.record.Bootstrap, id)
 		if err != nil {
 			l.log.Error("API server cannot be used", "error", err.Error())
 			return // only a new join can mend it
 		}
-		term, end := context.WithCancel(ctx)
+		term, end := context.WithCancelCause(ctx)
 		var work sync.WaitGroup
-		work.Go(func() { l.follow(term, client) })
+		work.Go(func() {
+			if errors.Is(l.follow(term, client), errRejected) {
+				end(errRejected)
+			}
+		})
 		work.Go(func() { l.pull(term, client) })
 		work.Go(func() { l.keepVersion(term, client) })
-		l.renew(ctx, client, id)
-		end()
+		l.renew(term, client, id)
+		end(nil)
 		work.Wait()
+		if errors.Is(context.Cause(term), errRejected) {
+			l.log.Warn("Another certificate is needed", "error", errRejected.Error(), "expires", id.leaf.NotAfter)
+			rejected = id.leaf
+			_ = pause(ctx, refusedPause)
+		}
 	}
 }
 
@@ -185,11 +200,11 @@ type line struct {
 }
 
 // to returns the connection to this server with this identity.
-func (n *line) to(server agent.Bootstrap, id identity) (*api, error) {
+func (n *line) to(h Host, server agent.Bootstrap, id identity) (*api, error) {
 	if n.client != nil && n.server == server && n.leaf.Equal(id.leaf) {
 		return n.client, nil
 	}
-	client, err := newAPI(server, credentials{certificate: &id.certificate})
+	client, err := newAPI(h, server, credentials{certificate: &id.certificate})
 	if err != nil {
 		return nil, err
 	}

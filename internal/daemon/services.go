@@ -60,6 +60,10 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 	if err != nil {
 		return err
 	}
+	commit, err := prepareLaunches(a.Disk, launches)
+	if err != nil {
+		return err
+	}
 	if err := a.removeOthers(ctx); err != nil {
 		return err
 	}
@@ -69,8 +73,8 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 	if err := a.dropOutdated(); err != nil {
 		return err
 	}
-	if err := writeLaunches(a.Disk, launches); err != nil {
-		return err
+	if err := commit(); err != nil {
+		return fmt.Errorf("writing %s: %w", launchesFile, err)
 	}
 	for _, s := range k.wanted {
 		if err := k.declare(ctx, s); err != nil {

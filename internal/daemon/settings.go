@@ -67,8 +67,8 @@ func (a *applying) trustCertificates(ctx context.Context) error {
 	return a.noteTrusted(slices.DeleteFunc(ours, func(hash string) bool { return slices.Contains(surplus, hash) }))
 }
 
-// trusted are the certificates that we put into the store, by hash. A list that cannot be read stops everything: without
-// it, ours could not be told from others.
+// trusted are the certificates that we put into the store, by hash. A list that is not what we wrote begins anew: what is
+// in the store could be others', and stays.
 func (a *applying) trusted() ([]string, error) {
 	b, err := a.Disk.Read(trustedFile)
 	if err != nil {
@@ -76,7 +76,8 @@ func (a *applying) trusted() ([]string, error) {
 	}
 	var ours []string
 	if err := json.Unmarshal(b, &ours); err != nil {
-		return nil, fmt.Errorf("reading %s: %w; it lists the certificates that this operator added, delete it to keep them for good", trustedFile, err)
+		a.did("%s begins anew, it was unreadable: certificates that are trusted now stay trusted", trustedFile)
+		return nil, nil
 	}
 	return ours, nil
 }

@@ -20,8 +20,8 @@ const (
 	settingsSoon  = 10 * time.Second
 )
 
-// keepSettings keeps the machine's environment and the certificates it trusts as they are wanted, tells of the node's
-// certificates, and removes those that were replaced.
+// keepSettings keeps files, the machine's environment and the certificates it trusts as they are wanted, tells of the
+// node's certificates, and removes those that were replaced.
 func (l *life) keepSettings(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := settingsEvery
@@ -55,11 +55,29 @@ func (l *life) tend(ctx context.Context) error {
 	a.step, a.began = "keeping settings", time.Now()
 	a.tell = func(s agent.Step) { l.log.Info("Changed", "change", s.Name) }
 	return errors.Join(
+		a.mendFiles(),
 		a.setEnvironment(ctx),
 		a.trustCertificates(ctx),
 		a.removeOldCertificates(),
 		l.tellCertificates(),
 	)
+}
+
+// mendFiles writes those declared files again that are not what they were: somebody edited them, or the disk lost them with
+// its power. Who reads them does so at the next start.
+func (a *applying) mendFiles() error {
+	var errs []error
+	for _, f := range a.wanted.Files {
+		if b, err := a.Disk.Read(f.Path); err == nil && string(b) == f.Content {
+			continue
+		}
+		if _, err := a.write(f); err != nil {
+			errs = append(errs, fmt.Errorf("writing %s: %w", f.Path, err))
+			continue
+		}
+		a.did("%s written again: it was altered", f.Path)
+	}
+	return errors.Join(errs...)
 }
 
 // keptCertificates is how many of each certificate stay: that of now and the one before it. A file that is younger than

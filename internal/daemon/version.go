@@ -66,11 +66,14 @@ func (l *life) beginUpdate(ctx context.Context, client *api, version string) err
 	}
 	own := l.record.Desired.Version
 	no, err := l.refused()
-	if err != nil || version == "" || version == no.Version || !l.record.Complete {
+	if err != nil {
 		return err
 	}
-	if version == own {
+	switch {
+	case version == own:
 		return l.forgive(no)
+	case version == "" || version == no.Version || !l.record.Complete:
+		return nil
 	}
 	u, err = l.plan(ctx, client, version)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,9 @@ func newBoot(w *Windows, id string) *boot {
 
 func (b *boot) host() daemon.Host {
 	return daemon.Host{
-		System: b, Services: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
-		Disk: daemon.Disk{Root: b.w.options.Root, Before: func(op, name string) error { return b.change(op + " " + name) }},
+		System: b, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
+		Dial: b.w.options.Dial,
+		Disk: daemon.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
 }
 
@@ -54,6 +56,19 @@ func (b *boot) isOff() bool {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	return b.off
+}
+
+// changeFile is called before each change of a file.
+func (b *boot) changeFile(op, name string) error {
+	b.w.mu.Lock()
+	defer b.w.mu.Unlock()
+	if slices.Contains([]string{"append", "create", "link", "mkdir", "write"}, op) {
+		if b.w.roomFor == 0 {
+			return fmt.Errorf("%s %s: %w", op, name, ErrDiskFull)
+		}
+		b.w.roomFor--
+	}
+	return b.changeLocked(op + " " + name)
 }
 
 // change is called before each change. It decides whether the change may happen.

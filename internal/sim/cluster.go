@@ -34,6 +34,7 @@ type Cluster struct {
 	URL, CA, Token string
 
 	server *httptest.Server
+	cable  *cable // nil on this machine's network
 	key    *ecdsa.PrivateKey
 	ca     *x509.Certificate
 
@@ -44,7 +45,9 @@ type Cluster struct {
 	history []change
 	approve func(*certificatesv1.CertificateSigningRequest) bool
 	// life of certificates; as asked for when 0.
-	life   time.Duration
+	life time.Duration
+	// ahead is how much the cluster's clock is ahead of the hosts'.
+	ahead  time.Duration
 	counts map[string]int
 	away   bool
 	// forbidden is a list of what is refused, each as user, method and path.
@@ -60,10 +63,17 @@ type change struct {
 }
 
 // NewCluster starts an API server, which issues every certificate it is asked for.
-func NewCluster() (*Cluster, error) {
+func NewCluster() (*Cluster, error) { return newCluster(nil) }
+
+// NewIsolatedCluster does the same for tests in which time is simulated (testing/synctest): no network leads to it, but
+// its Dial does.
+func NewIsolatedCluster() (*Cluster, error) { return newCluster(newCable()) }
+
+// newCluster starts an API server on a cable, or on this machine's network without one.
+func newCluster(on *cable) (*Cluster, error) {
 	c := &Cluster{
 		Token: "bootstrap-token", objects: map[string]map[string]any{}, changed: make(chan struct{}), counts: map[string]int{},
-		approve: func(*certificatesv1.CertificateSigningRequest) bool { return true },
+		approve: func(*certificatesv1.CertificateSigningRequest) bool { return true }, cable: on,
 	}
 	if err := c.makeCA(); err != nil {
 		return nil, fmt.Errorf("starting a simulated API server: %w", err)
@@ -71,18 +81,20 @@ func NewCluster() (*Cluster, error) {
 	certificate, err := c.issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "kube-apiserver"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, c.key.Public(), 24*time.Hour)
+	}, c.key.Public(), 999*time.Hour)
 	if err != nil {
 		return nil, fmt.Errorf("starting a simulated API server: %w", err)
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(c.ca)
 	c.server = httptest.NewUnstartedServer(c)
 	c.server.EnableHTTP2 = true
 	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that end in the middle are expected
 	c.server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: c.key}},
-		ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: pool, MinVersion: tls.VersionTLS12,
+		ClientAuth:   tls.RequestClientCert, MinVersion: tls.VersionTLS12,
+	}
+	if on != nil {
+		_ = c.server.Listener.Close()
+		c.server.Listener = on
 	}
 	c.server.StartTLS()
 	c.URL = c.server.URL
@@ -95,7 +107,7 @@ func (c *Cluster) makeCA() (err error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "simulated CA"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-1000 * time.Hour), NotAfter: time.Now().Add(1000 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, c.key.Public(), c.key)
 	if err != nil {
@@ -113,7 +125,8 @@ func (c *Cluster) issue(template *x509.Certificate, public any, life time.Durati
 		return nil, err
 	}
 	template.SerialNumber, template.KeyUsage = serial, x509.KeyUsageDigitalSignature
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Second), time.Now().Add(life)
+	now := time.Now().Add(c.ahead)
+	template.NotBefore, template.NotAfter = now.Add(-time.Second), now.Add(life)
 	return x509.CreateCertificate(rand.Reader, template, c.ca, public, c.key)
 }
 
@@ -138,6 +151,13 @@ func (c *Cluster) SetCertificateLife(life time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life = life
+}
+
+// SetClock sets how much the cluster's clock is ahead of the hosts': by it, certificates are issued and expire.
+func (c *Cluster) SetClock(ahead time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead = ahead
 }
 
 // SetToken makes another token the one that is let in.

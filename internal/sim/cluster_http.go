@@ -23,7 +23,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.counts[r.Method+" "+r.URL.Path]++
 	away, token := c.away, c.Token
 	c.mu.Unlock()
-	known := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	known := c.knows(r)
 	switch {
 	case away:
 		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
@@ -38,6 +38,19 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.write(w, r)
 	}
+}
+
+// knows tells whether somebody has a certificate of ours that is valid. As with the real server, others are strangers.
+func (c *Cluster) knows(r *http.Request) bool {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	c.mu.Lock()
+	o := x509.VerifyOptions{Roots: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: time.Now().Add(c.ahead)}
+	c.mu.Unlock()
+	o.Roots.AddCert(c.ca)
+	_, err := r.TLS.PeerCertificates[0].Verify(o)
+	return err == nil
 }
 
 func fail(w http.ResponseWriter, code int, reason metav1.StatusReason) {
@@ -277,7 +290,7 @@ func (c *Cluster) answer(path string) {
 		life = time.Duration(*seconds) * time.Second
 	}
 	if life == 0 {
-		life = time.Hour
+		life = 30 * 24 * time.Hour
 	}
 	der, err := c.issue(&x509.Certificate{
 		Subject: asked.Subject, DNSNames: asked.DNSNames, IPAddresses: asked.IPAddresses,

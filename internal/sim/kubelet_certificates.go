@@ -25,6 +25,8 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
 )
 
 // kubeletAPI is the API server as the kubelet sees it.
@@ -54,14 +56,14 @@ type access struct {
 	} `json:"users"`
 }
 
-func newKubeletAPI(a access, pair *tls.Certificate) (*kubeletAPI, error) {
+func newKubeletAPI(h daemon.Host, a access, pair *tls.Certificate) (*kubeletAPI, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.Clusters[0].Cluster.CA)
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	if pair != nil {
 		config.Certificates = []tls.Certificate{*pair}
 	}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{DialContext: h.Dial, TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	rc := &rest.Config{Host: a.Clusters[0].Cluster.Server, QPS: -1, UserAgent: "simulated-kubelet", Timeout: 30 * time.Second}
 	rc.ContentType = "application/json" // Cluster knows no other
 	if pair == nil {
@@ -140,7 +142,7 @@ func (k *kubelet) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	k.api, err = newKubeletAPI(a, pair)
+	k.api, err = newKubeletAPI(k.host, a, pair)
 	return err
 }
 
@@ -180,7 +182,7 @@ func (k *kubelet) bootstrap(ctx context.Context, c asked) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errPermanent, err)
 	}
-	api, err := newKubeletAPI(a, nil)
+	api, err := newKubeletAPI(k.host, a, nil)
 	if err != nil {
 		return err
 	}

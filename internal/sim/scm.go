@@ -294,12 +294,15 @@ func (b *boot) stop(ctx context.Context, name string) error {
 	}
 }
 
-// Watch implements daemon.Services.
+// Watch implements daemon.Changes.
 func (b *boot) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	if b.off {
 		return nil, ErrPower
+	}
+	if err := b.faultLocked("watch"); err != nil {
+		return nil, err
 	}
 	v := &watcher{names: slices.Clone(names), changes: make(chan struct{}, 1)}
 	b.watches[v] = true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type WindowsOptions struct {
 	// Startup is how long a service takes from its start until it answers probes, by name; those that are not in it
 	// answer at once.
 	Startup map[string]time.Duration
+	// Dial makes the connections of programs to the API server; nil takes the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
 }
@@ -72,6 +75,7 @@ type Windows struct {
 	trusted     map[string]bool // certificates, by the SHA-256 of their DER
 	failNext    map[string]error
 	cutAfter    int // changes until the power goes; negative: never
+	roomFor     int // changes of files until the disk is full; negative: always
 	changes     int
 	boots       int
 	boot        *boot // the current one, also after a cut
@@ -93,7 +97,7 @@ func NewWindows(o WindowsOptions) *Windows {
 	w := &Windows{
 		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
-		failNext: map[string]error{}, cutAfter: -1, next: make(chan struct{}),
+		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
 		w.features = map[string]agent.FeatureState{"Containers": agent.FeatureEnabled}
@@ -119,7 +123,7 @@ func (w *Windows) BootID() string {
 	return w.boot.id
 }
 
-// FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet",
+// FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch",
 // "feature Containers", "protect C:\k", "reboot", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or one
 // of daemon.Disk with its file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
@@ -133,6 +137,17 @@ func (w *Windows) CutPowerAfter(changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cutAfter = changes
+}
+
+// ErrDiskFull is what writing to a full disk returns.
+var ErrDiskFull = errors.New("there is not enough space on the disk")
+
+// FillDisk lets that many files grow, and then there is no space any more until it is called again; a negative number
+// makes room. What is there can be read, renamed and removed.
+func (w *Windows) FillDisk(after int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.roomFor = after
 }
 
 // Changes counts the changes that programs made, or tried to make, since the computer was made.

@@ -75,6 +75,7 @@ func TestSimulatedServicesKeepTheContract(t *testing.T) {
 		w := mustNewComputer(t, map[string]sim.Program{contract.First: first.program})
 		return contract.ServicesFixture{
 			Services: w.Host().Services,
+			Changes:  w.Host().Changes,
 			Runs:     `C:\programs\runs.exe`,
 			AlsoRuns: `C:\programs\runs.exe --say "two words"`,
 			Missing:  `C:\programs\missing.exe`,

@@ -24,6 +24,7 @@ func TestServicesKeepTheirPromises(t *testing.T) {
 		removeAfter(t, host.Services, contract.Names()...)
 		f := contract.ServicesFixture{
 			Services:     host.Services,
+			Changes:      host.Changes,
 			Runs:         command(t, `tells "`+folder+`"`),
 			AlsoRuns:     command(t, `runs "in another way"`),
 			Missing:      `C:\no\such\program.exe`,

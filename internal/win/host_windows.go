@@ -17,15 +17,17 @@ func Host() (daemon.Host, error) {
 	if err != nil {
 		return daemon.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
 	}
+	scm := &services{
+		patience:  time.Minute,
+		silence:   30 * time.Second,
+		grace:     2 * time.Minute,
+		lookAgain: 2 * time.Second,
+		wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
+	}
 	return daemon.Host{
-		System: &system{shutdown: folder + `\shutdown.exe`},
-		Services: &services{
-			patience:  time.Minute,
-			silence:   30 * time.Second,
-			grace:     2 * time.Minute,
-			lookAgain: 2 * time.Second,
-			wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
-		},
+		System:       &system{shutdown: folder + `\shutdown.exe`},
+		Services:     scm,
+		Changes:      scm,
 		Programs:     programs{},
 		Probes:       probes{},
 		Environment:  environment{patience: 5 * time.Second},

@@ -20,7 +20,7 @@ const (
 	maxWatched = 31
 )
 
-// Watch implements daemon.Services. The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked
+// Watch implements daemon.Changes. The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked
 // for them while it waits, so one thread is taken until ctx is done. A notice only wakes it: what changed it sees by
 // itself, so that none can be missed.
 //

@@ -204,6 +204,7 @@ func mustSetting(t *testing.T, level uint32) unsafe.Pointer {
 	return nil
 }
 
+// The original gave seconds to a tool that takes milliseconds, so that a service that kept dying was started again without pause.
 func TestFailuresAreFollowedByARestartAfterMilliseconds(t *testing.T) {
 	failure := (*windows.SERVICE_FAILURE_ACTIONS)(mustSetting(t, windows.SERVICE_CONFIG_FAILURE_ACTIONS))
 	const restart = 1 // SC_ACTION_RESTART
@@ -353,8 +354,7 @@ func TestWatchTellsByNotice(t *testing.T) {
 }
 
 func TestWatchTakesNoMoreThanItCanWaitFor(t *testing.T) {
-	s := mustHost(t).Services
-	if _, err := s.Watch(t.Context(), make([]string, maxWatched+1)); err == nil {
+	if _, err := mustHost(t).Changes.Watch(t.Context(), make([]string, maxWatched+1)); err == nil {
 		t.Error("no error")
 	}
 }

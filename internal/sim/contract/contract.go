@@ -29,6 +29,7 @@ func Names() []string { return []string{First, Second, Third} }
 // test leaves behind is the fixture's to remove (t.Cleanup).
 type ServicesFixture struct {
 	Services daemon.Services
+	Changes  daemon.Changes
 	// Runs is the command line of a program that runs as a service until it is asked to stop.
 	Runs string
 	// AlsoRuns is another command line that does the same; it has an argument with a space in quotes.

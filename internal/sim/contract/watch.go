@@ -10,7 +10,7 @@ import (
 
 func watchTellsOfStartStopAndCrash(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs))
-	changes, err := f.Services.Watch(deadline(t), []string{First, Second, Third})
+	changes, err := f.Changes.Watch(deadline(t), []string{First, Second, Third})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func watchTellsOfEdits(t *testing.T, f ServicesFixture) {
 	declared := with(declare(Second, f.Runs, First), values())
 	mustPut(t, f, declare(First, f.Runs), declared)
 	mustStart(t, f, Second)
-	changes, err := f.Services.Watch(deadline(t), []string{First, Second})
+	changes, err := f.Changes.Watch(deadline(t), []string{First, Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func expectMessage(t *testing.T, changes <-chan struct{}, what string) {
 
 func watchTellsOfADeletion(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
-	changes, err := f.Services.Watch(deadline(t), []string{First})
+	changes, err := f.Changes.Watch(deadline(t), []string{First})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func drain(changes <-chan struct{}) {
 
 func watchEndsWithItsContext(t *testing.T, f ServicesFixture) {
 	ctx, cancel := context.WithCancel(t.Context())
-	changes, err := f.Services.Watch(ctx, []string{First})
+	changes, err := f.Changes.Watch(ctx, []string{First})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAClockMayBeSet waits for a time 19 hours away, while somebody sets the clock.
+func TestAClockMayBeSet(t *testing.T) {
+	const hour, day = time.Hour, 24 * time.Hour
+	for name, test := range map[string]struct {
+		// wrong is how much the clock is ahead at first, set how much from an hour later on.
+		wrong, set time.Duration
+		want       time.Duration
+	}{
+		"right":                     {0, 0, 19 * hour},
+		"goes forward":              {0, day, hour},
+		"goes forward, not so far":  {0, 2 * hour, 17 * hour},
+		"goes back":                 {0, -day, 19 * hour},
+		"was years behind":          {-3000 * day, 0, 19 * hour},
+		"was ahead":                 {10 * hour, 0, 9 * hour}, // as far as it seemed
+		"is ahead by more than all": {20 * hour, 20 * hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				clock := func() time.Time {
+					if time.Since(began) < hour {
+						return time.Now().Add(test.wrong)
+					}
+					return time.Now().Add(test.set)
+				}
+				at := began.Add(19 * hour).UTC().Round(0) // as in a certificate: nothing but what clocks show
+				if err := awaitClock(t.Context(), at, clock); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < test.want || took > test.want+clockEvery {
+					t.Errorf("it took %v, want %v", took, test.want)
+				}
+			})
+		})
+	}
+}
