@@ -61,7 +61,7 @@ func measureRest(ctx context.Context, s *sheet) error {
 			asked++
 		}
 	}
-	s.number("wicd.rss_mb", memoryOf(after), "MB")
+	measureMemory(s, after)
 	s.number("wicd.processes_started", float64(started), "count")
 	s.number("wicd.requests_per_minute", float64(asked)/rest.Minutes(), "count")
 	s.number("wicd.watches_begun_per_minute", float64(watches)/rest.Minutes(), "count")
@@ -92,16 +92,42 @@ func processes() map[int]string {
 
 func isWindows(command string) bool { return strings.Contains(command, ".exe") }
 
-// memoryOf is the resident memory of WICD in MB, in which Wine's share is.
-func memoryOf(all map[int]string) float64 {
+// measureMemory tells WICD's resident memory, and what of it is Wine's: the libraries that it maps, and the program, of which
+// it keeps a copy in memory where Windows reads the pages that are used. On top of that, Wine keeps about a megabyte of each
+// thread's stack resident.
+func measureMemory(s *sheet, all map[int]string) {
 	for pid, command := range all {
 		if !strings.Contains(command, "windows-instance-config-daemon.exe run") {
 			continue
 		}
-		kilobytes, _, _ := strings.Cut(field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS"), " ")
-		if n, err := strconv.ParseFloat(kilobytes, 64); err == nil {
-			return n * 1024 / 1e6
+		status := fmt.Sprintf("/proc/%d/status", pid)
+		s.number("wicd.rss_mb", megabytes(field(status, "VmRSS")), "MB")
+		s.number("wicd.rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
+		s.number("wicd.rss_program_mb", programMemory(pid), "MB")
+		threads, _ := strconv.ParseFloat(field(status, "Threads"), 64)
+		s.number("wicd.threads", threads, "count")
+	}
+}
+
+// megabytes reads a size as /proc tells it: "1234 kB".
+func megabytes(text string) float64 {
+	kilobytes, _, _ := strings.Cut(text, " ")
+	n, _ := strconv.ParseFloat(kilobytes, 64)
+	return n * 1024 / 1e6
+}
+
+// programMemory is what is resident of the program itself, which Wine maps at the address that the linker gave it.
+func programMemory(pid int) (sum float64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+	isProgram := false
+	for line := range strings.Lines(string(text)) {
+		name, value, ok := strings.Cut(line, ":")
+		switch {
+		case !strings.Contains(name, "-") && ok && name == "Rss" && isProgram:
+			sum += megabytes(strings.TrimSpace(value))
+		case strings.Contains(strings.SplitN(line, " ", 2)[0], "-"):
+			isProgram = strings.HasPrefix(line, "140") // imageBase 0x140000000 of Go's linker (cmd/link/internal/ld/pe.go)
 		}
 	}
-	return 0
+	return sum
 }

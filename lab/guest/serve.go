@@ -32,6 +32,7 @@ func serveLab() error {
 	mux.Handle(guestapi.BootPath, answer(boot))
 	mux.Handle(guestapi.ExecPath, answer(execute))
 	mux.Handle(guestapi.ServicesPath, answer(services))
+	mux.Handle(guestapi.ServiceEditPath, answer(editService))
 	mux.Handle(guestapi.RegistryGetPath, answer(getRegistry))
 	mux.Handle(guestapi.RegistrySetPath, answer(setRegistry))
 	mux.Handle(guestapi.RegistryDeletePath, answer(deleteRegistry))

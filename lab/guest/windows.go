@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"golang.org/x/sys/windows"
@@ -159,6 +160,41 @@ func services(context.Context, guestapi.Nothing) ([]guestapi.Service, error) {
 		list = append(list, guestapi.Service{Name: name, State: state(status.State), PID: status.ProcessId, Command: path.Value.Text})
 	}
 	return list, nil
+}
+
+func editService(ctx context.Context, e guestapi.ServiceEdit) (guestapi.Nothing, error) {
+	m, err := mgr.Connect()
+	if err != nil {
+		return guestapi.Nothing{}, fmt.Errorf("connecting to the service manager: %w", err)
+	}
+	defer m.Disconnect()
+	s, err := m.OpenService(e.Name)
+	if err != nil {
+		return guestapi.Nothing{}, fmt.Errorf("opening service %s: %w", e.Name, err)
+	}
+	defer s.Close()
+	if e.DependsOn == nil { // Wine's service manager forgets those that are not given
+		was, err := getRegistry(ctx, guestapi.RegistryName{Key: `HKLM\SYSTEM\CurrentControlSet\Services\` + e.Name, Name: "DependOnService"})
+		if err != nil {
+			return guestapi.Nothing{}, err
+		}
+		e.DependsOn = was.Value.Texts
+	}
+	var command *uint16
+	if e.Command != "" {
+		command = windows.StringToUTF16Ptr(e.Command)
+	}
+	start := uint32(windows.SERVICE_NO_CHANGE)
+	if e.Disabled {
+		start = windows.SERVICE_DISABLED
+	}
+	dependsOn := utf16.Encode([]rune(strings.Join(e.DependsOn, "\x00") + "\x00\x00"))
+	const keep = windows.SERVICE_NO_CHANGE
+	err = windows.ChangeServiceConfig(s.Handle, keep, start, keep, command, nil, nil, &dependsOn[0], nil, nil, nil)
+	if err != nil {
+		return guestapi.Nothing{}, fmt.Errorf("editing service %s: %w", e.Name, err)
+	}
+	return guestapi.Nothing{}, nil
 }
 
 func state(s svc.State) string {

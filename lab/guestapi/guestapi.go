@@ -30,6 +30,7 @@ const (
 	BootPath           = "/boot"            // Nothing -> Boot
 	ExecPath           = "/exec"            // ExecRequest -> ExecResult
 	ServicesPath       = "/services"        // Nothing -> []Service
+	ServiceEditPath    = "/services/edit"   // ServiceEdit -> Nothing
 	ShutdownPath       = "/shutdown"        // Shutdown -> Nothing
 	RegistryGetPath    = "/registry/get"    // RegistryName -> RegistryAnswer
 	RegistrySetPath    = "/registry/set"    // RegistryEntry -> Nothing
@@ -63,6 +64,13 @@ type Service struct {
 	State   string // stopped, start pending, stop pending, running, continue pending, pause pending, paused
 	PID     uint32
 	Command string // ImagePath
+}
+
+// ServiceEdit changes the declaration of a service, as "sc.exe config" does on Windows (Wine's lacks it). What is empty stays.
+type ServiceEdit struct {
+	Name, Command string
+	DependsOn     []string
+	Disabled      bool
 }
 
 // Shutdown asks for the end of this boot.

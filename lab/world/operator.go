@@ -107,7 +107,7 @@ func (o *Operator) Log() string {
 // components are what a host gets: all that a node needs to be Ready, or all that users' hosts get on any platform.
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {
-		return build.Named("wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local")
+		return build.Named(append([]string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}, o.Components...)...)
 	}
 	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
 	return slices.DeleteFunc(build.Components(), ofSome), nil

@@ -39,6 +39,8 @@ type Options struct {
 	WineHosts, SimulatedHosts int
 	// WholePayload gives Wine hosts all that users' hosts get, not only what a Ready node needs: it takes longer to build.
 	WholePayload bool
+	// Components are further ones, by name, that Wine hosts get besides what a Ready node needs.
+	Components []string
 	// ProgramBytes is the size of each program that simulated hosts get, WICD aside; 64 KiB when 0. Real programs
 	// have the size they have.
 	ProgramBytes int

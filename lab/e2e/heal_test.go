@@ -1,0 +1,286 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestHealing does to the services of a node what people and accidents do: real services on a Windows host. The node mends
+// itself; nobody comes by SSH.
+func TestHealing(t *testing.T) {
+	if err := lab.CanRunWindows(); err != nil {
+		t.Skip("SKIPPED:", err)
+	}
+	p := newPlace(t, world.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	w := ward{place: p, host: p.Lab.Hosts()[0]}
+	w.name = types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: w.host.Address()}
+	w.expectReady(w.name)
+	w.eventually("all services run", func(context.Context) string { _, missing := w.look(); return missing })
+	w.declared = w.declarations()
+	connections := w.connections()
+	for _, service := range []string{"windows_exporter", "kubelet", "containerd"} {
+		t.Run(service, func(t *testing.T) { w.in(t).mends(service) })
+	}
+	t.Run("OurOwn", func(t *testing.T) { w.in(t).mendsOurOwn() })
+	t.Run("WithoutUs", func(t *testing.T) { w.in(t).goesOnWithoutUs() })
+	t.Run("ARestartWithoutTheAPIServer", func(t *testing.T) { w.in(t).restarts() })
+	if n := w.connections() - connections; n != 0 {
+		t.Errorf("the operator came by SSH, %d times", n)
+	}
+}
+
+// ward is a place with one host, whose services are harmed.
+type ward struct {
+	place
+	host *lab.Host
+	name types.NamespacedName
+	// declared are the services as they are to be.
+	declared map[string]declaration
+}
+
+// declaration is a service as the registry has it.
+type declaration struct {
+	Command   string
+	Start     uint64
+	DependsOn []string
+}
+
+func (w ward) in(t *testing.T) ward {
+	w.place = w.place.in(t)
+	return w
+}
+
+func (w ward) connections() int {
+	w.t.Helper()
+	stats, err := w.host.Stats()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return stats.Connections
+}
+
+// services are those of a node, ours included.
+func services() []string {
+	return []string{"containerd", "kubelet", "windows_exporter", v1alpha1.WICDService}
+}
+
+// look returns the processes of the services; missing says which of them does not run.
+func (w ward) look() (pids map[string]uint32, missing string) {
+	w.t.Helper()
+	all, err := w.host.Services(w.t.Context())
+	if err != nil {
+		return nil, err.Error()
+	}
+	pids = map[string]uint32{}
+	for _, s := range all {
+		if slices.Contains(services(), s.Name) && s.State == "running" {
+			pids[s.Name] = s.PID
+		}
+	}
+	for _, name := range services() {
+		if pids[name] == 0 {
+			missing += "service " + name + " does not run; "
+		}
+	}
+	return pids, missing
+}
+
+func (w ward) pids() map[string]uint32 {
+	w.t.Helper()
+	pids, missing := w.look()
+	if missing != "" {
+		w.t.Fatal(missing)
+	}
+	return pids
+}
+
+func (w ward) declarations() map[string]declaration {
+	w.t.Helper()
+	all := map[string]declaration{}
+	for _, name := range services() {
+		values := map[string]guestapi.RegistryValue{}
+		for _, value := range []string{"ImagePath", "Start", "DependOnService"} {
+			v, _, err := w.host.ReadRegistry(w.t.Context(), `HKLM\SYSTEM\CurrentControlSet\Services\`+name, value)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			values[value] = v
+		}
+		all[name] = declaration{values["ImagePath"].Text, values["Start"].Number, values["DependOnService"].Texts}
+	}
+	return all
+}
+
+// harm is something that is done to a service.
+type harm struct {
+	name string
+	do   func(context.Context) error
+	// restarts are the services that are other processes afterwards.
+	restarts []string
+}
+
+// mends does one thing after the other to a service.
+func (w ward) mends(service string) {
+	with := []string{service} // what goes down when WICD stops the service
+	if service == "containerd" {
+		with = append(with, "kubelet")
+	}
+	of := func(do func(context.Context, string) error) func(context.Context) error {
+		return func(ctx context.Context) error { return do(ctx, service) }
+	}
+	deleted := func(ctx context.Context) error {
+		// Wine's service manager tells nobody that a service which runs was deleted. That of Windows does.
+		return errors.Join(w.host.DeleteService(ctx, service), w.host.StopService(ctx, service))
+	}
+	edited := guestapi.ServiceEdit{
+		Name: service, Command: w.declared[service].Command + " --other", DependsOn: []string{"Eventlog"}, Disabled: true,
+	}
+	for _, h := range []harm{
+		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, with},
+		{"killed", of(w.host.KillService), []string{service}},
+		{"stopped", of(w.host.StopService), []string{service}},
+		{"deleted", deleted, []string{service}},
+	} {
+		w.mend(service, h)
+	}
+	w.expectReady(w.name)
+	if missing := notReady(w.node()); missing != "" {
+		w.t.Error(missing)
+	}
+}
+
+// mendsOurOwn edits the declaration of the daemon, which mends it without an end of its process.
+func (w ward) mendsOurOwn() {
+	edited := guestapi.ServiceEdit{
+		Name: v1alpha1.WICDService, Command: `C:\windows\system32\notepad.exe`, DependsOn: []string{"Eventlog"}, Disabled: true,
+	}
+	w.mend(v1alpha1.WICDService, harm{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, nil})
+}
+
+// goesOnWithoutUs stops the daemon, as somebody may have reason to, and edits a service that runs. That goes on, and is mended
+// once the daemon was started.
+func (w ward) goesOnWithoutUs() {
+	without := func(ctx context.Context) error {
+		if err := w.host.StopService(ctx, v1alpha1.WICDService); err != nil {
+			return err
+		}
+		w.eventually("the daemon stops", func(ctx context.Context) string {
+			if s, _, err := w.host.Service(ctx, v1alpha1.WICDService); err != nil || s.State != "stopped" {
+				return fmt.Sprintf("it is %s (%v)", s.State, err)
+			}
+			return ""
+		})
+		err := w.host.EditService(ctx, guestapi.ServiceEdit{Name: "kubelet", Disabled: true})
+		return errors.Join(err, w.host.StartService(ctx, v1alpha1.WICDService))
+	}
+	w.mend(v1alpha1.WICDService, harm{"stopped and started", without, []string{v1alpha1.WICDService}})
+}
+
+// mend harms a service, and waits until all are as declared and those that were to start anew have.
+func (w ward) mend(service string, h harm) {
+	w.t.Helper()
+	before := w.pids()
+	began := time.Now()
+	if err := h.do(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually(fmt.Sprintf("service %s, which was %s, is mended", service, h.name), func(context.Context) string {
+		pids, missing := w.look()
+		for _, name := range h.restarts {
+			if pids[name] == before[name] {
+				missing += "service " + name + " is the process it was; "
+			}
+		}
+		if missing != "" {
+			return missing
+		}
+		return cmp.Diff(w.declared, w.declarations())
+	})
+	w.t.Logf("%s was %s: mended after %.1f s", service, h.name, time.Since(began).Seconds())
+	for name, pid := range w.pids() {
+		if pid != before[name] && !slices.Contains(h.restarts, name) {
+			w.t.Errorf("service %s was started anew when %s was %s", name, service, h.name)
+		}
+	}
+}
+
+// restarts restarts the host while the API server is away.
+func (w ward) restarts() {
+	boot := w.node().Status.NodeInfo.BootID
+	stop := w.keepOperatorRunning()
+	defer stop()
+	w.Lab.ControlPlane.StopAPIServer()
+	noted := len(w.journal())
+	began := time.Now()
+	if err := w.host.Reboot(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("all services run without the API server", func(context.Context) string { _, missing := w.look(); return missing })
+	w.t.Logf("all services run %.1f s after the restart began", time.Since(began).Seconds())
+	if diff := cmp.Diff(w.declared, w.declarations()); diff != "" {
+		w.t.Errorf("services (-before +after the restart):\n%s", diff)
+	}
+	before := w.pids()
+	if err := w.Lab.ControlPlane.StartAPIServer(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.eventually("the node reports the new boot and is Ready", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := w.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
+			return err.Error()
+		}
+		if node.Status.NodeInfo.BootID == boot {
+			return "boot ID is still " + boot
+		}
+		return notReady(&node)
+	})
+	w.expectReady(w.name)
+	if after := w.pids(); !maps.Equal(before, after) {
+		w.t.Errorf("services were started anew when the API server came back: %v, then %v", before, after)
+	}
+	for _, entry := range w.journal()[noted:] {
+		if entry.Error != "" || !strings.HasSuffix(entry.Change, " started") {
+			w.t.Errorf("after the restart: %+v", entry)
+		}
+	}
+}
+
+// journal is what WICD changed on the host.
+func (w ward) journal() (entries []agent.JournalEntry) {
+	w.t.Helper()
+	text, err := w.host.ReadFile(`C:\k\state\journal.jsonl`)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var e agent.JournalEntry
+		if err := json.Unmarshal(line, &e); err != nil {
+			w.t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+)
+
+// What somebody at the host does to services by hand. None of it waits for anything but the service manager's answer.
+
+// Service returns one of the host's services; found is false when it is not there.
+func (h *Host) Service(ctx context.Context, name string) (s guestapi.Service, found bool, err error) {
+	all, err := h.Services(ctx)
+	n := slices.IndexFunc(all, func(s guestapi.Service) bool { return strings.EqualFold(s.Name, name) })
+	if err != nil || n < 0 {
+		return guestapi.Service{}, false, err
+	}
+	return all[n], true, nil
+}
+
+// KillService ends the process of a service by force.
+func (h *Host) KillService(ctx context.Context, name string) error {
+	s, _, err := h.Service(ctx, name)
+	if err != nil {
+		return err
+	}
+	return h.must(ctx, "taskkill.exe /f /pid "+strconv.FormatUint(uint64(s.PID), 10))
+}
+
+// StopService asks a service to stop.
+func (h *Host) StopService(ctx context.Context, name string) error {
+	return h.must(ctx, "sc.exe stop "+name)
+}
+
+// StartService starts a service.
+func (h *Host) StartService(ctx context.Context, name string) error {
+	return h.must(ctx, "sc.exe start "+name)
+}
+
+// DeleteService deletes a service; one that runs goes when it has stopped.
+func (h *Host) DeleteService(ctx context.Context, name string) error {
+	return h.must(ctx, "sc.exe delete "+name)
+}
+
+// EditService changes the declaration of a service.
+func (h *Host) EditService(ctx context.Context, e guestapi.ServiceEdit) error {
+	return h.ask(ctx, guestapi.ServiceEditPath, e, &guestapi.Nothing{})
+}
+
+// must runs a command line that has to succeed.
+func (h *Host) must(ctx context.Context, commandLine string) error {
+	result, err := h.Exec(ctx, commandLine)
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("exit code %d: %s%s", result.ExitCode, result.Stdout, result.Stderr)
+	}
+	if err != nil {
+		return fmt.Errorf("running %s on %s: %w", commandLine, h.name, err)
+	}
+	return nil
+}
