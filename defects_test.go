@@ -1,0 +1,62 @@
+package wmco_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDefectsHaveTheirTests looks for each test that docs/defects.md names, as in internal/daemon.TestX, in its package.
+func TestDefectsHaveTheirTests(t *testing.T) {
+	text, err := os.ReadFile("docs/defects.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| the original") || strings.HasPrefix(line, "| ---") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
+			t.Errorf("this row of docs/defects.md does not have three cells, the last of which names tests as in `internal/daemon.TestX`: %s", line)
+		}
+		for _, test := range tests {
+			if !hasFunction(t, test[1], test[2]) {
+				t.Errorf("docs/defects.md names %s, which does not exist in %s", test[2], test[1])
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("docs/defects.md names no defect")
+	}
+}
+
+// hasFunction tells whether the tests of a package have a function, or a method, of that name.
+func hasFunction(t *testing.T, folder, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
