@@ -147,6 +147,8 @@ func (l *life) become(ctx context.Context, client *api, node desired.Node) error
 	if !l.isCurrent() {
 		return nil // a join was faster; the next life looks again
 	}
+	l.becoming.Store(true)
+	defer l.becoming.Store(false)
 	return a.run(ctx, a.pullSteps())
 }
 

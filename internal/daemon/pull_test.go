@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -289,4 +291,31 @@ func (m *member) hasPowerCut() bool {
 func (m *member) reports(node desired.Node) bool {
 	hash, err := node.Hash()
 	return err == nil && m.node().Annotations[v1alpha1.AnnotationSettings] == hash
+}
+
+// TestAChangeTakesTheTimeThatServicesNeed has a kubelet that takes longer to stop than WICD takes to notice a new record.
+func TestAChangeTakesTheTimeThatServicesNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := sim.NewIsolatedCluster()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kubelet := sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()
+		slow := func(ctx context.Context, p sim.Process) uint32 {
+			defer time.Sleep(50 * time.Second)
+			return kubelet(ctx, p)
+		}
+		m := newMemberOf(t, cluster, func(*sim.Cluster) {}, sim.WindowsOptions{RestartDelay: never, Programs: map[string]sim.Program{"kubelet": slow}})
+		m.giveRange(t)
+		m.awaitVersion(t)
+		node := m.request.Desired
+		node.Files = slices.Clone(node.Files)
+		node.Files[0].Content = `{"maxPods": 64}`
+		m.publish(t, node)
+		time.Sleep(time.Minute)
+		m.awaitSettings(t, node)
+		if journal, err := m.windows.Disk().Read(desired.State + `\journal.jsonl`); err != nil || strings.Contains(string(journal), `"error"`) {
+			t.Errorf("the change was given up in between (%v):\n%s", err, journal)
+		}
+	})
 }

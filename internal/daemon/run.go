@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,8 @@ type life struct {
 	// renewed is closed when the host was made something else than the record says.
 	renewed   chan struct{}
 	renewOnce sync.Once
+	// becoming is true while this life itself makes the host something else, and writes so into the record.
+	becoming atomic.Bool
 	// askedAnew tells that the Node is to have another version than before.
 	askedAnew chan struct{}
 	options   RunOptions
@@ -126,8 +129,8 @@ func (l *life) live(ctx context.Context) {
 	work.Wait()
 }
 
-// awaitNewRecord looks at the file until it says something else. The first look reads it: it may have changed since
-// this life began.
+// awaitNewRecord looks at the file until somebody else has written something else into it. The first look reads it: it may
+// have changed since this life began.
 func (l *life) awaitNewRecord(ctx context.Context) {
 	every := recordEvery
 	if l.record.Complete {
@@ -136,8 +139,10 @@ func (l *life) awaitNewRecord(ctx context.Context) {
 	for was := fs.FileInfo(nil); ; {
 		is, err := l.host.Disk.Stat(recordFile)
 		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
-			was = is
-			if !l.isCurrent() {
+			switch {
+			case l.isCurrent():
+				was = is
+			case !l.becoming.Load():
 				return
 			}
 		}
