@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 const (
 	// The first argument.
 	asService = "service"
+	asChild   = "child"
 	// Variables of the environment.
 	asShutdown   = "WICD_TEST_SHUTDOWN"
 	asLockHolder = "WICD_TEST_LOCK"
@@ -35,6 +37,9 @@ func TestMain(m *testing.M) {
 			time.Sleep(2 * time.Second) // the SCM has been told that the service has stopped
 		}
 		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == asChild {
+		time.Sleep(time.Minute)
 	}
 	if file := os.Getenv(asShutdown); file != "" {
 		if err := os.WriteFile(file, []byte(strings.Join(os.Args[1:], "\n")), 0o600); err != nil {
@@ -88,7 +93,7 @@ func command(t *testing.T, behavior string) string {
 	return fmt.Sprintf(`"%s" %s %s`, program, asService, behavior)
 }
 
-// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers or stuck.
+// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, starts or stuck.
 type testService string
 
 // endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from
@@ -104,6 +109,10 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		return true, 42
 	case "tells": // its environment, to a file in a folder
 		if err := os.WriteFile(os.Args[3]+`\`+args[0], []byte(strings.Join(os.Environ(), "\n")), 0o600); err != nil {
+			return false, 1
+		}
+	case "starts": // another program, which knows nothing of services, and stays when this one goes
+		if exec.Command(os.Args[3], asChild).Start() != nil {
 			return false, 1
 		}
 	case "hangs":
@@ -125,7 +134,7 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		case svc.Interrogate:
 			status <- r.CurrentStatus
 		case svc.Stop:
-			if b != "stuck" {
+			if b != "stuck" && b != "starts" {
 				return false, 0
 			}
 			status <- svc.Status{State: svc.StopPending}

@@ -50,7 +50,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 			return fmt.Errorf("it depends on service %s: %w", dependency, err)
 		}
 	}
-	if err := s.patiently(ctx, func() error { return m.begin(ctx, name) }); err != nil {
+	if err := s.patiently(ctx, func() error { return m.begin(ctx, name, config.command) }); err != nil {
 		return err
 	}
 	return s.started(ctx, m, name)
@@ -72,7 +72,7 @@ func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c con
 
 // begin asks the SCM to start a service, once it has stopped if it is about to. The SCM answers when the process is
 // there and speaks to it.
-func (m manager) begin(ctx context.Context, name string) error {
+func (m manager) begin(ctx context.Context, name, command string) error {
 	svc, err := m.open(name, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
 		return err
@@ -82,6 +82,11 @@ func (m manager) begin(ctx context.Context, name string) error {
 		status, err := svc.status()
 		if err != nil {
 			return err
+		}
+		if status.CurrentState == windows.SERVICE_STOPPED {
+			if err := endLeftovers(ctx, command); err != nil {
+				return err
+			}
 		}
 		if status.CurrentState != windows.SERVICE_STOP_PENDING {
 			break
@@ -202,8 +207,20 @@ func (m manager) dependants(name string) ([]string, error) {
 	return order, nil
 }
 
-// stop stops one service, on which no running service depends.
+// stop stops one service, on which no running service depends, with all that its command line names.
 func (s *services) stop(ctx context.Context, m manager, name string) error {
+	_, config, err := m.look(name)
+	if err != nil {
+		return err
+	}
+	if err := s.halt(ctx, m, name); err != nil {
+		return err
+	}
+	return endLeftovers(ctx, config.command)
+}
+
+// halt stops the process of a service.
+func (s *services) halt(ctx context.Context, m manager, name string) error {
 	const access = windows.SERVICE_QUERY_STATUS | windows.SERVICE_STOP
 	svc, err := m.open(name, access)
 	if err != nil {

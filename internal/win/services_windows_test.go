@@ -3,6 +3,7 @@ package win
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,75 @@ func TestStopEndsAProcessThatDoesNotStop(t *testing.T) {
 	if found := mustFind(t, testName); found.State != daemon.Stopped {
 		t.Errorf("afterwards it is %s", found.State)
 	}
+}
+
+// TestWhatAProcessStartedEndsWithIt has a service that is ended by force and leaves a program behind, as kube-log-runner does.
+func TestWhatAProcessStartedEndsWithIt(t *testing.T) {
+	copied := tempFolder(t) + `\child.exe`
+	program, err := os.ReadFile(mustExecutable(t))
+	if err == nil {
+		err = os.WriteFile(copied, program, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func(*services){
+		"stopped by force": func(s *services) {
+			s.grace = 500 * time.Millisecond
+			if err := s.Stop(t.Context(), testName); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"killed by somebody, and started again": func(s *services) {
+			before := mustProcesses(t, copied)
+			crash(t, testName)
+			mustStart(t, s)
+			for _, p := range before {
+				if !p.ended() {
+					t.Error("the program that was left behind is still there")
+				}
+			}
+			s.grace = 500 * time.Millisecond
+			if err := s.Stop(t.Context(), testName); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := mustServe(t, `starts `+copied)
+			mustStart(t, s)
+			for end := time.Now().Add(10 * time.Second); len(mustProcesses(t, copied)) == 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the service starts no program")
+				}
+			}
+			end(s)
+			if left := mustProcesses(t, copied); len(left) > 0 {
+				t.Errorf("%d processes are left", len(left))
+			}
+		})
+	}
+}
+
+func mustProcesses(t *testing.T, program string) []process {
+	t.Helper()
+	found, err := processesOf(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range found {
+		t.Cleanup(p.close)
+	}
+	return found
+}
+
+func mustExecutable(t *testing.T) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 func TestPutRestoresWhatSomebodyChanged(t *testing.T) {

@@ -24,8 +24,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
-// patience is how long a test waits for what takes seconds on an idle machine.
-const patience = 2 * time.Minute
+// patience is how long a test waits for what takes seconds on an idle machine. It is more than the two minutes that WICD
+// gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then.
+const patience = 4 * time.Minute
 
 // openWorld opens a world for a test and closes it at its end. When the test fails, it shows what the operator said.
 func openWorld(t *testing.T, o world.Options) *world.World {

@@ -1,0 +1,89 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// endLeftovers ends what a service that has stopped left behind: the programs that its process started, as kube-log-runner
+// does the kubelet, when that process was ended by force. They would keep the ports that the next one needs. Only programs
+// that the command line names are meant: containers go on without containerd.
+func endLeftovers(ctx context.Context, command string) error {
+	for _, program := range furtherPrograms(command) {
+		left, err := processesOf(program)
+		if err != nil {
+			return fmt.Errorf("looking for processes of %s: %w", program, err)
+		}
+		for _, p := range left {
+			defer p.close()
+			slog.Warn("Ending what a service left behind", "program", program)
+			if err := p.end(); err != nil {
+				return fmt.Errorf("ending a process of %s that was left behind: %w", program, err)
+			}
+		}
+		for _, p := range left {
+			for !p.ended() {
+				if err := pause(ctx, tick); err != nil {
+					return fmt.Errorf("waiting until a process of %s that was left behind is gone: %w", program, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// furtherPrograms are the programs that a command line names after the first.
+func furtherPrograms(command string) (programs []string) {
+	for i, word := range strings.Fields(command) {
+		if word = strings.Trim(word, `"`); i > 0 && strings.HasSuffix(strings.ToLower(word), ".exe") {
+			programs = append(programs, word)
+		}
+	}
+	return programs
+}
+
+// processesOf opens the processes that run a program.
+func processesOf(program string) (found []process, err error) {
+	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer windows.CloseHandle(snapshot)
+	file := program[strings.LastIndexByte(program, '\\')+1:]
+	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
+	for err = windows.Process32First(snapshot, &entry); err == nil; err = windows.Process32Next(snapshot, &entry) {
+		if !strings.EqualFold(windows.UTF16ToString(entry.ExeFile[:]), file) {
+			continue
+		}
+		const access = windows.SYNCHRONIZE | windows.PROCESS_TERMINATE | windows.PROCESS_QUERY_LIMITED_INFORMATION
+		h, err := windows.OpenProcess(access, false, entry.ProcessID)
+		if err != nil {
+			continue // gone meanwhile, or not for us to end
+		}
+		if p := (process{h}); strings.EqualFold(p.image(), program) && !p.ended() {
+			found = append(found, p)
+		} else {
+			p.close()
+		}
+	}
+	if !errors.Is(err, windows.ERROR_NO_MORE_FILES) {
+		return found, err
+	}
+	return found, nil
+}
+
+// image is the path of the program of a process, empty when Windows does not say.
+func (p process) image() string {
+	buffer := make([]uint16, windows.MAX_LONG_PATH)
+	size := uint32(len(buffer))
+	if err := windows.QueryFullProcessImageName(p.handle, 0, &buffer[0], &size); err != nil {
+		return ""
+	}
+	return windows.UTF16ToString(buffer[:size])
+}
