@@ -163,10 +163,14 @@ func (g *guard) goForward(ctx context.Context) error {
 func (g *guard) awaitSteady(ctx context.Context) error {
 	var since time.Time
 	var before map[string]uint32
+	var trouble error // the last that was seen of a service
 	for {
 		pids, obstacle := g.look(ctx)
 		if errors.Is(obstacle, errOvertaken) {
 			return obstacle
+		}
+		if obstacle != nil && !errors.Is(obstacle, errUnreported) && ctx.Err() == nil {
+			trouble = obstacle
 		}
 		if obstacle != nil || !maps.Equal(pids, before) {
 			since, before = time.Now(), pids
@@ -178,10 +182,16 @@ func (g *guard) awaitSteady(ctx context.Context) error {
 			if obstacle == nil {
 				obstacle = errors.New("its services were restarted again and again")
 			}
-			return fmt.Errorf("it did not work within %v: %w", g.Within.Duration, obstacle)
+			if errors.Is(obstacle, errUnreported) || trouble == nil {
+				trouble = errors.Join(obstacle, trouble)
+			}
+			return fmt.Errorf("it did not work within %v: %w", g.Within.Duration, trouble)
 		}
 	}
 }
+
+// errUnreported means that the version has not been reported yet.
+var errUnreported = errors.New("its daemon has not reported the version: the Node is not Ready, or the API server cannot be reached")
 
 // look returns the processes of the services, or what is not as it should be yet.
 func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle error) {
@@ -210,7 +220,7 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 	}
 	confirmed, err := g.host.Disk.Read(confirmFile)
 	if err != nil || string(confirmed) != g.version() {
-		return nil, errors.New("its daemon has not reported the version: the Node is not Ready, or the API server cannot be reached")
+		return nil, errUnreported
 	}
 	return pids, nil
 }
