@@ -138,6 +138,11 @@ func (g *guard) guard(ctx context.Context) error {
 // errOvertaken means that somebody joined the host as something else meanwhile.
 var errOvertaken = errors.New("the host was joined as something else")
 
+// overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to.
+func (g *guard) overtakenBy(r record) bool {
+	return r.Desired.Version != g.version() && r.Desired.Version != g.Former.Desired.Version
+}
+
 // goForward makes the host the new version, and waits until it is sure that it works.
 func (g *guard) goForward(ctx context.Context) error {
 	if err := g.host.Disk.Remove(confirmFile); err != nil {
@@ -145,18 +150,24 @@ func (g *guard) goForward(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.Within.Duration)
 	defer cancel()
-	g.log.Info("Joining", "version", g.version())
-	tell := func(s agent.Step) { g.log.Info("Step", "step", s.Name) }
-	for {
-		err := agent.Call(ctx, g.host.Programs, wicdOf(g.Request.Desired.Digest)+" "+agent.CommandJoin, g.Request, &agent.JoinResult{}, tell)
-		if failed := agent.Failed(err); failed == nil || failed.Code != agent.CodeBusy || pause(ctx, updateLook) != nil {
-			if err != nil {
-				return err
-			}
-			break
-		}
+	if err := g.joinNew(ctx); err != nil {
+		return err
 	}
 	return g.awaitSteady(ctx)
+}
+
+// joinNew lets the new WICD join the host. While another command is at work there, it waits.
+func (g *guard) joinNew(ctx context.Context) error {
+	g.log.Info("Joining", "version", g.version())
+	command := wicdOf(g.Request.Desired.Digest) + " " + agent.CommandJoin
+	tell := func(s agent.Step) { g.log.Info("Step", "step", s.Name) }
+	for {
+		err := agent.Call(ctx, g.host.Programs, command, g.Request, &agent.JoinResult{}, tell)
+		failed := agent.Failed(err)
+		if failed == nil || failed.Code != agent.CodeBusy || pause(ctx, updateLook) != nil {
+			return err
+		}
+	}
 }
 
 // awaitSteady returns when the version was confirmed and the services have run for long enough, each in one process.
@@ -199,7 +210,7 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 	if err != nil {
 		return nil, err
 	}
-	if v := r.Desired.Version; v != g.version() && v != g.Former.Desired.Version {
+	if g.overtakenBy(r) {
 		return nil, errOvertaken
 	}
 	k := keeper{host: g.host, wanted: r.Desired.Services}
@@ -228,8 +239,8 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 // goBack makes the host again what it was, however long that takes.
 func (g *guard) goBack(ctx context.Context) error {
 	for retry := newBackoff(); ; {
-		if r, err := readRecord(g.host.Disk); err == nil && r.Desired.Version != g.version() && r.Desired.Version != g.Former.Desired.Version {
-			return nil // overtaken
+		if r, err := readRecord(g.host.Disk); err == nil && g.overtakenBy(r) {
+			return nil
 		}
 		_, err := joinHost(ctx, g.host, g.Former.JoinRequest, func(s agent.Step) { g.log.Info("Going back", "step", s.Name) })
 		if err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 // guardEvery is how often we look whether the guard is still there.
@@ -132,7 +134,7 @@ func (l *life) plan(ctx context.Context, client *api, version string) (update, e
 	}, nil
 }
 
-// checkStore reads all contents of a version, and gives its WICD the name by which it is started.
+// checkStore reads all contents of a version: each must be there and have its hash.
 func (l *life) checkStore(ctx context.Context, files []desired.PayloadFile) error {
 	var list []agent.Content
 	for _, f := range files {
@@ -172,18 +174,16 @@ func (l *life) startGuard(ctx context.Context, u update) error {
 
 // linkWICD gives the new WICD its name. All other files get theirs in the join.
 func (l *life) linkWICD(u update) error {
-	name := wicdOf(u.Request.Desired.Digest)
-	for _, f := range u.Request.Desired.Payload {
-		if desired.VersionFolder(u.Request.Desired.Digest)+`\`+f.Path != name {
-			continue
-		}
-		if _, err := l.host.Disk.MakeFolder(parent(name)); err != nil {
-			return err
-		}
-		_, err := l.host.Disk.Link(store{l.host.Disk}.name(f.SHA256), name)
+	name, files := wicdOf(u.Request.Desired.Digest), u.Request.Desired.Payload
+	i := slices.IndexFunc(files, func(f desired.PayloadFile) bool { return f.Path == payload.WICD })
+	if i < 0 {
+		return fmt.Errorf("version %s has no %s", u.version(), name)
+	}
+	if _, err := l.host.Disk.MakeFolder(parent(name)); err != nil {
 		return err
 	}
-	return fmt.Errorf("version %s has no %s", u.version(), name)
+	_, err := l.host.Disk.Link(store{l.host.Disk}.name(files[i].SHA256), name)
+	return err
 }
 
 // confirm tells the guard of an update whether the version is reported and the Node Ready.
