@@ -18,6 +18,9 @@ const (
 	ConditionStalled = "Stalled"
 	// ConditionRebootRequired is True from when a host must restart to go on until it has. Absent otherwise. Bad when True.
 	ConditionRebootRequired = "RebootRequired"
+	// ConditionDraining is True while pods leave the node; its message names those that do not, and the budgets in their way.
+	// Absent otherwise. Bad when True.
+	ConditionDraining = "Draining"
 )
 
 // Conditions of WindowsConfig. Both are written by the operator.
@@ -39,6 +42,17 @@ const (
 	// the last lines of the log concerned. It is True again when the node is to have the version it has. Absent until an
 	// update failed. Good when True.
 	ConditionUpdated = "WindowsUpdated"
+	// ConditionNodeRebootRequired is True while Windows itself waits for a restart; the message says what for. Bad when True,
+	// absent until Windows waited for the first time.
+	ConditionNodeRebootRequired = "WindowsRebootRequired"
+)
+
+// Reasons of condition WindowsRebootRequired.
+const (
+	// ReasonRebootPending means that Windows waits for a restart.
+	ReasonRebootPending = "RebootPending"
+	// ReasonNoRebootPending means that it does not any more.
+	ReasonNoRebootPending = "NoRebootPending"
 )
 
 // Reasons of condition WindowsUpdated.
@@ -130,6 +144,9 @@ const (
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonPaused means that spec.paused, or rollout.paused in WindowsConfig, holds the host where it is.
 	ReasonPaused = "Paused"
+	// ReasonTakeOver means that somebody else, as the original operator, configured the host, and that its node is drained before it is
+	// joined.
+	ReasonTakeOver = "TakeOver"
 	// ReasonJoinFailed means that a step failed; its message says which and why. It is tried again.
 	ReasonJoinFailed = "JoinFailed"
 	// ReasonContentAltered means that a file on the host, or on its way, did not have the right content. It is sent again.
@@ -138,6 +155,34 @@ const (
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
 	// ReasonClusterUnknown means that the cluster's own addresses or certificates could not be read.
 	ReasonClusterUnknown = "ClusterUnknown"
+)
+
+// Reasons why an action waits, in status.plan.waitsFor; ReasonPaused is one, too.
+const (
+	// ReasonBudget means that as many Windows nodes are out of service as rollout.maxUnavailable allows.
+	ReasonBudget = "Budget"
+	// ReasonMaintenanceWindow means that no maintenance window is open.
+	ReasonMaintenanceWindow = "MaintenanceWindow"
+	// ReasonCanary means that the first nodes have not worked with the version for long enough.
+	ReasonCanary = "Canary"
+	// ReasonRolloutStopped means that the version failed on another host.
+	ReasonRolloutStopped = "RolloutStopped"
+	// ReasonVersionUnfit means that the version does not go with the API server.
+	ReasonVersionUnfit = "VersionUnfit"
+	// ReasonFailed means that the action failed on this host; status.failure says why.
+	ReasonFailed = "Failed"
+)
+
+// Reasons of condition Draining.
+const (
+	// ReasonDraining means that pods leave the node.
+	ReasonDraining = "Draining"
+	// ReasonDrainBlocked means that a PodDisruptionBudget does not let pods go; the message names both.
+	ReasonDrainBlocked = "DrainBlocked"
+	// ReasonDrainTimeout means that pods are still there after rollout.drain.timeout.
+	ReasonDrainTimeout = "DrainTimeout"
+	// ReasonPodStuck means that a pod has not ended although its grace is over.
+	ReasonPodStuck = "PodStuck"
 )
 
 // Reasons of condition NodeReady.
@@ -158,6 +203,8 @@ const (
 	ReasonPrivateKeyMissing = "PrivateKeyMissing"
 	// ReasonPrivateKeyInvalid means that private-key.pem cannot be used as an SSH key.
 	ReasonPrivateKeyInvalid = "PrivateKeyInvalid"
+	// ReasonRepairFailed means that a node that does not work was joined again in vain, as often as the operator does so.
+	ReasonRepairFailed = "RepairFailed"
 )
 
 // ReasonReady is the reason of condition Ready when it is True.
@@ -165,11 +212,11 @@ const ReasonReady = "Ready"
 
 // Reasons of events that are not reasons of a condition.
 const (
-	// EventInstanceInvalid is told on ConfigMap windows-instances for an entry that cannot be used.
+	// EventInstanceInvalid is told on ConfigMap windows-instances, or on a Machine, for an entry or a Machine that gets no WindowsInstance.
 	EventInstanceInvalid = "InstanceInvalid"
-	// EventInstanceSetup is told on ConfigMap windows-instances when an entry became a WindowsInstance.
+	// EventInstanceSetup is told on ConfigMap windows-instances, or on a Machine, when an entry or a Machine became a WindowsInstance.
 	EventInstanceSetup = "InstanceSetup"
-	// EventInstanceTeardown is told on ConfigMap windows-instances when the WindowsInstance of an entry was removed.
+	// EventInstanceTeardown is told on ConfigMap windows-instances, or on a Machine, when the WindowsInstance made from it was removed.
 	EventInstanceTeardown = "InstanceTeardown"
 	// EventCertificateApproved is told on a WindowsInstance for a certificate request that was approved.
 	EventCertificateApproved = "CertificateApproved"
@@ -182,7 +229,7 @@ const (
 	// EventSettingsPublished is told on ConfigMap windows-services-<version> when nodes can read new settings.
 	EventSettingsPublished = "SettingsPublished"
 	// EventSettingsRestored is told on ConfigMap windows-services-<version> when it, or what belongs to it, was deleted or
-	// altered by somebody and the operator made it again.
+	// altered by somebody and the operator made it again, and on Secret windows-user-data when it was brought up to date.
 	EventSettingsRestored = "SettingsRestored"
 	// EventServiceCrashLoop is told on a Node when one of its services keeps dying. The note ends with the last lines of the
 	// service's log.
@@ -191,6 +238,18 @@ const (
 	EventServiceNotReady = ReasonServiceNotReady
 	// EventUpdateFailed is told on a Node that went to another version in vain, and back.
 	EventUpdateFailed = ReasonUpdateFailed
+	// EventMaintenanceBegins is told on a WindowsInstance when something begins on its host after its join.
+	EventMaintenanceBegins = "MaintenanceBegins"
+	// EventMaintenanceDone is told on a WindowsInstance when its node works again, and is back in service.
+	EventMaintenanceDone = "MaintenanceDone"
+	// EventMaintenanceFailed is told on a WindowsInstance when what was tried on its host failed. The note says why.
+	EventMaintenanceFailed = "MaintenanceFailed"
+	// EventHostLeft is told on a WindowsInstance whose host has left the cluster. The note says what remains on it.
+	EventHostLeft = "HostLeft"
+	// EventHostReleased is told on a WindowsInstance that was let go although its host could not be cleaned.
+	EventHostReleased = "HostReleased"
+	// EventRebootPending is told on a Node when Windows begins to wait for a restart.
+	EventRebootPending = ReasonRebootPending
 	// EventNodeReady is told on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

@@ -52,11 +52,21 @@ const (
 	WindowsConfigName = "cluster"
 )
 
+// Finalizer holds a WindowsInstance until its host has left the cluster. Written and removed by the operator.
+const Finalizer = GroupName + "/host"
+
 // Labels.
 const (
 	// LabelSource says where a WindowsInstance comes from: ConfigMap, or User where the label is absent or
 	// says so. Written by the operator on instances it made; only those are deleted by it.
 	LabelSource = GroupName + "/source"
+
+	// LabelMachineOS is on Machines of both APIs that are to become Windows nodes, with value Windows. Written by the user in the
+	// MachineSet.
+	LabelMachineOS = "machine.openshift.io/os-id"
+
+	// LabelIgnore, with value true, on a Machine keeps the operator away from it. Written by the user.
+	LabelIgnore = GroupName + "/ignore"
 
 	// LabelBYOH marks the Node of a host that was announced by ConfigMap or by the user. Written by the operator; value "true".
 	LabelBYOH = GroupName + "/byoh"
@@ -72,11 +82,19 @@ const (
 const (
 	// SourceConfigMap marks an instance made from an entry of ConfigMap windows-instances.
 	SourceConfigMap = "ConfigMap"
+	// SourceMachine marks an instance made from a Machine of OpenShift's Machine API.
+	SourceMachine = "Machine"
+	// SourceClusterAPI marks an instance made from a Machine of Cluster API.
+	SourceClusterAPI = "ClusterAPI"
 	// SourceUser is meant where an instance has no source label: the user wrote it.
 	SourceUser = "User"
 )
 
-// Annotations of Nodes, and one of ConfigMaps.
+// UserDataSecret is the Secret, in the namespace of the Machines, with the script that a new Machine runs at its first start.
+// Written by the operator; the user names it in MachineSets.
+const UserDataSecret = "windows-user-data"
+
+// Annotations of Nodes, one of ConfigMaps, and those of WindowsInstances.
 const (
 	// AnnotationVersion is the version the node is fully configured with. Written by WICD, last of all; read by
 	// the operator and users.
@@ -90,6 +108,25 @@ const (
 	// AnnotationDesiredVersion is the version the node shall have. Written by the operator when it is the node's turn, read by
 	// users and by WICD, which takes the host there once its content has been sent.
 	AnnotationDesiredVersion = GroupName + "/desired-version"
+
+	// AnnotationReboot on a Node asks the operator to drain the node and restart its host, within the budget. Written by the user
+	// with any value, removed by the operator when it is done.
+	AnnotationReboot = GroupName + "/reboot"
+
+	// AnnotationCordoned marks a Node that the operator cordoned, with the action it did so for. Only such a node is uncordoned by
+	// it. Written and removed by the operator.
+	AnnotationCordoned = GroupName + "/cordoned"
+
+	// AnnotationRelease on a WindowsInstance that is being deleted lets it go although its host cannot be reached: what is on the
+	// host stays. Written by the user, value "true".
+	AnnotationRelease = GroupName + "/release"
+
+	// AnnotationRetry on a WindowsInstance asks the operator to try again what failed on its host. Written by the user, value "true",
+	// removed by the operator.
+	AnnotationRetry = GroupName + "/retry"
+
+	// AnnotationMachine on a WindowsInstance names the Machine that it was made from, as namespace/name. Written by the operator.
+	AnnotationMachine = GroupName + "/machine"
 
 	// AnnotationPubKeyHash is the SHA-256, in hex, of the authorized-keys line of the key the host was reached
 	// with. Written by the operator.

@@ -207,27 +207,16 @@ type WindowsConfigStatus struct {
 	// +optional
 	UpdatedNodes int32 `json:"updatedNodes,omitempty"`
 
+	// rollout is how far all nodes are with what they shall become.
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
+
 	// conditions are Published (the settings make sense as a whole and nodes can read them) and Degraded (parts of them
 	// cannot be had; the message names each; bad when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// RolloutSpec bounds what happens to how many hosts at once.
-type RolloutSpec struct {
-	// maxConcurrentJoins is how many hosts may be in the steps of a join that the operator works in
-	// at the same time. Hosts that did not answer the last time take no place until they do.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	// +kubebuilder:default=32
-	// +optional
-	MaxConcurrentJoins int32 `json:"maxConcurrentJoins,omitempty"`
-
-	// paused starts nothing new on any host; what runs is finished.
-	// +optional
-	Paused bool `json:"paused,omitempty"`
 }
 
 // KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.

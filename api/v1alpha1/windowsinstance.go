@@ -15,6 +15,8 @@ import (
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.metadata.labels.windowsmachineconfig\.openshift\.io/source`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.plan.action`
+// +kubebuilder:printcolumn:name="Waits For",type=string,JSONPath=`.status.plan.waitsFor`
 // +kubebuilder:printcolumn:name="Payload",type=string,JSONPath=`.status.payload.current`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type WindowsInstance struct {
@@ -72,6 +74,13 @@ type WindowsInstanceSpec struct {
 	// +kubebuilder:validation:Pattern=`^((ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|ecdsa-sha2-nistp384|ecdsa-sha2-nistp521) [A-Za-z0-9+/]+={0,2}( .*)?)?$`
 	// +optional
 	HostKey string `json:"hostKey,omitempty"`
+
+	// hostname is the name that the host shall have; with another name it is renamed and restarted when it joins. Empty means: the
+	// name it has.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="hostname must be one label of lower-case letters, digits and hyphens"
+	// +optional
+	Hostname string `json:"hostname,omitempty"`
 
 	// nodeLabels are put on the node, besides those of the operator, and kept there.
 	// +kubebuilder:validation:MaxProperties=64
@@ -137,12 +146,137 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Steps []StepStatus `json:"steps,omitempty"`
 
+	// plan is what happens to the host next, how disruptive that is, and what it waits for.
+	// +optional
+	Plan *Plan `json:"plan,omitempty"`
+
+	// maintenance is what the operator is doing with the host after its join; absent when it does nothing.
+	// +optional
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
+
+	// failure is what the operator tried in vain and does not try again before something changes.
+	// +optional
+	Failure *Failure `json:"failure,omitempty"`
+
 	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and
-	// Stalled and RebootRequired (bad when True; absent otherwise).
+	// Stalled, Draining and RebootRequired (bad when True; absent otherwise).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Plan is what happens to a host next.
+type Plan struct {
+	// action that comes next.
+	Action PlanAction `json:"action"`
+	// disruption of the action: None leaves all pods alone, Restart starts services anew while pods go on, Drain moves the pods
+	// to other nodes, Reboot restarts the host after that.
+	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
+	Disruption PlanDisruption `json:"disruption"`
+	// waitsFor is the reason why the action has not begun; empty while it runs.
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// message says why the action is due, and what it waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// PlanAction is something that the operator does with a host.
+// +kubebuilder:validation:Enum=Join;Stage;Upgrade;Repair;Reboot;Replace;Leave
+type PlanAction string
+
+// The actions.
+const (
+	// ActionJoin makes the host a node.
+	ActionJoin PlanAction = "Join"
+	// ActionStage sends the content of another version, for later.
+	ActionStage PlanAction = "Stage"
+	// ActionUpgrade takes the node to another version, newer or older.
+	ActionUpgrade PlanAction = "Upgrade"
+	// ActionRepair joins the host of a node again that does not work.
+	ActionRepair PlanAction = "Repair"
+	// ActionReboot restarts the host.
+	ActionReboot PlanAction = "Reboot"
+	// ActionReplace deletes the Machine of the host.
+	ActionReplace PlanAction = "Replace"
+	// ActionLeave takes everything of ours off the host and deletes the Node.
+	ActionLeave PlanAction = "Leave"
+)
+
+// PlanDisruption is what an action does to the pods of a node.
+type PlanDisruption string
+
+// The disruptions, from the least to the greatest.
+const (
+	DisruptionNone    PlanDisruption = "None"
+	DisruptionRestart PlanDisruption = "Restart"
+	DisruptionDrain   PlanDisruption = "Drain"
+	DisruptionReboot  PlanDisruption = "Reboot"
+)
+
+// Maintenance is an action under way. It is written before anything is done, so that an operator that starts anew goes on.
+type Maintenance struct {
+	// action under way.
+	Action PlanAction `json:"action"`
+	// step it is in: Drain, Act, Verify.
+	// +kubebuilder:validation:Enum=Drain;Act;Verify
+	Step MaintenanceStep `json:"step"`
+	// disruption that was found necessary.
+	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
+	Disruption PlanDisruption `json:"disruption"`
+	// version that an Upgrade goes to, and former the one it comes from.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// former is the version that an Upgrade comes from, and goes back to when it fails.
+	// +optional
+	Former string `json:"former,omitempty"`
+	// bootID of the host before a Reboot.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// asked is the value of the annotation with which a user asked for a Reboot.
+	// +optional
+	Asked string `json:"asked,omitempty"`
+	// startedAt is when the action began, and stepSince when its step did.
+	StartedAt metav1.Time `json:"startedAt"`
+	// stepSince is when the step began.
+	StepSince metav1.Time `json:"stepSince"`
+	// message says what the step waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// MaintenanceStep is a part of an action.
+type MaintenanceStep string
+
+// The steps of an action, in order.
+const (
+	// MaintenanceDrain keeps new pods away and moves those that are there.
+	MaintenanceDrain MaintenanceStep = "Drain"
+	// MaintenanceAct does what is to be done.
+	MaintenanceAct MaintenanceStep = "Act"
+	// MaintenanceVerify waits until the node works; then it comes back into service.
+	MaintenanceVerify MaintenanceStep = "Verify"
+)
+
+// Failure is an action that failed.
+type Failure struct {
+	// action that failed.
+	Action PlanAction `json:"action"`
+	// version that an Upgrade went to in vain.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// step in which it failed. A drain that was given up is not the version's fault.
+	// +optional
+	Step MaintenanceStep `json:"step,omitempty"`
+	// attempts so far.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// at is when it failed.
+	At metav1.Time `json:"at"`
+	// message says why.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // NodeReference names a Node.
@@ -160,6 +294,12 @@ type PayloadStatus struct {
 	// desired is what the operator carries.
 	// +optional
 	Desired string `json:"desired,omitempty"`
+	// staged is what was sent to the host, so that it can go there at once.
+	// +optional
+	Staged string `json:"staged,omitempty"`
+	// since is when the node came to the version it has.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // StepStatus is how one step of the last join went.
