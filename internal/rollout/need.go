@@ -1,0 +1,83 @@
+package rollout
+
+import (
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// need is the one action that a host needs next.
+type need struct {
+	host       *Host
+	action     v1alpha1.PlanAction
+	disruption v1alpha1.PlanDisruption
+	why        string
+	asked      string
+}
+
+// disrupts says whether pods have to leave for it.
+func (n need) disrupts() bool { return cost(n.disruption) >= cost(v1alpha1.DisruptionDrain) }
+
+// counts says whether it takes, or may take, a node out of service. A new version that restarts services may fail, and is
+// therefore brought to no more nodes at a time than may be out of service.
+func (n need) counts() bool {
+	return n.host.Node != nil && (n.disrupts() || n.action == v1alpha1.ActionUpgrade)
+}
+
+// needOf says what a host needs, if anything. What has begun is finished first, but for a host that is to leave.
+func needOf(p Policy, h *Host) (need, bool) {
+	n := need{host: h, disruption: v1alpha1.DisruptionNone}
+	switch {
+	case h.Leaving:
+		n.action, n.why = v1alpha1.ActionLeave, "the WindowsInstance is being deleted"
+		if h.Node != nil && h.Node.Ready {
+			n.disruption = v1alpha1.DisruptionDrain
+		}
+	case h.UnderWay != nil:
+		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
+		n.asked = h.UnderWay.Asked
+	case h.TakeOver:
+		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "another operator configured the node"
+	case h.Replace != "":
+		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
+	case !h.Joined:
+		n.action, n.why = v1alpha1.ActionJoin, "the host is not a node yet"
+	case h.Node == nil:
+		return n, false // it registers, or is joined again
+	default:
+		return nodeNeed(p, n)
+	}
+	return n, true
+}
+
+// nodeNeed says what a node needs that nothing is done with.
+func nodeNeed(p Policy, n need) (need, bool) {
+	h, node := n.host, n.host.Node
+	switch {
+	case node.RebootAsked != "":
+		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootAsked
+		n.why = "annotation " + v1alpha1.AnnotationReboot + " of the Node asks for it"
+	case node.Version != "" && node.Version != p.Version && p.Version != "":
+		n.action = v1alpha1.ActionStage
+		n.why = fmt.Sprintf("from version %s to %s", node.Version, p.Version)
+		if h.Staged {
+			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
+		}
+	case node.RebootPending != "" && p.Reboots:
+		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, "Windows waits for a restart: "+node.RebootPending
+	default:
+		return n, false
+	}
+	return n, true
+}
+
+// busy says that something is being done with the host, or was allowed to begin.
+func (h *Host) busy() bool { return h.UnderWay != nil || h.Granted != "" }
+
+// upgrading says that the host is on its way to another version.
+func (h *Host) upgrading() bool {
+	return h.Granted == v1alpha1.ActionUpgrade || h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade
+}
+
+// isOut says that the node of the host is out of service.
+func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() }

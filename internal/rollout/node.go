@@ -1,0 +1,138 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Node is what of a Node matters here.
+type Node struct {
+	Name string
+	// Ready is what its kubelet says; Silent, that nobody hears from it, since Since.
+	Ready, Silent bool
+	Since         time.Time
+	// Unschedulable says that it is cordoned, CordonedFor for which action we did so: empty where somebody else did.
+	Unschedulable bool
+	CordonedFor   v1alpha1.PlanAction
+	// Version that it reports, Desired the one it was told to have, Kubelet the version of its kubelet.
+	Version, Desired, Kubelet string
+	BootID                    string
+	// Unhealthy says which service does not work, UpdateFailed why the node went back to its version, RebootPending what Windows
+	// waits for a restart for.
+	Unhealthy, UpdateFailed, RebootPending string
+	// RebootAsked is the annotation by which a user asks for a restart, with a value even where the user gave none.
+	RebootAsked string
+	// True are the types of the conditions that are True.
+	True map[string]bool
+}
+
+// NodeOf reads a Node.
+func NodeOf(node *corev1.Node) *Node {
+	if node == nil {
+		return nil
+	}
+	n := &Node{
+		Name:          node.Name,
+		Unschedulable: node.Spec.Unschedulable,
+		CordonedFor:   v1alpha1.PlanAction(node.Annotations[v1alpha1.AnnotationCordoned]),
+		Version:       node.Annotations[v1alpha1.AnnotationVersion],
+		Desired:       node.Annotations[v1alpha1.AnnotationDesiredVersion],
+		Kubelet:       node.Status.NodeInfo.KubeletVersion,
+		BootID:        node.Status.NodeInfo.BootID,
+		True:          map[string]bool{},
+	}
+	if value, asked := node.Annotations[v1alpha1.AnnotationReboot]; asked {
+		n.RebootAsked = "asked " + value
+	}
+	for _, c := range node.Status.Conditions {
+		n.read(c)
+	}
+	return n
+}
+
+func (n *Node) read(c corev1.NodeCondition) {
+	isTrue := c.Status == corev1.ConditionTrue
+	n.True[string(c.Type)] = isTrue
+	switch c.Type {
+	case corev1.NodeReady:
+		n.Ready, n.Silent, n.Since = isTrue, c.Status == corev1.ConditionUnknown, c.LastTransitionTime.Time
+	case v1alpha1.ConditionServicesHealthy:
+		if c.Status == corev1.ConditionFalse {
+			n.Unhealthy = c.Message
+		}
+	case v1alpha1.ConditionUpdated:
+		if c.Status == corev1.ConditionFalse {
+			n.UpdateFailed = c.Message
+		}
+	case v1alpha1.ConditionNodeRebootRequired:
+		if isTrue {
+			n.RebootPending = c.Message
+		}
+	}
+}
+
+// Same says whether nothing that matters here differs.
+func (n *Node) Same(o *Node) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	a, b := *n, *o
+	a.True, b.True = nil, nil
+	return fmt.Sprint(a) == fmt.Sprint(b) && maps.Equal(n.True, o.True)
+}
+
+// out says that the node takes no pods: it is cordoned, or not Ready.
+func (n *Node) out() bool { return !n.Ready || n.Unschedulable }
+
+// Verify says whether the node works after an action: waits is empty when it does. Failed says why it never will without
+// somebody's help.
+func Verify(m v1alpha1.Maintenance, n *Node, p Policy, kubelet string) (waits, failed string) {
+	if n == nil {
+		return "the Node is not there", ""
+	}
+	switch m.Action {
+	case v1alpha1.ActionUpgrade:
+		if n.Version != m.Version {
+			if n.UpdateFailed != "" && n.Desired == m.Version {
+				return "", n.UpdateFailed
+			}
+			return fmt.Sprintf("WICD has not reported version %s yet", m.Version), ""
+		}
+		if kubelet != "" && n.Kubelet != kubelet {
+			return fmt.Sprintf("the kubelet still reports version %s, not %s", n.Kubelet, kubelet), ""
+		}
+	case v1alpha1.ActionReboot:
+		if n.BootID == m.BootID {
+			return "the host has not restarted yet", ""
+		}
+	}
+	return n.working(p.Gates), ""
+}
+
+// working says what keeps the node from working; empty when nothing does.
+func (n *Node) working(gates []string) string {
+	if !n.Ready {
+		return "the node is not Ready"
+	}
+	if n.Unhealthy != "" {
+		return n.Unhealthy
+	}
+	var closed []string
+	for _, gate := range gates {
+		if !n.True[gate] {
+			closed = append(closed, gate)
+		}
+	}
+	if len(closed) > 0 {
+		slices.Sort(closed)
+		return "conditions of the Node that readinessGates names are not True: " + strings.Join(closed, ", ")
+	}
+	return ""
+}

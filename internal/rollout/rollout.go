@@ -1,0 +1,318 @@
+// Package rollout decides, purely, which host is acted on next, and what the others wait for.
+//
+// Decide looks at all hosts at once: each needs at most one action, actions are put in order, and as many begin as the budget
+// lets out of service. Verify, for a host that is under way, says whether its node works again. Both only look; whoever asks
+// acts.
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Fleet is all that Decide looks at.
+type Fleet struct {
+	Policy Policy
+	Hosts  []Host
+	// Others are Windows nodes without an instance. They count, and nothing is done to them.
+	Others []Node
+	Now    time.Time
+}
+
+// Policy is what the user allows, and what hosts shall become.
+type Policy struct {
+	// Version that nodes shall have. Unfit says why no node may go there; empty when they may.
+	Version string
+	Unfit   string
+	Paused  bool
+	// MaxUnavailable is a number or a percentage of all Windows nodes.
+	MaxUnavailable intstr.IntOrString
+	// Canary is nil where no node goes first.
+	Canary *Canary
+	// Windows are when serving nodes may be taken out of service; without any, always.
+	Windows []Window
+	// Reboots allows the restarts that Windows needs.
+	Reboots bool
+	// Faults are what is wrong with the user's settings, for the summary.
+	Faults []string
+	// Gates are types of conditions that must be True on a node that is to be in service.
+	Gates []string
+}
+
+// Canary is how many nodes go first, and for how long they must work before the others follow.
+type Canary struct {
+	Count int
+	Soak  time.Duration
+}
+
+// Host is what is known of one host.
+type Host struct {
+	// Name of its WindowsInstance.
+	Name string
+	// Node is nil where there is none.
+	Node *Node
+	// Leaving says that the instance is being deleted, Paused that the user holds it, Joined that a join was completed.
+	Leaving, Paused, Joined bool
+	// TakeOver says that the node was configured by somebody else and has to be drained before it is joined.
+	TakeOver bool
+	// Replace says why the Machine of the host is to be replaced; empty when it is not.
+	Replace string
+	// Staged says that the content of the version is on the host, Disruption what it costs to go there.
+	Staged     bool
+	Disruption v1alpha1.PlanDisruption
+	// Since is when the node came to the version it has.
+	Since time.Time
+	// UnderWay is what is being done with the host, and Granted what it was told to begin and has not yet written down.
+	UnderWay *v1alpha1.Maintenance
+	Granted  v1alpha1.PlanAction
+	// Failure is what was tried in vain.
+	Failure *v1alpha1.Failure
+}
+
+// Next is what happens to one host.
+type Next struct {
+	v1alpha1.Plan
+	// Begin says that the action may begin, or go on. Joins and staging have limits of their own.
+	Begin bool
+	// Asked is the value of the annotation that asked for a reboot.
+	Asked string
+}
+
+// Plan is what happens to all hosts.
+type Plan struct {
+	// Hosts by name; one that needs nothing is not in it.
+	Hosts map[string]Next
+	// Summary without StartedAt and EstimatedEnd.
+	Summary v1alpha1.RolloutStatus
+	// Again is when to look again although nothing happened; zero for never.
+	Again time.Time
+}
+
+// Decide says what happens to each host.
+func Decide(f Fleet) Plan {
+	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
+	p.stopped = p.failedUpgrades()
+	var needs []need
+	for i := range f.Hosts {
+		if n, some := needOf(f.Policy, &f.Hosts[i]); some {
+			needs = append(needs, n)
+		}
+	}
+	slices.SortStableFunc(needs, compare)
+	for _, n := range needs {
+		p.place(n)
+	}
+	return Plan{Hosts: p.next, Summary: p.summary(), Again: p.again}
+}
+
+// planner is the work of one Decide.
+type planner struct {
+	Fleet
+	budget  *budget
+	stopped []*Host // those on which the version failed
+	next    map[string]Next
+	again   time.Time
+}
+
+// place lets the action begin, or says what it waits for. The first check that speaks decides.
+func (p *planner) place(n need) {
+	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
+	checks := []func(need) (reason, message string){
+		p.underWay, p.paused, p.failed, p.unfit, p.stop, p.canary, p.window, p.outOfBudget,
+	}
+	for _, check := range checks {
+		reason, message := check(n)
+		if reason == begins {
+			break
+		}
+		if reason != "" {
+			next.WaitsFor, next.Message = reason, n.why+"; "+message
+			p.next[n.host.Name] = next
+			return
+		}
+	}
+	next.Begin = true
+	p.next[n.host.Name] = next
+	if n.counts() {
+		p.budget.take(n.host)
+	}
+}
+
+// begins is what a check returns for an action that no later check holds back.
+const begins = "begins"
+
+// underWay lets what has begun go on.
+func (p *planner) underWay(n need) (reason, message string) {
+	if n.host.UnderWay != nil || n.host.Granted == n.action {
+		return begins, ""
+	}
+	return "", ""
+}
+
+func (p *planner) paused(n need) (reason, message string) {
+	switch {
+	case n.host.Paused:
+		return v1alpha1.ReasonPaused, "spec.paused of the WindowsInstance holds it"
+	case p.Policy.Paused:
+		return v1alpha1.ReasonPaused, fmt.Sprintf("spec.rollout.paused of WindowsConfig %q holds it", v1alpha1.WindowsConfigName)
+	}
+	return "", ""
+}
+
+// failed holds what was tried on this host in vain, until something changes.
+func (p *planner) failed(n need) (reason, message string) {
+	f := n.host.Failure
+	if f == nil || f.Action != n.action || n.action == v1alpha1.ActionUpgrade && f.Version != p.Policy.Version {
+		return "", ""
+	}
+	return v1alpha1.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
+		f.Message, v1alpha1.AnnotationRetry)
+}
+
+func (p *planner) unfit(n need) (reason, message string) {
+	if p.Policy.Unfit != "" && (n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionStage) {
+		return v1alpha1.ReasonVersionUnfit, p.Policy.Unfit
+	}
+	return "", ""
+}
+
+// stop holds a version back that failed on another host.
+func (p *planner) stop(n need) (reason, message string) {
+	if n.action != v1alpha1.ActionUpgrade || len(p.stopped) == 0 {
+		return "", ""
+	}
+	first := p.stopped[0]
+	return v1alpha1.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.Name, first.Failure.Message)
+}
+
+// canary lets only a few nodes go to the version until they have worked for a while.
+func (p *planner) canary(n need) (reason, message string) {
+	c := p.Policy.Canary
+	if c == nil || n.action != v1alpha1.ActionUpgrade {
+		return "", ""
+	}
+	soaked, first := 0, 0
+	var until time.Time
+	for i := range p.Hosts {
+		h := &p.Hosts[i]
+		switch {
+		case h.upgrading() || p.next[h.Name].Begin && p.next[h.Name].Action == v1alpha1.ActionUpgrade:
+			first++
+		case h.Node == nil || h.Node.Version != p.Policy.Version || h.Node.out():
+		case h.Since.Add(c.Soak).After(p.Now):
+			first++
+			until = later(until, h.Since.Add(c.Soak))
+		default:
+			soaked++
+		}
+	}
+	switch {
+	case soaked >= c.Count:
+		return "", ""
+	case soaked+first < c.Count:
+		return "", ""
+	case until.IsZero():
+		return v1alpha1.ReasonCanary, "the first nodes go to the version"
+	}
+	p.lookAgain(until)
+	return v1alpha1.ReasonCanary, fmt.Sprintf("the first nodes must work until %s", until.UTC().Format(time.RFC3339))
+}
+
+// window holds back what takes a serving node out of service at a time the user does not allow. What the user asks for, and what
+// is broken anyway, does not wait.
+func (p *planner) window(n need) (reason, message string) {
+	serves := n.host.Node != nil && n.host.Node.Ready
+	if !n.disrupts() || !serves || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
+		return "", ""
+	}
+	opens := time.Time{}
+	for _, w := range p.Policy.Windows {
+		open, next := w.at(p.Now)
+		if open {
+			return "", ""
+		}
+		if !next.IsZero() && (opens.IsZero() || next.Before(opens)) {
+			opens = next
+		}
+	}
+	if opens.IsZero() {
+		return v1alpha1.ReasonMaintenanceWindow, "no maintenance window ever opens"
+	}
+	p.lookAgain(opens)
+	return v1alpha1.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", opens.Format(time.RFC3339))
+}
+
+func (p *planner) outOfBudget(n need) (reason, message string) {
+	if !n.counts() || p.budget.allows(n.host) {
+		return "", ""
+	}
+	return v1alpha1.ReasonBudget, p.budget.String()
+}
+
+// failedUpgrades are the hosts on which the version failed. A drain that was given up is not the version's fault.
+func (p *planner) failedUpgrades() []*Host {
+	var failed []*Host
+	for i := range p.Hosts {
+		f := p.Hosts[i].Failure
+		if f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain {
+			failed = append(failed, &p.Hosts[i])
+		}
+	}
+	return failed
+}
+
+func (p *planner) lookAgain(at time.Time) {
+	if p.again.IsZero() || at.Before(p.again) {
+		p.again = at
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// compare puts what has begun first, then what is broken, then what disrupts least.
+func compare(a, b need) int {
+	rank := func(x bool) int {
+		if x {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(rank(a.host.busy()), rank(b.host.busy())),
+		cmp.Compare(rank(a.host.isOut()), rank(b.host.isOut())),
+		cmp.Compare(cost(a.disruption), cost(b.disruption)),
+		cmp.Compare(urgency(a), urgency(b)),
+		cmp.Compare(a.host.Name, b.host.Name),
+	)
+}
+
+// urgency puts what users wait for first.
+func urgency(n need) int {
+	switch {
+	case n.action == v1alpha1.ActionLeave:
+		return 0
+	case n.asked != "":
+		return 1
+	case n.action == v1alpha1.ActionUpgrade:
+		return 2
+	}
+	return 3
+}
+
+// cost orders disruptions.
+func cost(d v1alpha1.PlanDisruption) int {
+	return slices.Index([]v1alpha1.PlanDisruption{
+		v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot,
+	}, d)
+}

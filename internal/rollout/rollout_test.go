@@ -1,0 +1,258 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+const (
+	old    = "1.0.0-aaaaaaa"
+	wanted = "1.1.0-bbbbbbb"
+)
+
+func noon() time.Time { return time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC) } // a Monday
+
+// host is a node that has the old version and could go to the wanted one with a drain.
+func host(name string, change ...func(*rollout.Host)) rollout.Host {
+	h := rollout.Host{
+		Name: name, Joined: true, Staged: true, Disruption: v1alpha1.DisruptionDrain, Since: noon().Add(-24 * time.Hour),
+		Node: &rollout.Node{Name: name, Ready: true, Version: old, Desired: old},
+	}
+	for _, c := range change {
+		c(&h)
+	}
+	return h
+}
+
+func hosts(n int, change ...func(*rollout.Host)) []rollout.Host {
+	var all []rollout.Host
+	for i := range n {
+		all = append(all, host(fmt.Sprintf("win-%02d", i), change...))
+	}
+	return all
+}
+
+func notReady(h *rollout.Host)  { h.Node.Ready = false }
+func cordoned(h *rollout.Host)  { h.Node.Unschedulable = true }
+func leaving(h *rollout.Host)   { h.Leaving = true }
+func paused(h *rollout.Host)    { h.Paused = true }
+func unstaged(h *rollout.Host)  { h.Staged = false }
+func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
+func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
+func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
+func pending(h *rollout.Host)   { h.Node.RebootPending = "Windows Update" }
+func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
+func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
+func takenOver(h *rollout.Host) { h.Joined, h.TakeOver = false, true }
+func failedHere(h *rollout.Host) {
+	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: wanted, Message: "kubelet died"}
+}
+func notDrained(h *rollout.Host) { failedHere(h); h.Failure.Step = v1alpha1.MaintenanceDrain }
+func failedOnce(h *rollout.Host) {
+	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: "1.0.5-ccccccc", Message: "kubelet died"}
+}
+
+func underWay(h *rollout.Host) {
+	h.Node.Unschedulable, h.Node.CordonedFor = true, v1alpha1.ActionUpgrade
+	h.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: v1alpha1.MaintenanceDrain, Disruption: v1alpha1.DisruptionDrain}
+}
+
+func allow(n int) rollout.Policy {
+	return rollout.Policy{Version: wanted, MaxUnavailable: intstr.FromInt32(int32(n))}
+}
+
+// told renders a plan: what each host does, or waits for.
+func told(p rollout.Plan) string {
+	var b strings.Builder
+	for i := range 100 {
+		name := fmt.Sprintf("win-%02d", i)
+		next, some := p.Hosts[name]
+		switch {
+		case !some:
+			continue
+		case next.WaitsFor != "":
+			fmt.Fprintf(&b, "%s:%s?%s ", name, next.Action, next.WaitsFor)
+		default:
+			fmt.Fprintf(&b, "%s:%s ", name, next.Action)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func named(hosts ...rollout.Host) []rollout.Host {
+	for i := range hosts {
+		hosts[i].Name = fmt.Sprintf("win-%02d", i)
+	}
+	return hosts
+}
+
+func TestDecide(t *testing.T) {
+	canary := allow(5)
+	canary.Canary = &rollout.Canary{Count: 1, Soak: 10 * time.Minute}
+	recently := func(h *rollout.Host) { h.Since = noon().Add(-time.Minute) }
+	reboots := allow(1)
+	reboots.Reboots = true
+	allPaused := allow(1)
+	allPaused.Paused = true
+	unfit := allow(1)
+	unfit.Unfit = "kubelet v1.37.0 is newer than the API server"
+	percent := func(text string) rollout.Policy {
+		p := allow(0)
+		p.MaxUnavailable = intstr.FromString(text)
+		return p
+	}
+	for _, test := range []struct {
+		name   string
+		policy rollout.Policy
+		hosts  []rollout.Host
+		others []rollout.Node
+		want   string
+	}{
+		{"as many begin as the budget allows", allow(2), hosts(3), nil, "win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
+		{"a share of the nodes is rounded down", percent("50%"), hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Budget win-02:Upgrade?Budget"},
+		{"a share of few nodes is one", percent("10%"), hosts(2), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"a node that is not Ready counts", allow(1), named(host("", upToDate, notReady), host("")), nil, "win-01:Upgrade?Budget"},
+		{"a cordoned node counts", allow(1), named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Budget"},
+		{"a node without an instance counts", allow(1), hosts(1), []rollout.Node{{Name: "other"}}, "win-00:Upgrade?Budget"},
+		{"what has begun counts, and goes on", allow(1), named(host("", underWay), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"what was granted counts before it is seen to have begun", allow(1), named(host(""), host("", granted)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"what is broken comes first and costs nothing more", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"of several that others cordoned, one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
+			"win-00:Upgrade win-01:Upgrade?Budget"},
+		{"what disrupts least comes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"leaving comes before upgrading", allow(1), named(host(""), host("", leaving)), nil, "win-00:Upgrade?Budget win-01:Leave"},
+		{"a host that is no node leaves at once", allow(1), named(host("", underWay), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"a dead node leaves without the budget", allow(1), named(host("", underWay), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"who upgrades and is to leave, leaves", allow(1), named(host("", underWay, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
+		{"content comes before the version", allow(1), hosts(2, unstaged), nil, "win-00:Stage win-01:Stage"},
+		{"nodes at the version need nothing", allow(1), hosts(2, upToDate), nil, ""},
+		{"a host that is no node joins whatever the budget", allow(1), named(host("", underWay), host("", fresh)), nil, "win-00:Upgrade win-01:Join"},
+		{"a node of another operator is drained in its turn", allow(1), named(host("", takenOver), host("", takenOver)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"the user's reboot comes before the version", allow(1), hosts(1, askReboot), nil, "win-00:Reboot"},
+		{"Windows' reboot is not the operator's to decide", allow(1), hosts(1, upToDate, pending), nil, ""},
+		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
+		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
+		{"all paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
+		{"one paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
+		{"paused, and under way", allPaused, hosts(1, underWay), nil, "win-00:Upgrade"},
+		{"a version that does not go with the API server", unfit, hosts(1), nil, "win-00:Upgrade?VersionUnfit"},
+		{"a version that failed is brought to nobody else", allow(3), named(host(""), host("", failedHere)), nil, "win-00:Upgrade?RolloutStopped win-01:Upgrade?Failed"},
+		{"a drain that was given up holds up nobody else", allow(3), named(host(""), host("", notDrained)), nil, "win-00:Upgrade win-01:Upgrade?Failed"},
+		{"another version that failed stops nothing", allow(3), named(host(""), host("", failedOnce)), nil, "win-00:Upgrade win-01:Upgrade"},
+		{"the first node goes alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
+		{"and works for a while", canary, named(host("", upToDate, recently), host("")), nil, "win-01:Upgrade?Canary"},
+		{"before the others follow", canary, named(host("", upToDate), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade"},
+		{"a first node that is broken has not worked", canary, named(host("", upToDate, notReady), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Others: test.others, Now: noon()})
+			if got := told(plan); got != test.want {
+				t.Errorf("plan is\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMaintenanceWindows(t *testing.T) {
+	night, err := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Europe/Berlin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := allow(9)
+	policy.Windows = []rollout.Window{night}
+	fleet := func(now time.Time) rollout.Fleet {
+		return rollout.Fleet{Policy: policy, Now: now, Hosts: named(
+			host(""), host("", notReady), host("", restarts), host("", askReboot), host("", leaving), host("", underWay))}
+	}
+	closed := rollout.Decide(fleet(noon()))
+	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"
+	if got := told(closed); got != want {
+		t.Errorf("outside of the window the plan is\n%s\nwant\n%s", got, want)
+	}
+	opens := time.Date(2026, 3, 2, 21, 0, 0, 0, time.UTC) // 22:00 in Berlin
+	if !closed.Again.Equal(opens) {
+		t.Errorf("looked at again at %s, the window opens at %s", closed.Again, opens)
+	}
+	for _, test := range []struct {
+		at   time.Time
+		open bool
+	}{{opens.Add(-time.Second), false}, {opens, true}, {opens.Add(4*time.Hour - time.Second), true}, {opens.Add(4 * time.Hour), false}} {
+		if got := rollout.Decide(fleet(test.at)).Hosts["win-00"].Begin; got != test.open {
+			t.Errorf("at %s the upgrade begins: %v, want %v", test.at, got, test.open)
+		}
+	}
+}
+
+func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
+	for _, w := range []v1alpha1.MaintenanceWindow{
+		{Schedule: "0 22 * *", Duration: "4h"},
+		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Berlin"},
+		{Schedule: "0 22 * * 1", Duration: "soon"},
+	} {
+		window, err := rollout.ParseWindow(w)
+		if err == nil {
+			t.Errorf("%v was read as a window", w)
+		}
+		policy := allow(1)
+		policy.Windows = []rollout.Window{window}
+		plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: noon()})
+		if got := told(plan); got != "win-00:Upgrade?MaintenanceWindow" {
+			t.Errorf("with window %v the plan is %s", w, got)
+		}
+	}
+}
+
+func TestVerify(t *testing.T) {
+	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, Former: old}
+	reboot := v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, BootID: "7", StartedAt: metav1.NewTime(noon())}
+	gates := rollout.Policy{Gates: []string{"StorageReady"}}
+	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", Kubelet: "v1.36.3"}
+	with := func(change func(*rollout.Node)) *rollout.Node { n := good; change(&n); return &n }
+	for _, test := range []struct {
+		name          string
+		m             v1alpha1.Maintenance
+		node          *rollout.Node
+		policy        rollout.Policy
+		waits, failed string
+	}{
+		{"works", upgrade, &good, rollout.Policy{}, "", ""},
+		{"no Node", upgrade, nil, rollout.Policy{}, "the Node is not there", ""},
+		{"not there yet", upgrade, with(func(n *rollout.Node) { n.Version = old }), rollout.Policy{}, "WICD has not reported version 1.1.0-bbbbbbb yet", ""},
+		{"went back", upgrade, with(func(n *rollout.Node) { n.Version, n.UpdateFailed = old, "kubelet died" }), rollout.Policy{}, "", "kubelet died"},
+		{"not Ready", upgrade, with(func(n *rollout.Node) { n.Ready = false }), rollout.Policy{}, "the node is not Ready", ""},
+		{"a service dies", upgrade, with(func(n *rollout.Node) { n.Unhealthy = "containerd died" }), rollout.Policy{}, "containerd died", ""},
+		{"another kubelet", upgrade, with(func(n *rollout.Node) { n.Kubelet = "v1.35.0" }), rollout.Policy{}, "the kubelet still reports version v1.35.0, not v1.36.3", ""},
+		{"the user's gate is closed", upgrade, &good, gates, "conditions of the Node that readinessGates names are not True: StorageReady", ""},
+		{"the user's gate is open", upgrade, with(func(n *rollout.Node) { n.True = map[string]bool{"StorageReady": true} }), gates, "", ""},
+		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), rollout.Policy{}, "the host has not restarted yet", ""},
+		{"has restarted", reboot, &good, rollout.Policy{}, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			waits, failed := rollout.Verify(test.m, test.node, test.policy, "v1.36.3")
+			if waits != test.waits || failed != test.failed {
+				t.Errorf("waits for %q, failed with %q; want %q and %q", waits, failed, test.waits, test.failed)
+			}
+		})
+	}
+}
+
+func TestSummaryCountsWhatGoesOn(t *testing.T) {
+	plan := rollout.Decide(rollout.Fleet{Policy: allow(2), Now: noon(), Hosts: named(
+		host("", upToDate), host("", underWay), host("", failedHere), host(""))})
+	s := plan.Summary
+	if s.Nodes != 4 || s.AtVersion != 1 || s.OutOfService != 1 || s.MaxUnavailable != 2 || s.Waiting != 2 || len(s.Failed) != 1 {
+		t.Errorf("summary is %+v", s)
+	}
+	want := "under way: 1 Upgrade; waiting: 1 Upgrade (Failed), 1 Upgrade (RolloutStopped); failed on win-02"
+	if s.Message != want {
+		t.Errorf("message is %q, want %q", s.Message, want)
+	}
+}
