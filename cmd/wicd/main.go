@@ -16,7 +16,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	path, _ := os.Executable() // without it, WICD does not know which of its files is in use
 	code := daemon.Main(ctx, daemon.Call{
+		Path:    path,
 		Args:    os.Args[1:],
 		Stdin:   os.Stdin,
 		Stdout:  os.Stdout,

@@ -1,6 +1,6 @@
 // Package agent is the conversation between the operator and WICD, the program on a Windows host.
 //
-// Each command of WICD (facts, receive, join, status) reads one JSON request on stdin and writes JSON lines on
+// Each command of WICD (facts, receive, join, leave, status) reads one JSON request on stdin and writes JSON lines on
 // stdout: any number of steps, then one result or one error with a stable code. This package holds the
 // requests and results, and both ends of the conversation: Call and Send for the operator, Serve and Receive's
 // messages for WICD.
@@ -20,6 +20,8 @@ const (
 	CommandReceive = "receive"
 	// CommandJoin makes the host what the request says (request JoinRequest, result JoinResult). It may be repeated.
 	CommandJoin = "join"
+	// CommandLeave takes everything of ours off the host (request LeaveRequest, result LeaveResult). It may be repeated.
+	CommandLeave = "leave"
 	// CommandStatus reports how the services, certificates and last steps are (no request, result Status).
 	CommandStatus = "status"
 )
@@ -32,7 +34,8 @@ type Facts struct {
 	Host HostFacts `json:"host"`
 	// Services are those on the host that bear a name of ours; Ours says whether WICD, or the original operator, made them.
 	Services []ServiceFacts `json:"services,omitempty"`
-	// Joined is what the last join left; nil on a fresh host, and while a join that was cut waits to be repeated.
+	// Joined is what the last join left; nil on a fresh host, while a join or a leave that was cut waits to be repeated, and on a host
+	// that left.
 	Joined *Joined `json:"joined,omitempty"`
 }
 
@@ -156,6 +159,9 @@ type JoinRequest struct {
 	// Register says that the cluster has no Node of this host: a kubelet that runs must start anew, since it
 	// registers its Node only when it starts.
 	Register bool `json:"register,omitempty"`
+	// Hostname is the DNS host name that Windows shall have; empty keeps what it has. Another name takes effect with a restart,
+	// which MayReboot must allow. The node's name is that of Local in any case.
+	Hostname string `json:"hostname,omitempty"`
 	// MayReboot allows WICD to restart the host when a step needs it.
 	MayReboot bool `json:"mayReboot"`
 }
@@ -178,6 +184,21 @@ type JoinResult struct {
 	BootID string `json:"bootID"`
 	// Changed lists what was not as it should be and is now.
 	Changed []string `json:"changed,omitempty"`
+}
+
+// LeaveRequest asks a host to be as it was before it joined.
+type LeaveRequest struct {
+	// Cluster is the UID of the cluster's namespace kube-system. A host that belongs to another one is left alone.
+	Cluster string `json:"cluster"`
+}
+
+// LeaveResult says what became of it. It is empty for a host that has nothing of ours.
+type LeaveResult struct {
+	// Removed lists what was taken off, in order.
+	Removed []string `json:"removed,omitempty"`
+	// Remains lists what stayed although it is ours, besides journal and logs, each with the reason. Most of it goes when the
+	// command is repeated after a restart.
+	Remains []string `json:"remains,omitempty"`
 }
 
 // Status is how WICD's services and certificates are.

@@ -48,7 +48,9 @@ const (
 	CodeServiceFailed Code = "ServiceFailed"
 	// CodeRebootNeeded means that a step needs a restart which the request did not allow.
 	CodeRebootNeeded Code = "RebootNeeded"
-	// CodeBusy means that another join or receive runs on the host.
+	// CodeOtherCluster means that a host that is to leave belongs to another cluster.
+	CodeOtherCluster Code = "OtherCluster"
+	// CodeBusy means that another join, receive or leave runs on the host.
 	CodeBusy Code = "Busy"
 	// CodeSetupFailed means that the carrier could not unpack WICD.
 	CodeSetupFailed Code = "SetupFailed"

@@ -23,6 +23,8 @@ type applying struct {
 	// former is what was asked for before, formerWanted what that wanted of this host; empty on a fresh host.
 	former       record
 	formerWanted desired.Node
+	// hostname is the name that Windows shall have; empty keeps what it has.
+	hostname string
 	// restart are services which, when they run, must start anew, and why.
 	restart map[string]string
 	// outdated are files with keys of certificate requests that were made with a former bootstrap token.
@@ -31,10 +33,11 @@ type applying struct {
 	// pulls is true when the service asks, false in a join.
 	pulls bool
 
-	step      string
-	began     time.Time
-	changed   []string
-	rebooting string
+	step    string
+	began   time.Time
+	changed []string
+	// rebooting is what takes effect with a restart of Windows, in words.
+	rebooting []string
 }
 
 // applyStep is one step. It looks at what is there, and changes what is not as it should be.
@@ -45,7 +48,7 @@ type applyStep struct {
 
 // newApplying refuses what could not become a node, or could leave its folders. It changes nothing yet.
 func newApplying(h Host, request agent.JoinRequest) (*applying, error) {
-	request.Register = false // asked for once, not part of what the host is to be
+	hostname := request.Hostname
 	wanted, err := record{JoinRequest: request}.wanted()
 	if err != nil {
 		return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: err.Error()}
@@ -53,7 +56,10 @@ func newApplying(h Host, request agent.JoinRequest) (*applying, error) {
 	if err := checkRequest(request, wanted); err != nil {
 		return nil, err
 	}
-	return &applying{Host: h, tell: func(agent.Step) {}, request: request, wanted: wanted, restart: map[string]string{}}, nil
+	request.Register, request.Hostname = false, "" // asked for once, not part of what the host is to be
+	return &applying{
+		Host: h, tell: func(agent.Step) {}, request: request, wanted: wanted, hostname: hostname, restart: map[string]string{},
+	}, nil
 }
 
 // run takes the steps in order, and ends with the first that fails. The caller holds the lock of commands.

@@ -36,7 +36,7 @@ func begin(ctx context.Context, h Host) (release func(), err error) {
 	}
 	release, err = lock(ctx, h.System, commandLock, commandPatience)
 	if errors.Is(err, ErrLocked) {
-		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive or join runs on this host; try again when it has ended"}
+		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host; try again when it has ended"}
 	}
 	return release, err
 }

@@ -53,6 +53,8 @@ func changes() map[string]change {
 		"where it logs": func(r *agent.JoinRequest) {
 			r.Desired.Services[0].Log.Path = desired.Logs + `\containerd\containerd.log`
 		},
+		"SSH keys":           func(r *agent.JoinRequest) { r.Desired.AuthorizedKeys = []string{keyLine("new")} },
+		"retired SSH keys":   func(r *agent.JoinRequest) { r.Desired.RetiredKeys = []string{keyLine("old")} },
 		"pod network":        func(r *agent.JoinRequest) { r.Desired.CNI.Template = `{"name":"other","type":"t"}` },
 		"folder":             func(r *agent.JoinRequest) { r.Desired.Directories = append(r.Desired.Directories, `C:\k\new`) },
 		"operator's version": func(r *agent.JoinRequest) { r.Desired.Version = "2.0.0" },

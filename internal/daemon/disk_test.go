@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -161,4 +162,13 @@ func TestRemovingWhatIsNotThereIsNoError(t *testing.T) {
 	if names, err := d.List(`C:\k`); err != nil || !cmp.Equal(names, []string(nil)) {
 		t.Errorf("C:\\k holds %q, %v", names, err)
 	}
+}
+
+func mustWriteJSON(t *testing.T, d daemon.Disk, name string, value any) {
+	t.Helper()
+	b, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, d, name, string(b))
 }

@@ -8,14 +8,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
 // FuzzRequests hands arbitrary requests to the commands that take one. Each must be answered, and nothing may be
-// written anywhere but on drive C:.
+// written anywhere but on drive C:. A host that has nothing of ours never has anything to leave with.
 func FuzzRequests(f *testing.F) {
 	request, err := json.Marshal(newRequest(newCargo("1")))
 	if err != nil {
@@ -24,11 +26,16 @@ func FuzzRequests(f *testing.F) {
 	f.Add(agent.CommandJoin, request)
 	f.Add(agent.CommandJoin, bytes.ReplaceAll(request, []byte(`C:\\k`), []byte(`C:\\..\\..`)))
 	f.Add(agent.CommandJoin, []byte(`{"node":"n","cluster":"c","desired":{"digest":"`+strings.Repeat("a", 64)+`","files":[{"path":"C:\\..\\x"}]}}`))
+	f.Add(agent.CommandJoin, bytes.Replace(request, []byte(`"mayReboot":true`), []byte(`"hostname":"other","mayReboot":true`), 1))
+	f.Add(agent.CommandJoin, bytes.Replace(request, []byte(`"digest":`), []byte(`"authorizedKeys":["`+keyLine("a")+`"],"retiredKeys":["x"],"digest":`), 1))
+	f.Add(agent.CommandLeave, []byte(`{"cluster":"11111111-2222-3333-4444-555555555555"}`))
+	f.Add(agent.CommandLeave, []byte(`{"cluster":"another"}`))
+	f.Add(agent.CommandLeave, []byte(`{"cluster":null}`))
 	f.Add(agent.CommandReceive, []byte(`{"content":[{"sha256":"`+strings.Repeat("a", 64)+`","size":1,"compressedSize":3}]}`+"\nabcd"))
 	f.Add(agent.CommandReceive, []byte(`{"content":null}`))
 	f.Add(agent.CommandJoin, []byte("no JSON"))
 	f.Fuzz(func(t *testing.T, command string, stdin []byte) {
-		if command != agent.CommandJoin && command != agent.CommandReceive {
+		if command != agent.CommandJoin && command != agent.CommandReceive && command != agent.CommandLeave {
 			return
 		}
 		base := t.TempDir()
@@ -46,6 +53,9 @@ func FuzzRequests(f *testing.F) {
 		if json.Unmarshal([]byte(lines[len(lines)-1]), &last) != nil || last["result"] == nil && last["error"] == nil {
 			t.Errorf("the last line is %q", lines[len(lines)-1])
 		}
+		if command == agent.CommandLeave && w.Changes() > 0 {
+			t.Errorf("the leave made %d changes on a host with nothing of ours", w.Changes())
+		}
 		for _, folder := range []string{base, filepath.Join(base, "computer")} {
 			entries, _ := os.ReadDir(folder)
 			for _, e := range entries {
@@ -54,5 +64,41 @@ func FuzzRequests(f *testing.F) {
 				}
 			}
 		}
+	})
+}
+
+// FuzzRecords lets a host leave whose record, services, and notes of what is ours are arbitrary. Whatever they say, files of others
+// stay; and when the leave says that it is done, a second one has nothing to do.
+func FuzzRecords(f *testing.F) {
+	r := newRequest(newCargo("1"))
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\data\..\data\x`})
+	b, err := json.Marshal(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b, []byte(`["aa"]`), []byte(`{"netns":"x"}`))
+	f.Add([]byte(`{"cluster":"11111111-2222-3333-4444-555555555555","node":"n","desired":{"directories":["C:\\data","C:\\"],"files":[{"path":"C:\\"},{"path":"C:\\data"},{"path":"C:"}]}}`), []byte(`{`), []byte(`[]`))
+	f.Add([]byte(`{"node":"n","desired":{"environment":{"OTHER":"x","":"y"},"watchedEnvironment":["=","a"]}}`), []byte(`null`), []byte(`{"netns":1}`))
+	f.Fuzz(func(t *testing.T, record, certificates, network []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWindows(t, sim.WindowsOptions{})
+			const others = `C:\data\sub\important.txt`
+			for name, content := range map[string][]byte{
+				others: nil, desired.State + `\node.json`: record, desired.State + `\certificates.json`: certificates,
+				desired.CNIData + `\results\x`: network,
+			} {
+				mustWrite(t, w.Disk(), name, string(content))
+			}
+			const cluster = "11111111-2222-3333-4444-555555555555"
+			if _, err := newWire(w).leave(cluster); err != nil {
+				return
+			}
+			if !w.Disk().Exists(others) {
+				t.Errorf("%s is gone", others)
+			}
+			if again, err := newWire(w).leave(cluster); err != nil || len(again.Removed) > 0 {
+				t.Errorf("the second leave: %+v, %v", again, err)
+			}
+		})
 	})
 }

@@ -165,11 +165,7 @@ func (l *life) tellRefusal(ctx context.Context, client *api, node *corev1.Node) 
 
 // message is bounded as those of troubles.
 func (no refusal) message(own string) string {
-	text := fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", no.Version, own, no.Reason)
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "")
-	}
-	return text
+	return shortened(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", no.Version, own, no.Reason))
 }
 
 // updatedOf is what condition WindowsUpdated of a node of version own should become. It is set when an update was undone,

@@ -15,8 +15,12 @@ import (
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
 func (a *applying) joinSteps() []applyStep {
 	return []applyStep{
+		{"taking over from the original operator", a.takeOver},
+		{"naming the host", a.rename},
 		{"enabling features", a.enableFeatures},
+		{"restarting the host", a.restartHost},
 		{"making folders", a.makeFolders},
+		{"authorizing keys", a.tryKeys},
 		{"linking programs", a.linkPrograms},
 		{"leaving the former cluster", a.leaveFormerCluster},
 		{"writing configuration", a.writeFiles},
@@ -25,6 +29,7 @@ func (a *applying) joinSteps() []applyStep {
 		{"handing over the bootstrap token", a.writeBootstrap},
 		{"remembering the request", a.remember},
 		{"starting services", a.startServices},
+		{"removing what the original operator left", a.removeOriginals},
 		{"removing old versions", a.removeOldVersions},
 		{"completing", a.complete},
 	}
@@ -70,9 +75,9 @@ func joinHost(ctx context.Context, h Host, request agent.JoinRequest, tell func(
 	}
 	defer release()
 	err = a.run(ctx, a.joinSteps())
-	result := agent.JoinResult{BootID: facts.BootID, Changed: a.changed, Rebooting: a.rebooting}
+	result := agent.JoinResult{BootID: facts.BootID, Changed: a.changed}
 	if errors.Is(err, errRebooting) {
-		err = nil
+		result.Rebooting, err = strings.Join(a.rebooting, "; "), nil
 	}
 	return result, err
 }
@@ -90,6 +95,12 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 		return invalid("node is %q and cluster is %q; both are needed", r.Node, r.Cluster)
 	case !isHash(r.Desired.Digest):
 		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
+	}
+	if err := CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
+		return invalid("hostname: %v", err)
+	}
+	if err := checkKeys(r.Desired.AuthorizedKeys); err != nil {
+		return invalid("desired.authorizedKeys%v", err)
 	}
 	for i, f := range r.Desired.Payload {
 		if !isHash(f.SHA256) || !isRelative(f.Path) {
@@ -122,6 +133,9 @@ func isRelative(path string) bool {
 	return true
 }
 
+// featureEnabled is what the journal says of a feature that was not enabled before. A leave looks for it.
+const featureEnabled = "feature %s enabled"
+
 func (a *applying) enableFeatures(ctx context.Context) error {
 	for _, name := range a.request.Desired.Features {
 		state := a.facts.Features[name]
@@ -137,24 +151,28 @@ func (a *applying) enableFeatures(ctx context.Context) error {
 			return fmt.Errorf("enabling feature %s: %w", name, err)
 		}
 		if state != agent.FeaturePending {
-			a.did("feature %s enabled", name)
+			a.did(featureEnabled, name)
 		}
 		if reboot {
-			a.rebooting = "feature " + name + " takes effect after a restart"
+			a.rebooting = append(a.rebooting, "feature "+name+" takes effect after a restart")
 		}
 	}
-	if a.rebooting == "" {
+	return nil
+}
+
+// restartHost restarts Windows once for all that takes effect only then. The join is repeated after it.
+func (a *applying) restartHost(ctx context.Context) error {
+	if len(a.rebooting) == 0 {
 		return nil
 	}
+	why := strings.Join(a.rebooting, "; ")
 	if !a.request.MayReboot {
-		message := a.rebooting + "; restart the host, or allow it"
-		a.rebooting = ""
-		return &agent.Error{Code: agent.CodeRebootNeeded, Message: message}
+		return &agent.Error{Code: agent.CodeRebootNeeded, Message: why + "; restart the host, or allow it"}
 	}
-	if err := a.System.Reboot(ctx, a.rebooting, rebootDelay); err != nil {
+	if err := a.System.Reboot(ctx, why, rebootDelay); err != nil {
 		return fmt.Errorf("restarting the host: %w", err)
 	}
-	a.did("restarting: %s", a.rebooting)
+	a.did("restarting: %s", why)
 	return errRebooting
 }
 

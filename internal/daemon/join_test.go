@@ -399,6 +399,9 @@ func TestAServiceThatDoesNotStartSaysWhatItsLogSays(t *testing.T) {
 func TestBadRequestsOfJoinAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(r *agent.JoinRequest){
 		"no node":      func(r *agent.JoinRequest) { r.Node = "" },
+		"host name":    func(r *agent.JoinRequest) { r.Hostname = "win 1" },
+		"SSH key":      func(r *agent.JoinRequest) { r.Desired.AuthorizedKeys = []string{"a key"} },
+		"SSH keys":     func(r *agent.JoinRequest) { r.Desired.AuthorizedKeys = []string{keyLine("a") + "\n" + keyLine("b")} },
 		"digest":       func(r *agent.JoinRequest) { r.Desired.Digest = "short" },
 		"payload path": func(r *agent.JoinRequest) { r.Desired.Payload[0].Path = `..\..\Windows\x.exe` },
 		"payload root": func(r *agent.JoinRequest) { r.Desired.Payload[0].Path = `\Windows\x.exe` },

@@ -20,6 +20,8 @@ type Call struct {
 	Stdout, Stderr io.Writer
 	// Host opens the machine. It is asked once, by commands that need it.
 	Host func() (Host, error)
+	// Path is the full path of the executable that runs; empty when it is not known.
+	Path string
 	// Program opens the executable that runs.
 	Program func() (io.ReadCloser, error)
 	// Serve runs the service under the control of Windows, which ends it by way of the context.
@@ -37,6 +39,7 @@ func commands() []command {
 		{agent.CommandFacts, "says what this host is; changes nothing", facts},
 		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
 		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
+		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
 		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
 		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
 		{"run", "keeps this host as the last join asked, until it is told to stop", run},
@@ -145,6 +148,10 @@ func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
 
 func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	return converse(call, flags, func(s *agent.Session, h Host) (any, error) { return Join(ctx, s, h) })
+}
+
+func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(s *agent.Session, h Host) (any, error) { return Leave(ctx, s, h, call.Path) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {

@@ -115,14 +115,25 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 	if isOlder(node, l.said) { // what we said is still on its way to us
 		node = l.said
 	}
-	if err := errors.Join(l.tellHealth(ctx, client, node), l.tellRefusal(ctx, client, node)); err != nil {
+	if err := l.tell(ctx, client, node); err != nil {
 		l.log.Warn("How the node is cannot be told", "error", err.Error()) // the next event of the node tries again
+	}
+	if err := l.retireKeys(node); err != nil {
+		l.log.Warn("SSH keys stay that are not needed any more", "error", err.Error())
 	}
 	if err := l.writeCNI(node); err != nil {
 		l.log.Error("Pod network cannot be configured", "error", err.Error())
 		return nil // the node's next change, or the next look at the services, tries again
 	}
 	return l.report(ctx, client, node)
+}
+
+// tell tells the node how the host is. What of it cannot be told keeps nothing else from it.
+func (l *life) tell(ctx context.Context, client *api, node *corev1.Node) (err error) {
+	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart} {
+		err = errors.Join(err, part(ctx, client, node))
+	}
+	return err
 }
 
 // writeCNI writes the configuration of the pod network.

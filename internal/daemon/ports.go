@@ -138,6 +138,33 @@ type Probes interface {
 	Probe(ctx context.Context, address string) error
 }
 
+// Containers are what containerd, its shims and its network plugins made of parts of Windows. It goes on, or stays, when their
+// processes have ended.
+type Containers interface {
+	// List returns the names of the containers that containerd's shims made and that exist still, sorted.
+	List(ctx context.Context) ([]string, error)
+	// End ends a container with all its processes, and waits until it is gone. An absent one is no error.
+	End(ctx context.Context, name string) error
+	// RemoveNamespace removes the network of a pod: the namespace with this GUID, and the endpoints in it. An absent one is
+	// no error; then removed is false.
+	RemoveNamespace(ctx context.Context, id string) (removed bool, err error)
+	// RemoveLayer removes the folder of a layer of an image or container, whose files belong to Windows' installer and can be
+	// in use by its filters. An absent one is no error.
+	RemoveLayer(ctx context.Context, folder string) error
+	// EndPrograms ends the processes whose program lies below a folder, but for the process that asks, and waits until they
+	// are gone. It returns the paths of the programs, sorted, also with an error.
+	EndPrograms(ctx context.Context, folder string) (ended []string, err error)
+}
+
+// NextStart is what happens when Windows starts the next time.
+type NextStart interface {
+	// Waits says, for people, why Windows itself waits for a restart; nothing when it does not. It is quick.
+	Waits(ctx context.Context) ([]string, error)
+	// Rename gives the host another DNS host name from then on, and the NetBIOS name that its first 15 characters make. Facts
+	// tell the name that it has until then. A name that Windows does not take is an error.
+	Rename(ctx context.Context, hostname string) error
+}
+
 // Host is everything the daemon needs of the machine: its Windows, its services, its settings, its programs, its drive, and
 // its network.
 type Host struct {
@@ -150,6 +177,8 @@ type Host struct {
 	Probes       Probes
 	Environment  Environment
 	Certificates Certificates
+	Containers   Containers
+	NextStart    NextStart
 	Disk         Disk
 	// Dial makes connections to the API server; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -19,6 +19,7 @@ import (
 func (a *applying) pullSteps() []applyStep {
 	return []applyStep{
 		{"making folders", a.makeFolders},
+		{"authorizing keys", a.tryKeys},
 		{"linking programs", a.linkPrograms},
 		{"writing configuration", a.writeFiles},
 		{"setting the environment", a.setEnvironment},

@@ -26,6 +26,8 @@ type record struct {
 	Complete bool `json:"complete"`
 	// Pulled is true while the service itself makes the host so, or was interrupted in it and is to go on; false in a join.
 	Pulled bool `json:"pulled,omitempty"`
+	// Leaving is true from when the host is to leave its cluster: nothing of it is kept any more.
+	Leaving bool `json:"leaving,omitempty"`
 }
 
 // errUnreadable is the class of errors for which the content of a record is to blame.
@@ -90,7 +92,7 @@ func (r record) wanted() (desired.Node, error) {
 	return wanted, err
 }
 
-// write puts the record on disk, and one that is complete into the copy. changed is false when it is there already.
+// write puts the record on disk, and one that is complete, or the last before the host leaves, into the copy. changed is false when it is there already.
 func (r record) write(d Disk) (changed bool, err error) {
 	r.Bootstrap.Token = ""
 	b, err := json.MarshalIndent(r, "", "  ")
@@ -98,7 +100,7 @@ func (r record) write(d Disk) (changed bool, err error) {
 		return false, err
 	}
 	changed, err = d.WriteFile(recordFile, string(b)+"\n")
-	if err == nil && r.Complete {
+	if err == nil && (r.Complete || r.Leaving) {
 		_, err = d.WriteFile(recordCopy, string(b)+"\n")
 	}
 	if err != nil {

@@ -64,15 +64,21 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 	}
 }
 
-// awaitRecord waits until there is a record, or ctx is done.
+// errLeaving means that the last record is of a host that leaves.
+var errLeaving = errors.New("the host leaves its cluster")
+
+// awaitRecord waits until there is a record to live by, or ctx is done.
 func awaitRecord(ctx context.Context, h Host, log *slog.Logger) (r record, there bool) {
 	for told := false; ; told = true {
 		r, err := readRecord(h.Disk)
 		if errors.Is(err, errUnreadable) {
 			r, err = restoreRecord(h)
 		}
-		if err == nil {
+		if err == nil && !r.Leaving {
 			return r, true
+		}
+		if err == nil {
+			err = errLeaving
 		}
 		if !told {
 			log.Warn("Waiting for a join", "error", err.Error())
@@ -106,6 +112,7 @@ type life struct {
 
 	mu     sync.Mutex
 	health health
+	wait   awaited
 	// asked is the version that the Node is to have; empty as long as it says nothing.
 	asked string
 	// said is the Node as it was when we wrote to it last, told are the troubles of which there is an event. They are for who
@@ -124,6 +131,7 @@ func (l *life) live(ctx context.Context) {
 	work.Go(func() { l.keepSettings(ctx) })
 	work.Go(func() { l.keepInCluster(ctx) })
 	work.Go(func() { l.keepLogs(ctx) })
+	work.Go(func() { l.watchRestart(ctx) })
 	l.awaitNewRecord(ctx)
 	end()
 	work.Wait()

@@ -138,9 +138,10 @@ func (g *guard) guard(ctx context.Context) error {
 // errOvertaken means that somebody joined the host as something else meanwhile.
 var errOvertaken = errors.New("the host was joined as something else")
 
-// overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to.
+// overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to, or says that the
+// host leaves its cluster.
 func (g *guard) overtakenBy(r record) bool {
-	return r.Desired.Version != g.version() && r.Desired.Version != g.Former.Desired.Version
+	return r.Leaving || r.Desired.Version != g.version() && r.Desired.Version != g.Former.Desired.Version
 }
 
 // goForward makes the host the new version, and waits until it is sure that it works.
@@ -162,6 +163,9 @@ func (g *guard) joinNew(ctx context.Context) error {
 	command := wicdOf(g.Request.Desired.Digest) + " " + agent.CommandJoin
 	tell := func(s agent.Step) { g.log.Info("Step", "step", s.Name) }
 	for {
+		if r, err := readRecord(g.host.Disk); err == nil && r.Leaving {
+			return errOvertaken
+		}
 		err := agent.Call(ctx, g.host.Programs, command, g.Request, &agent.JoinResult{}, tell)
 		failed := agent.Failed(err)
 		if failed == nil || failed.Code != agent.CodeBusy || pause(ctx, updateLook) != nil {

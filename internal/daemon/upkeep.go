@@ -56,6 +56,7 @@ func (l *life) tend(ctx context.Context) error {
 	a.tell = func(s agent.Step) { l.log.Info("Changed", "change", s.Name) }
 	return errors.Join(
 		a.mendFiles(),
+		a.authorizeKeys(ctx),
 		a.setEnvironment(ctx),
 		a.trustCertificates(ctx),
 		a.removeOldCertificates(),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -61,7 +62,7 @@ func (l *life) beginUpdate(ctx context.Context, client *api, version string) err
 	var u update
 	there, err := readJSON(l.host.Disk, updateFile, &u)
 	if err == nil && there {
-		err = cmp.Or(l.startGuard(ctx, u), errUnderWay)
+		err = cmp.Or(l.keepGuard(ctx, u), errUnderWay)
 	}
 	if err != nil {
 		return err
@@ -154,6 +155,22 @@ func (l *life) checkStore(ctx context.Context, files []desired.PayloadFile) erro
 		return fmt.Errorf("%d of %d files are not there, %d of them because they were altered; the operator sends them", missing, len(files), len(altered))
 	}
 	return nil
+}
+
+// keepGuard sees to it that the guard is there, unless somebody else changes services, or the host leaves.
+func (l *life) keepGuard(ctx context.Context, u update) error {
+	release, err := l.host.System.Lock(servicesLock)
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if r, err := readRecord(l.host.Disk); err != nil || r.Leaving {
+		return ignoreAbsent(err)
+	}
+	return l.startGuard(ctx, u)
 }
 
 // startGuard starts the service that does the update, which is of the version that the host goes back to.

@@ -27,6 +27,8 @@ const program = "the program that runs"
 // wire calls WICD on a simulated computer, as the operator does over SSH, and counts and cuts what it sends.
 type wire struct {
 	windows *sim.Windows
+	// path is where the program is.
+	path string
 	// cutAfter ends the connection after that many bytes to the host; negative: never.
 	cutAfter int64
 	// sent counts the bytes that reached the host.
@@ -42,7 +44,7 @@ var errCut = errors.New("the connection was cut")
 func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	host := w.windows.Host()
 	code := daemon.Main(ctx, daemon.Call{
-		Args: []string{command}, Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
+		Path: w.path, Args: []string{command}, Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
 		Host:    func() (daemon.Host, error) { return host, nil },
 		Program: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(program)), nil },
 	})
@@ -138,6 +140,21 @@ func (w *wire) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	var result agent.JoinResult
 	err := agent.Call(context.Background(), w, agent.CommandJoin, r, &result, nil)
 	return result, err
+}
+
+func (w *wire) leave(cluster string) (agent.LeaveResult, error) {
+	var result agent.LeaveResult
+	err := agent.Call(context.Background(), w, agent.CommandLeave, agent.LeaveRequest{Cluster: cluster}, &result, nil)
+	return result, err
+}
+
+func mustLeave(t *testing.T, w *sim.Windows, cluster string) agent.LeaveResult {
+	t.Helper()
+	result, err := newWire(w).leave(cluster)
+	if err != nil {
+		t.Fatalf("leaving: %v", err)
+	}
+	return result
 }
 
 func mustSend(t *testing.T, w *sim.Windows, c *cargo) agent.ReceiveResult {

@@ -12,8 +12,8 @@ const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
 // it sets is what the original's containerd_conf.toml (version 2) sets. Literal strings need no escaping of
 // backslashes.
 const containerdTemplate = `version = 3
-root = 'C:\ProgramData\containerd\root'
-state = 'C:\ProgramData\containerd\state'
+root = '@root@'
+state = '@state@'
 disabled_plugins = ['io.containerd.nri.v1.nri']
 
 [grpc]
@@ -49,9 +49,11 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 
 func renderContainerdConfig(folder string) string {
 	return strings.NewReplacer(
+		"@root@", ContainerdRoot,
+		"@state@", ContainerdState,
 		"@pause@", pauseImage,
-		"@registries@", registries,
+		"@registries@", Registries,
 		"@folder@", folder,
-		"@cni@", cniConfigFolder,
+		"@cni@", CNIFolder,
 	).Replace(containerdTemplate)
 }

@@ -39,6 +39,11 @@ type Node struct {
 	Certificates string `json:"certificates,omitempty"`
 	// Logs says how much of the services' logs stays on the host.
 	Logs LogLimits `json:"logs,omitzero"`
+	// AuthorizedKeys are public keys, as lines of authorized_keys, with which the operator logs in to hosts: the host takes each.
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	// RetiredKeys are keys that the operator does not use any more. The host drops them, and those that it took before and are not
+	// among AuthorizedKeys any more, once its Node has the hash of one of AuthorizedKeys in annotation pub-key-hash.
+	RetiredKeys []string `json:"retiredKeys,omitempty"`
 	// SecretsVersion is that of the Secrets that belong to this Node; empty when there are none.
 	SecretsVersion string `json:"secretsVersion,omitempty"`
 }

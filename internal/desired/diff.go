@@ -255,6 +255,7 @@ func (c *comparison) rest() {
 		{"environment of the machine", maps.Equal(c.old.Environment, c.new.Environment)},
 		{"variables that are the operator's", slices.Equal(c.old.WatchedEnvironment, c.new.WatchedEnvironment)},
 		{"trusted certificates", c.old.Certificates == c.new.Certificates},
+		{"SSH keys", slices.Equal(c.old.AuthorizedKeys, c.new.AuthorizedKeys) && slices.Equal(c.old.RetiredKeys, c.new.RetiredKeys)},
 		{"limits of logs", c.old.Logs == c.new.Logs},
 		{"secrets", c.old.SecretsVersion == c.new.SecretsVersion},
 	} {

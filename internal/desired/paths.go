@@ -21,13 +21,28 @@ const (
 	// Logs holds a folder for each service.
 	Logs = `C:\var\log`
 
+	// ContainerdRoot holds containerd's images and what it must not forget, ContainerdState what it may.
+	ContainerdRoot  = ContainerdData + `\root`
+	ContainerdState = ContainerdData + `\state`
+	// ContainerdData holds both.
+	ContainerdData = `C:\ProgramData\containerd`
+	// KubeletData is where the kubelet keeps pods' volumes and its own state.
+	KubeletData = `C:\var\lib\kubelet`
+	// CNIData holds what network plugins must not forget: addresses of pods, and where their networks are.
+	CNIData = `C:\var\lib\cni`
+
+	// Registries holds a folder for each registry that has mirrors.
+	Registries = `C:\k\containerd\registries`
+	// CNIFolder holds the configuration of the pod network.
+	CNIFolder = `C:\k\cni\config`
+
 	// BootstrapKubeconfig is the kubelet's and WICD's way into the cluster until they have certificates. It
 	// holds a token and is removed when both have.
 	BootstrapKubeconfig = `C:\k\bootstrap-kubeconfig`
 	// KubeletKubeconfig is written by the kubelet once it has its certificate.
 	KubeletKubeconfig = `C:\k\kubeconfig`
 	// KubeletCertificates holds the kubelet's certificates and keys.
-	KubeletCertificates = `C:\var\lib\kubelet\pki`
+	KubeletCertificates = KubeletData + `\pki`
 	// KubeletServing is the kubelet's serving certificate with its key, both in one file that is replaced whole when they
 	// are renewed; its name is that of client-go's certificate store.
 	KubeletServing = KubeletCertificates + `\kubelet-server-current.pem`
@@ -39,9 +54,7 @@ const (
 	kubeletConfig    = `C:\k\kubelet.conf`
 	kubeletClientCA  = `C:\k\kubelet-ca.crt`
 	containerdConfig = `C:\k\containerd\containerd_conf.toml`
-	registries       = `C:\k\containerd\registries`
-	cniConfigFolder  = `C:\k\cni\config`
-	cniConfig        = `C:\k\cni\config\cni.conf`
+	cniConfig        = CNIFolder + `\cni.conf`
 	staticPods       = `C:\k\etc\kubernetes\manifests`
 	exporterConfig   = `C:\k\tls\windows-exporter-webconfig.yaml`
 	wicdKubeconfig   = `C:\k\wicd-kubeconfig`

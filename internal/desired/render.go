@@ -80,7 +80,7 @@ func directories(services []Service) []string {
 	for _, s := range services {
 		folders = append(folders, folderOf(s.Log.Path))
 	}
-	return append(folders, Metrics, registries, cniConfigFolder, staticPods, KubeletCertificates, WICDCertificates)
+	return append(folders, Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates)
 }
 
 func payloadFiles(m payload.Manifest) []PayloadFile {

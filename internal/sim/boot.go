@@ -47,6 +47,7 @@ func newBoot(w *Windows, id string) *boot {
 func (b *boot) host() daemon.Host {
 	return daemon.Host{
 		System: b, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
+		Containers: containers{b}, NextStart: nextStart{b},
 		Dial: b.w.options.Dial,
 		Disk: daemon.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
@@ -67,6 +68,11 @@ func (b *boot) changeFile(op, name string) error {
 			return fmt.Errorf("%s %s: %w", op, name, ErrDiskFull)
 		}
 		b.w.roomFor--
+	}
+	if op == "remove" {
+		if err := b.inUseLocked(name); err != nil {
+			return err
+		}
 	}
 	return b.changeLocked(op + " " + name)
 }
@@ -106,20 +112,13 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	if b.off {
 		return agent.HostFacts{}, ErrPower
 	}
-	features := map[string]agent.FeatureState{}
-	var waits []string
-	for name, state := range w.features {
-		features[name] = state
-		if state == agent.FeaturePending {
-			waits = append(waits, "feature "+name)
-		}
-	}
+	features := maps.Clone(w.features)
 	o := w.options
 	return agent.HostFacts{
 		Hostname: o.Hostname, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
 		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []string{o.Address}, DefaultRoute: true}},
-		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: waits,
+		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
 	}, nil
 }
 

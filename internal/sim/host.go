@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
@@ -25,7 +26,8 @@ type Options struct {
 	// ListenAddr is address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a loopback address of
 	// its own, so that hosts can be told apart by address. Port 0 takes a free one, once.
 	ListenAddr string
-	// User may log in with AuthorizedKeys; Administrator when empty.
+	// User may log in with the keys of C:\ProgramData\ssh\administrators_authorized_keys; Administrator when empty. A host that
+	// has no such file gets one with AuthorizedKeys.
 	User           string
 	AuthorizedKeys []ssh.PublicKey
 	// HostKey identifies the SSH server; a new Ed25519 key when nil.
@@ -95,8 +97,12 @@ func (h *Host) furnish(o *Options) error {
 	if err := os.MkdirAll(shell.local(shell.home), 0o700); err != nil {
 		return err
 	}
+	keys := &keyring{user: o.User, disk: daemon.Disk{Root: o.Windows.Root}}
+	if err := keys.create(o.AuthorizedKeys); err != nil {
+		return err
+	}
 	h.server, err = sshd.New(sshd.Options{
-		HostKeys: []ssh.Signer{o.HostKey}, Users: map[string][]ssh.PublicKey{o.User: o.AuthorizedKeys},
+		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
 		Home: shell.local(shell.home), Root: o.Windows.Root, Exec: shell.exec,
 	})
 	return err

@@ -25,7 +25,7 @@ func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 	defer context.AfterFunc(b.ctx, cancel)()
 	var complaint strings.Builder
 	code := daemon.Main(ctx, daemon.Call{
-		Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &complaint,
+		Path: program, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &complaint,
 		Host:    func() (daemon.Host, error) { return b.host(), nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(b.w.Disk().Local(program)) },
 		Serve:   func(func(context.Context)) error { return errors.New("the service manager did not start this process") },

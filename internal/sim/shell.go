@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -30,6 +31,9 @@ func (s *shell) local(name string) string { return daemon.Disk{Root: s.root}.Loc
 // exec implements sshd.Handler.
 func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
 	program, args, _ := strings.Cut(strings.TrimSpace(c.Line), " ")
+	if program == "shutdown.exe" {
+		return s.shutdown(ctx, args, stderr)
+	}
 	name := s.path(program)
 	info, err := os.Stat(s.local(name))
 	if err != nil || !info.Mode().IsRegular() {
@@ -42,11 +46,25 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 	}
 	host := s.host.windows.Host()
 	return daemon.Main(ctx, daemon.Call{
-		Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: stderr,
+		Path: name, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: stderr,
 		Host:    func() (daemon.Host, error) { return host, nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(s.local(name)) },
 		Serve:   func(func(context.Context)) error { return errors.New("the service manager did not start this process") },
 	})
+}
+
+// shutdown restarts the host, after the seconds that it is told.
+func (s *shell) shutdown(ctx context.Context, args string, stderr io.Writer) int {
+	var seconds int
+	if _, err := fmt.Sscanf(args, "/r /t %d", &seconds); err != nil {
+		fmt.Fprintf(stderr, "shutdown.exe: only /r /t <seconds> is known here, not %q\r\n", args)
+		return 1
+	}
+	if err := s.host.windows.Host().System.Reboot(ctx, "asked for", time.Duration(seconds)*time.Second); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // path is the full Windows name of a program, which is relative to the home folder. Doubled backslashes are one.

@@ -73,12 +73,17 @@ type Windows struct {
 	features    map[string]agent.FeatureState
 	environment map[string]string
 	trusted     map[string]bool // certificates, by the SHA-256 of their DER
-	failNext    map[string]error
-	cutAfter    int // changes until the power goes; negative: never
-	roomFor     int // changes of files until the disk is full; negative: always
-	changes     int
-	boots       int
-	boot        *boot // the current one, also after a cut
+	// containers and programs that no service runs go on until the computer restarts; networks of pods and layers of images stay.
+	containers, programs, networks, layers map[string]bool
+	// nextName is the host name from the next start on; empty when it stays. waits are why Windows waits for that start.
+	nextName string
+	waits    []string
+	failNext map[string]error
+	cutAfter int // changes until the power goes; negative: never
+	roomFor  int // changes of files until the disk is full; negative: always
+	changes  int
+	boots    int
+	boot     *boot // the current one, also after a cut
 	// next is closed when the computer starts.
 	next chan struct{}
 }
@@ -97,6 +102,7 @@ func NewWindows(o WindowsOptions) *Windows {
 	w := &Windows{
 		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
+		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
@@ -124,7 +130,7 @@ func (w *Windows) BootID() string {
 }
 
 // FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch",
-// "feature Containers", "protect C:\k", "reboot", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or one
+// "feature Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>", "layer C:\x", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or one
 // of daemon.Disk with its file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
@@ -188,11 +194,7 @@ func (w *Windows) PowerOn() {
 	w.boots++
 	b := newBoot(w, strconv.Itoa(w.boots))
 	w.boot = b
-	for name, state := range w.features {
-		if state == agent.FeaturePending {
-			w.features[name] = agent.FeatureEnabled
-		}
-	}
+	w.takeEffectLocked()
 	names := make([]string, 0, len(w.declared))
 	for name, d := range w.declared {
 		if d.deleted {
@@ -207,6 +209,21 @@ func (w *Windows) PowerOn() {
 	for _, name := range names {
 		_ = b.start(name) // a service that does not start keeps nothing else from starting
 	}
+}
+
+// takeEffectLocked lets happen what waits for the computer to start. The caller holds the lock.
+func (w *Windows) takeEffectLocked() {
+	for name, state := range w.features {
+		if state == agent.FeaturePending {
+			w.features[name] = agent.FeatureEnabled
+		}
+	}
+	if w.nextName != "" {
+		w.options.Hostname, w.nextName = w.nextName, ""
+	}
+	w.waits = nil
+	clear(w.containers)
+	clear(w.programs)
 }
 
 // awaitBoot returns a boot that is on, waiting for one if need be.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
@@ -249,3 +251,55 @@ func TestACutOrFailedChangeOfTrustChangesNothing(t *testing.T) {
 		expect(step.after...)
 	}
 }
+
+func TestSimulatedContainersKeepTheContract(t *testing.T) {
+	contract.Containers(t, func(t *testing.T) contract.ContainersFixture {
+		w := mustNewComputer(t, nil)
+		return contract.ContainersFixture{
+			Containers: w.Host().Containers, Disk: w.Host().Disk, Folder: `C:\folder`,
+			Start: func(t *testing.T, path string) {
+				if _, err := w.Disk().WriteFile(path, "a program"); err != nil {
+					t.Fatal(err)
+				}
+				w.AddProgram(path)
+			},
+			Running:   func(_ *testing.T, path string) bool { return slices.Contains(w.Remnants(), path) },
+			Container: func(_ *testing.T, name string) { w.AddContainer(name, `C:\shim.exe`) },
+			Network: func(*testing.T) string {
+				const id = "0F1a2b3c-0000-4000-8000-000000000001"
+				w.AddNetwork(id)
+				return id
+			},
+			Layer: func(t *testing.T, folder string) {
+				if err := w.AddLayer(folder); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Host().Disk.RemoveAll(folder); !errors.Is(err, fs.ErrPermission) {
+					t.Errorf("plain calls remove the layer: %v", err)
+				}
+			},
+		}
+	})
+}
+
+func TestTheSimulatedNextStartKeepsTheContract(t *testing.T) {
+	contract.NextStart(t, func(t *testing.T) contract.NextStartFixture {
+		w := mustNewComputer(t, nil)
+		h := w.Host()
+		f := contract.NextStartFixture{NextStart: h.NextStart, System: h.System}
+		f.Await = func(*testing.T) { w.WaitFor("updates are installed") }
+		f.Restart = func(t *testing.T) {
+			w.Restart()
+			after := w.Host()
+			*f.NextStart.(*latest), *f.System.(*latestSystem) = latest{after.NextStart}, latestSystem{after.System}
+		}
+		f.NextStart, f.System = &latest{h.NextStart}, &latestSystem{h.System}
+		return f
+	})
+}
+
+// latest and latestSystem are of the computer since its last start.
+type (
+	latest       struct{ daemon.NextStart }
+	latestSystem struct{ daemon.System }
+)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,61 @@ func TestCertificatesKeepTheirPromises(t *testing.T) {
 	contract.Certificates(t, func(t *testing.T) contract.CertificatesFixture {
 		untrustAfter(t, host.Certificates)
 		return contract.CertificatesFixture{Certificates: host.Certificates}
+	})
+}
+
+func TestContainersKeepTheirPromises(t *testing.T) {
+	host := mustHost(t)
+	contract.Containers(t, func(t *testing.T) contract.ContainersFixture {
+		running := map[string]*exec.Cmd{}
+		f := contract.ContainersFixture{
+			Containers: host.Containers, Disk: host.Disk, Folder: tempFolder(t),
+			Start:   func(t *testing.T, path string) { running[path] = mustStartCopy(t, path) },
+			Running: func(_ *testing.T, path string) bool { return !died(uint32(running[path].Process.Pid)) },
+		}
+		switch {
+		case !onWine():
+			f.NoContainers = "a test must not make containers on a real Windows"
+		case windows.NewLazySystemDLL("vmcompute.dll").Load() != nil:
+			f.NoContainers = "this Wine has no vmcompute.dll (lab/hostcompute)"
+		default:
+			f.Container, f.Network = mustCreateContainer, mustCreateNetwork
+			f.Layer = func(t *testing.T, folder string) {
+				if _, err := host.Disk.WriteFile(folder+`\Files\License.txt`, "a layer"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return f
+	})
+}
+
+// mustStartCopy starts a copy of the test program that does nothing until it is ended.
+func mustStartCopy(t *testing.T, path string) *exec.Cmd {
+	t.Helper()
+	mustCopySelf(t, path)
+	c := exec.Command(path, asChild)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	return c
+}
+
+func TestTheNextStartKeepsItsPromises(t *testing.T) {
+	host := mustHost(t)
+	contract.NextStart(t, func(t *testing.T) contract.NextStartFixture {
+		mustBeWine(t)
+		keepName(t)
+		return contract.NextStartFixture{
+			NextStart: host.NextStart, System: host.System,
+			Await:     func(t *testing.T) { mustAwaitUpdates(t) },
+			AtOnce:    "Wine keeps one name only",
+			NoRestart: "a test cannot restart the computer that it runs on",
+		}
 	})
 }
 

@@ -88,10 +88,11 @@ func bootID() (string, error) {
 	return strconv.FormatUint(id, 10), nil
 }
 
+// hostname is the name that Windows has until its next start; that of the physical computer would be the one after it.
 func hostname() (string, error) {
 	size := uint32(256) // a DNS host name has 63 characters at most
 	name := make([]uint16, size)
-	if err := windows.GetComputerNameEx(windows.ComputerNamePhysicalDnsHostname, &name[0], &size); err != nil {
+	if err := windows.GetComputerNameEx(windows.ComputerNameDnsHostname, &name[0], &size); err != nil {
 		return "", err
 	}
 	return windows.UTF16ToString(name), nil

@@ -32,6 +32,8 @@ func Host() (daemon.Host, error) {
 		Probes:       probes{},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},
+		Containers:   containers{patience: time.Minute},
+		NextStart:    nextStart{},
 		Disk:         daemon.Disk{},
 	}, nil
 }

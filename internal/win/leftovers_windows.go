@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -49,24 +50,29 @@ func furtherPrograms(command string) (programs []string) {
 }
 
 // processesOf opens the processes that run a program.
-func processesOf(program string) (found []process, err error) {
+func processesOf(program string) ([]process, error) {
+	return openProcesses(program[strings.LastIndexByte(program, '\\')+1:], func(image string) bool { return strings.EqualFold(image, program) })
+}
+
+// openProcesses opens the processes whose program has a name, or any name where it is empty, and a path that is wanted.
+func openProcesses(file string, wanted func(image string) bool) (found []process, err error) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer windows.CloseHandle(snapshot)
-	file := program[strings.LastIndexByte(program, '\\')+1:]
 	entry := windows.ProcessEntry32{Size: uint32(unsafe.Sizeof(windows.ProcessEntry32{}))}
 	for err = windows.Process32First(snapshot, &entry); err == nil; err = windows.Process32Next(snapshot, &entry) {
-		if !strings.EqualFold(windows.UTF16ToString(entry.ExeFile[:]), file) {
+		if file != "" && !strings.EqualFold(windows.UTF16ToString(entry.ExeFile[:]), file) {
 			continue
 		}
 		const access = windows.SYNCHRONIZE | windows.PROCESS_TERMINATE | windows.PROCESS_QUERY_LIMITED_INFORMATION
 		h, err := windows.OpenProcess(access, false, entry.ProcessID)
-		if err != nil {
+		if err != nil || entry.ProcessID == windows.GetCurrentProcessId() {
+			process{h}.close()
 			continue // gone meanwhile, or not for us to end
 		}
-		if p := (process{h}); strings.EqualFold(p.image(), program) && !p.ended() {
+		if p := (process{h}); wanted(p.image()) && !p.ended() {
 			found = append(found, p)
 		} else {
 			p.close()
@@ -76,6 +82,35 @@ func processesOf(program string) (found []process, err error) {
 		return found, err
 	}
 	return found, nil
+}
+
+// EndPrograms implements daemon.Containers.
+func (c containers) EndPrograms(ctx context.Context, folder string) (ended []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	below := strings.ToLower(folder) + `\`
+	left, err := openProcesses("", func(image string) bool { return strings.HasPrefix(strings.ToLower(image), below) })
+	defer func() {
+		for _, p := range left {
+			p.close()
+		}
+	}()
+	for _, p := range left {
+		ended = append(ended, p.image())
+		err = errors.Join(err, p.end())
+	}
+	slices.Sort(ended)
+	if err != nil {
+		return ended, fmt.Errorf("ending the programs below %s: %w", folder, err)
+	}
+	for _, p := range left {
+		for !p.ended() {
+			if err := pause(ctx, tick); err != nil {
+				return ended, fmt.Errorf("waiting until the programs below %s have ended: %w", folder, err)
+			}
+		}
+	}
+	return ended, nil
 }
 
 // image is the path of the program of a process, empty when Windows does not say.

@@ -111,18 +111,7 @@ func TestPendingRebootsAreFound(t *testing.T) {
 	if why := mustFacts(t).PendingReboot; len(why) != 0 {
 		t.Fatalf("before the test: %q", why)
 	}
-	for _, path := range []string{servicingReboot, updateReboot} {
-		key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key.Close()
-		t.Cleanup(func() {
-			if err := registry.DeleteKey(registry.LOCAL_MACHINE, path); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	mustAwaitUpdates(t)
 	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, sessionManager, registry.ALL_ACCESS)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +132,50 @@ func TestPendingRebootsAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// mustAwaitUpdates makes Windows wait for a restart until the test ends, as updates do.
+func mustAwaitUpdates(t *testing.T) {
+	t.Helper()
+	for _, path := range []string{servicingReboot, updateReboot} {
+		key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.Close()
+		t.Cleanup(func() {
+			if err := registry.DeleteKey(registry.LOCAL_MACHINE, path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// keepName gives the computer back the name that it is to have after its next start.
+func keepName(t *testing.T) {
+	t.Helper()
+	for path, name := range map[string]string{
+		computerName + `\ComputerName`: "ComputerName",
+		tcpip:                          "Hostname",
+	} {
+		before, isThere := text(path, name), exists(path)
+		t.Cleanup(func() {
+			key, err := registry.OpenKey(registry.LOCAL_MACHINE, path, registry.SET_VALUE)
+			if err != nil && !isThere {
+				return
+			}
+			if err == nil {
+				defer key.Close()
+				err = key.SetStringValue(name, before)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// tcpip is where Windows keeps the DNS host name.
+const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
 
 func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {
 	mustBeWine(t)

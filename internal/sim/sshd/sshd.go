@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ type Options struct {
 	HostKeys []ssh.Signer
 	// Users maps user names to the keys they may log in with. Names are compared as Windows does, without case.
 	Users map[string][]ssh.PublicKey
+	// Keys, when set, is asked at each login for further keys of a user.
+	Keys func(user string) []ssh.PublicKey
 	// Home is an existing folder of this machine: commands start there, relative names of file transfers begin there.
 	Home string
 	// Root, when set, holds the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is
@@ -199,15 +202,14 @@ func (s *Server) config(f Fault) *ssh.ServerConfig {
 }
 
 func (s *Server) authorized(user string, key ssh.PublicKey) bool {
-	for name, keys := range s.options.Users {
-		if !strings.EqualFold(name, user) {
-			continue
-		}
-		for _, k := range keys {
-			if bytes.Equal(k.Marshal(), key.Marshal()) {
-				return true
-			}
+	var keys []ssh.PublicKey
+	for name, theirs := range s.options.Users {
+		if strings.EqualFold(name, user) {
+			keys = append(keys, theirs...)
 		}
 	}
-	return false
+	if s.options.Keys != nil {
+		keys = append(keys, s.options.Keys(user)...)
+	}
+	return slices.ContainsFunc(keys, func(k ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), key.Marshal()) })
 }

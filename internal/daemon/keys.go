@@ -1,0 +1,276 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// keysFile has the keys with which administrators may log in over SSH, unless somebody took the block "Match Group administrators"
+// out of OpenSSH's configuration. addedFile lists those of them that we put there.
+const (
+	sshFolder = `C:\ProgramData\ssh`
+	keysFile  = sshFolder + `\administrators_authorized_keys`
+	addedFile = desired.State + `\keys.json`
+)
+
+// authorizeKeys lets the operator log in with its keys. Those of others stay. What it adds is noted as ours before it is there, as with
+// certificates. A host that is reached otherwise has no such folder.
+func (a *applying) authorizeKeys(context.Context) error {
+	if len(a.wanted.AuthorizedKeys) == 0 || !a.Disk.Exists(sshFolder) {
+		return nil
+	}
+	content, err := readKeys(a.Disk)
+	if err != nil {
+		return err
+	}
+	there := keysIn(content)
+	added, err := addedKeys(a.Disk)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, line := range a.wanted.AuthorizedKeys {
+		if key := keyIn(line); !slices.Contains(there, key) && !slices.Contains(missing, key) {
+			missing = append(missing, key)
+			content = appendLine(content, strings.TrimSpace(line))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := noteAdded(a.Disk, append(added, missing...)); err != nil {
+		return err
+	}
+	if err := writeKeys(a.Host, content); err != nil {
+		return err
+	}
+	for _, key := range missing {
+		a.did("SSH key %.12s is authorized", keyHash(key))
+	}
+	return nil
+}
+
+// appendLine adds a line with the line endings that a text has.
+func appendLine(text, line string) string {
+	ending := "\n"
+	if strings.Contains(text, "\r\n") {
+		ending = "\r\n"
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += ending
+	}
+	return text + line + ending
+}
+
+// retireKeys takes away keys that the operator does not need any more: those that we added once, and those that are named. It does
+// so once the Node says that the operator has logged in with one that stays, and that one is still there.
+func (l *life) retireKeys(node *corev1.Node) error {
+	proven := node.Annotations[v1alpha1.AnnotationPubKeyHash]
+	stays := keysIn(strings.Join(l.wanted.AuthorizedKeys, "\n"))
+	if !slices.ContainsFunc(stays, func(key string) bool { return keyHash(key) == proven }) {
+		return nil
+	}
+	leaves, err := l.leavingKeys(stays)
+	if err != nil || len(leaves) == 0 {
+		return err
+	}
+	release, err := l.host.System.Lock(commandLock)
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return nil // the next event of the Node tries again
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !l.isCurrent() {
+		return nil
+	}
+	if err := l.dropKeys(leaves, proven); err != nil {
+		return err
+	}
+	added, err := addedKeys(l.host.Disk)
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(added), func(key string) bool { return slices.Contains(leaves, key) })
+	if len(kept) == len(added) {
+		return nil
+	}
+	return noteAdded(l.host.Disk, kept)
+}
+
+// leavingKeys are those that we added and those that are retired, but for those that stay.
+func (l *life) leavingKeys(stays []string) ([]string, error) {
+	leaves, err := addedKeys(l.host.Disk)
+	leaves = append(leaves, keysIn(strings.Join(l.wanted.RetiredKeys, "\n"))...)
+	return slices.DeleteFunc(leaves, func(key string) bool { return slices.Contains(stays, key) }), err
+}
+
+// dropKeys removes the lines of keys, unless the one that is proven to work is not there.
+func (l *life) dropKeys(leaves []string, proven string) error {
+	content, err := readKeys(l.host.Disk)
+	if err != nil {
+		return err
+	}
+	var kept strings.Builder
+	var dropped []string
+	works := false
+	for line := range strings.Lines(content) {
+		key := keyIn(line)
+		works = works || key != "" && keyHash(key) == proven
+		if key != "" && slices.Contains(leaves, key) {
+			dropped = append(dropped, key)
+			continue
+		}
+		kept.WriteString(line)
+	}
+	if len(dropped) == 0 || !works {
+		return nil
+	}
+	if err := writeKeys(l.host, kept.String()); err != nil {
+		return err
+	}
+	for _, key := range dropped {
+		l.did("SSH key %.12s is authorized no more", keyHash(key))
+	}
+	return nil
+}
+
+// readKeys reads the file, which may be absent. Windows' own tools like to write texts that OpenSSH does not understand.
+func readKeys(d Disk) (string, error) {
+	info, err := d.Stat(keysFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no file")
+	}
+	var b []byte
+	if err == nil {
+		b, err = d.Read(keysFile)
+	}
+	if err == nil && strings.ContainsRune(string(b), 0) {
+		err = errors.New("it is UTF-16, which OpenSSH does not read: save it as UTF-8")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", keysFile, err)
+	}
+	return string(b), nil
+}
+
+// writeKeys replaces the file: what is beside it has its rights before its content, and its content before it is switched to.
+func writeKeys(h Host, content string) error {
+	err := h.Disk.replace(keysFile, func(beside string) error {
+		f, err := h.Disk.Create(beside)
+		if err != nil {
+			return err
+		}
+		if err := h.Disk.fill(f, beside, content, h.System.Protect); err != nil {
+			return err
+		}
+		written, err := h.Disk.Read(beside)
+		if err == nil && string(written) != content {
+			err = errors.New("the disk gives back something else")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", keysFile, err)
+	}
+	return nil
+}
+
+// addedKeys are the keys that we added. A list that is not what we wrote begins anew: then keys stay.
+func addedKeys(d Disk) ([]string, error) {
+	var added []string
+	_, err := readJSON(d, addedFile, &added)
+	return added, err
+}
+
+func noteAdded(d Disk, keys []string) error {
+	slices.Sort(keys)
+	return writeJSON(d, addedFile, slices.Compact(keys))
+}
+
+// checkKeys refuses what is no line of one key.
+func checkKeys(lines []string) error {
+	for i, line := range lines {
+		if keyIn(line) == "" || strings.ContainsAny(strings.TrimSpace(line), "\r\n\x00") {
+			return fmt.Errorf("[%d] is no public key; a line such as ssh-ed25519 AAAA... is needed", i)
+		}
+	}
+	return nil
+}
+
+// keyHash identifies a key as the operator does on Nodes.
+func keyHash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+func keysIn(text string) (keys []string) {
+	for line := range strings.Lines(text) {
+		if key := keyIn(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// keyIn is the key in a line of authorized_keys, its kind and its base64, without options and comment; empty when there is none.
+func keyIn(line string) string {
+	line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
+	if key := firstKey(line); key != "" {
+		return key
+	}
+	isQuoted, isEscaped := false, false
+	for i, r := range line { // options, in which blanks are quoted
+		switch {
+		case isEscaped:
+			isEscaped = false
+		case r == '\\':
+			isEscaped = true
+		case r == '"':
+			isQuoted = !isQuoted
+		case !isQuoted && (r == ' ' || r == '\t'):
+			return firstKey(line[i:])
+		}
+	}
+	return ""
+}
+
+// firstKey is the key that a text begins with. Its bytes begin with its kind, which has a length of four bytes before it (RFC 4253).
+func firstKey(text string) string {
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return ""
+	}
+	kind := fields[0]
+	b, err := base64.StdEncoding.DecodeString(fields[1])
+	if err != nil || len(b) <= 4+len(kind) || string(b[:4]) != string([]byte{0, 0, 0, byte(len(kind))}) || string(b[4:4+len(kind)]) != kind {
+		return ""
+	}
+	return kind + " " + fields[1]
+}
+
+// tryKeys does what authorizeKeys does in a join: a host that cannot take the operator's keys is a node all the same.
+func (a *applying) tryKeys(ctx context.Context) error {
+	if err := a.authorizeKeys(ctx); err != nil {
+		note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Error: err.Error(), Duration: time.Since(a.began)})
+	}
+	return ctx.Err()
+}

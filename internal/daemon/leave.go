@@ -1,0 +1,300 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// leaving takes off a host what is ours. It is an applying of nothing.
+type leaving struct {
+	*applying
+	cluster string
+	// program is the file of the program that runs; empty when it is not known.
+	program string
+	// isOurs is true when the host was joined, or has services of ours: then data of containerd and the kubelet are ours, too.
+	isOurs  bool
+	remains []string
+}
+
+// leaveSteps are how a host becomes what it was before it joined, in order: first nothing mends any more what is taken off, then
+// nothing uses it. Each may be cut at any point and is repeated by the next leave.
+func (l *leaving) leaveSteps() []applyStep {
+	return []applyStep{
+		{"marking the host as leaving", l.mark},
+		{"removing services", l.removeServices},
+		{"ending containers", l.endContainers},
+		{"removing networks of pods", l.removeNetworks},
+		{"untrusting certificates", l.untrust},
+		{"clearing the environment", l.clearEnvironment},
+		{"removing images", l.removeLayers},
+		{"removing files", l.removeFiles},
+		{"completing", l.end},
+	}
+}
+
+// Leave takes everything of ours off the host, but for journal and logs. A host that belongs to another cluster is left alone, and so
+// is one that has nothing of ours. program is the file of the program that runs; it stays.
+func Leave(ctx context.Context, s *agent.Session, h Host, program string) (agent.LeaveResult, error) {
+	var request agent.LeaveRequest
+	if err := s.Request(&request); err != nil {
+		return agent.LeaveResult{}, err
+	}
+	if request.Cluster == "" {
+		return agent.LeaveResult{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: "cluster is empty; the UID of namespace kube-system is needed"}
+	}
+	tell := func(step agent.Step) { _ = s.Step(step) } // the host leaves when nobody listens, too
+	l := &leaving{
+		applying: &applying{Host: h, tell: tell, restart: map[string]string{}}, cluster: request.Cluster, program: program,
+	}
+	there, err := l.look(ctx)
+	if err != nil || !there {
+		return agent.LeaveResult{}, err
+	}
+	release, err := begin(ctx, h)
+	if err != nil {
+		return agent.LeaveResult{}, err
+	}
+	err = l.run(ctx, l.leaveSteps())
+	release()
+	if err == nil {
+		for _, name := range []string{commandLock, servicesLock} {
+			_ = h.Disk.Remove(name) // somebody may have it again already
+		}
+	}
+	return agent.LeaveResult{Removed: l.changed, Remains: l.remains}, err
+}
+
+// look tells whether there is anything of ours. It changes nothing.
+func (l *leaving) look(ctx context.Context) (there bool, err error) {
+	r, err := lastRecord(l.Disk)
+	if err != nil {
+		return false, err
+	}
+	if r.Cluster != "" && r.Cluster != l.cluster {
+		return false, &agent.Error{Code: agent.CodeOtherCluster, Message: fmt.Sprintf(
+			"the host is node %s of cluster %s, and the one that asks is cluster %s; only its own cluster can take it off", r.Node, r.Cluster, l.cluster)}
+	}
+	services, err := l.services(ctx)
+	if err != nil {
+		return false, err
+	}
+	l.isOurs = r.Cluster != "" || len(services) > 0
+	if l.isOurs {
+		return true, nil
+	}
+	names, err := l.Disk.List(desired.State)
+	if err != nil {
+		return false, fmt.Errorf("listing %s: %w", desired.State, err)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return !isJournal(desired.State + `\` + name) }), nil
+}
+
+// lastRecord is what the last join asked for, an empty one when there was none. One that cannot be read is taken from its copy.
+func lastRecord(d Disk) (record, error) {
+	r, err := readRecord(d)
+	if err == nil {
+		return r, nil
+	}
+	if copied, errCopy := readRecordFrom(d, recordCopy); errCopy == nil {
+		return copied, nil
+	}
+	if errors.Is(err, errUnreadable) || errors.Is(err, fs.ErrNotExist) {
+		return record{}, nil
+	}
+	return record{}, err
+}
+
+func isJournal(name string) bool { return name == journalFile || name == olderJournal }
+
+// mark writes into the record that the host leaves: from then on WICD's service mends nothing, and no guard of an update joins the host
+// again. A host without a record gets one, so that the next leave knows whose the rest is when this one is cut.
+func (l *leaving) mark(ctx context.Context) error {
+	there, err := l.look(ctx) // again: a join may have been faster
+	if err != nil || !there || !l.isOurs {
+		return err
+	}
+	r, err := lastRecord(l.Disk)
+	if err != nil {
+		return err
+	}
+	if r.Cluster == "" {
+		r.Cluster, r.Node = l.cluster, "unknown"
+	}
+	l.former = r
+	if l.formerWanted, err = r.wanted(); err != nil {
+		l.formerWanted = r.Desired
+	}
+	r.Complete, r.Pulled, r.Leaving = false, false, true
+	changed, err := r.write(l.Disk)
+	if changed {
+		l.did("node %s begins to leave cluster %s", r.Node, r.Cluster)
+	}
+	return err
+}
+
+// services are those that are marked as ours.
+func (l *leaving) services(ctx context.Context) ([]Service, error) {
+	found, err := l.Services.List(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	return slices.DeleteFunc(found, func(s Service) bool { return !isOurs(s) }), nil
+}
+
+// removeServices removes the services that are ours: first those that would mend the others, then each after those that need it.
+func (l *leaving) removeServices(ctx context.Context) error {
+	release, err := lock(ctx, l.System, servicesLock, servicesPatience)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rest, err := l.services(ctx)
+	if err != nil {
+		return err
+	}
+	for len(rest) > 0 {
+		next := max(0, slices.IndexFunc(rest, func(s Service) bool { return !isNeeded(s, rest) }))
+		if at := slices.IndexFunc(rest, isDaemon); at >= 0 {
+			next = at
+		}
+		name := rest[next].Name
+		if err := l.Services.Delete(ctx, name); err != nil {
+			return err
+		}
+		l.did("service %s removed", name)
+		rest = slices.Delete(rest, next, next+1)
+	}
+	return l.awaitNoServices(ctx)
+}
+
+func isNeeded(s Service, others []Service) bool {
+	return slices.ContainsFunc(others, func(o Service) bool {
+		return slices.ContainsFunc(o.DependsOn, func(name string) bool { return strings.EqualFold(name, s.Name) })
+	})
+}
+
+func isDaemon(s Service) bool {
+	return s.Name == v1alpha1.WICDUpdateService || s.Name == v1alpha1.WICDService
+}
+
+// deletionPatience is how long a leave waits for services that it deleted to go: as long as somebody has one open, it stays.
+const deletionPatience = 10 * time.Second
+
+func (l *leaving) awaitNoServices(ctx context.Context) error {
+	for end := time.Now().Add(deletionPatience); ; {
+		rest, err := l.services(ctx)
+		if err != nil || len(rest) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			for _, s := range rest {
+				l.stays("service %s: it is deleted, and goes when the last program that has it open closes it, or with a restart", s.Name)
+			}
+			return nil
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *leaving) stays(format string, args ...any) {
+	l.remains = append(l.remains, fmt.Sprintf(format, args...))
+}
+
+// endContainers ends the containers that containerd left running, and then every program of ours: shims outlive containerd, and
+// keep their files.
+func (l *leaving) endContainers(ctx context.Context) error {
+	if !l.isOurs {
+		return nil
+	}
+	names, err := l.Containers.List(ctx)
+	if err != nil {
+		l.stays("containers, if there are any: %v", err) // Windows may not have what runs them
+	}
+	for _, name := range names {
+		if err := l.Containers.End(ctx, name); err != nil {
+			l.stays("container %s: %v", name, err) // its files will tell, too; the rest can go
+			continue
+		}
+		l.did("container %s ended", name)
+	}
+	ended, err := l.Containers.EndPrograms(ctx, desired.Root)
+	for _, program := range ended {
+		l.did("process of %s ended", program)
+	}
+	if err != nil {
+		return fmt.Errorf("ending programs of %s: %w", desired.Root, err)
+	}
+	return ctx.Err()
+}
+
+func (l *leaving) untrust(ctx context.Context) error {
+	ours, err := l.trusted()
+	if err != nil {
+		return err
+	}
+	for _, hash := range ours {
+		removed, err := l.Certificates.Remove(ctx, hash)
+		if err != nil {
+			return fmt.Errorf("removing certificate %.12s: %w", hash, err)
+		}
+		if removed {
+			l.did("certificate %.12s is trusted no more", hash)
+		}
+	}
+	return nil
+}
+
+// clearEnvironment removes the variables that are ours, those that were declared so and those that we gave a value.
+func (l *leaving) clearEnvironment(ctx context.Context) error {
+	names := slices.Sorted(maps.Keys(l.formerWanted.Environment))
+	for _, name := range l.formerWanted.WatchedEnvironment {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	changed, err := l.Environment.Set(ctx, nil, names)
+	for _, name := range changed {
+		l.did("variable %s of the machine removed", name)
+	}
+	return err
+}
+
+// end forgets the cluster. What it did stays in the journal.
+func (l *leaving) end(context.Context) error {
+	l.tellFeatures()
+	if l.former.Cluster != "" {
+		l.did("left cluster %s, where the host was node %s", l.former.Cluster, l.former.Node)
+	}
+	for _, name := range []string{recordCopy, recordFile} { // in this order: a cut in between leaves the record
+		if err := l.Disk.Remove(name); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// tellFeatures tells of features of Windows that a join enabled. They stay: others may use them by now, and it would take a restart.
+func (l *leaving) tellFeatures() {
+	notes, err := lastNotes(l.Disk, maxJournalBytes) // all
+	if err != nil {
+		return
+	}
+	for _, name := range l.former.Desired.Features {
+		change := fmt.Sprintf(featureEnabled, name)
+		if slices.ContainsFunc(notes, func(e agent.JournalEntry) bool { return e.Change == change }) {
+			l.stays("feature %s of Windows: it stays enabled", name)
+		}
+	}
+}

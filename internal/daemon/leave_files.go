@@ -1,0 +1,232 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// snapshots holds the layers of images and containers: the folder of containerd's snapshotter for Windows.
+const snapshots = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots`
+
+// networkResults is where libcni, which containerd calls network plugins with, remembers the network of each pod
+// (containernetworking/cni, libcni/api.go).
+const networkResults = desired.CNIData + `\results`
+
+// removeNetworks removes the networks of pods that nobody took off when their containers ended. Those of others are not
+// remembered there.
+func (l *leaving) removeNetworks(ctx context.Context) error {
+	names, err := l.Disk.List(networkResults)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", networkResults, err)
+	}
+	for _, name := range names {
+		var result struct {
+			Namespace string `json:"netns"`
+		}
+		b, err := l.Disk.Read(networkResults + `\` + name)
+		if err != nil || json.Unmarshal(b, &result) != nil || result.Namespace == "" {
+			continue // nothing that could be found by it
+		}
+		removed, err := l.Containers.RemoveNamespace(ctx, result.Namespace)
+		if err != nil {
+			l.stays("network %s of a pod: %v", result.Namespace, err)
+		}
+		if removed {
+			l.did("network %s of a pod removed", result.Namespace)
+		}
+	}
+	return ctx.Err()
+}
+
+// removeLayers removes the layers of images and containers. Those that cannot be removed are met again among the files.
+func (l *leaving) removeLayers(ctx context.Context) error {
+	if !l.isOurs {
+		return nil
+	}
+	names, err := l.Disk.List(snapshots)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", snapshots, err)
+	}
+	count := 0
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if l.Containers.RemoveLayer(ctx, snapshots+`\`+name) == nil {
+			count++
+		}
+	}
+	if count > 0 {
+		l.did("%d layers of images and containers removed", count)
+	}
+	return nil
+}
+
+// What is in use may be so for a moment only: by a virus scanner, or a process that is about to end.
+const (
+	removalAttempts = 5
+	removalPause    = time.Second
+)
+
+// removeFiles removes folders and files that are ours. What cannot be removed keeps nothing else from it.
+func (l *leaving) removeFiles(ctx context.Context) error {
+	targets, err := l.targets()
+	if err != nil {
+		return err
+	}
+	there := slices.DeleteFunc(targets, func(name string) bool { return !l.Disk.Exists(name) })
+	var failures []error
+	for attempt := 1; ; attempt++ {
+		failures = nil
+		for _, name := range there {
+			failures = append(failures, l.removeTree(ctx, name)...)
+		}
+		if len(failures) == 0 || attempt == removalAttempts {
+			break
+		}
+		if err := pause(ctx, removalPause); err != nil {
+			return err
+		}
+	}
+	for _, name := range there {
+		if !l.Disk.Exists(name) {
+			l.did("%s removed", name)
+		}
+	}
+	for _, err := range failures[:min(len(failures), maxRemains)] {
+		l.stays("%v", err)
+	}
+	if more := len(failures) - maxRemains; more > 0 {
+		l.stays("%d more files", more)
+	}
+	l.removeEmpty()
+	return l.removePrograms()
+}
+
+// maxRemains is how many files are named that stay.
+const maxRemains = 20
+
+// targets are the folders and files that go whole. The records go last, at the end of the leave, and the locks that we hold
+// after it.
+func (l *leaving) targets() ([]string, error) {
+	var targets []string
+	if l.isOurs {
+		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData)
+		for _, f := range l.formerWanted.Files {
+			info, err := l.Disk.Stat(f.Path)
+			if err == nil && !info.IsDir() && !strings.HasPrefix(f.Path, desired.Root+`\`) {
+				targets = append(targets, f.Path)
+			}
+		}
+	}
+	stay := []string{desired.State, recordFile, recordCopy, commandLock, servicesLock}
+	for _, folder := range []string{desired.Root, desired.State} {
+		names, err := l.Disk.List(folder)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", folder, err)
+		}
+		for _, name := range names {
+			if name = folder + `\` + name; !slices.Contains(stay, name) && !isJournal(name) {
+				targets = append(targets, name)
+			}
+		}
+	}
+	return targets, nil
+}
+
+// removeTree removes a file, or a folder with all that is in it, as far as possible. It does not follow links: behind them are
+// volumes of pods.
+func (l *leaving) removeTree(ctx context.Context, name string) (failures []error) {
+	if ctx.Err() != nil {
+		return []error{ctx.Err()}
+	}
+	info, err := l.Disk.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		names, err := l.Disk.List(name)
+		if err != nil {
+			return []error{fmt.Errorf("%s: %w", name, err)}
+		}
+		for _, child := range names {
+			failures = append(failures, l.removeTree(ctx, name+`\`+child)...)
+		}
+	}
+	if len(failures) > 0 {
+		return failures // the folder cannot be empty
+	}
+	if err := l.Disk.Remove(name); err != nil {
+		return []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	return nil
+}
+
+// emptied are folders outside C:\k that are made with what is in them: those that a kubelet makes for plugins, and those above what
+// is ours. They go when nothing is in them.
+func emptied() []string {
+	return []string{
+		desired.ContainerdData,
+		`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec`, `C:\usr\libexec\kubernetes\kubelet-plugins\volume`,
+		`C:\usr\libexec\kubernetes\kubelet-plugins`, `C:\usr\libexec\kubernetes`, `C:\usr\libexec`, `C:\usr`,
+	}
+}
+
+// removeEmpty removes folders that were made for the node, where nothing is in them. Those of logs stay.
+func (l *leaving) removeEmpty() {
+	folders := emptied()
+	for _, folder := range append(slices.Clone(l.formerWanted.Directories), desired.KubeletData, desired.CNIData) {
+		for ; strings.Count(folder, `\`) > 1; folder = parent(folder) { // C:\var stays
+			if !strings.HasPrefix(folder+`\`, desired.Root+`\`) && !strings.HasPrefix(folder+`\`, desired.Logs+`\`) {
+				folders = append(folders, folder)
+			}
+		}
+	}
+	slices.SortStableFunc(folders, func(a, b string) int { return strings.Count(b, `\`) - strings.Count(a, `\`) })
+	for _, folder := range folders {
+		if names, err := l.Disk.List(folder); err == nil && len(names) == 0 && l.Disk.Exists(folder) {
+			if l.Disk.Remove(folder) == nil {
+				l.did("%s removed", folder)
+			}
+		}
+	}
+}
+
+// removePrograms removes the programs that the operator brought into the folder of the user whom it logs in as, but for the one
+// that runs. To have Windows remove that one at its next start would be no help: the host may be joined again until then, and
+// Windows would count as waiting for a restart.
+func (l *leaving) removePrograms() error {
+	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+	own := l.program[strings.LastIndexByte(l.program, '\\')+1:]
+	if l.program == "" || !brought.MatchString(own) {
+		return nil
+	}
+	names, err := l.Disk.List(parent(l.program))
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", parent(l.program), err)
+	}
+	for _, name := range names {
+		path := parent(l.program) + `\` + name
+		switch {
+		case !brought.MatchString(name):
+		case strings.EqualFold(name, own):
+			l.stays("%s: it is the program that runs; delete it, or leave it for the next time", path)
+		default:
+			if err := l.Disk.Remove(path); err != nil {
+				l.stays("%s: %v", path, err)
+				continue
+			}
+			l.did("%s removed", path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package daemon_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+func mustFacts(t *testing.T, w *sim.Windows) agent.HostFacts {
+	t.Helper()
+	facts, err := w.Host().System.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+// TestAHostTakesTheNameItShallHave has a name with more characters than NetBIOS knows, and a feature that needs a restart, too: one
+// restart does for both.
+func TestAHostTakesTheNameItShallHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}}), newCargo("1")
+		mustSend(t, w, c)
+		r, boot := newRequest(c), w.BootID()
+		r.Hostname = "Win-Machine-7x2qp-abcde"
+		for range 2 { // the second time before the restart
+			first := mustJoin(t, w, r)
+			if !strings.Contains(first.Rebooting, r.Hostname) || !strings.Contains(first.Rebooting, "Containers") || first.BootID != boot {
+				t.Errorf("result %+v, want a restart for name and feature", first)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if facts := mustFacts(t, w); facts.Hostname != r.Hostname || facts.BootID != "2" {
+			t.Errorf("after the restart, boot %s, the name is %s", facts.BootID, facts.Hostname)
+		}
+		if last := mustJoin(t, w, r); last.Rebooting != "" {
+			t.Errorf("result after the restart %+v", last)
+		}
+		expectJoined(t, w, r)
+		r.Hostname = strings.ToUpper(r.Hostname)
+		if again := mustJoin(t, w, r); again.Changed != nil || again.Rebooting != "" {
+			t.Errorf("the last join: %+v", again)
+		}
+	})
+}
+
+func TestAHostIsNotRenamedWhereItMayNotRestart(t *testing.T) {
+	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	mustSend(t, w, c)
+	r := newRequest(c)
+	r.Hostname, r.MayReboot = "other", false
+	_, err := newWire(w).join(r)
+	expectCode(t, err, agent.CodeRebootNeeded)
+	if waits := mustFacts(t, w).PendingReboot; len(waits) > 0 {
+		t.Errorf("Windows waits: %q", waits)
+	}
+}
+
+// TestANameIsAskedForOnce: an update that joins the host again must not fail, or restart it, because somebody renamed it.
+func TestANameIsAskedForOnce(t *testing.T) {
+	w, c := newWindows(t, sim.WindowsOptions{Hostname: "wanted"}), newCargo("1")
+	mustSend(t, w, c)
+	r := newRequest(c)
+	r.Hostname = "wanted"
+	mustJoin(t, w, r)
+	if b, err := w.Disk().Read(desired.State + `\node.json`); err != nil || strings.Contains(string(b), "wanted") {
+		t.Errorf("the record remembers the name, %v:\n%s", err, b)
+	}
+}

@@ -1,0 +1,81 @@
+package daemon_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// expectRestart checks what the node says of a restart that Windows waits for, and how many events there are of it.
+func (m *isolated) expectRestart(t *testing.T, when string, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
+	t.Helper()
+	c := m.conditionOf(v1alpha1.ConditionNodeRebootRequired)
+	told := 0
+	for _, e := range m.events() {
+		if e.Reason == v1alpha1.EventRebootPending && e.Regarding.Name == "win-1" {
+			told++
+		}
+	}
+	if c.Status != status || c.Reason != reason || told != events {
+		t.Errorf("%s: status %q, reason %q, %d events; want %q, %q, %d", when, c.Status, c.Reason, told, status, reason, events)
+	}
+	return c
+}
+
+func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*sim.Cluster) {})
+		look := restartLook + time.Second
+		time.Sleep(look)
+		m.expectRestart(t, "at first", "", "", 0)
+		m.windows.WaitFor("updates are installed (Windows Update)", "files in use wait for their replacement (PendingFileRenameOperations)")
+		time.Sleep(look)
+		c := m.expectRestart(t, "after updates", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		if !strings.Contains(c.Message, "Windows Update") || !strings.Contains(c.Message, "PendingFileRenameOperations") {
+			t.Errorf("the message is %q", c.Message)
+		}
+		patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
+		time.Sleep(10 * look)
+		if n := m.cluster.Count(http.MethodPatch, nodePath+"/status") - patches; n > 0 {
+			t.Errorf("the status was patched %d times although nothing changed", n)
+		}
+		m.stop()
+		m.start(t)
+		time.Sleep(look)
+		m.expectRestart(t, "when WICD began anew", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		m.windows.WaitFor("features or updates are half installed (Component Based Servicing)")
+		time.Sleep(look)
+		now := m.expectRestart(t, "for another reason", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		if !strings.Contains(now.Message, "Component Based Servicing") || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
+			t.Errorf("the condition is %+v", now)
+		}
+		m.windows.WaitFor()
+		time.Sleep(look)
+		m.expectRestart(t, "after the restart", corev1.ConditionFalse, v1alpha1.ReasonNoRebootPending, 1)
+		m.windows.WaitFor("updates are installed (Windows Update)")
+		time.Sleep(look)
+		m.expectRestart(t, "after further updates", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 2)
+	})
+}
+
+// restartLook is how often it is looked whether Windows waits for a restart.
+const restartLook = 10 * time.Minute
+
+// A restart that was waited for while WICD did not run is told as soon as it begins.
+func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*sim.Cluster) {})
+		m.stop()
+		m.windows.WaitFor("updates are installed (Windows Update)")
+		m.start(t)
+		time.Sleep(time.Minute)
+		m.expectRestart(t, "a minute later", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+	})
+}

@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// ErrInUse is what removing the file of a program gives that runs, or a file of a layer with plain calls.
+var ErrInUse = errors.New("the process cannot access the file because it is being used by another process")
+
+// containers are what shims of containerd made.
+type containers struct{ boot *boot }
+
+// List implements daemon.Containers.
+func (c containers) List(ctx context.Context) ([]string, error) {
+	w := c.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.boot.off {
+		return nil, ErrPower
+	}
+	return slices.Sorted(maps.Keys(w.containers)), ctx.Err()
+}
+
+// End implements daemon.Containers.
+func (c containers) End(_ context.Context, name string) error {
+	_, err := c.remove(c.boot.w.containers, name, "end "+name)
+	return err
+}
+
+// RemoveNamespace implements daemon.Containers.
+func (c containers) RemoveNamespace(_ context.Context, id string) (removed bool, err error) {
+	return c.remove(c.boot.w.networks, strings.ToLower(id), "network "+strings.ToLower(id))
+}
+
+func (c containers) remove(from map[string]bool, name, operation string) (removed bool, err error) {
+	c.boot.w.mu.Lock()
+	defer c.boot.w.mu.Unlock()
+	if c.boot.off {
+		return false, ErrPower
+	}
+	if !from[name] {
+		return false, nil
+	}
+	if err := c.boot.changeLocked(operation); err != nil {
+		return false, err
+	}
+	delete(from, name)
+	return true, nil
+}
+
+// RemoveLayer implements daemon.Containers.
+func (c containers) RemoveLayer(_ context.Context, folder string) error {
+	if !c.boot.w.Disk().Exists(folder) {
+		return nil
+	}
+	if err := c.boot.change("layer " + folder); err != nil {
+		return err
+	}
+	c.boot.w.mu.Lock()
+	delete(c.boot.w.layers, folder)
+	c.boot.w.mu.Unlock()
+	return c.boot.w.Disk().RemoveAll(folder)
+}
+
+// EndPrograms implements daemon.Containers.
+func (c containers) EndPrograms(ctx context.Context, folder string) (ended []string, err error) {
+	w := c.boot.w
+	w.mu.Lock()
+	programs := slices.Sorted(maps.Keys(w.programs))
+	w.mu.Unlock()
+	for _, program := range programs {
+		if !strings.HasPrefix(strings.ToLower(program), strings.ToLower(folder)+`\`) {
+			continue
+		}
+		removed, err := c.remove(w.programs, program, "end "+program)
+		if err != nil {
+			return ended, err
+		}
+		if removed {
+			ended = append(ended, program)
+		}
+	}
+	return ended, ctx.Err()
+}
+
+// AddContainer lets a container run, whose shim is a process of a program. It ends with the computer.
+func (w *Windows) AddContainer(name, shim string) {
+	w.AddProgram(shim)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.containers[name] = true
+}
+
+// AddProgram lets a program run that no service started. As long as it runs, its file cannot be removed.
+func (w *Windows) AddProgram(path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.programs[path] = true
+}
+
+// AddNetwork makes the network of a pod, which stays when its containers end and when the computer restarts.
+func (w *Windows) AddNetwork(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.networks[strings.ToLower(id)] = true
+}
+
+// AddLayer makes the folder of a layer, with a file in it that plain calls cannot remove.
+func (w *Windows) AddLayer(folder string) error {
+	_, err := w.Disk().WriteFile(folder+`\Files\License.txt`, "a layer")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.layers[folder] = true
+	return err
+}
+
+// Remnants are what containers, programs, networks of pods and layers there are.
+func (w *Windows) Remnants() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for _, part := range []map[string]bool{w.containers, w.programs, w.networks, w.layers} {
+		all = append(all, slices.Sorted(maps.Keys(part))...)
+	}
+	return all
+}
+
+// inUseLocked refuses to remove a file whose program runs, by whatever name, and files of layers.
+func (b *boot) inUseLocked(name string) error {
+	for layer := range b.w.layers {
+		if strings.HasPrefix(name, layer+`\`) {
+			return fmt.Errorf("removing %s: %w", name, fs.ErrPermission)
+		}
+	}
+	disk := b.w.Disk()
+	info, err := disk.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	for _, program := range b.programsLocked() {
+		if runs, err := disk.Stat(program); err == nil && os.SameFile(info, runs) {
+			return fmt.Errorf("removing %s: %w", name, ErrInUse)
+		}
+	}
+	return nil
+}
+
+// programsLocked are the files of the programs that run.
+func (b *boot) programsLocked() []string {
+	programs := slices.Collect(maps.Keys(b.w.programs))
+	for name := range b.running {
+		if d := b.w.declared[name]; d != nil {
+			for word := range strings.FieldsSeq(d.Command) {
+				if word = strings.Trim(word, `"`); strings.HasSuffix(strings.ToLower(word), ".exe") {
+					programs = append(programs, word)
+				}
+			}
+		}
+	}
+	return programs
+}
+
+// nextStart is what waits for the computer to start.
+type nextStart struct{ boot *boot }
+
+// Waits implements daemon.NextStart.
+func (n nextStart) Waits(ctx context.Context) ([]string, error) {
+	n.boot.w.mu.Lock()
+	defer n.boot.w.mu.Unlock()
+	if n.boot.off {
+		return nil, ErrPower
+	}
+	return n.boot.w.waitsLocked(), ctx.Err()
+}
+
+// Rename implements daemon.NextStart.
+func (n nextStart) Rename(_ context.Context, hostname string) error {
+	if err := daemon.CheckHostname(hostname); err != nil {
+		return err
+	}
+	w := n.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.boot.off {
+		return ErrPower
+	}
+	if w.nextName == hostname {
+		return nil
+	}
+	if err := n.boot.changeLocked("rename"); err != nil {
+		return err
+	}
+	w.nextName = hostname
+	return nil
+}
+
+// waitsLocked says why Windows waits for a restart.
+func (w *Windows) waitsLocked() []string {
+	waits := slices.Clone(w.waits)
+	for _, name := range slices.Sorted(maps.Keys(w.features)) {
+		if w.features[name] == agent.FeaturePending {
+			waits = append(waits, "feature "+name)
+		}
+	}
+	if w.nextName != "" {
+		waits = append(waits, fmt.Sprintf("the computer name changes from %s to %s", w.options.Hostname, w.nextName))
+	}
+	return waits
+}
+
+// WaitFor makes Windows wait for a restart, as an update does, with a reason for each.
+func (w *Windows) WaitFor(reasons ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits = reasons
+}

@@ -1,0 +1,176 @@
+package win
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// containers are the compute systems of the Host Compute Service that shims of containerd made. Its functions, those of hcsshim
+// (internal/vmcompute and internal/wclayer there), are called without that module, which is larger than all of WICD. Where the
+// feature Containers is not enabled there is no such service, and there are no containers.
+type containers struct {
+	// patience is how long a container or a process may take to end.
+	patience time.Duration
+}
+
+// shimOwner is who owns the compute systems that shims make: they tell the name of their program.
+const shimOwner = "containerd-shim-runhcs-v1.exe"
+
+// Results of the Host Compute Service that are no failures here (internal/hcs/errors.go of hcsshim).
+const (
+	hcsPending        = syscall.Errno(0xc0370103)
+	hcsSystemNotFound = syscall.Errno(0xc037010e)
+	hcsAlreadyStopped = syscall.Errno(0xc0370110)
+)
+
+// List implements daemon.Containers.
+func (c containers) List(ctx context.Context) ([]string, error) {
+	const function = "HcsEnumerateComputeSystems"
+	dll := windows.NewLazySystemDLL("vmcompute.dll")
+	if dll.Load() != nil || ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	query, err := windows.UTF16PtrFromString("{}")
+	if err != nil {
+		return nil, err
+	}
+	var systems, result *uint16
+	err = ask(dll, function, uintptr(unsafe.Pointer(query)), uintptr(unsafe.Pointer(&systems)), uintptr(unsafe.Pointer(&result)))
+	list := textOf(systems)
+	textOf(result)
+	if err != nil {
+		return nil, err
+	}
+	var all []struct {
+		ID    string `json:"Id"`
+		Owner string `json:"Owner"`
+	}
+	if err := json.Unmarshal([]byte(list), &all); err != nil && list != "" {
+		return nil, fmt.Errorf("reading what %s says: %w", function, err)
+	}
+	var names []string
+	for _, system := range all {
+		if strings.EqualFold(system.Owner, shimOwner) {
+			names = append(names, system.ID)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// End implements daemon.Containers.
+func (c containers) End(ctx context.Context, name string) error {
+	if err := terminate(name); err != nil {
+		return fmt.Errorf("ending container %s: %w", name, err)
+	}
+	for end := time.Now().Add(c.patience); ; {
+		names, err := c.List(ctx)
+		if err != nil || !slices.Contains(names, name) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("ending container %s: it is there %v later", name, c.patience)
+		}
+		if err := pause(ctx, tick); err != nil {
+			return err
+		}
+	}
+}
+
+func terminate(name string) error {
+	dll := windows.NewLazySystemDLL("vmcompute.dll")
+	if dll.Load() != nil {
+		return nil
+	}
+	id, errID := windows.UTF16PtrFromString(name)
+	none, errNone := windows.UTF16PtrFromString("")
+	if err := errors.Join(errID, errNone); err != nil {
+		return err
+	}
+	var system windows.Handle
+	var result *uint16
+	err := ask(dll, "HcsOpenComputeSystem", uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&result)))
+	textOf(result)
+	if errors.Is(err, hcsSystemNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	result = nil
+	err = ask(dll, "HcsTerminateComputeSystem", uintptr(system), uintptr(unsafe.Pointer(none)), uintptr(unsafe.Pointer(&result)))
+	textOf(result)
+	if errors.Is(err, hcsPending) || errors.Is(err, hcsSystemNotFound) || errors.Is(err, hcsAlreadyStopped) {
+		err = nil
+	}
+	return errors.Join(err, ask(dll, "HcsCloseComputeSystem", uintptr(system)))
+}
+
+// driver says in which folder a layer is: in none, so that its name is its path; a flavour of 1 is a layer in the file system.
+type driver struct {
+	flavour uintptr
+	home    *uint16
+}
+
+// RemoveLayer implements daemon.Containers. A layer that is in use is taken out of use first; that one is not is no matter.
+func (c containers) RemoveLayer(_ context.Context, folder string) error {
+	dll := windows.NewLazySystemDLL("vmcompute.dll")
+	if dll.Load() != nil {
+		return nil // then it is a folder like others
+	}
+	if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	path, err := windows.UTF16PtrFromString(folder)
+	if err != nil {
+		return err
+	}
+	where := &driver{flavour: 1, home: new(uint16)}
+	for _, function := range []string{"UnprepareLayer", "DeactivateLayer"} {
+		_ = ask(dll, function, uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path)))
+	}
+	if err := ask(dll, "DestroyLayer", uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path))); err != nil {
+		return fmt.Errorf("removing layer %s: %w", folder, err)
+	}
+	return nil
+}
+
+// ask calls a function that answers with an HRESULT. What its arguments point to stays where it is, as long as they are converted in
+// the call itself.
+//
+//go:uintptrescapes
+func ask(dll *windows.LazyDLL, function string, arguments ...uintptr) error {
+	call := dll.NewProc(function)
+	if err := call.Find(); err != nil {
+		return err
+	}
+	result, _, _ := call.Call(arguments...)
+	if int32(result) >= 0 {
+		return nil
+	}
+	code := uint32(result)
+	if code&0x1fff0000 == 0x00070000 { // an error of Win32
+		code &= 0xffff
+	}
+	return fmt.Errorf("%s answers: %w", function, syscall.Errno(code))
+}
+
+// textOf is a text that a function gave, which is freed.
+func textOf(text *uint16) string {
+	if text == nil {
+		return ""
+	}
+	defer windows.CoTaskMemFree(unsafe.Pointer(text))
+	return windows.UTF16PtrToString(text)
+}

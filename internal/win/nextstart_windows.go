@@ -1,0 +1,33 @@
+package win
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// nextStart is what Windows does when it starts the next time.
+type nextStart struct{}
+
+// Waits implements daemon.NextStart. It reads a few values of the registry.
+func (nextStart) Waits(ctx context.Context) ([]string, error) { return pendingReboot(), ctx.Err() }
+
+// Rename implements daemon.NextStart. Windows makes the NetBIOS name of it by itself.
+func (nextStart) Rename(_ context.Context, hostname string) error {
+	if err := daemon.CheckHostname(hostname); err != nil {
+		return err
+	}
+	name, err := windows.UTF16PtrFromString(hostname)
+	if err != nil {
+		return err
+	}
+	call := windows.NewLazySystemDLL("kernel32.dll").NewProc("SetComputerNameExW")
+	if ok, _, err := call.Call(windows.ComputerNamePhysicalDnsHostname, uintptr(unsafe.Pointer(name))); ok == 0 {
+		return fmt.Errorf("SetComputerNameEx: %w", err)
+	}
+	return nil
+}
