@@ -55,6 +55,10 @@ type Job struct {
 	Token func(ctx context.Context) (string, error)
 	// Altered is told of files on the host that did not have their content any more and were sent again.
 	Altered func(paths []string)
+	// Hostname is the name that the host shall have; empty for the one it has.
+	Hostname string
+	// Occupied says whether the host is a node already that somebody else configured, and that was not drained.
+	Occupied func(f agent.Facts) bool
 	// Register says whether the cluster has no Node of the host; it is asked after NameTakenBy.
 	Register func() bool
 	// Progress is told when a step begins, ends, or moves on.
@@ -147,7 +151,7 @@ func (j *Job) runStep(ctx context.Context, s step) error {
 		j.Progress(Progress{Step: s.name, State: v1alpha1.StepDone})
 		return nil
 	}
-	if wait := (*Rebooting)(nil); errors.As(err, &wait) || errors.Is(err, ErrNoSlot) {
+	if wait := (*Rebooting)(nil); errors.As(err, &wait) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
 		j.Progress(Progress{Step: s.name, State: v1alpha1.StepWaiting, Message: err.Error()})
 		return err
 	}
@@ -170,6 +174,9 @@ func (j *Job) end() {
 
 // ErrNoSlot means that as many hosts as allowed are joining already.
 var ErrNoSlot = errors.New("as many hosts as rollout.maxConcurrentJoins allows are joining; this one waits its turn")
+
+// ErrOccupied means that pods have to leave the node before it is taken over.
+var ErrOccupied = errors.New("the host is a node that another operator configured; it is drained, and then taken over")
 
 // Rebooting means that the host restarts to go on with its join.
 type Rebooting struct {

@@ -1,6 +1,8 @@
 package join
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +16,8 @@ const (
 	// RegisterTimeout is how long a configured host may take to register its Node, or a Node may be gone, before
 	// the join is repeated: longer than the kubelet's own back-off, shorter than the token's life.
 	RegisterTimeout = 5 * time.Minute
-	// RepairAfter is how long a Node may hear nothing from its kubelet before the join is repeated, and how long the join
-	// is given to show. It is more than a host takes to restart and install updates.
+	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show. It is more
+	// than a host takes to restart and install updates.
 	RepairAfter = 10 * time.Minute
 	// rebootTimeout is how long a host that restarts is waited for before it is looked at as if it had not been asked.
 	rebootTimeout = 10 * time.Minute
@@ -34,6 +36,9 @@ type Seen struct {
 	Node *corev1.Node
 	// Version the node shall report.
 	Version string
+	// Settings are those published for Version, since SettingsSince; empty when there are none.
+	Settings      string
+	SettingsSince time.Time
 	// AllPaused is WindowsConfig's rollout.paused.
 	AllPaused bool
 	// KeyFault says what is wrong with the SSH key; nil when it is good.
@@ -84,6 +89,7 @@ func (p *Paused) Error() string { return p.By + " holds this host where it is" }
 // Next says what happens to an instance. The first check that speaks decides.
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
+		leaving,     // it is on its way out
 		settled,     // the host has joined and its Node is there, or still has time to come
 		paused,      // the user says to wait
 		keyUnusable, // without a key there is no way in
@@ -98,6 +104,10 @@ func Next(s Seen) Decision {
 	return Decision{Action: Start}
 }
 
+func leaving(s Seen) (Decision, bool) {
+	return Decision{Action: Rest}, s.Instance.DeletionTimestamp != nil
+}
+
 // settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
 // and the join, which changes nothing on a host that has everything, is repeated.
 func settled(s Seen) (Decision, bool) {
@@ -105,11 +115,8 @@ func settled(s Seen) (Decision, bool) {
 	if configured == nil || configured.Status != "True" {
 		return Decision{}, false
 	}
-	if since, silent := silentSince(s.Node); silent {
-		// The kubelet, or its certificate, may be beyond what the host can mend alone. The join finds what is missing, hands
-		// over a new token, and touches nothing that works.
-		left := later(since, lastConfigured(s.Instance)).Add(RepairAfter).Sub(s.Now)
-		return Decision{Action: Await, After: left}, left > 0
+	if since, is := s.BrokenSince(); is {
+		return s.repair(since)
 	}
 	if s.Node != nil {
 		return Decision{Action: Rest}, true
@@ -118,17 +125,60 @@ func settled(s Seen) (Decision, bool) {
 	return Decision{Action: Await, After: left}, left > 0
 }
 
-// silentSince is when the cluster ceased to hear from a Node. A kubelet that says itself that it is not ready is heard.
-func silentSince(node *corev1.Node) (since time.Time, silent bool) {
-	if node == nil {
+// MaxRepairs is how often a node that does not work is joined again before that is left to the user.
+const MaxRepairs = 5
+
+// repair joins a node again that does not work, more and more seldom: the kubelet, its certificate, or WICD may be beyond what the
+// host can mend alone. The join finds what is missing, hands over a new token, and touches nothing that works.
+func (s Seen) repair(since time.Time) (Decision, bool) {
+	wait, tried := RepairAfter, int32(0)
+	if f := s.Instance.Status.Failure; f != nil && f.Action == v1alpha1.ActionRepair {
+		tried = f.Attempts
+		wait <<= min(tried, MaxRepairs)
+		since = later(since, f.At.Time)
+	}
+	if tried >= MaxRepairs {
+		return Decision{Action: Rest, Err: &Stall{Reason: v1alpha1.ReasonRepairFailed, Message: fmt.Sprintf(
+			"the node was joined again %d times and does not work: %s; look at the host, then annotate the WindowsInstance with %s=true",
+			tried, s.Instance.Status.Failure.Message, v1alpha1.AnnotationRetry)}}, true
+	}
+	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	return Decision{Action: Await, After: left}, left > 0
+}
+
+// BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
+// has not followed the settings although the node has their version.
+func (s Seen) BrokenSince() (since time.Time, is bool) {
+	if s.Node == nil {
 		return time.Time{}, false
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.LastTransitionTime.Time, c.Status == corev1.ConditionUnknown
+	ready := nodeReady(s.Node)
+	if ready == nil {
+		return time.Time{}, false
+	}
+	if ready.Status != corev1.ConditionTrue {
+		return ready.LastTransitionTime.Time, true
+	}
+	lags := s.Settings != "" && s.Node.Annotations[v1alpha1.AnnotationVersion] == s.Version && s.Node.Annotations[v1alpha1.AnnotationSettings] != s.Settings
+	return later(s.SettingsSince, ready.LastTransitionTime.Time), lags
+}
+
+// Findings says what is wrong with a node that does not work, as far as it says so itself.
+func Findings(s Seen, err error) string {
+	var parts []string
+	if err != nil {
+		parts = append(parts, err.Error())
+	}
+	for _, c := range s.Node.Status.Conditions {
+		isFinding := c.Type == corev1.NodeReady || c.Type == v1alpha1.ConditionServicesHealthy
+		if isFinding && c.Status != corev1.ConditionTrue {
+			parts = append(parts, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
 		}
 	}
-	return time.Time{}, false
+	if len(parts) == 0 {
+		parts = append(parts, "WICD has not come to the settings that are published; see C:\\var\\log\\"+v1alpha1.WICDService)
+	}
+	return strings.Join(parts, "; ")
 }
 
 // lastConfigured is when the last join was done with the host.
@@ -187,7 +237,7 @@ func Waiting() Decision { return Decision{Action: Await, Err: ErrNoSlot, After: 
 // RebootedFrom is the boot ID of a host that was restarted for its join and is still waited for, or empty.
 func RebootedFrom(i *v1alpha1.WindowsInstance, now time.Time) string {
 	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionRebootRequired)
-	if c == nil || c.Status != "True" || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {
+	if c == nil || c.Status != "True" || c.Reason != v1alpha1.ReasonRebooting || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {
 		return ""
 	}
 	return i.Status.BootID

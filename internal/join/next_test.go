@@ -61,7 +61,13 @@ func TestNext(t *testing.T) {
 		"a silent Node has time to come back":          {seen: with(joined(time.Hour), silentFor(4*time.Minute)), action: join.Await, after: 6 * time.Minute},
 		"a Node that stays silent is joined again":     {seen: with(joined(time.Hour), silentFor(10*time.Minute)), action: join.Start},
 		"and then has time again":                      {seen: with(with(joined(time.Hour), silentFor(time.Hour)), configuredBefore(time.Minute)), action: join.Await, after: 9 * time.Minute},
-		"a Node that says itself why is left alone":    {seen: with(with(joined(time.Hour), silentFor(time.Hour)), notReady), action: join.Rest},
+		"so is one that is not Ready":                  {seen: with(with(joined(time.Hour), silentFor(time.Hour)), notReady), action: join.Start},
+		"and then more seldom":                         {seen: with(with(joined(time.Hour), silentFor(5*time.Hour)), repaired(1, 15*time.Minute)), action: join.Await, after: 5 * time.Minute},
+		"until it is the user's turn":                  {seen: with(with(joined(time.Hour), silentFor(99*time.Hour)), repaired(join.MaxRepairs, 50*time.Hour)), action: join.Rest, reason: v1alpha1.ReasonRepairFailed},
+		"a Node that follows the settings rests":       {seen: with(joined(9*time.Hour), follows("s2", "s2", time.Hour)), action: join.Rest},
+		"one that does not has time":                   {seen: with(joined(9*time.Hour), follows("s1", "s2", 3*time.Minute)), action: join.Await, after: 7 * time.Minute},
+		"and is joined again":                          {seen: with(joined(9*time.Hour), follows("s1", "s2", time.Hour)), action: join.Start},
+		"one that leaves is not joined":                {seen: with(fresh(), func(s *join.Seen) { at := metav1.NewTime(noon()); s.Instance.DeletionTimestamp = &at }), action: join.Rest},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +94,22 @@ func silentFor(d time.Duration) func(*join.Seen) {
 		s.Node = &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(noon().Add(-d))},
 		}}}
+	}
+}
+
+// repaired says how often, and when last, the node was joined again.
+func repaired(times int32, ago time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		s.Instance.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: times, At: metav1.NewTime(noon().Add(-ago)), Message: "x"}
+	}
+}
+
+// follows is a Ready node that has come to settings, and those that are published since a while.
+func follows(has, published string, since time.Duration) func(*join.Seen) {
+	return func(s *join.Seen) {
+		s.Settings, s.SettingsSince = published, noon().Add(-since)
+		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationVersion: s.Version, v1alpha1.AnnotationSettings: has}}}
+		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
 	}
 }
 

@@ -38,6 +38,8 @@ func Retry(err error) (after time.Duration, ok bool) {
 		return rebootPoll, true
 	case errors.Is(err, ErrNoSlot):
 		return slotPoll, true
+	case errors.Is(err, ErrOccupied):
+		return time.Minute, true // its turn comes with the plan
 	case errors.As(err, &unreachable) && unreachable.Reason == v1alpha1.ReasonHostKeyChanged:
 		return changedKeyRetry, true
 	}
@@ -69,6 +71,8 @@ func Reason(err error) string {
 		return v1alpha1.ReasonRebooting
 	case errors.Is(err, ErrNoSlot):
 		return v1alpha1.ReasonWaitingForSlot
+	case errors.Is(err, ErrOccupied):
+		return v1alpha1.ReasonTakeOver
 	case errors.Is(err, desired.ErrNetwork):
 		return v1alpha1.ReasonNetworkNotConfigured
 	case errors.Is(err, ErrCluster):
@@ -90,9 +94,11 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 		set.reached(err)
 		set.supported(err)
 	}
-	if err != nil {
+	switch {
+	case reason == v1alpha1.ReasonRepairFailed: // the host has everything, or it would not be a repair
+	case err != nil:
 		set.not(v1alpha1.ConditionConfigured, reason, err.Error())
-	} else if attempted {
+	case attempted:
 		set.is(v1alpha1.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
 	}
 }
@@ -203,6 +209,10 @@ func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
 // sumUp makes Ready follow the first of the other conditions that is not as it should be.
 func (c conditions) sumUp() {
 	if s := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionStalled); s != nil {
+		c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+		return
+	}
+	if s := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionDraining); s != nil {
 		c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
 		return
 	}

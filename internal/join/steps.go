@@ -35,6 +35,9 @@ func (j *Job) inspect(ctx context.Context) error {
 		return fmt.Errorf("the program that answers has hash %.12s, the operator's WICD has %.12s; "+
 			"something on the host changes programs", j.facts.Program, wicd.sha256)
 	}
+	if j.Hostname != "" {
+		j.facts.Host.Hostname = j.Hostname // it will be, before it is a node
+	}
 	return nil
 }
 
@@ -60,7 +63,13 @@ func (j *Job) check(ctx context.Context) error {
 	if u := Check(j.facts, Surroundings{Now: j.Now(), NameTakenBy: taken}); u != nil {
 		return u
 	}
-	return j.Learned(ctx, j.facts)
+	if err := j.Learned(ctx, j.facts); err != nil {
+		return err
+	}
+	if j.Occupied(j.facts) {
+		return ErrOccupied
+	}
+	return nil
 }
 
 func (j *Job) transfer(ctx context.Context) error {
@@ -135,6 +144,7 @@ func (j *Job) configure(ctx context.Context) error {
 		Secrets:   want.Secrets,
 		Bootstrap: agent.Bootstrap{Server: want.Cluster.Server, CA: want.Cluster.CA, Token: token},
 		Register:  unregistered,
+		Hostname:  j.Hostname,
 		MayReboot: unregistered, // without a Node, nothing runs on the host that a restart could hurt
 	}
 	var result agent.JoinResult

@@ -84,6 +84,9 @@ type ExitError struct {
 	Stderr string
 }
 
+// ExitStatus returns Status, for who knows no more of a failure than that it has one.
+func (e *ExitError) ExitStatus() int { return e.Status }
+
 // Error names the status, in hexadecimal too when it is a Windows status code such as 0xC0000135.
 func (e *ExitError) Error() string {
 	var s strings.Builder

@@ -1,0 +1,206 @@
+package join_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// visitedHost is a host that has joined: it has WICD, and answers as long as its connection lasts.
+type visitedHost struct {
+	bootID   string
+	cluster  string // that it has joined
+	exit     error  // how shutdown.exe ends
+	lost     string // a word of the command at which the connection breaks
+	remains  []string
+	shutdown string // the command that was given
+	did      []string
+	closed   bool
+}
+
+// program is the hash of the WICD on the host.
+func program() string { return strings.Repeat("a", 64) }
+
+func (h *visitedHost) Put(context.Context, string, io.Reader, int64) error {
+	return errors.New("WICD is there, and was sent again")
+}
+
+func (h *visitedHost) Close() error {
+	h.closed = true
+	return nil
+}
+
+func (h *visitedHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	if h.lost != "" && strings.Contains(command, h.lost) {
+		return errConnectionLost()
+	}
+	if strings.HasPrefix(command, "shutdown.exe ") {
+		h.did, h.shutdown = append(h.did, "shutdown"), command
+		return h.exit
+	}
+	_, verb, _ := strings.Cut(command, " ")
+	h.did = append(h.did, verb)
+	s := agent.NewSession(stdin, stdout)
+	switch verb {
+	case agent.CommandFacts:
+		s.End(agent.Facts{Program: program(), Host: agent.HostFacts{Hostname: "win-1", BootID: h.bootID}}, nil)
+	case agent.CommandReceive:
+		if err := s.Request(&agent.ReceiveRequest{}); err != nil {
+			return err
+		}
+		if err := s.Missing(nil); err != nil {
+			return err
+		}
+		s.End(agent.ReceiveResult{}, nil)
+	case agent.CommandLeave:
+		var r agent.LeaveRequest
+		if err := s.Request(&r); err != nil {
+			return err
+		}
+		if r.Cluster != h.cluster {
+			s.End(nil, &agent.Error{Code: agent.CodeOtherCluster, Message: "the host belongs to cluster " + h.cluster})
+			return exitCode(1)
+		}
+		s.End(agent.LeaveResult{Remains: h.remains}, nil)
+	default:
+		return fmt.Errorf("unknown command %q", command)
+	}
+	return nil
+}
+
+func errConnectionLost() error {
+	return &join.Unreachable{Reason: "ConnectionLost", Err: errors.New("the connection broke")}
+}
+
+// exitCode is how a command ended, as package remote tells it.
+type exitCode int
+
+func (e exitCode) Error() string   { return fmt.Sprintf("exit status %d", int(e)) }
+func (e exitCode) ExitStatus() int { return int(e) }
+
+// visit is a Job that visits the host.
+func visit(h *visitedHost) *join.Job {
+	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
+	content := payload.New([]payload.File{wicd}, nil, payload.File{})
+	return &join.Job{
+		Connect: func(context.Context) (join.Host, error) { return h, nil },
+		Payload: &payload.Payload{Manifest: content}, Content: content,
+		Slot:     func() (func(), error) { return func() {}, nil },
+		Altered:  func([]string) {},
+		Progress: func(join.Progress) {}, Now: time.Now,
+	}
+}
+
+// The original lost the exit status of the restart command with the connection, took that for a failure, and restarted the host
+// again and again.
+func TestRestart(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		host  visitedHost
+		did   []string
+		fails bool
+	}{
+		{"a host is restarted", visitedHost{bootID: "7"}, []string{"facts", "shutdown"}, false},
+		{"one that has restarted is not restarted again", visitedHost{bootID: "8"}, []string{"facts"}, false},
+		{"a restart is under way already", visitedHost{bootID: "7", exit: exitCode(1115)}, []string{"facts", "shutdown"}, false},
+		{"a restart is scheduled already", visitedHost{bootID: "7", exit: exitCode(1190)}, []string{"facts", "shutdown"}, false},
+		{"it is not allowed", visitedHost{bootID: "7", exit: exitCode(5)}, []string{"facts", "shutdown"}, true},
+		{"the answer is lost", visitedHost{bootID: "7", exit: errConnectionLost()}, []string{"facts", "shutdown"}, true},
+		{"the host is silent", visitedHost{bootID: "7", lost: agent.CommandFacts}, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := test.host
+			err := visit(&h).Restart(t.Context(), "7")
+			if (err != nil) != test.fails {
+				t.Errorf("Restart() = %v, want an error: %v", err, test.fails)
+			}
+			if diff := cmp.Diff(test.did, h.did); diff != "" {
+				t.Errorf("the host did (-want +got):\n%s", diff)
+			}
+			if !h.closed {
+				t.Error("the connection was left open")
+			}
+		})
+	}
+}
+
+func TestALostAnswerLeadsToNoSecondRestart(t *testing.T) {
+	h := &visitedHost{bootID: "7", exit: errConnectionLost()}
+	if err := visit(h).Restart(t.Context(), "7"); err == nil {
+		t.Fatal("a lost answer is no success: nobody knows whether the command arrived")
+	}
+	h.bootID, h.exit = "8", nil // it had arrived
+	if err := visit(h).Restart(t.Context(), "7"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(slices.DeleteFunc(h.did, func(what string) bool { return what != "shutdown" })); n != 1 {
+		t.Errorf("the host was told to restart %d times, want once", n)
+	}
+}
+
+func TestARestartLeavesTimeForItsAnswer(t *testing.T) {
+	h := &visitedHost{bootID: "7"}
+	if err := visit(h).Restart(t.Context(), "7"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(h.shutdown, " /r /t 10 ") || strings.Contains(h.shutdown, " /f") {
+		t.Errorf("the command is %q; want a restart after ten seconds that tells services to stop", h.shutdown)
+	}
+}
+
+func TestAHostLeavesItsOwnClusterOnly(t *testing.T) {
+	h := &visitedHost{cluster: "ours", remains: []string{`C:\k\x.exe: in use`}}
+	result, err := visit(h).Leave(t.Context(), "ours")
+	if err != nil || !slices.Equal(result.Remains, h.remains) {
+		t.Errorf("Leave() = %+v, %v; want what remains", result, err)
+	}
+	_, err = visit(h).Leave(t.Context(), "theirs")
+	if failed := agent.Failed(err); failed == nil || failed.Code != agent.CodeOtherCluster {
+		t.Errorf("leaving a cluster that the host is not in: %v, want code %s", err, agent.CodeOtherCluster)
+	}
+}
+
+func TestALeaveThatBreaksIsTold(t *testing.T) {
+	h := &visitedHost{cluster: "ours", lost: agent.CommandLeave}
+	if _, err := visit(h).Leave(t.Context(), "ours"); err == nil || agent.Failed(err) != nil {
+		t.Errorf("Leave() = %v, want an error that is not WICD's", err)
+	}
+	h.lost = ""
+	if _, err := visit(h).Leave(t.Context(), "ours"); err != nil {
+		t.Errorf("the second visit ends with %v", err)
+	}
+}
+
+// Content is sent without anything else being done to the host, and its place is given back.
+func TestStage(t *testing.T) {
+	h, taken := &visitedHost{}, 0
+	job := visit(h)
+	job.Slot = func() (func(), error) {
+		taken++
+		return func() { taken-- }, nil
+	}
+	if err := job.Stage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"facts", "receive"}, h.did); diff != "" || taken != 0 {
+		t.Errorf("%d places are taken, the host did (-want +got):\n%s", taken, diff)
+	}
+	job = visit(h)
+	job.Slot = func() (func(), error) { return nil, join.ErrNoSlot }
+	if err := job.Stage(t.Context()); !errors.Is(err, join.ErrNoSlot) {
+		t.Errorf("without a place: %v", err)
+	} else if after, waits := join.Retry(err); !waits || after <= 0 {
+		t.Errorf("without a place it counts as a failure")
+	}
+}
