@@ -30,7 +30,7 @@ test: ## Runs the tests that need no Windows host; with Wine also those of the c
 	cd payload/containerd && go vet ./... && go test ./...
 	hack/wine-test.sh payload/containerd .
 	cd payload/windows-exporter && go vet ./... && go test ./...
-	cd lab && go test ./deploytest/ ./image/ ./proxy/ ./winbuild/
+	cd lab && go test ./deploytest/ ./hcs/ ./hns/ ./image/ ./proxy/ ./winbuild/
 
 e2e: ## Runs the lab: real API server, real Windows programs on Wine hosts.
 	@hack/prepare.sh
@@ -40,7 +40,8 @@ bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh
 	cd lab && go run ./bench -only '$(ONLY)'
 
-check: fmt vet lint verify-generated ## Checks format, vet (Linux and Windows), staticcheck, generated files and the rules of the architecture.
+check: fmt vet lint verify-generated ## Checks format, vet (Linux and Windows), staticcheck, generated files, PowerShell's syntax and the rules of the architecture.
+	hack/check-powershell.sh
 	go test -count=1 .
 
 fmt:

@@ -28,8 +28,10 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"- " + certificatesv1.KubeletServingSignerName + " #",
 			"- " + certificatesv1.KubeAPIServerClientSignerName + " #",
 		},
-		"rbac-hosts.yaml": {"name: " + v1alpha1.BootstrapServiceAccount, "name: " + v1alpha1.WICDGroup, "name: " + v1alpha1.WICDRole},
-		"rbac-users.yaml": {"apiGroups: [" + v1alpha1.GroupName + "]"},
+		"openshift/machine-api.yaml":             {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
+		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
+		"rbac-hosts.yaml":                        {"name: " + v1alpha1.BootstrapServiceAccount, "name: " + v1alpha1.WICDGroup, "name: " + v1alpha1.WICDRole},
+		"rbac-users.yaml":                        {"apiGroups: [" + v1alpha1.GroupName + "]"},
 		"admission.yaml": {
 			"'" + v1alpha1.AnnotationVersion + "'",
 			"'" + v1alpha1.AnnotationSettings + "'",
@@ -38,6 +40,8 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"'" + v1alpha1.WICDUserPrefix + "'",
 			"'" + v1alpha1.WICDGroup + "'",
 			":" + v1alpha1.BootstrapServiceAccount + "$'",
+			"'" + v1alpha1.UserDataSecret + "'",
+			"'" + v1alpha1.NodeSecrets + "'",
 		},
 	} {
 		content, err := os.ReadFile(file)

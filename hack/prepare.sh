@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
 # Installs what the lab takes from Debian, where that is allowed; says so where it is not.
 set -euo pipefail
-hosts=() services=()
+hosts=() services=() checks=()
 [ -x /usr/lib/wine/wine64 ] || hosts+=(wine64)
 command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
 [ -x /usr/bin/docker-registry ] || services+=(docker-registry)
 [ -x /usr/sbin/squid ] || services+=(squid)
-[ $((${#hosts[@]} + ${#services[@]})) -eq 0 ] && exit 0
-without="Windows hosts are simulated without Wine and mingw; tests that need a registry or a proxy are skipped without them."
+command -v node >/dev/null || checks+=(nodejs)
+command -v npm >/dev/null || checks+=(npm)
+[ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
+without="Windows hosts are simulated without Wine and mingw; tests that need a registry or a proxy are skipped without them, and so is the check of
+PowerShell without node and npm."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-  echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]}. $without" >&2
+  echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0
 fi
-echo "Installing ${hosts[*]} ${services[*]} (about half a minute)" >&2
+echo "Installing ${hosts[*]} ${services[*]} ${checks[*]} (about a minute)" >&2
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
@@ -25,7 +28,7 @@ if [ ${#services[@]} -gt 0 ] && [ ! -e $policy ]; then
   chmod 755 $policy
 fi
 apt-get update -q >"$log" 2>&1 || tail -5 "$log" >&2
-for package in "${hosts[@]}" "${services[@]}"; do
+for package in "${hosts[@]}" "${services[@]}" "${checks[@]}"; do
   apt-get install -qy --no-install-recommends "$package" >"$log" 2>&1 ||
     { tail -5 "$log" >&2; echo "apt-get could not install $package. $without" >&2; }
 done

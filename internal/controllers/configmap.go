@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
@@ -32,16 +31,10 @@ const lookupTimeout = 20 * time.Second
 // is gone. It touches only instances that it made.
 type configMaps struct {
 	common
-	lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	hosts *hosts
 }
 
-func newConfigMaps(c common) *configMaps {
-	lookup := c.SSH.Lookup
-	if lookup == nil {
-		lookup = net.DefaultResolver.LookupNetIP
-	}
-	return &configMaps{common: c, lookup: lookup}
-}
+func newConfigMaps(c common, h *hosts) *configMaps { return &configMaps{common: c, hosts: h} }
 
 // Register adds the controller to the manager.
 func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
@@ -66,22 +59,25 @@ func (c *configMaps) name() types.NamespacedName {
 
 // Reconcile makes the instances what the ConfigMap says. A ConfigMap that is gone is an empty one.
 func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	if !c.hosts.ready(time.Now()) {
+		return reconcile.Result{RequeueAfter: readyAgain}, nil
+	}
 	cm := &corev1.ConfigMap{}
 	err := c.client.Get(ctx, c.name(), cm)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading ConfigMap %s: %w", c.name(), err)
 	}
-	have, err := c.instances(ctx)
+	have, err := c.allInstances(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	entries, faults := parseEntries(cm.Data)
-	entries, more := c.resolve(ctx, entries, have)
+	found, more := c.resolve(ctx, entries, have)
 	faults = append(faults, more...)
 	for _, f := range faults {
 		c.tell(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
 	}
-	errs := []error{c.apply(ctx, cm, entries, have), c.prune(ctx, cm, have)}
+	errs := []error{c.apply(ctx, cm, found, have), c.prune(ctx, cm, have)}
 	result := reconcile.Result{}
 	if len(faults) > 0 {
 		result.RequeueAfter = lookAgain
@@ -95,75 +91,58 @@ func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) event {
 	return event{about: cm, related: instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: fault}
 }
 
-// instances returns all instances by name, whatever their source.
-func (c *configMaps) instances(ctx context.Context) (map[string]*v1alpha1.WindowsInstance, error) {
-	var list v1alpha1.WindowsInstanceList
-	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
-	}
-	have := map[string]*v1alpha1.WindowsInstance{}
-	for i := range list.Items {
-		have[list.Items[i].Name] = &list.Items[i]
-	}
-	return have, nil
+// located is an entry and the address it means; none for an instance whose name does not resolve just now.
+type located struct {
+	entry
+	ip netip.Addr
 }
 
-// resolve leaves out entries whose name does not resolve, and those that mean a host which another entry, or an
-// instance of another source, means already. Of two entries for a host the one that is an instance already
-// wins, else the first.
-func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []entry, faults []fault) {
+// resolve leaves out entries whose name does not resolve, and those whose host is another's (see hosts). Those that are instances
+// already come first.
+func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []located, faults []fault) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	owner := map[netip.Addr]string{}
-	for _, i := range have {
-		if i.Labels[v1alpha1.LabelSource] == v1alpha1.SourceConfigMap {
-			continue
+	owner := c.hosts.owners(ctx, have, isOfConfigMap)
+	for _, existing := range []bool{true, false} {
+		if !existing {
+			for ip, a := range c.hosts.stronger(ctx, v1alpha1.SourceConfigMap) {
+				if owner[ip] == "" {
+					owner[ip] = a.who
+				}
+			}
 		}
-		if ip, err := c.address(ctx, i.Spec.Address); err == nil {
-			owner[ip] = "WindowsInstance " + i.Name
-		}
-	}
-	for _, existing := range []bool{true, false} { // those that are instances already come first
 		for _, e := range entries {
 			if (have[e.instanceName()] != nil) != existing {
 				continue
 			}
-			ip, err := c.address(ctx, e.key)
+			ip, err := c.hosts.address(ctx, e.key)
 			switch {
 			case err != nil && existing:
-				good = append(good, e) // it resolved once: a hiccup of DNS must not take a node away
+				good = append(good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away
 			case err != nil:
 				faults = append(faults, fault{e.key, addressUnresolvable, err.Error()})
 			case owner[ip] != "":
 				faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, owner[ip])})
 			default:
 				owner[ip] = fmt.Sprintf("entry %q", e.key)
-				good = append(good, e)
+				if i := have[e.instanceName()]; i != nil {
+					if reported, err := netip.ParseAddr(i.Status.NodeIP); err == nil && owner[reported] == "" {
+						owner[reported] = owner[ip]
+					}
+				}
+				good = append(good, located{e, ip})
 			}
 		}
 	}
 	return good, faults
 }
 
-// address is the IPv4 address that a key means.
-func (c *configMaps) address(ctx context.Context, key string) (netip.Addr, error) {
-	if ip, err := netip.ParseAddr(key); err == nil {
-		return ip, nil
-	}
-	ips, err := c.lookup(ctx, "ip4", key)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
-	}
-	for _, ip := range ips {
-		if ip.Unmap().Is4() {
-			return ip.Unmap(), nil
-		}
-	}
-	return netip.Addr{}, errors.New("the name has no IPv4 address; use a name that DNS gives one for, or the address itself")
+func isOfConfigMap(i *v1alpha1.WindowsInstance) bool {
+	return i.Labels[v1alpha1.LabelSource] == v1alpha1.SourceConfigMap
 }
 
 // apply makes an instance of each entry. One that cannot be made does not keep the others back.
-func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []entry, have map[string]*v1alpha1.WindowsInstance) error {
+func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []located, have map[string]*v1alpha1.WindowsInstance) error {
 	var errs []error
 	for _, e := range entries {
 		errs = append(errs, c.applyOne(ctx, cm, e, have[e.instanceName()]))
@@ -172,7 +151,7 @@ func (c *configMaps) apply(ctx context.Context, cm *corev1.ConfigMap, entries []
 	return errors.Join(errs...)
 }
 
-func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e entry, have *v1alpha1.WindowsInstance) error {
+func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e located, have *v1alpha1.WindowsInstance) error {
 	switch {
 	case have == nil:
 		instance := &v1alpha1.WindowsInstance{
@@ -183,12 +162,16 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e entry
 			},
 			Spec: v1alpha1.WindowsInstanceSpec{Address: e.key, Username: e.username},
 		}
-		if err := c.client.Create(ctx, instance); err != nil {
-			return fmt.Errorf("making WindowsInstance %s: %w", instance.Name, err)
+		if holder, err := c.makeInstance(ctx, c.hosts, instance, e.ip); err != nil {
+			return err
+		} else if holder != "" {
+			c.tell(c.about(cm, e.key, addressTaken), "entry %q: its address %s is that of %s already; remove one of the two", e.key, e.ip, holder)
+			return nil
 		}
 		c.tell(event{about: cm, related: instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Create"},
 			"entry %q became WindowsInstance %s", e.key, instance.Name)
-	case have.Labels[v1alpha1.LabelSource] != v1alpha1.SourceConfigMap:
+	case have.DeletionTimestamp != nil: // it comes back when the host has left
+	case !isOfConfigMap(have):
 		c.tell(c.about(cm, e.key, nameTaken),
 			"entry %q: a WindowsInstance %s is there that was not made from this ConfigMap; remove one of the two", e.key, have.Name)
 	case have.Spec.Username != e.username:
@@ -206,10 +189,11 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e entry
 func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[string]*v1alpha1.WindowsInstance) error {
 	var errs []error
 	for _, i := range rest {
-		if _, stillThere := cm.Data[i.Spec.Address]; stillThere || i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceConfigMap {
+		if _, stillThere := cm.Data[i.Spec.Address]; stillThere || !isOfConfigMap(i) || i.DeletionTimestamp != nil {
 			continue
 		}
-		if err := c.client.Delete(ctx, i); err != nil {
+		c.hosts.takeBack(client.ObjectKeyFromObject(i))
+		if err := c.client.Delete(ctx, i.DeepCopy()); err != nil {
 			if !apierrors.IsNotFound(err) {
 				errs = append(errs, fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err))
 			}

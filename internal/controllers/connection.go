@@ -13,10 +13,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// connection is a remote.Host whose failures are those of package join, and which is counted when it closes.
+// machine is a host that answered, as remote.Dial returns it.
+type machine interface {
+	join.Host
+	HostKey() ssh.PublicKey
+	Usage() remote.Usage
+}
+
+// connection is a machine whose failures are those of package join, and which is counted when it closes.
 type connection struct {
-	*remote.Host
+	machine
 	metrics *metrics
+}
+
+// dialSSH connects to a host by SSH.
+func dialSSH(ctx context.Context, t remote.Target, o remote.Options) (machine, error) {
+	host, err := remote.Dial(ctx, t, o)
+	if err != nil {
+		return nil, err
+	}
+	return host, nil
 }
 
 // dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
@@ -26,7 +42,7 @@ func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.S
 	if err != nil {
 		return nil, err
 	}
-	host, err := remote.Dial(ctx, remote.Target{
+	host, err := c.dialer(ctx, remote.Target{
 		Address: i.Spec.Address,
 		Port:    int(i.Spec.Port),
 		User:    i.Spec.Username,
@@ -56,18 +72,18 @@ func pinnedKey(i *v1alpha1.WindowsInstance) (ssh.PublicKey, error) {
 
 // Run runs a command on the host.
 func (c *connection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	return unreachable(c.Host.Run(ctx, command, stdin, stdout))
+	return unreachable(c.machine.Run(ctx, command, stdin, stdout))
 }
 
 // Put puts a file on the host.
 func (c *connection) Put(ctx context.Context, name string, content io.Reader, size int64) error {
-	return unreachable(c.Host.Put(ctx, name, content, size))
+	return unreachable(c.machine.Put(ctx, name, content, size))
 }
 
 // Close ends the connection and counts what it carried.
 func (c *connection) Close() error {
 	c.metrics.connection(c.Usage())
-	return c.Host.Close()
+	return c.machine.Close()
 }
 
 // unreachable gives failures to reach a host the reason that users see.

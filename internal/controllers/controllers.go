@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,18 +53,41 @@ type Controller interface {
 // All lists the controllers.
 func All(m manager.Manager, o Options) []Controller {
 	c := common{
-		Options:  o,
-		client:   m.GetClient(),
-		live:     m.GetAPIReader(),
-		recorder: m.GetEventRecorder("windows-machine-config-operator"),
-		metrics:  newMetrics(o.Registry, m.GetClient()),
+		Options:       o,
+		client:        m.GetClient(),
+		live:          m.GetAPIReader(),
+		recorder:      m.GetEventRecorder("windows-machine-config-operator"),
+		metrics:       newMetrics(o.Registry, m.GetClient()),
+		dialer:        dialSSH,
+		serverVersion: func() string { return askVersion(m) },
 	}
+	f := newFleet(c)
+	h := newHosts(c)
+	machineAPI, clusterAPI := newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
+	h.announcers = []announcer{machineAPI, clusterAPI}
 	return []Controller{
-		newConfigMaps(c),
+		newConfigMaps(c, h),
+		machineAPI,
+		clusterAPI,
+		newUserData(c),
 		newSettings(c),
-		newInstances(c),
+		f,
+		newInstances(c, f),
 		newCertificates(c),
 	}
+}
+
+// askVersion asks the API server for its version.
+func askVersion(m manager.Manager) string {
+	d, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return ""
+	}
+	v, err := d.ServerVersion()
+	if err != nil {
+		return ""
+	}
+	return v.GitVersion
 }
 
 // Cache limits what the manager keeps and may read: what is in our namespace, and of Secrets and Roles only those with
@@ -92,6 +116,10 @@ type common struct {
 	live     client.Reader
 	recorder events.EventRecorder
 	metrics  *metrics
+	// serverVersion is the API server's, empty where it does not say.
+	serverVersion func() string
+	// dialer reaches hosts.
+	dialer func(context.Context, remote.Target, remote.Options) (machine, error)
 }
 
 // event is something to tell about an object. Events that are alike in all of these are counted as one, with the note

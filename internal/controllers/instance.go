@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -39,18 +42,22 @@ const defaultJoins = 32
 type instances struct {
 	common
 	content payload.Manifest // what a host gets
-	slots   slots
+	fleet   *fleet
+	slots   slots // of hosts that join
+	staging slots // of hosts that are sent another version
 	names   names
 	retries retries
 }
 
-func newInstances(c common) *instances {
+func newInstances(c common, f *fleet) *instances {
 	return &instances{
 		common:  c,
+		fleet:   f,
 		content: c.Payload.Manifest.Select(payload.Base),
 		retries: retries{
 			shortest: cmp.Or(c.RetryMin, 5*time.Second),
 			longest:  cmp.Or(c.RetryMax, 2*time.Minute),
+			chance:   rand.N[time.Duration],
 		},
 	}
 }
@@ -66,7 +73,8 @@ func (c *instances) Register(ctx context.Context, m manager.Manager) error {
 	}
 	return builder.ControllerManagedBy(m).
 		Named("windowsinstance").
-		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WatchesRawSource(source.Channel(c.fleet.plans, &handler.EnqueueRequestForObject{})).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.everyone)).
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.everyone),
@@ -94,6 +102,12 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 	if seen == nil || err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := c.retry(ctx, seen.Instance); err != nil {
+		return reconcile.Result{}, err
+	}
+	if next := c.fleet.of(r.NamespacedName); concerned(seen.Instance, next) {
+		return c.maintain(ctx, r.NamespacedName, next)
+	}
 	d, place := c.admit(seen, join.Next(seen.Seen))
 	defer place()
 	if d.Action == join.Start { // the cache may not have heard of our own last write
@@ -101,23 +115,61 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 		if seen, err = c.gather(ctx, c.live, r.NamespacedName); seen == nil || err != nil {
 			return reconcile.Result{}, err
 		}
-		seen.admitted = admitted
+		seen.admitted, seen.place = admitted, place
 		seen.SlotFree = seen.SlotFree || admitted
 		d = join.Next(seen.Seen)
 	}
 	status := newStatus(c.common, seen.Instance)
 	attempted := d.Action == join.Start
 	if attempted {
+		_, repairs := seen.BrokenSince()
 		d.Err = c.join(ctx, seen, status)
+		if repairs && ctx.Err() == nil {
+			countRepair(status.now(), join.Findings(seen.Seen, d.Err))
+		}
+		seen.keyProven = d.Err == nil
 		// The join found out which Node is the host's. It is there already when the host was announced again.
-		if seen.Node, err = c.node(ctx, seen.Instance); err != nil {
+		if seen.Node, err = c.node(ctx, c.client, seen.Instance); err != nil {
 			return reconcile.Result{}, err
 		}
+	}
+	if d.Action == join.Rest && d.Err == nil && seen.Instance.DeletionTimestamp == nil {
+		d.After = c.proveKey(ctx, seen, status)
 	}
 	if err := c.adorn(ctx, seen); err != nil {
 		return reconcile.Result{}, err
 	}
 	return c.report(ctx, seen, status, d, attempted)
+}
+
+// countRepair notes that a node was joined again because it did not work. The note goes when it does.
+func countRepair(st *v1alpha1.WindowsInstanceStatus, findings string) {
+	attempts := int32(1)
+	if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
+		attempts += st.Failure.Attempts
+	}
+	st.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: attempts, At: metav1.Now(), Message: findings}
+}
+
+// retry forgets what failed when the user asks for it.
+func (c *instances) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
+	if _, asked := i.Annotations[v1alpha1.AnnotationRetry]; !asked {
+		return nil
+	}
+	c.retries.reset(client.ObjectKeyFromObject(i))
+	if i.Status.Failure != nil {
+		before := i.DeepCopy()
+		i.Status.Failure = nil
+		if err := c.client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
+		}
+	}
+	before := i.DeepCopy()
+	delete(i.Annotations, v1alpha1.AnnotationRetry)
+	if err := c.client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", v1alpha1.AnnotationRetry, i.Name, err)
+	}
+	return nil
 }
 
 // admit takes a place among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
@@ -131,7 +183,7 @@ func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
 	if !ok {
 		return join.Waiting(), func() {}
 	}
-	v.admitted = true
+	v.admitted, v.place = true, release
 	return d, release
 }
 
@@ -140,16 +192,22 @@ type view struct {
 	join.Seen
 	key    ssh.Signer
 	config v1alpha1.WindowsConfigSpec
-	// admitted says that the host has its place among those that join.
+	// drained says that no pod is on the node any more that a join could hurt.
+	drained bool
+	// keyProven says that the host has let the key in just now.
+	keyProven bool
+	// admitted says that the host has its place among those that join; place gives it back.
 	admitted bool
+	place    func()
 }
 
 // gather looks at everything Next needs. It returns nil for an instance that is gone.
 func (c *instances) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
-	v := &view{Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
+	v := &view{place: func() {}, Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
 	err := r.Get(ctx, name, v.Instance)
-	if apierrors.IsNotFound(err) || err == nil && v.Instance.DeletionTimestamp != nil {
+	if apierrors.IsNotFound(err) {
 		c.forget(name)
+		c.fleet.done(name)
 		return nil, nil
 	}
 	if err != nil {
@@ -158,13 +216,16 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	if v.config, err = c.config(ctx); err != nil {
 		return nil, err
 	}
-	if v.Node, err = c.node(ctx, v.Instance); err != nil {
+	if v.Node, err = c.node(ctx, r, v.Instance); err != nil {
 		return nil, err
 	}
 	if v.key, v.KeyFault, err = c.privateKey(ctx); err != nil {
 		return nil, err
 	}
 	v.Version = desired.Version(c.Version, c.content.Digest)
+	if cm, err := c.published(ctx, v.Version); err == nil {
+		v.Settings, v.SettingsSince = cm.Annotations[v1alpha1.AnnotationSettings], cm.CreationTimestamp.Time
+	}
 	v.AllPaused = v.config.Rollout.Paused
 	v.SlotFree = c.slots.free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
@@ -194,12 +255,12 @@ func joins(config v1alpha1.WindowsConfigSpec) int {
 
 // node returns the Node that the host of the instance became, or nil. The name in the status was checked to be
 // the host's before it was written there.
-func (c *instances) node(ctx context.Context, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
+func (c *instances) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
 	if i.Status.Hostname == "" {
 		return nil, nil
 	}
 	var node corev1.Node
-	err := c.client.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
+	err := r.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

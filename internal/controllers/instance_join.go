@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,6 +27,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
+
+// answerWithin is how long a host that is connected to keeps its place among those that join: one that is dead must not keep
+// others out.
+const answerWithin = 500 * time.Millisecond
 
 // tokenSeconds is how long a bootstrap token is valid.
 const tokenSeconds = 15 * 60
@@ -46,6 +52,8 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 		Token:       a.token,
 		Altered:     a.altered,
 		Register:    func() bool { return a.unregistered },
+		Hostname:    v.Instance.Spec.Hostname,
+		Occupied:    a.occupied,
 		Progress:    func(p join.Progress) { status.progress(ctx, p) },
 		Now:         time.Now,
 	}
@@ -64,7 +72,11 @@ type attempt struct {
 
 // connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
 func (a *attempt) connect(ctx context.Context) (join.Host, error) {
+	late := time.AfterFunc(answerWithin, a.view.place)
 	host, err := a.dial(ctx, a.view.Instance, a.view.key)
+	if !late.Stop() {
+		a.view.admitted = false // whoever answers late takes a place again
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +145,9 @@ func internalIP(node *corev1.Node) string {
 
 // learned keeps what the host is. From here on its name is its node's.
 func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
+	if err := a.hold(ctx); err != nil {
+		return err
+	}
 	st := a.status.now()
 	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
 		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from}
@@ -142,6 +157,25 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
 	st.BootID = f.Host.BootID
 	return a.status.write(ctx)
+}
+
+// hold keeps the instance until its host has left the cluster. It comes before anything on the host is changed.
+func (a *attempt) hold(ctx context.Context) error {
+	instance := a.view.Instance.DeepCopy()
+	if instance.DeletionTimestamp != nil || !controllerutil.AddFinalizer(instance, v1alpha1.Finalizer) {
+		return nil
+	}
+	if err := a.client.Patch(ctx, instance, client.MergeFrom(a.view.Instance)); err != nil {
+		return fmt.Errorf("holding WindowsInstance %s: %w", instance.Name, err)
+	}
+	a.view.Instance.Finalizers = instance.Finalizers
+	return nil
+}
+
+// occupied says whether pods have to leave before the join: the node is another operator's, and works.
+func (a *attempt) occupied(f agent.Facts) bool {
+	isOthers := f.Joined == nil && slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
+	return isOthers && !a.unregistered && !a.view.drained
 }
 
 func (a *attempt) slot() (func(), error) {

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -24,10 +23,10 @@ func (c *instances) adorn(ctx context.Context, v *view) error {
 		return nil
 	}
 	node := v.Node.DeepCopy()
-	node.Labels = merged(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{
-		v1alpha1.LabelWorker: "",
-		v1alpha1.LabelBYOH:   "true",
-	})
+	node.Labels = merged(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{v1alpha1.LabelWorker: ""})
+	if _, isMachine := v.Instance.Annotations[v1alpha1.AnnotationMachine]; !isMachine {
+		node.Labels[v1alpha1.LabelBYOH] = "true"
+	}
 	node.Annotations = merged(node.Annotations, nodeAnnotations(v))
 	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
 		return nil
@@ -43,7 +42,7 @@ func nodeAnnotations(v *view) map[string]string {
 	if v.Node.Annotations[v1alpha1.AnnotationDesiredVersion] == "" {
 		annotations[v1alpha1.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
 	}
-	if v.key != nil {
+	if _, proven := v.Node.Annotations[v1alpha1.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
 		annotations[v1alpha1.AnnotationPubKeyHash] = publicKeyHash(v.key)
 	}
 	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {
@@ -56,7 +55,7 @@ func nodeAnnotations(v *view) map[string]string {
 // wish tells a Node that is there already which version it shall have, before the join makes the host so: else its daemon
 // would go back.
 func (a *attempt) wish(ctx context.Context) error {
-	was, err := a.node(ctx, a.view.Instance)
+	was, err := a.node(ctx, a.client, a.view.Instance)
 	if err != nil || was == nil || was.Annotations[v1alpha1.AnnotationDesiredVersion] == a.view.Version {
 		return err
 	}
@@ -69,8 +68,7 @@ func (a *attempt) wish(ctx context.Context) error {
 }
 
 func publicKeyHash(key ssh.Signer) string {
-	line := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
-	sum := sha256.Sum256(line)
+	sum := sha256.Sum256([]byte(authorizedLine(key)))
 	return hex.EncodeToString(sum[:])
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
 // status is the status of one instance while it is reconciled: what was written last, and what shall be.
@@ -25,7 +27,12 @@ type status struct {
 	written *v1alpha1.WindowsInstance
 	wanted  *v1alpha1.WindowsInstance
 	said    string // the reason of Ready that was told last
+	// progressed is when progress was written last.
+	progressed time.Time
 }
+
+// progressEvery is how often progress is written: steps that follow each other within it are one write.
+const progressEvery = time.Second
 
 func newStatus(c common, i *v1alpha1.WindowsInstance) *status {
 	return &status{common: c, written: i.DeepCopy(), wanted: i, said: readyReason(i)}
@@ -48,11 +55,15 @@ func (s *status) write(ctx context.Context) error {
 	return nil
 }
 
-// progress keeps how a step goes. A write that fails is made up for by the next one.
+// progress keeps how a step goes. A write that fails is made up for by the next one, and so is one that comes too soon.
 func (s *status) progress(ctx context.Context, p join.Progress) {
 	if took, done := join.Track(s.now(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
 	}
+	if time.Since(s.progressed) < progressEvery {
+		return
+	}
+	s.progressed = time.Now()
 	if err := s.write(ctx); err != nil && ctx.Err() == nil {
 		log.FromContext(ctx).V(1).Info("Progress was not written", "step", p.Step, "reason", err.Error())
 	}
@@ -68,7 +79,8 @@ func (s *status) tellReason() {
 	kind := corev1.EventTypeWarning
 	switch ready.Reason {
 	case v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonRebooting, v1alpha1.ReasonWaitingForSlot,
-		v1alpha1.ReasonPaused, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonVersionPending, v1alpha1.ReasonNodeNotReady:
+		v1alpha1.ReasonPaused, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonVersionPending, v1alpha1.ReasonNodeNotReady,
+		v1alpha1.ReasonDraining, v1alpha1.ReasonTakeOver:
 		kind = corev1.EventTypeNormal
 	}
 	s.tell(event{about: s.wanted, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
@@ -95,16 +107,52 @@ func (c *instances) report(ctx context.Context, v *view, s *status, d join.Decis
 		join.Report(st, i.Generation, attempted, d.Err)
 	}
 	st.ObservedGeneration = i.Generation
-	st.Payload.Desired = desired.ShortDigest(c.content.Digest)
-	if attempted && d.Err == nil {
-		st.Payload.Current = st.Payload.Desired
-	}
+	c.reportPlan(v, st)
+	c.reportPayload(v, st)
 	join.Observe(st, i.Generation, v.Node, v.Version)
 	ready := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {
 		s.progress(ctx, p)
 	}
 	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
+}
+
+// reportPlan writes what comes next, and what is known of it.
+func (c *instances) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
+	st.Plan = nil
+	if next := c.fleet.of(client.ObjectKeyFromObject(v.Instance)); next.Action != "" {
+		st.Plan = &next.Plan
+	}
+	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
+		st.Failure = nil // nobody wants that version any more
+	}
+	if _, broken := v.BrokenSince(); !broken && v.Node != nil && st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
+		st.Failure = nil
+	}
+	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionDraining)
+	}
+	required := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionRebootRequired)
+	node := rollout.NodeOf(v.Node)
+	switch {
+	case node != nil && node.RebootPending != "":
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRebootPending,
+			Message: node.RebootPending, ObservedGeneration: v.Instance.Generation,
+		})
+	case required != nil && required.Reason == v1alpha1.ReasonRebootPending:
+		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionRebootRequired)
+	}
+}
+
+// reportPayload writes which content the node has, which it shall have, and since when.
+func (c *instances) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
+	st.Payload.Desired = desired.ShortDigest(c.content.Digest)
+	if v.Node == nil || v.Node.Annotations[v1alpha1.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
+		return
+	}
+	now := metav1.Now()
+	st.Payload.Current, st.Payload.Staged, st.Payload.Since = st.Payload.Desired, st.Payload.Desired, &now
 }
 
 // outcome counts an attempt and says when the next one may follow.

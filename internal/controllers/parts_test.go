@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"encoding/base64"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func named(name string) types.NamespacedName {
 }
 
 func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
-	r := retries{shortest: 5 * time.Second, longest: time.Minute}
+	r := retries{chance: rand.N[time.Duration], shortest: 5 * time.Second, longest: time.Minute}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	atLeast := []time.Duration{5, 10, 20, 40, 60, 60}
 	for n, want := range atLeast {

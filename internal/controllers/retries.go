@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,6 +11,8 @@ import (
 // Nothing of it is kept over a restart of the operator, which is a reason to try again.
 type retries struct {
 	shortest, longest time.Duration
+	// chance returns a time below the one that is given.
+	chance func(time.Duration) time.Duration
 
 	mu     sync.Mutex
 	failed map[types.NamespacedName]failure
@@ -32,7 +33,7 @@ func (r *retries) fail(id types.NamespacedName, now time.Time) time.Duration {
 		r.failed = map[types.NamespacedName]failure{}
 	}
 	delay := min(max(r.shortest, 2*r.failed[id].delay), r.longest)
-	wait := delay + rand.N(delay/5+1)
+	wait := delay + r.chance(delay/5+1)
 	r.failed[id] = failure{delay: delay, until: now.Add(wait)}
 	return wait
 }

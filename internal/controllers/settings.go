@@ -61,6 +61,7 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Named("settings").
 		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
+		Watches(&corev1.Secret{}, one). // the SSH key
 		Watches(&rbacv1.Role{}, one).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
 	for _, name := range append(cluster.PullSecrets(c.Namespace), types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}) {
@@ -165,6 +166,9 @@ func (c *settings) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) c
 func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
 	rendered, err := c.render(ctx, c.content, config.Spec)
 	if err != nil {
+		return rendered, "", err
+	}
+	if err := c.addKeys(ctx, &rendered.Node); err != nil {
 		return rendered, "", err
 	}
 	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets)

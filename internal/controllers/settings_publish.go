@@ -150,7 +150,7 @@ func (c *settings) allow(ctx context.Context, version string) error {
 	return c.forgetVersions(ctx, names)
 }
 
-// versionsOfNodes are the versions that nodes have, or shall have.
+// versionsOfNodes are the versions that nodes have, shall have, or may have to go back to.
 func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
 	var nodes corev1.NodeList
 	if err := c.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
@@ -162,6 +162,15 @@ func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error)
 			if v := nodes.Items[i].Annotations[key]; v != "" && isVersion(v) {
 				versions[v] = true
 			}
+		}
+	}
+	var instances v1alpha1.WindowsInstanceList
+	if err := c.client.List(ctx, &instances, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for i := range instances.Items {
+		if m := instances.Items[i].Status.Maintenance; m != nil && isVersion(m.Former) && m.Former != "" {
+			versions[m.Former] = true // the node may have to go back
 		}
 	}
 	return versions, nil

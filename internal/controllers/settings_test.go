@@ -40,12 +40,27 @@ func (r *told) Eventf(about, _ runtime.Object, kind, reason, _, note string, arg
 // newTestSettings is the controller in a plain cluster with a network and what else there is.
 func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(&v1alpha1.WindowsConfig{}).WithObjects(append(plainCluster(), more...)...).Build()
+	recorder := &told{}
+	return &settings{
+		common:  common{Options: Options{Namespace: "ns", Version: "1.0.0"}, client: c, live: c, recorder: recorder},
+		content: payload.New(nil, nil, payload.File{}),
+	}, recorder
+}
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return scheme
+}
+
+// plainCluster is what the operator reads of a plain cluster with a network.
+func plainCluster() []client.Object {
 	object := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "the-uid"}
 	}
@@ -54,7 +69,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 		Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "n", "type": "t"}`},
 	}
 	port := int32(6443)
-	objects := []client.Object{
+	return []client.Object{
 		config,
 		&corev1.Namespace{ObjectMeta: object("", "kube-system")},
 		&corev1.ConfigMap{ObjectMeta: object("ns", "kube-root-ca.crt"), Data: map[string]string{"ca.crt": "root"}},
@@ -65,12 +80,6 @@ func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 			Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		},
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(config).WithObjects(append(objects, more...)...).Build()
-	recorder := &told{}
-	return &settings{
-		common:  common{Options: Options{Namespace: "ns", Version: "1.0.0"}, client: c, live: c, recorder: recorder},
-		content: payload.New(nil, nil, payload.File{}),
-	}, recorder
 }
 
 // authority is a certificate as PEM that ends at a time.

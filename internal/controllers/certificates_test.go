@@ -1,0 +1,135 @@
+package controllers
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// servingRequest is what the kubelet of node win-a, a Machine's, asks for at 10.0.0.1.
+func servingRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:win-a", Organization: []string{"system:nodes"}}, DNSNames: []string{"win-a"},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+		SignerName: certificatesv1.KubeletServingSignerName,
+		Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		Username:   "system:node:win-a", Groups: []string{"system:nodes", "system:authenticated"},
+	}}
+}
+
+func approval(by string) certificatesv1.CertificateSigningRequestCondition {
+	return certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: by}
+}
+
+// approvers is a cluster with a request, in which meanwhile runs between the look at the request and its approval.
+func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, meanwhile func(c client.Client)) (*certificates, client.Client, *told) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := anInstance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
+	i.Status.Hostname, i.Status.NodeRef = "win-a", &v1alpha1.NodeReference{Name: "win-a"}
+	port := int32(6443)
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(request).WithObjects(i, request,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
+		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}}},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			meanwhile(c)
+			return c.Status().Update(ctx, o, options...) // the fake knows no subresource but status
+		},
+	}).Build()
+	recorder := &told{}
+	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder}), c, recorder
+}
+
+// On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.
+func TestTwoApproversDoNotFight(t *testing.T) {
+	const theirs = "NodeCSRApprove"
+	byThem := func(c client.Client) {
+		var now certificatesv1.CertificateSigningRequest
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
+			t.Fatal(err)
+		}
+		now.Status.Conditions = append(now.Status.Conditions, approval(theirs))
+		if err := c.Status().Update(t.Context(), &now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nobody := func(client.Client) {}
+	before := servingRequest(t)
+	before.Status.Conditions = append(before.Status.Conditions, approval(theirs))
+	denied := servingRequest(t)
+	denied.Status.Conditions = append(denied.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Denied"})
+	for name, test := range map[string]struct {
+		request   *certificatesv1.CertificateSigningRequest
+		meanwhile func(client.Client)
+		reason    string // of the only condition
+		events    int
+	}{
+		"ours alone":             {servingRequest(t), nobody, v1alpha1.ApprovalReason, 1},
+		"theirs came before":     {before, nobody, theirs, 0},
+		"theirs came in between": {servingRequest(t), byThem, theirs, 0},
+		"somebody denied it":     {denied, nobody, "Denied", 0},
+		"it was taken back": {servingRequest(t), func(c client.Client) {
+			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})
+		}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			approver, c, recorder := approvers(t, test.request, test.meanwhile)
+			var seen certificatesv1.CertificateSigningRequest // as the cache has it
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &seen); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := approver.Reconcile(t.Context(), &seen); err != nil || r.RequeueAfter != 0 {
+				t.Errorf("got %+v, %v; want no error and no other try", r, err)
+			}
+			if len(recorder.events) != test.events {
+				t.Errorf("events %q, want %d", recorder.events, test.events)
+			}
+			var after certificatesv1.CertificateSigningRequest
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); client.IgnoreNotFound(err) != nil {
+				t.Fatal(err)
+			}
+			var reasons []string
+			for _, condition := range after.Status.Conditions {
+				reasons = append(reasons, condition.Reason)
+			}
+			if strings.Join(reasons, " ") != test.reason {
+				t.Errorf("approved by %q, want by %q", reasons, test.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,285 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// planWithin gathers what changes in a short while into one plan.
+const planWithin = 250 * time.Millisecond
+
+// fleet plans for all hosts at once: one worker decides, so that the budget is counted once. The instances' controller does what
+// the plan says, each host on a worker of its own.
+type fleet struct {
+	common
+	content payload.Manifest
+	costs   costs
+	// server is the API server's version, which was asked for at askedAt. One worker uses both.
+	server  string
+	askedAt time.Time
+	// plans tells the instances' controller of hosts whose plan changed.
+	plans chan ctrlevent.GenericEvent
+
+	mu   sync.Mutex
+	next map[types.NamespacedName]rollout.Next
+	// granted are actions that were let begin, until their controller says that they are over, or not needed.
+	granted map[types.NamespacedName]v1alpha1.PlanAction
+}
+
+func newFleet(c common) *fleet {
+	return &fleet{
+		common: c, content: c.Payload.Manifest.Select(payload.Base),
+		plans: make(chan ctrlevent.GenericEvent),
+		next:  map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
+	}
+}
+
+// Register adds the controller to the manager.
+func (f *fleet) Register(_ context.Context, m manager.Manager) error {
+	return builder.ControllerManagedBy(m).
+		Named("fleet").
+		Watches(&v1alpha1.WindowsInstance{}, soon{}).
+		Watches(&corev1.Node{}, soon{}, builder.WithPredicates(matters())).
+		Watches(&v1alpha1.WindowsConfig{}, soon{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, soon{}, builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(f)
+}
+
+// soon asks for a plan in a short while, once for all that happens until then.
+type soon struct{ handler.Funcs }
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Create implements handler.EventHandler.
+func (soon) Create(_ context.Context, _ ctrlevent.CreateEvent, q queue) {
+	q.AddAfter(theFleet(), planWithin)
+}
+
+// Update implements handler.EventHandler.
+func (soon) Update(_ context.Context, _ ctrlevent.UpdateEvent, q queue) {
+	q.AddAfter(theFleet(), planWithin)
+}
+
+// Delete implements handler.EventHandler.
+func (soon) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q queue) {
+	q.AddAfter(theFleet(), planWithin)
+}
+
+func theFleet() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "fleet"}}
+}
+
+// matters lets changes of Nodes through that have to do with plans: heartbeats of a thousand nodes do not.
+func matters() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return (isWindows(was) || isWindows(is)) && !rollout.NodeOf(was).Same(rollout.NodeOf(is))
+	}}
+}
+
+// Reconcile plans, and tells those whose plan changed.
+func (f *fleet) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	seen, err := f.look(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := rollout.Decide(seen.Fleet)
+	for _, id := range f.adopt(plan, seen.ids) {
+		select {
+		case f.plans <- ctrlevent.GenericEvent{Object: seen.instances[id]}:
+		case <-ctx.Done():
+			return reconcile.Result{}, nil
+		}
+	}
+	result := reconcile.Result{}
+	if !plan.Again.IsZero() {
+		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
+	}
+	return result, f.report(ctx, seen, plan.Summary)
+}
+
+// fleetSeen is what look found.
+type fleetSeen struct {
+	rollout.Fleet
+	config    *v1alpha1.WindowsConfig
+	ids       []types.NamespacedName // by the index of Hosts
+	instances map[types.NamespacedName]*v1alpha1.WindowsInstance
+}
+
+// look gathers everything Decide needs.
+func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
+	s := fleetSeen{config: &v1alpha1.WindowsConfig{}, instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
+	s.Now = time.Now()
+	err := f.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, s.config)
+	if client.IgnoreNotFound(err) != nil {
+		return s, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+	}
+	version := desired.Version(f.Version, f.content.Digest)
+	s.Policy = policyOf(s.config.Spec.Rollout, version)
+	s.Policy.Unfit = f.unfit()
+	nodes, err := f.nodes(ctx)
+	if err != nil {
+		return s, err
+	}
+	var list v1alpha1.WindowsInstanceList
+	if err := f.client.List(ctx, &list, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for i := range list.Items {
+		instance := &list.Items[i]
+		id := client.ObjectKeyFromObject(instance)
+		s.instances[id] = instance
+		s.ids = append(s.ids, id)
+		h := plannable(instance, nodes[instance.Status.Hostname])
+		if instance.Status.Hostname != "" {
+			delete(nodes, instance.Status.Hostname)
+		}
+		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(f.content.Digest)
+		if h.Node != nil && h.Node.Version != version {
+			h.Disruption = f.costs.of(ctx, f.common, h.Node.Version, version)
+		}
+		h.Replace = replaceWhy(instance, s.config.Spec.Rollout.Machines)
+		h.Granted = f.grantOf(id)
+		s.Hosts = append(s.Hosts, h)
+	}
+	for _, node := range nodes {
+		s.Others = append(s.Others, *rollout.NodeOf(node))
+	}
+	return s, nil
+}
+
+// serverVersionEvery is how often the API server is asked for its version.
+const serverVersionEvery = 5 * time.Minute
+
+// unfit says why nodes must not go to our version.
+func (f *fleet) unfit() string {
+	if now := time.Now(); f.askedAt.IsZero() || now.Sub(f.askedAt) > serverVersionEvery {
+		f.server, f.askedAt = f.serverVersion(), now
+	}
+	i := slices.IndexFunc(f.content.Files, func(file payload.File) bool { return file.Component == "kubelet" })
+	if i < 0 {
+		return ""
+	}
+	return rollout.Unfit(f.content.Files[i].Version, f.server)
+}
+
+// nodes are the Windows nodes, by name.
+func (f *fleet) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := f.client.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	nodes := map[string]*corev1.Node{}
+	for i := range list.Items {
+		nodes[list.Items[i].Name] = &list.Items[i]
+	}
+	return nodes, nil
+}
+
+// plannable is what a plan must know of an instance.
+func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
+	configured := conditionOf(i, v1alpha1.ConditionConfigured)
+	h := rollout.Host{
+		Name:     i.Name,
+		Node:     rollout.NodeOf(node),
+		Leaving:  i.DeletionTimestamp != nil,
+		Paused:   i.Spec.Paused,
+		Joined:   configured.Status == "True",
+		TakeOver: configured.Reason == v1alpha1.ReasonTakeOver,
+		UnderWay: i.Status.Maintenance,
+		Failure:  i.Status.Failure,
+	}
+	if i.Status.Payload.Since != nil {
+		h.Since = i.Status.Payload.Since.Time
+	}
+	return h
+}
+
+// adopt keeps the plan, and returns those for whom it is another than before. What begins stays granted until done is called.
+func (f *fleet) adopt(plan rollout.Plan, ids []types.NamespacedName) []types.NamespacedName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.next
+	f.next = map[types.NamespacedName]rollout.Next{}
+	var changed []types.NamespacedName
+	for _, id := range ids {
+		next, some := plan.Hosts[id.Name]
+		if some {
+			f.next[id] = next
+		}
+		if next.Begin && limited(next.Action) {
+			f.granted[id] = next.Action
+		}
+		if next != was[id] {
+			changed = append(changed, id)
+		}
+	}
+	maps.DeleteFunc(f.granted, func(id types.NamespacedName, _ v1alpha1.PlanAction) bool { _, planned := f.next[id]; return !planned })
+	return changed
+}
+
+// limited says whether an action takes a part of the budget until it is over.
+func limited(a v1alpha1.PlanAction) bool {
+	return a != v1alpha1.ActionJoin && a != v1alpha1.ActionStage
+}
+
+func (f *fleet) grantOf(id types.NamespacedName) v1alpha1.PlanAction {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.granted[id]
+}
+
+// of is what the plan says about a host.
+func (f *fleet) of(id types.NamespacedName) rollout.Next {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.next[id]
+}
+
+// done says that what was granted is over, or was not begun.
+func (f *fleet) done(id types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.granted, id)
+	delete(f.next, id) // the next plan is news, even if it is the same
+}
+
+// report writes what all plans come to into the status of WindowsConfig, where there is one.
+func (f *fleet) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) error {
+	if s.config.UID == "" {
+		return nil
+	}
+	config := s.config.DeepCopy()
+	sum.StartedAt, sum.EstimatedEnd = estimate(s, sum)
+	config.Status.Rollout = &sum
+	if equality.Semantic.DeepEqual(s.config.Status.Rollout, config.Status.Rollout) {
+		return nil
+	}
+	if err := f.client.Status().Patch(ctx, config, client.MergeFrom(s.config)); err != nil {
+		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// policyOf is what the user allows. A window that makes no sense never opens.
+func policyOf(r v1alpha1.RolloutSpec, version string) rollout.Policy {
+	p := rollout.Policy{
+		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed, Gates: r.ReadinessGates,
+		MaxUnavailable: intstr.FromInt32(1),
+	}
+	if r.MaxUnavailable != nil {
+		p.MaxUnavailable = *r.MaxUnavailable
+	}
+	if r.Canary != nil {
+		p.Canary = &rollout.Canary{Count: int(cmp.Or(r.Canary.Count, 1)), Soak: durationOf(r.Canary.Soak, 10*time.Minute)}
+	}
+	for i, w := range r.MaintenanceWindows {
+		window, err := rollout.ParseWindow(w)
+		if err != nil {
+			p.Faults = append(p.Faults, fmt.Sprintf("spec.rollout.maintenanceWindows[%d].%v", i, err))
+		}
+		p.Windows = append(p.Windows, window)
+	}
+	return p
+}
+
+// keyPatience is how long a host may refuse the key before its Machine is replaced: WICD may have to restart, the cluster to come
+// back.
+const keyPatience = time.Hour
+
+// replaceWhy says why the Machine of a host is to be replaced; empty when it is not, or when the user does not want it.
+func replaceWhy(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacement) string {
+	if i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.NodeRef == nil || allowed == v1alpha1.ReplaceNever {
+		return ""
+	}
+	reachable := conditionOf(i, v1alpha1.ConditionReachable)
+	if reachable.Reason == v1alpha1.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
+		return "its host has not let in the SSH key for " + keyPatience.String()
+	}
+	if f := i.Status.Failure; allowed == v1alpha1.ReplaceWhenBroken && f != nil && f.Action == v1alpha1.ActionRepair && f.Attempts >= join.MaxRepairs {
+		return "its node could not be repaired: " + f.Message
+	}
+	return ""
+}
+
+// durationOf reads a duration that the API server has checked.
+func durationOf(text string, otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(text); err == nil && text != "" {
+		return d
+	}
+	return otherwise
+}
+
+// conditionOf returns a condition, empty where it is not there.
+func conditionOf(i *v1alpha1.WindowsInstance, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(i.Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// costs remembers what going from one version to another disrupts. It is asked for every host with each plan.
+type costs struct {
+	mu    sync.Mutex
+	known map[[2]string]v1alpha1.PlanDisruption
+}
+
+// of is the disruption of a node that goes from one version to the other: a drain where what the versions consist of cannot be
+// compared.
+func (c *costs) of(ctx context.Context, in common, from, to string) v1alpha1.PlanDisruption {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, err1 := in.published(ctx, from)
+	is, err2 := in.published(ctx, to)
+	if errors.Join(err1, err2) != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	key := [2]string{from + was.Annotations[v1alpha1.AnnotationSettings], to + is.Annotations[v1alpha1.AnnotationSettings]}
+	if d, known := c.known[key]; known {
+		return d
+	}
+	d := compareVersions(was, is)
+	if c.known == nil || len(c.known) > 100 {
+		c.known = map[[2]string]v1alpha1.PlanDisruption{}
+	}
+	c.known[key] = d
+	return d
+}
+
+// published reads what was published for a version from the cache.
+func (c common) published(ctx context.Context, version string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}, cm)
+	return cm, err
+}
+
+// compareVersions says what it takes to make one of the other. What differs between nodes is the same in both.
+func compareVersions(was, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
+	old, err1 := desired.FromData(was.Data)
+	wanted, err2 := desired.FromData(is.Data)
+	if errors.Join(err1, err2) != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	switch desired.Diff(old, wanted).Disruption {
+	case desired.None:
+		return v1alpha1.DisruptionNone
+	case desired.Restart:
+		return v1alpha1.DisruptionRestart
+	case desired.Drain:
+		return v1alpha1.DisruptionDrain
+	}
+	return v1alpha1.DisruptionReboot
+}
+
+// estimate says when the first node came to the version, and when the last one will if the rest are as fast.
+func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Time) {
+	var came []time.Time
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
+			came = append(came, h.Since)
+		}
+		if h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade {
+			started = &h.UnderWay.StartedAt
+		}
+	}
+	left := int(sum.Nodes) - len(came)
+	if started == nil || len(came) < 2 || left <= 0 {
+		return started, nil
+	}
+	first := slices.MinFunc(came, time.Time.Compare)
+	each := s.Now.Sub(first) / time.Duration(len(came))
+	at := metav1.NewTime(s.Now.Add(each * time.Duration(left)).Truncate(time.Minute))
+	return started, &at
+}

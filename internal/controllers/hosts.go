@@ -1,0 +1,209 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// hosts says whose a host is when several ask for it, and is the only place that does. The rule:
+//
+//  1. An instance that exists keeps its host. What a user wrote is one as soon as it is written.
+//  2. Of those that ask for a host nobody has, a Machine of the Machine API comes first, then one of Cluster API, then an entry
+//     of ConfigMap windows-instances. Of two entries, or two Machines of one API, the one whose name comes first.
+//
+// Who does not get a host is told with an event, and looks again: when the instance that has it goes, it is the next one's.
+type hosts struct {
+	lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	// announcers are the sources that come before the ConfigMap, the strongest first.
+	announcers []announcer
+
+	mu sync.Mutex
+	// firstAsked is when somebody wanted to know for the first time whether all sources are there.
+	firstAsked time.Time
+	// given are hosts for which an instance was made a moment ago: another source may not have heard of it.
+	given map[netip.Addr]gift
+}
+
+// announcer is a source that knows its hosts by address.
+type announcer interface {
+	// announced are those for which there is to be an instance, whether or not there is one.
+	announced(ctx context.Context) []announcement
+	// looked says whether the source knows by now what it announces, or that it has nothing to read it from.
+	looked() bool
+}
+
+// announcement is a host that a source asks for.
+type announcement struct {
+	source string
+	// who is the object that asks, for people; id for programs.
+	who, id string
+	address netip.Addr
+}
+
+type gift struct {
+	to types.NamespacedName
+	at time.Time
+}
+
+const (
+	// readyWithin is how long, after the operator's start, weaker sources wait for stronger ones to look.
+	readyWithin = 30 * time.Second
+	// readyAgain is how often they ask.
+	readyAgain = 200 * time.Millisecond
+)
+
+// ready says whether new hosts may be given away: all sources have looked, or had the time for it.
+func (h *hosts) ready(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.firstAsked.IsZero() {
+		h.firstAsked = now
+	}
+	notYet := func(a announcer) bool { return !a.looked() }
+	return !slices.ContainsFunc(h.announcers, notYet) || now.Sub(h.firstAsked) > readyWithin
+}
+
+// rememberFor is how long a host that was given is remembered: far longer than the cache needs to hear of the instance.
+const rememberFor = time.Minute
+
+func newHosts(c common) *hosts {
+	lookup := c.SSH.Lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	return &hosts{lookup: lookup}
+}
+
+// give gives a host to an instance that is about to be made, or says which one has just got it.
+func (h *hosts) give(ip netip.Addr, to types.NamespacedName, now time.Time) (holder types.NamespacedName, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.given == nil {
+		h.given = map[netip.Addr]gift{}
+	}
+	for ip, g := range h.given {
+		if now.Sub(g.at) > rememberFor {
+			delete(h.given, ip)
+		}
+	}
+	if g, taken := h.given[ip]; taken && g.to != to {
+		return g.to, false
+	}
+	h.given[ip] = gift{to: to, at: now}
+	return to, true
+}
+
+// takeBack makes the hosts of an instance, which was not made or is being removed, free for others.
+func (h *hosts) takeBack(from types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ip, g := range h.given {
+		if g.to == from {
+			delete(h.given, ip)
+		}
+	}
+}
+
+// owners says which instances have which hosts, and leaves out those that except is true for. A host is known by the address at which it
+// is reached and by the one that it reported itself.
+func (h *hosts) owners(ctx context.Context, have map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
+	owner := map[netip.Addr]string{}
+	for _, i := range sorted(have) {
+		if except(i) {
+			continue
+		}
+		ips := []string{i.Spec.Address, i.Status.NodeIP}
+		if ip, err := h.address(ctx, i.Spec.Address); err == nil {
+			ips[0] = ip.String()
+		}
+		for _, text := range ips {
+			if ip, err := netip.ParseAddr(text); err == nil && owner[ip] == "" {
+				owner[ip] = "WindowsInstance " + i.Name
+			}
+		}
+	}
+	return owner
+}
+
+// stronger says which hosts the sources before one ask for.
+func (h *hosts) stronger(ctx context.Context, than string) map[netip.Addr]announcement {
+	asked := map[netip.Addr]announcement{}
+	for _, announcer := range h.announcers {
+		for _, a := range announcer.announced(ctx) {
+			if _, taken := asked[a.address]; !taken && rank(a.source) < rank(than) {
+				asked[a.address] = a
+			}
+		}
+	}
+	return asked
+}
+
+// rank orders the sources; the lowest wins.
+func rank(source string) int {
+	return slices.Index([]string{v1alpha1.SourceMachine, v1alpha1.SourceClusterAPI, v1alpha1.SourceConfigMap}, source)
+}
+
+// address is the IPv4 address that an address or name means.
+func (h *hosts) address(ctx context.Context, key string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(key); err == nil {
+		return ip, nil
+	}
+	ips, err := h.lookup(ctx, "ip4", key)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
+	}
+	for _, ip := range ips {
+		if ip.Unmap().Is4() {
+			return ip.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, errors.New("the name has no IPv4 address; use a name that DNS gives one for, or the address itself")
+}
+
+// sorted are the instances by name, so that the same ones always mean the same.
+func sorted(have map[string]*v1alpha1.WindowsInstance) []*v1alpha1.WindowsInstance {
+	var all []*v1alpha1.WindowsInstance
+	for _, i := range have {
+		all = append(all, i)
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.WindowsInstance) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// allInstances returns all instances by name, whatever their source. They are the cache's: not to be changed.
+func (c common) allInstances(ctx context.Context) (map[string]*v1alpha1.WindowsInstance, error) {
+	var list v1alpha1.WindowsInstanceList
+	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	have := map[string]*v1alpha1.WindowsInstance{}
+	for i := range list.Items {
+		have[list.Items[i].Name] = &list.Items[i]
+	}
+	return have, nil
+}
+
+// makeInstance makes an instance for a host, or says who has just got that host.
+func (c common) makeInstance(ctx context.Context, h *hosts, instance *v1alpha1.WindowsInstance, ip netip.Addr) (holder string, err error) {
+	name := client.ObjectKeyFromObject(instance)
+	if other, ok := h.give(ip, name, time.Now()); !ok {
+		return "WindowsInstance " + other.Name, nil
+	}
+	if err := c.client.Create(ctx, instance); err != nil {
+		h.takeBack(name)
+		return "", fmt.Errorf("making WindowsInstance %s: %w", instance.Name, err)
+	}
+	return "", nil
+}

@@ -1,0 +1,125 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// A new SSH key comes to hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it, and
+// says so in the Node's annotation pub-key-hash; on that, WICD drops the keys that were used before. Old and new key both work
+// until then.
+
+// addKeys puts into what is published the key that hosts let in, and those that were published before and are used no more.
+// Without a usable key nothing changes.
+func (c *settings) addKeys(ctx context.Context, node *desired.Node) error {
+	var list corev1.ConfigMapList
+	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	current, err := c.publicKeys(ctx)
+	if err != nil {
+		return err
+	}
+	var published, known []string
+	for i := range list.Items {
+		was, err := desired.FromData(list.Items[i].Data)
+		if !strings.HasPrefix(list.Items[i].Name, v1alpha1.ServicesConfigMapPrefix) || err != nil {
+			continue // one that makes no sense is made anew
+		}
+		if was.Version == node.Version {
+			published = was.AuthorizedKeys
+		}
+		known = append(append(known, was.AuthorizedKeys...), was.RetiredKeys...)
+	}
+	if len(current) == 0 {
+		current = published
+	}
+	node.AuthorizedKeys = current
+	slices.Sort(known)
+	node.RetiredKeys = slices.DeleteFunc(slices.Compact(known), func(key string) bool { return slices.Contains(current, key) })
+	return nil
+}
+
+// proveKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key
+// is proven, or was before.
+func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Duration {
+	if v.Node == nil || v.key == nil {
+		return 0
+	}
+	proven := v.Node.Annotations[v1alpha1.AnnotationPubKeyHash]
+	if proven == "" || proven == publicKeyHash(v.key) {
+		return 0
+	}
+	id := client.ObjectKeyFromObject(v.Instance)
+	if left := time.Until(c.retries.until(id)); left > 0 {
+		return left
+	}
+	host, err := c.dial(ctx, v.Instance, v.key)
+	if err == nil {
+		_ = host.Close() // it has let us in, which is all
+		c.retries.reset(id)
+		v.keyProven = true
+		setReachable(st.now(), v.Instance.Generation, metav1.ConditionTrue, v1alpha1.ReasonConnected, "the host answered with the right key")
+		return 0
+	}
+	var u *join.Unreachable
+	if errors.As(err, &u) && u.Reason == v1alpha1.ReasonAuthenticationFailed {
+		setReachable(st.now(), v.Instance.Generation, metav1.ConditionFalse, u.Reason, fmt.Sprintf(
+			"the host does not let in the key of Secret %s yet; WICD authorizes it when it can reach the cluster, or add this line to "+
+				`C:\ProgramData\ssh\administrators_authorized_keys on the host: %s`,
+			v1alpha1.PrivateKeySecret, authorizedLine(v.key)))
+	}
+	return c.retries.fail(id, time.Now())
+}
+
+// authorizedLine is what a host's authorized_keys must have for a key.
+func authorizedLine(key ssh.Signer) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+}
+
+func setReachable(st *v1alpha1.WindowsInstanceStatus, generation int64, is metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReachable, Status: is, Reason: reason, Message: message, ObservedGeneration: generation,
+	})
+}
+
+// replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it.
+func (m *maintenance) replace(ctx context.Context) error {
+	machine, err := machineOf(m.view.Instance)
+	if err != nil {
+		return err
+	}
+	if err := client.IgnoreNotFound(m.client.Delete(ctx, machine)); err != nil {
+		return fmt.Errorf("deleting Machine %s: %w", m.view.Instance.Annotations[v1alpha1.AnnotationMachine], err)
+	}
+	return nil
+}
+
+// machineOf is the Machine of OpenShift's Machine API that an instance was made from. Those of Cluster API are not deleted by us.
+func machineOf(i *v1alpha1.WindowsInstance) (*unstructured.Unstructured, error) {
+	namespace, name, ok := strings.Cut(i.Annotations[v1alpha1.AnnotationMachine], "/")
+	if !ok || i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine {
+		return nil, fmt.Errorf("WindowsInstance %s was not made from a Machine of the Machine API", i.Name)
+	}
+	machine := &unstructured.Unstructured{}
+	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"})
+	machine.SetNamespace(namespace)
+	machine.SetName(name)
+	return machine, nil
+}

@@ -1,0 +1,155 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// stagingHosts is how many hosts are sent another version at the same time, behind what the others do.
+const stagingHosts = 4
+
+// stage sends the content of the version to a host that goes on with the one it has.
+func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
+	if left := time.Until(m.retries.until(m.id())); left > 0 {
+		return left, nil
+	}
+	job := m.visit("")
+	job.Slot = func() (func(), error) {
+		release, ok := m.staging.take(stagingHosts)
+		if !ok {
+			return nil, join.ErrNoSlot
+		}
+		return release, nil
+	}
+	if err := job.Stage(ctx); err != nil {
+		if after, waits := join.Retry(err); waits {
+			return after, nil
+		}
+		return m.retries.fail(m.id(), time.Now()), nil
+	}
+	m.retries.reset(m.id())
+	m.status.now().Payload.Staged = desired.ShortDigest(m.content.Digest)
+	return 0, nil
+}
+
+// visit is what takes the operator to a host that has joined.
+func (m *maintenance) visit(doing string) *join.Job {
+	a := &attempt{instances: m.instances, view: m.view, status: m.status}
+	return &join.Job{
+		Connect: a.connect, Payload: m.Payload, Content: m.content, Altered: a.altered, Now: time.Now,
+		Progress: func(p join.Progress) {
+			if now := m.now(); now != nil && p.Message != "" {
+				now.Message = doing + ": " + p.Message
+			}
+		},
+	}
+}
+
+// leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
+// cannot be reached is let go after a while, or when the user says so.
+func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
+	if left := time.Until(m.retries.until(m.id())); left > 0 && !m.released() {
+		return left, nil
+	}
+	if err := m.cleanOrRelease(ctx); err != nil {
+		return m.again(ctx, err), nil
+	}
+	if err := m.deleteNode(ctx); err != nil {
+		return 0, err
+	}
+	id := m.id()
+	if err := m.letGo(ctx); err != nil {
+		return 0, err
+	}
+	m.forget(id)
+	m.fleet.done(id)
+	m.view = nil
+	return 0, nil
+}
+
+// cleanOrRelease takes everything of ours off the host. Where that cannot be, it lets the host go as it is once the user says so, or
+// after a while.
+func (m *maintenance) cleanOrRelease(ctx context.Context) error {
+	why := "the WindowsInstance says so in annotation " + v1alpha1.AnnotationRelease
+	if !m.released() {
+		remains, err := m.clean(ctx)
+		if err == nil {
+			m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventHostLeft, action: "Leave"},
+				"the host has left the cluster%s", listed("; there remain ", remains))
+			return nil
+		}
+		if time.Since(m.now().StepSince.Time) <= leaveWithin {
+			return err
+		}
+		why = err.Error()
+	}
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventHostReleased, action: "Leave"},
+		"the host was let go as it is: its services (those with a description that begins with %q), C:\\k, C:\\var and containers that run remain; %s",
+		v1alpha1.ServiceDescription, why)
+	return nil
+}
+
+// clean has WICD take everything of ours off the host. A host that nobody has touched needs no visit.
+func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
+	if m.view.KeyFault != nil {
+		return nil, m.view.KeyFault
+	}
+	known, err := cluster.Read(ctx, m.live, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	result, err := m.visit("leaving").Leave(ctx, known.ID)
+	if failed := agent.Failed(err); failed != nil && failed.Code == agent.CodeOtherCluster {
+		return []string{"everything: the host is another cluster's now"}, nil
+	}
+	return result.Remains, err
+}
+
+// released says whether the user lets the host go as it is.
+func (m *maintenance) released() bool {
+	return m.view.Instance.Annotations[v1alpha1.AnnotationRelease] == "true"
+}
+
+// deleteNode deletes the Node that was the host's, and no other one of that name.
+func (m *maintenance) deleteNode(ctx context.Context) error {
+	if m.view.Node == nil {
+		return nil
+	}
+	err := m.client.Delete(ctx, m.view.Node, client.Preconditions{UID: &m.view.Node.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Node %s: %w", m.view.Node.Name, err)
+	}
+	return nil
+}
+
+// letGo takes the operator's hold off the instance.
+func (m *maintenance) letGo(ctx context.Context) error {
+	instance := m.view.Instance.DeepCopy()
+	if !controllerutil.RemoveFinalizer(instance, v1alpha1.Finalizer) {
+		return nil
+	}
+	if err := client.IgnoreNotFound(m.client.Patch(ctx, instance, client.MergeFrom(m.view.Instance))); err != nil {
+		return fmt.Errorf("letting WindowsInstance %s go: %w", instance.Name, err)
+	}
+	return nil
+}
+
+// listed is a list with what precedes it, or nothing.
+func listed(before string, list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return before + strings.Join(list, ", ")
+}

@@ -1,0 +1,273 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// How long steps may take, and how often they are looked at without an event.
+const (
+	actWithin    = 15 * time.Minute
+	verifyWithin = 15 * time.Minute
+	leaveWithin  = time.Hour
+	verifyEvery  = 30 * time.Second
+)
+
+// maintenance is one action on a host that has joined: drained where pods have to leave, acted on, verified, brought back into
+// service. Where it is stands in the status, so that an operator that starts anew goes on from there.
+type maintenance struct {
+	*instances
+	view   *view
+	status *status
+	next   rollout.Next
+}
+
+// concerned says whether the plan, or what is under way, is about more than a join.
+func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
+	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
+}
+
+// maintain goes as far with a host as it gets now.
+func (c *instances) maintain(ctx context.Context, id types.NamespacedName, next rollout.Next) (reconcile.Result, error) {
+	seen, err := c.gather(ctx, c.live, id) // the cache may not have heard of our own last write
+	if seen == nil || err != nil {
+		return reconcile.Result{}, err
+	}
+	m := &maintenance{instances: c, view: seen, status: newStatus(c.common, seen.Instance), next: next}
+	after, err := m.goOn(ctx)
+	if m.view == nil {
+		return reconcile.Result{}, err // the host has left
+	}
+	if ctx.Err() != nil {
+		return reconcile.Result{}, nil // the operator stops
+	}
+	result, reported := c.report(ctx, seen, m.status, join.Decision{Action: join.Await, After: after}, false)
+	return result, errors.Join(err, reported)
+}
+
+// goOn begins what may begin, and does one step after the other until one has to wait.
+func (m *maintenance) goOn(ctx context.Context) (after time.Duration, err error) {
+	if m.next.Action == v1alpha1.ActionStage && m.now() == nil {
+		return m.stage(ctx)
+	}
+	if begun, err := m.begin(ctx); !begun || err != nil {
+		return 0, err
+	}
+	for m.now() != nil {
+		step := m.now().Step
+		after, err = m.steps()[step](ctx)
+		if err != nil || m.view == nil || m.now() != nil && m.now().Step == step {
+			return after, err
+		}
+	}
+	return after, nil
+}
+
+func (m *maintenance) steps() map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error) {
+	return map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
+		v1alpha1.MaintenanceDrain:  m.drain,
+		v1alpha1.MaintenanceAct:    m.act,
+		v1alpha1.MaintenanceVerify: m.verify,
+	}
+}
+
+// now is what is under way; nil when nothing is.
+func (m *maintenance) now() *v1alpha1.Maintenance { return m.status.now().Maintenance }
+
+// begin writes down what is to be done, unless it is under way already, or not needed any more.
+func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
+	now := m.now()
+	switch {
+	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
+		return true, nil
+	case now == nil && !m.stillNeeded():
+		m.fleet.done(m.id())
+		return false, nil
+	case !m.next.Begin:
+		return now != nil, nil // it is to leave, and has to wait; what is under way goes on
+	}
+	at := metav1.Now()
+	begins := &v1alpha1.Maintenance{
+		Action: m.next.Action, Disruption: m.next.Disruption, Asked: m.next.Asked, Message: m.next.Message,
+		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepSince: at,
+	}
+	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
+		begins.Step = v1alpha1.MaintenanceDrain
+	}
+	if m.view.Node != nil {
+		begins.BootID = m.view.Node.Status.NodeInfo.BootID
+		begins.Former = m.view.Node.Annotations[v1alpha1.AnnotationVersion]
+	}
+	if begins.Action == v1alpha1.ActionUpgrade {
+		begins.Version = m.view.Version
+	}
+	m.status.now().Maintenance = begins
+	if err := m.status.write(ctx); err != nil {
+		return false, err
+	}
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceBegins, action: string(begins.Action) + at.Format("-20060102150405")},
+		"%s begins: %s", begins.Action, begins.Message)
+	return true, nil
+}
+
+// stillNeeded looks whether the plan was made from what the cluster says now.
+func (m *maintenance) stillNeeded() bool {
+	if !m.next.Begin {
+		return false
+	}
+	node := rollout.NodeOf(m.view.Node)
+	switch m.next.Action {
+	case v1alpha1.ActionLeave:
+		return m.view.Instance.DeletionTimestamp != nil
+	case v1alpha1.ActionReplace:
+		return replaceWhy(m.view.Instance, m.view.config.Rollout.Machines) != ""
+	case v1alpha1.ActionUpgrade:
+		return node != nil && node.Version != m.view.Version
+	case v1alpha1.ActionReboot:
+		return node != nil && (node.RebootAsked != "" && node.RebootAsked == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
+	}
+	return false
+}
+
+// to goes to another step and writes it down.
+func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
+	now := m.now()
+	now.Step, now.StepSince, now.Message = step, metav1.Now(), ""
+	m.retries.reset(m.id())
+	return 0, m.status.write(ctx)
+}
+
+// act does what the node was drained for. What fails is tried again for a while.
+func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
+	if m.now().Action == v1alpha1.ActionLeave {
+		return m.leave(ctx)
+	}
+	if left := time.Until(m.retries.until(m.id())); left > 0 {
+		return left, nil
+	}
+	var err error
+	switch m.now().Action {
+	case v1alpha1.ActionUpgrade:
+		err = m.upgrade(ctx)
+	case v1alpha1.ActionReplace:
+		if err = m.replace(ctx); err == nil {
+			return 0, nil // the instance is deleted with it
+		}
+	case v1alpha1.ActionReboot:
+		err = m.visit("restarting the host").Restart(ctx, m.now().BootID)
+	}
+	switch {
+	case err == nil:
+		return m.to(ctx, v1alpha1.MaintenanceVerify)
+	case time.Since(m.now().StepSince.Time) > actWithin:
+		return m.fail(ctx, err.Error())
+	}
+	return m.again(ctx, err), nil
+}
+
+// again says when to try again what failed.
+func (m *maintenance) again(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return 0
+	}
+	m.now().Message = err.Error()
+	log.FromContext(ctx).Info("Maintenance failed, will be tried again", "action", m.now().Action, "error", err.Error())
+	if after, waits := join.Retry(err); waits {
+		return after
+	}
+	return m.retries.fail(m.id(), time.Now())
+}
+
+// upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours: it is joined.
+func (m *maintenance) upgrade(ctx context.Context) error {
+	if conditionOf(m.view.Instance, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonTakeOver {
+		return m.annotate(ctx, map[string]*string{v1alpha1.AnnotationDesiredVersion: &m.now().Version})
+	}
+	m.view.drained = true
+	err := m.join(ctx, m.view, m.status)
+	join.Report(m.status.now(), m.view.Instance.Generation, true, err)
+	return err
+}
+
+// verify waits until the node works, and brings it back into service.
+func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
+	now := m.now()
+	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), rollout.Policy{Gates: m.view.config.Rollout.ReadinessGates}, "")
+	switch {
+	case failed != "":
+		return m.fail(ctx, failed)
+	case waits == "":
+		return 0, m.finish(ctx)
+	case time.Since(now.StepSince.Time) > verifyWithin && !m.hasFailed():
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
+	}
+	now.Message = waits
+	return verifyEvery, nil
+}
+
+// hasFailed says that the action failed already, and that the node is waited for to be as before.
+func (m *maintenance) hasFailed() bool {
+	f := m.status.now().Failure
+	return f != nil && f.Action == m.now().Action && !f.At.Before(&m.now().StartedAt)
+}
+
+// fail writes down why, and goes back: a node that was to have another version gets its former one again.
+func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
+	now, st := m.now(), m.status.now()
+	attempts := int32(1)
+	if st.Failure != nil && st.Failure.Action == now.Action {
+		attempts += st.Failure.Attempts
+	}
+	st.Failure = &v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Attempts: attempts, At: metav1.Now(), Message: why}
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: string(now.Action)},
+		"%s failed: %s", now.Action, why)
+	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" {
+		now.Version = now.Former
+		if err := m.status.write(ctx); err != nil {
+			return 0, err
+		}
+		if err := m.annotate(ctx, map[string]*string{v1alpha1.AnnotationDesiredVersion: &now.Former}); err != nil {
+			return 0, err
+		}
+	} else {
+		now.BootID = "" // whichever start it is: the node only has to work
+	}
+	return m.to(ctx, v1alpha1.MaintenanceVerify)
+}
+
+// finish brings the node back into service, if we took it out, and writes down that nothing is under way.
+func (m *maintenance) finish(ctx context.Context) error {
+	now, st := m.now(), m.status.now()
+	failed := m.hasFailed()
+	if err := m.uncordon(ctx, now.Asked); err != nil {
+		return err
+	}
+	if !failed && st.Failure != nil && st.Failure.Action == now.Action {
+		st.Failure = nil
+	}
+	st.Maintenance = nil
+	if err := m.status.write(ctx); err != nil {
+		return err
+	}
+	if !failed {
+		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceDone, action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
+			"%s is done after %s", now.Action, time.Since(now.StartedAt.Time).Round(time.Second))
+	}
+	m.fleet.done(m.id())
+	return nil
+}
+
+func (m *maintenance) id() types.NamespacedName { return client.ObjectKeyFromObject(m.view.Instance) }

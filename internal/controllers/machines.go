@@ -1,0 +1,326 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/machines"
+)
+
+// The namespaces in which OpenShift keeps Machines.
+const (
+	machineAPINamespace = "openshift-machine-api"
+	clusterAPINamespace = "openshift-cluster-api"
+)
+
+// leavingAgain is how often a Machine looks whether the host it wants has been left by the instance that is on its way out.
+const leavingAgain = 5 * time.Second
+
+// machineSource makes a WindowsInstance of each Windows Machine of one API, and removes it with the Machine. It touches only instances
+// that it made.
+type machineSource struct {
+	common
+	hosts  *hosts
+	source string // a value of label source
+	// place is what is known when the API was found; nil before.
+	place atomic.Pointer[machinePlace]
+	asked asked
+	tried atomic.Bool // to find the API
+}
+
+// machinePlace is where Machines are read.
+type machinePlace struct {
+	kind    schema.GroupVersionKind
+	cached  client.Reader // those with our label only
+	cluster machines.Cluster
+}
+
+// machineView is what is known of one Machine.
+type machineView struct {
+	object *unstructured.Unstructured // nil when it is gone
+	// own are the instances made from it, have all by name. They are the cache's: not to be changed.
+	own  []*v1alpha1.WindowsInstance
+	have map[string]*v1alpha1.WindowsInstance
+	machines.Decision
+}
+
+func newMachines(c common, h *hosts, source string) *machineSource {
+	return &machineSource{common: c, hosts: h, source: source}
+}
+
+// Register adds the controller to the manager.
+func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
+	ctl, err := builder.ControllerManagedBy(m).
+		Named(strings.ToLower(s.source)+"-source").
+		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(s.ofInstance), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Build(s)
+	if err != nil {
+		return err
+	}
+	return awaitKind(m, ctl, s.look, func() { s.tried.Store(true) })
+}
+
+// looked implements announcer.
+func (s *machineSource) looked() bool { return s.tried.Load() }
+
+// look says what to watch. OpenShift has its Machines in one namespace for each API; elsewhere Cluster API has them in any.
+func (s *machineSource) look(ctx context.Context) (lateKind, error) {
+	k := lateKind{
+		kind:   machines.Kind,
+		labels: labels.SelectorFromSet(labels.Set{v1alpha1.LabelMachineOS: "Windows"}),
+		events: &handler.EnqueueRequestForObject{},
+	}
+	platform, err := cluster.ReadPlatform(ctx, s.live)
+	if s.source == v1alpha1.SourceMachine {
+		k.group, k.versions, k.namespace = machines.MachineAPIGroup, []string{"v1beta1"}, machineAPINamespace
+	} else {
+		k.group, k.versions = machines.ClusterAPIGroup, []string{"v1beta2", "v1beta1"}
+		if platform.OpenShift {
+			k.namespace = clusterAPINamespace
+		}
+	}
+	k.found = func(kind schema.GroupVersionKind, in client.Reader) {
+		s.place.Store(&machinePlace{kind, in, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}})
+	}
+	return k, err
+}
+
+// ofInstance names the Machine that an instance was made from.
+func (s *machineSource) ofInstance(_ context.Context, i client.Object) []reconcile.Request {
+	namespace, name, ok := strings.Cut(i.GetAnnotations()[v1alpha1.AnnotationMachine], "/")
+	if !ok || i.GetLabels()[v1alpha1.LabelSource] != s.source {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// announced implements announcer.
+func (s *machineSource) announced(ctx context.Context) []announcement {
+	place := s.place.Load()
+	if place == nil {
+		return nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(place.kind)
+	if err := place.cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // no API server is asked: the cache is on its way down
+	}
+	return s.asked.of(list.Items, place.cluster)
+}
+
+// Reconcile makes the instance of one Machine what the Machine says.
+func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	place := s.place.Load()
+	if place == nil {
+		return reconcile.Result{RequeueAfter: laterEvery}, nil // what cannot be seen is not gone
+	}
+	v, err := s.gather(ctx, place, r)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch v.Verdict {
+	case machines.Gone:
+		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is gone, or about to be")
+	case machines.Leave:
+		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is not marked as a Windows node of this operator any more")
+	case machines.Want:
+		return s.ensure(ctx, v)
+	}
+	if v.Fault != "" {
+		s.refuse(v, v.Fault, v.Message)
+	}
+	return reconcile.Result{}, nil
+}
+
+// gather looks at a Machine and its instances, and decides.
+func (s *machineSource) gather(ctx context.Context, place *machinePlace, r reconcile.Request) (v machineView, err error) {
+	if v.have, err = s.allInstances(ctx); err != nil {
+		return v, err
+	}
+	for _, i := range sorted(v.have) {
+		if slices.Contains(s.ofInstance(ctx, i), r) {
+			v.own = append(v.own, i)
+		}
+	}
+	if v.object, err = s.read(ctx, place, r.NamespacedName); err != nil {
+		return v, err
+	}
+	if v.object == nil {
+		v.Verdict = machines.Gone
+		return v, nil
+	}
+	m, err := machines.Read(v.object)
+	if err != nil {
+		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineUnreadable", Message: err.Error()}
+		return v, nil
+	}
+	v.Decision = machines.Decide(m, place.cluster)
+	return v, nil
+}
+
+// read returns a Machine; nil when it is really gone, and not only without our label, which is all that the cache holds.
+func (s *machineSource) read(ctx context.Context, place *machinePlace, name types.NamespacedName) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(place.kind)
+	err := place.cached.Get(ctx, name, object)
+	if apierrors.IsNotFound(err) {
+		err = s.live.Get(ctx, name, object)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Machine %s: %w", name, err)
+	}
+	return object, nil
+}
+
+// ensure makes the instance that a Machine asks for, unless it is there or the host is another's.
+func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Result, error) {
+	for _, i := range v.own {
+		if ip, err := netip.ParseAddr(i.Spec.Address); err == nil && slices.Contains(v.Addresses, ip) {
+			return reconcile.Result{}, nil // what a user changed in it since stays: there is no other place for it
+		}
+	}
+	if len(v.own) > 0 { // when they are gone, the Machine comes back
+		v.Verdict = machines.Gone // nothing of ours is at the address any more
+		return reconcile.Result{}, s.remove(ctx, v, v.own, fmt.Sprintf("its Machine has the address %s now", v.Addresses[0]))
+	}
+	if adopted, err := s.adopt(ctx, v); adopted || err != nil {
+		return reconcile.Result{}, err
+	}
+	if !s.hosts.ready(time.Now()) {
+		return reconcile.Result{RequeueAfter: readyAgain}, nil
+	}
+	if ip, holder := s.holder(ctx, v); holder != "" {
+		return s.taken(v, ip, holder), nil
+	}
+	return s.create(ctx, v)
+}
+
+// holder says which of the Machine's addresses is another's, and whose.
+func (s *machineSource) holder(ctx context.Context, v machineView) (netip.Addr, string) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	owner := s.hosts.owners(ctx, v.have, func(*v1alpha1.WindowsInstance) bool { return false })
+	before := s.hosts.stronger(ctx, s.source)
+	for _, ip := range v.Addresses {
+		if owner[ip] != "" {
+			return ip, owner[ip]
+		}
+		if a, asked := before[ip]; asked {
+			return ip, a.who
+		}
+		for _, a := range s.announced(ctx) {
+			if a.address == ip && a.id < v.Instance.Annotations[v1alpha1.AnnotationMachine] {
+				return ip, a.who
+			}
+		}
+	}
+	return netip.Addr{}, ""
+}
+
+func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) reconcile.Result {
+	if i := v.have[strings.TrimPrefix(holder, "WindowsInstance ")]; i != nil && i.DeletionTimestamp != nil {
+		return reconcile.Result{RequeueAfter: leavingAgain}
+	}
+	s.refuse(v, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two, "+
+		"or keep the operator away from the Machine with label %s=true", ip, holder, v1alpha1.LabelIgnore))
+	return reconcile.Result{RequeueAfter: lookAgain}
+}
+
+// create makes the instance, under another name where another instance has the Machine's.
+func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Result, error) {
+	instance := v.Instance
+	if v.have[instance.Name] != nil {
+		instance.Name = otherName(s.source, instance)
+	}
+	if v.have[instance.Name] != nil {
+		s.refuse(v, nameTaken, fmt.Sprintf("WindowsInstances with its name and with the name %s are there already; remove one of them", instance.Name))
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	holder, err := s.makeInstance(ctx, s.hosts, instance, v.Addresses[0])
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if holder != "" {
+		return s.taken(v, v.Addresses[0], holder), nil
+	}
+	s.tell(event{about: v.object, related: instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Create"},
+		"became WindowsInstance %s", instance.Name)
+	return reconcile.Result{}, nil
+}
+
+// maxName is how long the name of an object may be.
+const maxName = 253
+
+// otherName is what the instance of a Machine is called when an instance has the Machine's name: always the same for the same Machine.
+func otherName(source string, i *v1alpha1.WindowsInstance) string {
+	sum := sha256.Sum256([]byte(source + "/" + i.Annotations[v1alpha1.AnnotationMachine]))
+	suffix := fmt.Sprintf("-%x", sum[:3])
+	return strings.TrimRight(i.Name[:min(len(i.Name), maxName-len(suffix))], ".-") + suffix
+}
+
+// refuse tells why a Machine gets no instance.
+func (s *machineSource) refuse(v machineView, kind, message string) {
+	s.tell(event{about: v.object, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: kind}, "%s", message)
+}
+
+// remove deletes instances. Where the host is gone, nobody is to wait until it has left by itself.
+func (s *machineSource) remove(ctx context.Context, v machineView, which []*v1alpha1.WindowsInstance, because string) error {
+	var errs []error
+	for _, i := range which {
+		errs = append(errs, s.removeOne(ctx, v, i, because))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha1.WindowsInstance, because string) error {
+	if v.Verdict == machines.Gone && i.Annotations[v1alpha1.AnnotationRelease] != "true" {
+		released := i.DeepCopy()
+		released.Annotations = merged(i.Annotations, map[string]string{v1alpha1.AnnotationRelease: "true"})
+		if err := s.client.Patch(ctx, released, client.MergeFrom(i)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing WindowsInstance %s: %w", i.Name, err)
+		}
+	}
+	if i.DeletionTimestamp != nil {
+		return nil
+	}
+	err := s.client.Delete(ctx, i.DeepCopy(), client.Preconditions{UID: &i.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, or another one of its name has come, whose event comes, too
+	}
+	if err != nil {
+		return fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err)
+	}
+	s.hosts.takeBack(client.ObjectKeyFromObject(i))
+	told := event{about: i.DeepCopy(), kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceTeardown, action: "Delete"}
+	if v.object != nil {
+		told.about, told.related = v.object, i.DeepCopy()
+	}
+	s.tell(told, "WindowsInstance %s is being removed: %s", i.Name, because)
+	return nil
+}

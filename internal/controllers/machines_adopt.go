@@ -1,0 +1,118 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/machines"
+)
+
+// adopt takes over the instance of the Machine of the same name and host in the other API: OpenShift has many Machines in both, and
+// says in the Machine API's which of the two counts. The node does not notice. It is true also where the other one still counts, so that
+// nothing is made beside it.
+func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, err error) {
+	twin := s.twin(v)
+	if twin == nil {
+		return false, nil
+	}
+	if s.source == v1alpha1.SourceClusterAPI {
+		if counts, err := s.machineAPICounts(ctx, v.object.GetName()); counts || err != nil {
+			return true, err
+		}
+	}
+	adopted := twin.DeepCopy()
+	adopted.Labels = merged(twin.Labels, v.Instance.Labels)
+	adopted.Annotations = merged(twin.Annotations, v.Instance.Annotations)
+	if err := s.client.Patch(ctx, adopted, client.MergeFrom(twin)); err != nil {
+		return true, fmt.Errorf("taking over WindowsInstance %s: %w", twin.Name, err)
+	}
+	s.tell(event{about: v.object, related: adopted, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Adopt"},
+		"WindowsInstance %s belongs to this Machine now, and not to %s of the other API", twin.Name, twin.Annotations[v1alpha1.AnnotationMachine])
+	return true, nil
+}
+
+// twin is the instance of the Machine of the same name in the other API, if it is of the same host.
+func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
+	other, namespace := v1alpha1.SourceMachine, machineAPINamespace
+	if s.source == v1alpha1.SourceMachine {
+		other, namespace = v1alpha1.SourceClusterAPI, clusterAPINamespace
+	}
+	for _, i := range sorted(v.have) {
+		ip, err := netip.ParseAddr(i.Spec.Address)
+		if err == nil && slices.Contains(v.Addresses, ip) && i.DeletionTimestamp == nil &&
+			i.Labels[v1alpha1.LabelSource] == other && i.Annotations[v1alpha1.AnnotationMachine] == machines.ID(namespace, v.object.GetName()) {
+			return i
+		}
+	}
+	return nil
+}
+
+// machineAPICounts says whether the Machine of a name in the Machine API is the one that counts.
+func (s *machineSource) machineAPICounts(ctx context.Context, name string) (bool, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.MachineAPIGroup, Version: "v1beta1", Kind: machines.Kind})
+	err := s.live.Get(ctx, types.NamespacedName{Namespace: machineAPINamespace, Name: name}, object)
+	if absent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Machine %s/%s: %w", machineAPINamespace, name, err)
+	}
+	m, err := machines.Read(object)
+	return !m.OfOtherAPI, err
+}
+
+// asked remembers what Machines ask for, so that each is read once for each of its versions: every Machine that comes looks at all.
+type asked struct {
+	mu   sync.Mutex
+	read map[string]announcements // by ID
+}
+
+// announcements are those of one version of a Machine.
+type announcements struct {
+	version string
+	all     []announcement
+}
+
+// of are the hosts that Machines ask for, sorted by Machine.
+func (a *asked) of(list []unstructured.Unstructured, c machines.Cluster) []announcement {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := map[string]announcements{}
+	var all []announcement
+	for i := range list {
+		id, version := machines.ID(list[i].GetNamespace(), list[i].GetName()), string(list[i].GetUID())+"/"+list[i].GetResourceVersion()
+		known := a.read[id]
+		if known.version != version {
+			known = announcements{version: version, all: announcementsOf(&list[i], c)}
+		}
+		now[id] = known
+		all = append(all, known.all...)
+	}
+	a.read = now
+	slices.SortStableFunc(all, func(a, b announcement) int { return strings.Compare(a.id, b.id) })
+	return all
+}
+
+func announcementsOf(object *unstructured.Unstructured, c machines.Cluster) (all []announcement) {
+	m, err := machines.Read(object)
+	if err != nil {
+		return nil
+	}
+	id := machines.ID(m.Namespace, m.Name)
+	for _, ip := range machines.Decide(m, c).Addresses {
+		all = append(all, announcement{source: m.Source, who: "Machine " + id, id: id, address: ip})
+	}
+	return all
+}

@@ -1,0 +1,184 @@
+// Package machines says what a Machine, of OpenShift's Machine API or of Cluster API, means for the WindowsInstance of its host:
+// that there is to be one, that it stays, that it leaves the cluster, or that its host is gone. Pure: the Machine and the cluster are
+// values.
+package machines
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Machine is what is read of a Machine of either API.
+type Machine struct {
+	// Source is the API it is of: a value of label source of WindowsInstances.
+	Source          string
+	Namespace, Name string
+	// Windows says that it is to become a Windows node, Ignored that the user keeps the operator away from it.
+	Windows, Ignored bool
+	// Deleting says that somebody has deleted it.
+	Deleting bool
+	Phase    string
+	// OfOtherAPI says that the same Machine of the other API is the one that counts.
+	OfOtherAPI bool
+	// Platform is where it runs, as OpenShift names platforms; "" where it does not say.
+	Platform string
+	// Addresses are those inside of the cluster, as they are written.
+	Addresses []string
+}
+
+// ID names a Machine in annotation machine of its WindowsInstance.
+func ID(namespace, name string) string { return namespace + "/" + name }
+
+// Verdict is what a Machine means for its WindowsInstance.
+type Verdict string
+
+// The verdicts.
+const (
+	// Keep changes nothing: there is no instance yet, or the one there is stays.
+	Keep Verdict = "Keep"
+	// Want asks for an instance with one of the addresses.
+	Want Verdict = "Want"
+	// Leave means that the host lives and is not to be a node any more.
+	Leave Verdict = "Leave"
+	// Gone means that there is no host any more, or not for long.
+	Gone Verdict = "Gone"
+)
+
+// Decision is a verdict and what belongs to it.
+type Decision struct {
+	Verdict Verdict
+	// Instance is what is wanted, with the first of Addresses.
+	Instance *v1alpha1.WindowsInstance
+	// Addresses are all at which the host may be reached. An instance that has one of them is the right one.
+	Addresses []netip.Addr
+	// Fault is a kind of fault for which the Machine gets no instance; "" where there is none. Message is for the user.
+	Fault, Message string
+}
+
+// The kinds of faults.
+const (
+	FaultAddress = "AddressInvalid"
+	FaultName    = "NameInvalid"
+)
+
+// Cluster is what a decision must know of the cluster.
+type Cluster struct {
+	// Namespace of the operator, where instances are.
+	Namespace string
+	// Platform of the cluster, for Machines that do not say theirs.
+	Platform string
+}
+
+// The phases in which a Machine has a host. Both APIs name them alike.
+const (
+	phaseProvisioned = "Provisioned"
+	phaseRunning     = "Running"
+	phaseDeleting    = "Deleting"
+	phaseDeleted     = "Deleted"
+)
+
+// Decide says what a Machine means. A Machine whose phase or addresses say nothing keeps the instance it has: an API that hiccups must
+// not take a node away.
+func Decide(m Machine, c Cluster) Decision {
+	switch {
+	case m.Deleting || m.Phase == phaseDeleting || m.Phase == phaseDeleted:
+		return Decision{Verdict: Gone}
+	case !m.Windows || m.Ignored:
+		return Decision{Verdict: Leave}
+	case m.OfOtherAPI || m.Phase != phaseProvisioned && m.Phase != phaseRunning || len(m.Addresses) == 0:
+		return Decision{Verdict: Keep}
+	}
+	platform := m.Platform
+	if platform == "" {
+		platform = c.Platform
+	}
+	addresses := usable(m.Addresses)
+	if len(addresses) == 0 {
+		return Decision{Verdict: Keep, Fault: FaultAddress, Message: fmt.Sprintf(
+			"status.addresses has no IPv4 address of type InternalIP that a host can be reached at (it has %s); Windows nodes need one", listed(m.Addresses))}
+	}
+	hostname, fault := hostname(m.Name, platform)
+	if fault != "" {
+		return Decision{Verdict: Keep, Fault: FaultName, Message: fault}
+	}
+	return Decision{Verdict: Want, Addresses: addresses, Instance: &v1alpha1.WindowsInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   c.Namespace,
+			Name:        m.Name,
+			Labels:      map[string]string{v1alpha1.LabelSource: m.Source},
+			Annotations: map[string]string{v1alpha1.AnnotationMachine: ID(m.Namespace, m.Name)},
+		},
+		Spec: v1alpha1.WindowsInstanceSpec{Address: addresses[0].String(), Username: username(platform), Hostname: hostname},
+	}}
+}
+
+// The platforms that matter, as OpenShift's Infrastructure names them.
+const (
+	platformAzure   = "Azure"
+	platformVSphere = "VSphere"
+	platformNutanix = "Nutanix"
+)
+
+// username is the account that the platform makes, or that user data makes usable.
+func username(platform string) string {
+	if platform == platformAzure {
+		return "capi" // Azure has no account Administrator; both APIs ask for this one
+	}
+	return "Administrator"
+}
+
+// maxComputerName is what Windows allows a computer to be called: a longer name is cut, so that two hosts may end up with the same.
+const maxComputerName = 15
+
+// hostname is the name that the host shall have: the Machine's where nobody else names the host after it, else "" for the one it has.
+func hostname(machine, platform string) (name, fault string) {
+	if platform != platformVSphere && platform != platformNutanix {
+		return "", ""
+	}
+	switch {
+	case len(machine) > maxComputerName:
+		return "", fmt.Sprintf("the name has %d characters, and on %s the host is named after its Machine: Windows allows %d; "+
+			"give the MachineSet a name of at most 9, to which 6 are added", len(machine), platform, maxComputerName)
+	case len(validation.IsDNS1123Label(machine)) > 0:
+		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine: allowed are lower-case letters, digits and hyphens", platform)
+	case strings.Trim(machine, "0123456789") == "":
+		return "", fmt.Sprintf("the name has digits only, and on %s the host is named after its Machine: Windows wants a letter or a hyphen in it", platform)
+	}
+	return machine, ""
+}
+
+// usable are the IPv4 addresses, each once. Hosts have others by themselves before the network has given them one (169.254.0.0/16).
+func usable(texts []string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range texts {
+		ip, err := netip.ParseAddr(text)
+		ip = ip.Unmap()
+		if err != nil || !ip.Is4() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+			continue
+		}
+		if !slices.Contains(all, ip) {
+			all = append(all, ip)
+		}
+	}
+	return all
+}
+
+// listed quotes a few of many.
+func listed(texts []string) string {
+	const few = 5
+	var quoted []string
+	for _, text := range texts[:min(len(texts), few)] {
+		quoted = append(quoted, fmt.Sprintf("%q", text[:min(len(text), 60)]))
+	}
+	if len(texts) > few {
+		quoted = append(quoted, "and more")
+	}
+	return strings.Join(quoted, ", ")
+}

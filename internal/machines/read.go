@@ -1,0 +1,100 @@
+package machines
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// The two APIs.
+const (
+	// MachineAPIGroup is OpenShift's.
+	MachineAPIGroup = "machine.openshift.io"
+	// ClusterAPIGroup is that of Cluster API.
+	ClusterAPIGroup = "cluster.x-k8s.io"
+	// Kind is the name of the kind in both.
+	Kind = "Machine"
+)
+
+// pausedAnnotation is on a Cluster API Machine that nobody is to act on. OpenShift puts it on those that mirror a Machine of its own API.
+const pausedAnnotation = "cluster.x-k8s.io/paused"
+
+// windowsOS is the value of the label that makes a Machine a Windows node.
+const windowsOS = "Windows"
+
+// content is what both APIs have in common, and what each has besides; null is as good as absent.
+type content struct {
+	Spec struct {
+		AuthoritativeAPI string `json:"authoritativeAPI"` // Machine API
+		ProviderSpec     struct {
+			Value map[string]any `json:"value"` // of the platform's kind, which the API server does not check
+		} `json:"providerSpec"` // Machine API
+		InfrastructureRef struct {
+			Kind string `json:"kind"`
+		} `json:"infrastructureRef"` // Cluster API
+	} `json:"spec"`
+	Status struct {
+		Phase     string `json:"phase"`
+		Addresses []struct {
+			Type    string `json:"type"`
+			Address string `json:"address"`
+		} `json:"addresses"`
+	} `json:"status"`
+}
+
+// Read reads a Machine of either API. The error names the field that is of another type than it should be.
+func Read(object *unstructured.Unstructured) (Machine, error) {
+	labels := object.GetLabels()
+	m := Machine{
+		Source:    v1alpha1.SourceMachine,
+		Namespace: object.GetNamespace(),
+		Name:      object.GetName(),
+		Windows:   labels[v1alpha1.LabelMachineOS] == windowsOS,
+		Ignored:   labels[v1alpha1.LabelIgnore] == "true",
+		Deleting:  object.GetDeletionTimestamp() != nil,
+	}
+	var is content
+	text, err := json.Marshal(object.Object)
+	if err == nil {
+		err = json.Unmarshal(text, &is)
+	}
+	if err != nil {
+		return m, fmt.Errorf("reading Machine %s: %w", ID(m.Namespace, m.Name), err)
+	}
+	m.Phase = is.Status.Phase
+	for _, a := range is.Status.Addresses {
+		if a.Type == "InternalIP" {
+			m.Addresses = append(m.Addresses, a.Address)
+		}
+	}
+	if object.GroupVersionKind().Group == ClusterAPIGroup {
+		m.Source = v1alpha1.SourceClusterAPI
+		m.Platform = platformOf(is.Spec.InfrastructureRef.Kind)
+		_, m.OfOtherAPI = object.GetAnnotations()[pausedAnnotation]
+		return m, nil
+	}
+	kind, _ := is.Spec.ProviderSpec.Value["kind"].(string)
+	m.Platform = platformOf(kind)
+	m.OfOtherAPI = is.Spec.AuthoritativeAPI == "ClusterAPI"
+	return m, nil
+}
+
+// platformOf says on which platform there are Machines with a kind of specification; "" for one that nobody knows.
+func platformOf(kind string) string {
+	switch kind {
+	case "AWSMachineProviderConfig", "AWSMachine":
+		return "AWS"
+	case "AzureMachineProviderSpec", "AzureMachine":
+		return platformAzure
+	case "GCPMachineProviderSpec", "GCPMachine":
+		return "GCP"
+	case "VSphereMachineProviderSpec", "VSphereMachine":
+		return platformVSphere
+	case "NutanixMachineProviderConfig", "NutanixMachine":
+		return platformNutanix
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+// Package userdata renders the script that a new Machine runs at its first start, on some platforms at every start, so that the operator
+// can log in: it makes the account usable, installs and starts the SSH server, gives it the public keys and opens the firewall. Pure.
+package userdata
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+//go:embed prepare.ps1
+var prepare string
+
+//go:embed aws.ps1
+var aws string
+
+// The platforms that differ, as OpenShift's Infrastructure names them.
+const (
+	platformAWS = "AWS"
+	platformGCP = "GCP"
+)
+
+// Render returns the user data for a platform. keys are lines as in authorized_keys, without options or comment; while a key is being
+// replaced, there are two.
+func Render(platform string, keys []string) (string, error) {
+	quoted, err := quote(keys)
+	if err != nil {
+		return "", err
+	}
+	steps, more := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server", "Open-Firewall"}, ""
+	if platform == platformAWS {
+		steps, more = append(steps, "Set-Routes"), aws
+	}
+	script := strings.NewReplacer(
+		"    #KEYS#", "    "+strings.Join(quoted, ",\n    "),
+		"#PLATFORM#\n", more+"\n",
+		"#STEPS#", "'"+strings.Join(steps, "', '")+"'",
+	).Replace(prepare)
+	if platform == platformGCP {
+		return script, nil // Google's agent runs the text as it is, at every start
+	}
+	// The agents of the others look for the tags. Where an agent knows the second, it runs the script at every start.
+	return "<powershell>\n" + script + "</powershell>\n<persist>true</persist>\n", nil
+}
+
+// quote makes PowerShell's strings of keys. What is no key could be a program.
+func quote(keys []string) ([]string, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("rendering user data: there is no public key; hosts could not be logged in to")
+	}
+	line := regexp.MustCompile(`^[a-z0-9@.-]+ [A-Za-z0-9+/]+={0,2}$`)
+	var quoted []string
+	for n, key := range keys {
+		if !line.MatchString(key) {
+			return nil, fmt.Errorf("rendering user data: public key %d is not an algorithm and a key in base64", n+1)
+		}
+		quoted = append(quoted, "'"+key+"'")
+	}
+	return quoted, nil
+}

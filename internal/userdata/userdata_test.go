@@ -1,0 +1,167 @@
+package userdata
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const (
+	oldKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOldOldOldOldOldOldOldOldOldOldOldOldOldOldOld"
+	newKey = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAA+/w=="
+)
+
+// TestEveryPlatformGetsItsScript keeps the whole texts in testdata, where make check also asks whether they are PowerShell.
+func TestEveryPlatformGetsItsScript(t *testing.T) {
+	for name, in := range map[string]struct {
+		platform string
+		keys     []string
+	}{
+		"aws": {"AWS", []string{oldKey}}, "azure": {"Azure", []string{oldKey}}, "gcp": {"GCP", []string{oldKey}}, "vsphere": {"VSphere", []string{oldKey}},
+		"nutanix": {"Nutanix", []string{oldKey}}, "none": {"None", []string{oldKey}}, "two-keys": {"GCP", []string{newKey, oldKey}},
+	} {
+		got, err := Render(in.platform, in.keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join("testdata", name+".golden")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil || got != string(want) {
+			t.Errorf("%s differs from %s (%v); go test -update writes it", name, file, err)
+		}
+	}
+}
+
+func TestWhatPlatformsNeedOfTheText(t *testing.T) {
+	for _, platform := range []string{"AWS", "Azure", "GCP", "VSphere", "Nutanix", "None", "BareMetal", ""} {
+		text, err := Render(platform, []string{newKey, oldKey})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrapped := strings.HasPrefix(text, "<powershell>\n") && strings.HasSuffix(text, "\n</powershell>\n<persist>true</persist>\n") && strings.Count(text, "powershell>") == 2
+		if wrapped != (platform != "GCP") {
+			t.Errorf("%s: the script is wrapped: %t", platform, wrapped)
+		}
+		if strings.Contains(text, "EC2Launch.exe") != (platform == "AWS") {
+			t.Errorf("%s has, or has not, what is for Amazon", platform)
+		}
+		if strings.ContainsFunc(text, func(r rune) bool { return r > '~' || r < ' ' && r != '\n' }) {
+			t.Errorf("%s: the script has other characters than those that every agent and code page reads alike", platform)
+		}
+		if len(text) > 16<<10 {
+			t.Errorf("%s: %d bytes are more than the 16 KiB that Amazon takes", platform, len(text))
+		}
+		if i, j := strings.Index(text, newKey), strings.Index(text, oldKey); i < 0 || j < i {
+			t.Errorf("%s does not have both keys", platform)
+		}
+		for _, left := range []string{"#KEYS#", "#PLATFORM#", "#STEPS#"} {
+			if strings.Contains(text, left) {
+				t.Errorf("%s still has %s", platform, left)
+			}
+		}
+		for _, loads := range []string{"http:", "https:", "Invoke-WebRequest", "DownloadFile", "DownloadString", "iwr ", "curl", "Start-BitsTransfer"} {
+			if strings.Contains(text, loads) {
+				t.Errorf("%s downloads something (%s), which nobody verifies", platform, loads)
+			}
+		}
+	}
+}
+
+func TestOnlyKeysGetIntoTheScript(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"none":             nil,
+		"empty":            {""},
+		"a quotation mark": {"ssh-rsa AAAA'; Restart-Computer; '"},
+		"a line break":     {oldKey + "\nRestart-Computer"},
+		"options":          {`command="x" ` + oldKey},
+		"a comment":        {oldKey + " me@example.com"},
+		"one of two":       {oldKey, "$(Restart-Computer)"},
+	} {
+		if text, err := Render("AWS", keys); err == nil {
+			t.Errorf("%s is taken for a key:\n%s", name, text)
+		} else if strings.Contains(err.Error(), "Restart") {
+			t.Errorf("the error repeats what it was given: %v", err)
+		}
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add("AWS", oldKey)
+	f.Add("GCP", "'")
+	f.Fuzz(func(t *testing.T, platform, key string) {
+		text, err := Render(platform, []string{key})
+		if err != nil {
+			return
+		}
+		if strings.ContainsAny(key, "'\n\r`$\"") || !strings.Contains(text, "    '"+key+"'\n)") {
+			t.Errorf("key %q got into the script otherwise than as a string", key)
+		}
+	})
+}
+
+// function returns one of the script's functions.
+func function(t *testing.T, name string) string {
+	t.Helper()
+	text, err := Render("AWS", []string{oldKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(text, "\nfunction "+name+" {\n")
+	body, _, ended := strings.Cut(rest, "\n}\n")
+	if !found || !ended {
+		t.Fatalf("the script has no function %s", name)
+	}
+	return body
+}
+
+func expectAll(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("this does not say %q:\n%s", part, text)
+		}
+	}
+}
+
+func TestTheServerIsInstalledAlsoWithoutNetworkAtFirst(t *testing.T) {
+	expectAll(t, function(t, "Invoke-Patiently"), "if ($n -ge 60) { throw }", "Start-Sleep -Seconds 15")
+	body := function(t, "Install-Server")
+	expectAll(t, body, "Get-Service -Name 'sshd'", "{ return }")
+	_, patiently, _ := strings.Cut(body, "Invoke-Patiently")
+	expectAll(t, patiently, "Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0'", "Get-Service -Name 'sshd'")
+}
+
+func TestTheFirewallLetsInAllNetworkProfiles(t *testing.T) {
+	body := function(t, "Open-Port")
+	there, fresh, _ := strings.Cut(body, "return")
+	expectAll(t, there, "Set-NetFirewallRule -Name $Name -Enabled True -Profile Any -Action Allow")
+	expectAll(t, fresh, "New-NetFirewallRule -Name $Name", "-Profile Any", "-Enabled True")
+	expectAll(t, function(t, "Open-Firewall"), "'OpenSSH-Server-In-TCP'", "-Port 22", "-Port 10250", "-Port 9182")
+}
+
+func TestTheServerStartsWithWindows(t *testing.T) {
+	expectAll(t, function(t, "Start-Server"), "Set-Service -Name 'sshd' -StartupType Automatic\n", "'PubkeyAuthentication yes', 'PasswordAuthentication no'")
+}
+
+// On some platforms the script runs at every start, also with a key that has been replaced since.
+func TestAKeyThatWasReplacedDoesNotComeBack(t *testing.T) {
+	body := function(t, "Add-PublicKeys")
+	before, after, _ := strings.Cut(body, "{ return }")
+	expectAll(t, before, "(Test-Path $marker)", "-ceq $wanted")
+	if strings.Contains(before, "WriteAllLines") {
+		t.Error("keys are written before it is known whether they were there once")
+	}
+	expectAll(t, after, "WriteAllLines(\"$file.new\"", "/inheritance:r /grant:r '*S-1-5-32-544:F' '*S-1-5-18:F'", "WriteAllText($marker, $wanted)")
+	if strings.Index(after, "WriteAllText($marker") < strings.Index(after, "Move-Item") {
+		t.Error("the keys are remembered before they are there")
+	}
+}
