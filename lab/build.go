@@ -151,6 +151,8 @@ type program struct {
 	env   []string // for the Go command, such as GOOS=windows
 	// sources are the folders of this module that the program is made from, besides pkg.
 	sources []string
+	// library says that it is a C library, not a program.
+	library bool
 	// stamp is a module whose version the program reports as that of Kubernetes.
 	stamp string
 }
@@ -178,7 +180,11 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		return "", err
 	}
 	return c.get(ctx, item{name: filepath.Base(p.pkg), about: p.about, key: key, make: func(ctx context.Context, path string) error {
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, "./"+p.pkg)
+		mode := "-buildmode=default"
+		if p.library {
+			mode = "-buildmode=c-shared"
+		}
+		cmd := exec.CommandContext(ctx, "go", "build", mode, "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, "./"+p.pkg)
 		cmd.Dir = module
 		cmd.Env = append(os.Environ(), p.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509/pkix"
 	"errors"
@@ -23,7 +24,7 @@ import (
 
 // The cluster's networks, as most clusters have them.
 const (
-	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it
+	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it; a lab with hosts has a range of its own
 	ServiceNetwork = "10.96.0.0/16"
 )
 
@@ -37,6 +38,8 @@ const startTimeout = 2 * time.Minute
 type ControlPlaneOptions struct {
 	// BindAddress is where the API server listens; 127.0.0.1 when empty. Hosts of the lab reach it at Lab's address only.
 	BindAddress string
+	// PodNetwork is the range of addresses of pods; the constant PodNetwork when empty.
+	PodNetwork string
 	// Progress gets a line for everything that takes more than two seconds; standard error when nil.
 	Progress io.Writer
 }
@@ -49,6 +52,7 @@ type ControlPlane struct {
 	program string
 	keeper  string
 	address string
+	pods    string // range of addresses
 	port    int
 	etcd    string // URL
 	ca      *authority
@@ -66,9 +70,8 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	if err != nil {
 		return nil, err
 	}
-	cp := &ControlPlane{address: o.BindAddress, running: map[string]*keeper{}}
-	if cp.address == "" {
-		cp.address = "127.0.0.1"
+	cp := &ControlPlane{
+		address: cmp.Or(o.BindAddress, "127.0.0.1"), pods: cmp.Or(o.PodNetwork, PodNetwork), running: map[string]*keeper{},
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram()); err != nil {
 		return nil, err

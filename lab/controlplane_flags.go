@@ -72,7 +72,7 @@ func (cp *ControlPlane) controllerManagerFlags() []string {
 		"--cluster-signing-key-file=" + cp.path("ca.key"),
 		"--controllers=*,bootstrapsigner,tokencleaner",
 		"--allocate-node-cidrs",
-		"--cluster-cidr=" + PodNetwork,
+		"--cluster-cidr=" + cp.pods,
 		"--service-cluster-ip-range=" + ServiceNetwork,
 		"--leader-elect=false",
 		"--secure-port=0",

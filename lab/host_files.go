@@ -128,7 +128,7 @@ func (h *Host) PowerShellStarts() ([]string, error) {
 // logFiles returns the logs of the host's services, as paths of this process.
 func (h *Host) logFiles() []string {
 	var files []string
-	for _, pattern := range []string{guestapi.SSHDLog, `C:\var\log\*.log`, `C:\var\log\*\*.log`, `C:\k\state\journal.jsonl`} {
+	for _, pattern := range []string{guestapi.SSHDLog, guestapi.HostComputeLog, `C:\var\log\*.log`, `C:\var\log\*\*.log`, `C:\k\state\journal.jsonl`} {
 		path, err := h.Path(pattern)
 		if err != nil {
 			continue

@@ -31,7 +31,7 @@ func (h *Host) RemoveImage(ctx context.Context, image string) error {
 }
 
 func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
-	if err := h.placeCRI(ctx); err != nil {
+	if err := h.placeProgram(ctx, criProgram(), criOnHost); err != nil {
 		return "", fmt.Errorf("placing the program that asks for images: %w", err)
 	}
 	result, err := h.Exec(ctx, criOnHost+" "+verb+" "+image)
@@ -44,15 +44,16 @@ func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
 	return strings.TrimSpace(string(result.Stdout)), nil
 }
 
-func (h *Host) placeCRI(ctx context.Context) error {
-	if _, err := h.Stat(criOnHost); !errors.Is(err, fs.ErrNotExist) {
+// placeProgram puts a program of the lab on the host unless it is there.
+func (h *Host) placeProgram(ctx context.Context, p program, path string) error {
+	if _, err := h.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	c, err := openCache(h.lab.options.Progress)
 	if err != nil {
 		return err
 	}
-	program, err := c.build(ctx, criProgram())
+	program, err := c.build(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -60,5 +61,5 @@ func (h *Host) placeCRI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.WriteFile(criOnHost, content)
+	return h.WriteFile(path, content)
 }

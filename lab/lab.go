@@ -74,7 +74,7 @@ func (l *Lab) open(ctx context.Context) error {
 	starts := []func() error{}
 	if !l.options.WithoutControlPlane {
 		starts = append(starts, func() (err error) {
-			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), Progress: l.options.Progress})
+			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), PodNetwork: l.podNetwork(), Progress: l.options.Progress})
 			return err
 		})
 	}
@@ -133,6 +133,13 @@ func (l *Lab) Address() string {
 		return "127.0.0.1"
 	}
 	return l.network.address(1)
+}
+
+func (l *Lab) podNetwork() string {
+	if l.network == nil {
+		return PodNetwork
+	}
+	return l.network.pods()
 }
 
 // Hosts returns the hosts in the order they were made.

@@ -93,7 +93,10 @@ func (n *network) addUplink(anchor netns.NsHandle) error {
 		if err := address(outside, name, n.address(1)); err != nil {
 			return err
 		}
-		return up(outside, name)
+		if err := up(outside, name); err != nil {
+			return err
+		}
+		return n.routePods(outside, name)
 	}
 	return errors.New("choosing a number: all of 10.99.1.0/24 to 10.99.254.0/24 are in use")
 }
@@ -124,6 +127,9 @@ func (n *network) addHost(number, pid int) error {
 		if err := up(host, name); err != nil {
 			return err
 		}
+	}
+	if err := n.routePods(host, hostLink); err != nil {
+		return err
 	}
 	// kubelet takes its node's address from the interface with the default route.
 	if err := host.RouteAdd(&netlink.Route{Gw: net.ParseIP(n.address(1))}); err != nil {
@@ -170,6 +176,25 @@ func (n *network) attach(name string) error {
 }
 
 func (n *network) address(number int) string { return fmt.Sprintf("10.99.%d.%d", n.number, number) }
+
+// pods is the range of addresses for the pods of this network's hosts: one for each number, so that labs do not disturb each other.
+func (n *network) pods() string { return fmt.Sprintf("10.%d.%d.0/17", 128+n.number/2, n.number%2*128) }
+
+// routePods makes pods neighbours, whichever host they are on: that host answers for their addresses on the bridge.
+func (n *network) routePods(h *netlink.Handle, link string) error {
+	l, err := h.LinkByName(link)
+	if err != nil {
+		return fmt.Errorf("finding link %s: %w", link, err)
+	}
+	_, pods, err := net.ParseCIDR(n.pods())
+	if err != nil {
+		return fmt.Errorf("parsing the range of pods: %w", err)
+	}
+	if err := h.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: pods, Scope: netlink.SCOPE_LINK}); err != nil {
+		return fmt.Errorf("adding the route to pods: %w", err)
+	}
+	return nil
+}
 
 func (n *network) close() {
 	if n.inside != nil {

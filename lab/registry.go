@@ -40,10 +40,12 @@ type RegistryOptions struct {
 	// Name is the host under which images name the registry; MachineName when empty. It must be no address: Wine finds no
 	// address in a certificate.
 	Name string
+	// Open lets everybody pull and push, by plain HTTP.
+	Open bool
 }
 
 // A Registry is Debian's docker-registry. Its certificate is of the lab's own authority for registries, and only its user,
-// with the password, may pull or push.
+// with the password, may pull or push; unless it is open.
 type Registry struct {
 	*service
 	// Host is host:port, as images name the registry.
@@ -51,6 +53,7 @@ type Registry struct {
 	// User and Password may do everything.
 	User, Password string
 
+	scheme string
 	client *http.Client
 }
 
@@ -73,13 +76,17 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{Host: net.JoinHostPort(name, strconv.Itoa(port)), User: "puller", Password: rand.Text()}
+	r := &Registry{Host: net.JoinHostPort(name, strconv.Itoa(port)), User: "puller", Password: rand.Text(), scheme: "https"}
 	if r.service, err = l.newService(registryProgram); err != nil {
 		return nil, err
 	}
 	r.command, r.answers = []string{"serve", hostspec.ServiceFolder + "/config.yml"}, r.ping
 	address := net.JoinHostPort(listen, strconv.Itoa(port))
 	r.client = l.registryClient(address)
+	if o.Open {
+		r.scheme = "http"
+		return r, r.write(map[string][]byte{"config.yml": fmt.Appendf(nil, registryConfig, hostspec.ServiceFolder, address)})
+	}
 	pair, err := l.registries.issue(pkix.Name{CommonName: name}, []string{name}, nil)
 	if err != nil {
 		return nil, err
@@ -90,7 +97,7 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 	}
 	return r, r.write(map[string][]byte{
 		"tls.crt": pair.cert, "tls.key": pair.key, "htpasswd": []byte(r.User + ":" + string(password) + "\n"),
-		"config.yml": fmt.Appendf(nil, registryConfig, hostspec.ServiceFolder, address),
+		"config.yml": fmt.Appendf(nil, registryConfig+closedRegistryConfig, hostspec.ServiceFolder, address),
 	})
 }
 
@@ -98,11 +105,13 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 const registryConfig = `version: 0.1
 log: {level: warn, accesslog: {disabled: false}}
 storage: {filesystem: {rootdirectory: %[1]s/images}}
-auth: {htpasswd: {realm: lab, path: %[1]s/htpasswd}}
 http:
   addr: %[2]s
   secret: lab
-  tls: {certificate: %[1]s/tls.crt, key: %[1]s/tls.key}
+`
+
+const closedRegistryConfig = `  tls: {certificate: %[1]s/tls.crt, key: %[1]s/tls.key}
+auth: {htpasswd: {realm: lab, path: %[1]s/htpasswd}}
 `
 
 // labAgent tells the lab's own requests from those of hosts.
@@ -156,7 +165,7 @@ func (r *Registry) pushBlob(ctx context.Context, base string, d digest.Digest, c
 }
 
 func (r *Registry) do(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+r.Host+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, r.scheme+"://"+r.Host+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("making a request: %w", err)
 	}

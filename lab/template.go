@@ -36,7 +36,15 @@ func guestProgram() program {
 func keeperProgram() program {
 	return program{
 		pkg: "keeper", about: "building the keeper",
-		env: []string{"CGO_ENABLED=0"}, sources: []string{"hostspec", "guestapi"},
+		env: []string{"CGO_ENABLED=0"}, sources: []string{"hostspec", "guestapi", "hns"},
+	}
+}
+
+// hostComputeLibrary is vmcompute.dll.
+func hostComputeLibrary() program {
+	return program{
+		pkg: "hostcompute", about: "building the stand-in for Windows' container services", library: true,
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"guestapi", "hcs", "hns"},
 	}
 }
 
@@ -83,6 +91,10 @@ func (c cache) template(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	hostCompute, err := c.build(ctx, hostComputeLibrary())
+	if err != nil {
+		return "", err
+	}
 	version, err := exec.CommandContext(ctx, wine.Loader, "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking Wine for its version: %w", err)
@@ -91,34 +103,40 @@ func (c cache) template(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	words := []string{string(version), filepath.Base(filepath.Dir(guest)), filepath.Base(filepath.Dir(keeper))}
+	words := []string{string(version)}
+	for _, built := range []string{guest, keeper, hostCompute} {
+		words = append(words, filepath.Base(filepath.Dir(built)))
+	}
 	key, err := contentKey(words, module, []string{"shims", "template.go"})
 	if err != nil {
 		return "", err
 	}
 	return c.get(ctx, item{name: "template", about: "making the Windows template", key: key, make: func(ctx context.Context, path string) error {
-		return makeTemplate(ctx, path, keeper, guest, wine)
+		files := map[string]string{
+			below(guestapi.GuestProgram):                             guest,
+			"windows/system32/OpenSSH/sshd.exe":                      guest,
+			"windows/system32/shutdown.exe":                          guest,
+			"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
+			"windows/system32/vmcompute.dll":                         hostCompute,
+		}
+		return makeTemplate(ctx, path, keeper, files, wine)
 	}})
 }
 
-func makeTemplate(ctx context.Context, path, keeperProgram, guest string, wine hostspec.Wine) error {
+// makeTemplate makes the template with files (path below drive_c -> file) and the shims.
+func makeTemplate(ctx context.Context, path, keeperProgram string, files map[string]string, wine hostspec.Wine) error {
 	dir, err := os.MkdirTemp("", "wmco-lab-template-")
 	if err != nil {
 		return fmt.Errorf("making a work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	files := map[string]string{
-		below(guestapi.GuestProgram):                             guest,
-		"windows/system32/OpenSSH/sshd.exe":                      guest,
-		"windows/system32/shutdown.exe":                          guest,
-		"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
-	}
-	for _, name := range []string{"pdh", "bcryptprimitives", "dismapi", "vmcompute"} {
-		dll := filepath.Join(dir, name+".dll")
-		if err := compileShim(ctx, name+".c", dll); err != nil {
+	for _, source := range []string{"pdh.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computenetwork.def"} {
+		name := strings.TrimSuffix(source, filepath.Ext(source)) + ".dll"
+		dll := filepath.Join(dir, name)
+		if err := compileShim(ctx, source, dll); err != nil {
 			return err
 		}
-		files["windows/system32/"+name+".dll"] = dll
+		files["windows/system32/"+name] = dll
 	}
 	if err := hostspec.Write(dir, hostspec.Template{Prefix: path, Files: files, Registry: registryEntries(), Wine: wine}); err != nil {
 		return err

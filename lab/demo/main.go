@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command demo shows how a Windows host becomes a node: it brings up a cluster, installs the operator, announces
-// hosts the way users do, and shows each step until every host is a Ready node.
+// hosts the way users do, and shows each step until every host is a Ready node and runs pods.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 
 func main() {
 	hosts := flag.String("hosts", "1", "how many Windows hosts on Wine, or sim:`n` for n simulated ones")
-	exit := flag.Bool("exit", false, "end when every host is a Ready node, instead of staying up until Ctrl-C")
-	timeout := flag.Duration("timeout", 10*time.Minute, "how long the hosts may take to become Ready")
+	exit := flag.Bool("exit", false, "end when every host is a Ready node and pods run, instead of staying up until Ctrl-C")
+	timeout := flag.Duration("timeout", 10*time.Minute, "how long the hosts may take to become Ready, and the pods to run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -63,6 +63,11 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	if err := watch(joinCtx, w, announced); err != nil {
 		return errors.Join(err, diagnose(w))
 	}
+	podCtx, cancelPods := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the pods did not run within %s", timeout))
+	defer cancelPods()
+	if err := runPods(podCtx, w); err != nil {
+		return errors.Join(err, errors.New(w.Lab.Logs()))
+	}
 	fmt.Print(next(w))
 	if !exit {
 		say("Everything stays up until Ctrl-C")
@@ -88,7 +93,11 @@ func parse(hosts string) (world.Options, error) {
 	if simulated {
 		o.SimulatedHosts = n
 	} else {
-		o.WineHosts = n
+		o.WineHosts, o.Pods = n, true
+		if err := lab.CanRunRegistries(); err != nil {
+			say("%v: going on without pods, whose images nobody serves", err)
+			o.Pods = false
+		}
 	}
 	return o, nil
 }
@@ -118,7 +127,18 @@ Try:
   kubectl --kubeconfig %[1]s get windowsinstances -A
   kubectl --kubeconfig %[1]s describe winst -n openshift-windows-machine-config-operator
   kubectl --kubeconfig %[1]s get csr
-`, w.Kubeconfig)
+%[2]s`, w.Kubeconfig, nextWithPods(w))
+}
+
+func nextWithPods(w *world.World) string {
+	if !w.RunsPods() {
+		return ""
+	}
+	return fmt.Sprintf(`  kubectl --kubeconfig %[1]s get pods -o wide
+  kubectl --kubeconfig %[1]s logs deployment/%[2]s
+  kubectl --kubeconfig %[1]s exec deployment/%[2]s -- webserver echo hello
+  curl http://<address of a pod>:%[3]d
+`, w.Kubeconfig, webserver, world.WebserverPort)
 }
 
 // diagnose is what a person needs after a join that did not end well.

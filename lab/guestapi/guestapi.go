@@ -6,6 +6,13 @@ package guestapi
 // Port is where the guest answers, on 127.0.0.1 in the host.
 const Port = 9
 
+// AddressesPort is where the host's keeper answers, on 127.0.0.1 in the host: whoever connects has it give the host the addresses of all
+// pods that NetworksDir has now, and reads AddressesDone when they are there, or what went wrong.
+const (
+	AddressesPort = 7
+	AddressesDone = "done"
+)
+
 // Exit codes by which the guest tells the host's init what to do next. Unix keeps eight bits of them.
 const (
 	ExitReboot   = 101
@@ -21,7 +28,11 @@ const (
 	SSHDLog            = `C:\lab\sshd.log`         // what the SSH server did
 	SSHDir             = `C:\ProgramData\ssh`      // as OpenSSH has it
 	AuthorizedKeysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
-	UserFile           = `C:\lab\user` // name of the user who may log in
+	UserFile           = `C:\lab\user`    // name of the user who may log in
+	ContainersDir      = `C:\lab\systems` // what hostcompute knows of containers,
+	MountsDir          = `C:\lab\mounts`  // and their files
+	NetworksDir        = `C:\lab\hns`     // hns.Store
+	HostComputeLog     = `C:\lab\hostcompute.log`
 	HostKeyFile        = `C:\ProgramData\ssh\ssh_host_ed25519_key`
 )
 

@@ -21,6 +21,9 @@ const (
 	ServiceLog    = "output.log"
 )
 
+// PodNetworkName is how the hosts' network service calls the network of pods.
+const PodNetworkName = "lab"
+
 // Wine is where the programs of Wine are.
 type Wine struct {
 	Loader, Server string
@@ -33,6 +36,8 @@ type Host struct {
 	Template string            // folder, made by a keeper from a Template
 	Wine     Wine
 	Files    map[string][]byte // path below drive_c -> content, written before the first boot
+	// PodNetwork is the range of addresses of the cluster's pods. The host has a network for them; none when it is empty.
+	PodNetwork string
 }
 
 // Template describes what hosts are copied from.

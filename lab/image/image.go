@@ -1,5 +1,5 @@
-// Package image makes container images for Windows that hold a few files: enough to be pulled and unpacked, and no
-// Windows to run.
+// Package image makes container images for Windows that hold a few files: enough to be pulled, unpacked and started in
+// the lab, and no Windows to run.
 package image
 
 import (
@@ -30,12 +30,23 @@ type Image struct {
 // Digest names the image.
 func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
 
+// NewProgram makes an image of one layer that runs a program of it, and is asked to stop by a signal, such as SIGHUP; by
+// SIGTERM, which is what the runtime takes, when it is empty.
+func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]string) (Image, error) {
+	return newImage(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
+}
+
 // New makes an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
 // below drive C:, with slashes, to content. The first is the base layer, which gets the empty registry that base layers have.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
+	return newImage(osVersion, v1.ImageConfig{}, layers...)
+}
+
+func newImage(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
 	i := Image{Blobs: map[digest.Digest][]byte{}}
 	config := v1.Image{
 		Platform: v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: osVersion},
+		Config:   run,
 		RootFS:   v1.RootFS{Type: "layers"},
 	}
 	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}

@@ -43,6 +43,9 @@ func runHost(dir string) error {
 	if err := h.placeFiles(); err != nil {
 		return err
 	}
+	if err := servePods(); err != nil {
+		return err
+	}
 	for again := true; again; {
 		if again, err = h.boot(); err != nil {
 			return err
@@ -72,6 +75,9 @@ func (h host) boot() (again bool, err error) {
 	}
 	if err := syscall.Sethostname([]byte(name)); err != nil {
 		return false, fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := h.forgetPods(); err != nil {
+		return false, err
 	}
 	ended, err := h.start(h.spec.Wine.Loader, guestapi.GuestProgram, "serve")
 	if err != nil {

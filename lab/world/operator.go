@@ -5,6 +5,7 @@ package world
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/winbuild"
@@ -76,6 +78,56 @@ func (o *Operator) Start() error {
 	return nil
 }
 
+// Carry has the operator carry another payload from its next start on, as another build of it would.
+func (o *Operator) Carry(dir string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.payload = dir
+}
+
+// PeakMemory is the most that the process had resident so far, in bytes.
+func (o *Operator) PeakMemory() (bytes int64, err error) {
+	text, err := o.proc("status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(text, "VmHWM:")
+	if _, err := fmt.Sscanf(after, "%d kB", &bytes); err != nil {
+		return 0, fmt.Errorf("reading the operator's peak of memory: %w", err)
+	}
+	return bytes * 1024, nil
+}
+
+// CPUTime is what the process has worked so far. It is counted in hundredths of a second (proc(5)).
+func (o *Operator) CPUTime() (time.Duration, error) {
+	text, err := o.proc("stat")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(text, ") ") // the name before it may have spaces
+	fields := strings.Fields(after)
+	const user, system = 11, 12
+	var ticks time.Duration
+	for _, i := range []int{user, system} {
+		var n int64
+		if _, err := fmt.Sscan(fields[i], &n); err != nil {
+			return 0, fmt.Errorf("reading the operator's processor time: %w", err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond, nil
+}
+
+func (o *Operator) proc(file string) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cmd == nil {
+		return "", errors.New("the operator does not run")
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", o.cmd.Process.Pid, file))
+	return string(text), err
+}
+
 // Kill ends the operator at once, as a node that loses power would.
 func (o *Operator) Kill() {
 	o.mu.Lock()
@@ -107,7 +159,11 @@ func (o *Operator) Log() string {
 // components are what a host gets: all that a node needs to be Ready, or all that users' hosts get on any platform.
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {
-		return build.Named(append([]string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}, o.Components...)...)
+		names := []string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}
+		if o.Pods {
+			names = append(names, "containerd-shim-runhcs-v1", "win-overlay")
+		}
+		return build.Named(append(names, o.Components...)...)
 	}
 	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
 	return slices.DeleteFunc(build.Components(), ofSome), nil

@@ -90,7 +90,7 @@ const wicdBytes = 64 << 10
 // compressed, so that the sizes are those on the wire.
 func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
 	set := build.Set{Stub: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("stub"))), nil }}
-	for _, path := range []string{"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", payload.WICD} {
+	for _, path := range []string{"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", "windows_exporter.exe", payload.WICD} {
 		size := programBytes
 		if path == payload.WICD {
 			size = wicdBytes

@@ -39,6 +39,9 @@ type Options struct {
 	WineHosts, SimulatedHosts int
 	// WholePayload gives Wine hosts all that users' hosts get, not only what a Ready node needs: it takes longer to build.
 	WholePayload bool
+	// Pods gives Wine hosts what it takes to run pods: containerd's shim, a pod network, and a registry with images that
+	// the settings lead to. See WinWebserver.
+	Pods bool
 	// Components are further ones, by name, that Wine hosts get besides what a Ready node needs.
 	Components []string
 	// ProgramBytes is the size of each program that simulated hosts get, WICD aside; 64 KiB when 0. Real programs
@@ -66,6 +69,8 @@ type World struct {
 	hosts      []Host
 	simulated  []*sim.Host
 	authorized ssh.PublicKey // that of Key
+	pods       bool
+	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
 	folder     *lab.Folder
 }
 
@@ -104,6 +109,11 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 	}
 	if err := w.startHosts(o, authorized); err != nil {
 		return err
+	}
+	if w.pods = o.Pods && o.WineHosts > 0; w.pods {
+		if err := w.startImages(ctx); err != nil {
+			return err
+		}
 	}
 	if err := w.connect(ctx); err != nil {
 		return err
@@ -204,10 +214,13 @@ func (w *World) Configure(ctx context.Context) error {
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
 	config.Spec.Network.Provider = v1alpha1.NetworkCustom
 	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: CNIConfig}
+	if w.pods {
+		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, w.mirrors
+	}
 	return errors.Join(w.Client.Create(ctx, secret), w.Client.Create(ctx, config))
 }
 
-// CNIConfig is the pod network of the lab: containernetworking's win-bridge with addresses of host-local.
+// CNIConfig is the pod network of hosts that run no pods: containernetworking's win-bridge with addresses of host-local.
 const CNIConfig = `{
   "cniVersion": "0.3.1",
   "name": "lab",
@@ -243,6 +256,19 @@ func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 	}
 	if err := w.Client.Create(ctx, cm); err != nil {
 		return fmt.Errorf("announcing hosts: %w", err)
+	}
+	return nil
+}
+
+// Release has the operator leave a host as it is when its instance is deleted.
+func (w *World) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
+	was := i.DeepCopy()
+	if i.Annotations == nil {
+		i.Annotations = map[string]string{}
+	}
+	i.Annotations[v1alpha1.AnnotationRelease] = "true"
+	if err := w.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+		return fmt.Errorf("releasing the host of %s: %w", i.Name, err)
 	}
 	return nil
 }

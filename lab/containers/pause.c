@@ -1,0 +1,13 @@
+// pause.exe: the first process of every pod. It does nothing until it is asked to stop.
+#include <windows.h>
+
+static BOOL WINAPI stop(DWORD event) {
+    ExitProcess(0);
+    return TRUE;
+}
+
+int main(void) {
+    SetConsoleCtrlHandler(stop, TRUE);
+    Sleep(INFINITE);
+    return 0;
+}

@@ -1,0 +1,92 @@
+// Command webserver is what runs in the pods of the lab: it answers every request with the name of its pod.
+//
+//	webserver          serves
+//	webserver echo ... prints its arguments; with no argument, its standard input
+//	webserver exit N   ends with a code
+//
+// The environment says how it serves. PORT is the port, 8080 when empty. POD_IP is the address to listen on: pods share the
+// ports of their host, so that only those that listen on their own address do not disturb each other. POD_NAME is the name;
+// the container's host name when empty. GRACE_SECONDS is how long it goes on serving once it is asked to stop.
+// IGNORE_STOP lets it go on until it is killed. GET /exit?code=3 ends it with a code.
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "webserver:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		return serve()
+	case args[0] == "echo" && len(args) == 1:
+		_, err := io.Copy(os.Stdout, os.Stdin)
+		return err
+	case args[0] == "echo":
+		fmt.Println(strings.Join(args[1:], " "))
+		return nil
+	case args[0] == "exit" && len(args) == 2:
+		code, err := strconv.Atoi(args[1])
+		if err == nil {
+			os.Exit(code)
+		}
+		return err
+	}
+	return fmt.Errorf("want nothing, echo or exit, got %q", args)
+}
+
+func serve() error {
+	name := cmp.Or(os.Getenv("POD_NAME"), os.Getenv("COMPUTERNAME"))
+	address := net.JoinHostPort(os.Getenv("POD_IP"), cmp.Or(os.Getenv("PORT"), "8080"))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s listens on %s\n", name, listener.Addr())
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })
+	http.HandleFunc("/exit", func(_ http.ResponseWriter, r *http.Request) {
+		code, _ := strconv.Atoi(r.FormValue("code"))
+		fmt.Printf("%s was told to end with code %d\n", name, code)
+		os.Exit(code)
+	})
+	failed := make(chan error, 1)
+	go func() { failed <- http.Serve(listener, nil) }()
+	return until(failed, name)
+}
+
+// until returns when the server failed, or was asked to stop and has used its grace.
+func until(failed <-chan error, name string) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt, syscall.SIGTERM) // on Windows Ctrl-C and Ctrl-Break, and the end of a session or of Windows
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case s := <-stop:
+			fmt.Printf("%s is asked to stop: %s\n", name, s)
+			if os.Getenv("IGNORE_STOP") != "" {
+				continue
+			}
+			grace, _ := strconv.Atoi(os.Getenv("GRACE_SECONDS"))
+			time.Sleep(time.Duration(grace) * time.Second)
+			fmt.Printf("%s has used %d s of its grace\n", name, grace)
+			return nil
+		}
+	}
+}

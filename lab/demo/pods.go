@@ -1,0 +1,133 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// The Deployment that the demo ends with.
+const (
+	webserver = "win-webserver"
+	replicas  = 2
+)
+
+// A pod is what is shown of one.
+type pod struct {
+	name, node, state, address string
+	serves                     bool
+}
+
+// runPods creates a Deployment and shows its pods until all of them run and answer on their own addresses.
+func runPods(ctx context.Context, w *world.World) error {
+	if !w.RunsPods() {
+		say("No pods are shown: simulated hosts run no programs. Hosts on Wine run a Deployment here, its images from a registry of the lab")
+		return nil
+	}
+	created := time.Now()
+	if _, err := w.WinWebserver(ctx, webserver, replicas, nil); err != nil {
+		return err
+	}
+	say("Deployment %s is created: %d replicas, and each is asked for its name", webserver, replicas)
+	show := podLines(created)
+	if terminal(os.Stdout) {
+		show = podTable(created)
+	}
+	tick := time.NewTicker(refresh)
+	defer tick.Stop()
+	for {
+		pods, err := lookAtPods(ctx, w)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		show(pods)
+		if serving := countServing(pods); serving == replicas && len(pods) == replicas {
+			say("%d of %d pods of %s are Running and answer, %.1f s after they were asked for", serving, replicas, webserver, time.Since(created).Seconds())
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+func lookAtPods(ctx context.Context, w *world.World) ([]pod, error) {
+	found, err := w.Pods(ctx, webserver)
+	var pods []pod
+	for i := range found {
+		p := pod{name: found[i].Name, node: found[i].Spec.NodeName, state: stateOf(&found[i]), address: found[i].Status.PodIP}
+		if missing := w.Serves(ctx, &found[i]); missing == "" {
+			p.state, p.serves = "Running, answers", true
+		}
+		pods = append(pods, p)
+	}
+	return pods, err
+}
+
+// stateOf is the phase of a pod, or what its container waits for.
+func stateOf(p *corev1.Pod) string {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
+			return c.State.Waiting.Reason
+		}
+	}
+	return string(p.Status.Phase)
+}
+
+func countServing(pods []pod) (n int) {
+	for _, p := range pods {
+		if p.serves {
+			n++
+		}
+	}
+	return n
+}
+
+// podLines prints a line for each change of a pod.
+func podLines(created time.Time) func([]pod) {
+	said := map[string]pod{}
+	return func(pods []pod) {
+		for _, p := range pods {
+			if said[p.name] != p {
+				said[p.name] = p
+				fmt.Printf("%7.1f s  %-32s %-8s %-18s %s\n", time.Since(created).Seconds(), p.name, p.node, p.state, p.address)
+			}
+		}
+	}
+}
+
+// podTable redraws one table in place.
+func podTable(created time.Time) func([]pod) {
+	drawn := 0
+	return func(pods []pod) {
+		if drawn > 0 {
+			fmt.Printf("\033[%dA\033[J", drawn)
+		}
+		text := renderPods(pods, time.Since(created))
+		fmt.Print(text)
+		drawn = strings.Count(text, "\n")
+	}
+}
+
+func renderPods(pods []pod, since time.Duration) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "POD\tNODE\tSTATE\tADDRESS\n")
+	for _, p := range pods {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.name, p.node, p.state, p.address)
+	}
+	_ = w.Flush()
+	fmt.Fprintf(&b, "%d of %d answer after %.1f s\n", countServing(pods), replicas, since.Seconds())
+	return b.String()
+}

@@ -1,0 +1,183 @@
+// Package hcs is what the lab has for Windows' Host Compute Service, as far as it can be said without Windows: layers of
+// images as folders, what the documents of the API mean, and the compute systems of a host as files that all its
+// processes share. Package hostcompute makes vmcompute.dll of it, in which a compute system is a job of ordinary
+// processes.
+package hcs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Result is an HRESULT that is no success.
+type Result uint32
+
+// Results that callers tell apart (internal/hcs/errors.go of hcsshim).
+const (
+	NotFound       Result = 0xC037010E // no such compute system
+	AlreadyExists  Result = 0xC037010F
+	InvalidState   Result = 0xC0370105
+	AlreadyStopped Result = 0xC0370110
+	InvalidJSON    Result = 0xC037010D
+	ProcessStopped Result = 0x8037011F
+	InvalidHandle  Result = 0x80070006
+	FileNotFound   Result = 0x80070002
+	NoElement      Result = 0x80070490
+	Fail           Result = 0x80004005
+	NotImplemented Result = 0x80004001
+)
+
+func (r Result) Error() string { return fmt.Sprintf("result %08x", uint32(r)) }
+
+// ResultOf is the HRESULT of an error; 0 of none.
+func ResultOf(err error) Result {
+	var r Result
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &r):
+		return r
+	case errors.Is(err, fs.ErrNotExist):
+		return FileNotFound
+	}
+	return Fail
+}
+
+// System is what is known of a compute system to all processes of a host.
+type System struct {
+	// ID, Owner and Host are those of the document that made it; Host is the name that its processes should see.
+	ID, Owner, Host string
+	// Root is the volume with its files.
+	Root string
+	// EndsWithHandle says that it ends when nobody holds a handle to it.
+	EndsWithHandle bool
+	Created        time.Time
+	// Started says that it was started.
+	Started bool
+}
+
+// ParseDocument reads the document that makes a compute system, of schema 1 or 2.
+func ParseDocument(id, document string) (System, error) {
+	var d struct {
+		Owner                                                          string
+		ShouldTerminateOnLastHandleClosed, TerminateOnLastHandleClosed bool
+		VolumePath, HostName                                           string
+		HvPartition                                                    bool
+		VirtualMachine                                                 *struct{}
+		Container                                                      struct {
+			Storage struct{ Path string }
+			GuestOs struct{ HostName string }
+		}
+	}
+	if err := json.Unmarshal([]byte(document), &d); err != nil {
+		return System{}, fmt.Errorf("%w: %v", InvalidJSON, err)
+	}
+	if d.HvPartition || d.VirtualMachine != nil {
+		return System{}, fmt.Errorf("making virtual machine %s: %w", id, NotImplemented)
+	}
+	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path,
+		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
+	if s.Root == "" {
+		s.Root, s.Host = d.VolumePath, d.HostName
+	}
+	if s.Root == "" {
+		return System{}, fmt.Errorf("making compute system %s: its document names no storage: %w", id, InvalidJSON)
+	}
+	return s, nil
+}
+
+// Systems is the folder with what is known of all compute systems. One whose job is gone does not exist any more,
+// whatever is in the folder.
+type Systems struct {
+	Dir string
+	// Alive tells whether the job of a compute system exists.
+	Alive func(id string) bool
+}
+
+// Put writes what is known of a compute system.
+func (all Systems) Put(s System) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encoding compute system %s: %w", s.ID, err)
+	}
+	if err := os.MkdirAll(all.Dir, 0o755); err != nil {
+		return fmt.Errorf("making the folder of compute systems: %w", err)
+	}
+	path := all.path(s.ID)
+	if err := os.WriteFile(path+".new", raw, 0o644); err != nil {
+		return fmt.Errorf("writing compute system %s: %w", s.ID, err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+// Get returns a compute system that exists; else the error is NotFound.
+func (all Systems) Get(id string) (System, error) {
+	var s System
+	raw, err := os.ReadFile(all.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("compute system %s: %w", id, NotFound)
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("reading compute system %s: %w", id, err)
+	}
+	if !all.Alive(id) {
+		_ = all.Remove(id)
+		return s, fmt.Errorf("compute system %s ended: %w", id, NotFound)
+	}
+	return s, nil
+}
+
+// Remove forgets a compute system.
+func (all Systems) Remove(id string) error {
+	err := os.Remove(all.path(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// List returns the compute systems that exist and are asked for, ordered by ID, as Windows enumerates them.
+func (all Systems) List(query string) (string, error) {
+	var q struct{ Ids, Types, Names, Owners []string }
+	if query != "" {
+		if err := json.Unmarshal([]byte(query), &q); err != nil {
+			return "", fmt.Errorf("reading the query: %w: %v", InvalidJSON, err)
+		}
+	}
+	paths, err := filepath.Glob(all.path("*"))
+	if err != nil {
+		return "", err
+	}
+	list := []map[string]any{}
+	for _, path := range paths {
+		s, err := all.Get(strings.TrimSuffix(filepath.Base(path), ".json"))
+		if errors.Is(err, NotFound) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if admits(q.Ids, s.ID) && admits(q.Names, s.ID) && admits(q.Owners, s.Owner) && admits(q.Types, container) {
+			list = append(list, s.properties())
+		}
+	}
+	raw, err := json.Marshal(list)
+	return string(raw), err
+}
+
+// admits says whether a value is in a list, or there is none.
+func admits(list []string, value string) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, value) })
+}
+
+func (all Systems) path(id string) string { return filepath.Join(all.Dir, id+".json") }

@@ -1,0 +1,196 @@
+package hcs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		document string
+		want     System
+		result   Result
+	}{
+		"schema 2": {
+			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"}}}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, EndsWithHandle: true}, 0,
+		},
+		"schema 1": {
+			`{"SystemType":"Container","Owner":"shim","VolumePath":"\\\\?\\Volume{1}","HostName":"pod-1"}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}`}, 0,
+		},
+		"virtual machine":        {`{"VirtualMachine":{}}`, System{}, NotImplemented},
+		"Hyper-V, schema 1":      {`{"HvPartition":true,"VolumePath":"x"}`, System{}, NotImplemented},
+		"without storage":        {`{"Owner":"shim"}`, System{}, InvalidJSON},
+		"something else than it": {`[`, System{}, InvalidJSON},
+	} {
+		got, err := ParseDocument("c1", test.document)
+		if diff := cmp.Diff(test.want, got); diff != "" || ResultOf(err) != test.result {
+			t.Errorf("%s: %s (%v)", name, diff, err)
+		}
+	}
+}
+
+func TestResultsAreWhatCallersTellApart(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want Result
+	}{
+		{nil, 0}, {NotFound, NotFound}, {fmt.Errorf("opening c1: %w", AlreadyStopped), AlreadyStopped},
+		{fs.ErrNotExist, FileNotFound}, {errors.New("anything"), Fail},
+	} {
+		if got := ResultOf(test.err); got != test.want {
+			t.Errorf("%v is %v, want %v", test.err, got, test.want)
+		}
+	}
+}
+
+// newSystems has compute systems of two owners, and one whose job is gone.
+func newSystems(t *testing.T) Systems {
+	t.Helper()
+	all := Systems{Dir: t.TempDir(), Alive: func(id string) bool { return id != "gone" }}
+	for id, owner := range map[string]string{"a": "shim", "b": "other", "gone": "shim"} {
+		if err := all.Put(System{ID: id, Owner: owner}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func TestComputeSystemsAreEnumerated(t *testing.T) {
+	for query, want := range map[string][]string{
+		"":                                {"a", "b"},
+		`{"Types":["Container"]}`:         {"a", "b"},
+		`{"Types":["VirtualMachine"]}`:    {},
+		`{"Owners":["SHIM"]}`:             {"a"},
+		`{"Ids":["b","gone"]}`:            {"b"},
+		`{"Names":["a"],"Owners":["x"]}`:  {},
+		`{"Ids":["a"],"Owners":["shim"]}`: {"a"},
+	} {
+		text, err := newSystems(t).List(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []struct{ Id, SystemType string }
+		if err := json.Unmarshal([]byte(text), &found); err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{}
+		for _, one := range found {
+			ids = append(ids, one.Id)
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("query %s: %s", query, diff)
+		}
+	}
+	if _, err := newSystems(t).List("{"); !errors.Is(err, InvalidJSON) {
+		t.Errorf("a query that is no JSON: error %v", err)
+	}
+}
+
+func TestAComputeSystemExistsWhileItsJobDoes(t *testing.T) {
+	all := newSystems(t)
+	for id, want := range map[string]Result{"a": 0, "gone": NotFound, "never": NotFound} {
+		if _, err := all.Get(id); ResultOf(err) != want {
+			t.Errorf("%s: error %v, want %v", id, err, want)
+		}
+	}
+	for range 2 {
+		if err := all.Remove("a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := all.Get("a"); !errors.Is(err, NotFound) {
+		t.Errorf("after its removal the error is %v", err)
+	}
+}
+
+func TestPropertiesSumUpProcesses(t *testing.T) {
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := System{ID: "c1", Owner: "shim", Created: created, Started: true}
+	text, err := s.Properties(created.Add(2*time.Second), []Usage{
+		{PID: 8, Image: "a.exe", User: time.Second, Kernel: time.Millisecond, Memory: 1000}, {PID: 12, Image: "b.exe", User: time.Second, Memory: 24},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Id, State  string
+		Statistics struct {
+			Uptime100ns int64
+			Processor   struct{ TotalRuntime100ns, RuntimeUser100ns int64 }
+			Memory      struct{ MemoryUsageCommitBytes uint64 }
+		}
+		ProcessList []struct {
+			ProcessId uint32
+			ImageName string
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	st := got.Statistics
+	if got.Id != "c1" || got.State != "Running" || st.Uptime100ns != 2e7 || st.Memory.MemoryUsageCommitBytes != 1024 ||
+		st.Processor.TotalRuntime100ns != 20010000 || st.Processor.RuntimeUser100ns != 2e7 {
+		t.Errorf("the properties are %s", text)
+	}
+	if len(got.ProcessList) != 2 || got.ProcessList[1].ProcessId != 12 || got.ProcessList[1].ImageName != "b.exe" {
+		t.Errorf("the processes are %v", got.ProcessList)
+	}
+}
+
+func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
+	there := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true}
+	exists := func(path string) bool { return there[path] }
+	for path, want := range map[string]string{
+		`C:\web.exe`: `R:\root\web.exe`, `c:\web`: `R:\root\web.exe`, `web`: `R:\root\web.exe`, `/web.exe`: `R:\root\web.exe`,
+		`C:/app/tool`: `R:\root\app\tool.exe`, `C:\`: `R:\root`, `C:\data`: `R:\root\data`,
+		`C:\windows\system32\cmd.exe`: `C:\windows\system32\cmd.exe`, `cmd.exe`: `cmd.exe`, `D:\web.exe`: `D:\web.exe`,
+	} {
+		if got := Inside(`R:\root`, path, exists); got != want {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestProcessesGetTheContainersEnvironment(t *testing.T) {
+	p, err := ParseParameters(`{"CommandLine":"web","Environment":{"Path":"C:\\app","WHO":"me"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"COMPUTERNAME=pod-1", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me",
+	}
+	if diff := cmp.Diff(want, p.Block("pod-1")); diff != "" {
+		t.Error(diff)
+	}
+	for _, document := range []string{"{", "{}"} {
+		if _, err := ParseParameters(document); !errors.Is(err, InvalidJSON) {
+			t.Errorf("%s: error %v", document, err)
+		}
+	}
+}
+
+func TestSignalsAreControlEvents(t *testing.T) {
+	for _, test := range []struct {
+		options   string
+		event     Event
+		terminate bool
+		result    Result
+	}{
+		{`{"Signal":"CtrlC"}`, 0, false, 0}, {`{"Signal":"CtrlBreak"}`, 1, false, 0}, {`{"Signal":"CtrlShutdown"}`, 6, false, 0},
+		{`{"Signal":"Terminate"}`, 0, true, 0}, {"", 0, true, 0}, {"null", 0, true, 0},
+		{`{"Signal":"SIGUSR1"}`, 0, false, NotImplemented}, {"{", 0, false, InvalidJSON},
+	} {
+		event, terminate, err := SignalOf(test.options)
+		if event != test.event || terminate != test.terminate || ResultOf(err) != test.result {
+			t.Errorf("%s is event %d, terminate %v, error %v", test.options, event, terminate, err)
+		}
+	}
+}

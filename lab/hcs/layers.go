@@ -1,0 +1,222 @@
+package hcs
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Layers are the layers of images, and of containers over them: folders. Mounts is the folder in which mounted
+// layers of containers are, each a folder with copies of all files below it; Windows has volumes there.
+type Layers struct {
+	Mounts string
+}
+
+// separateData ends the name of a file with what is known of a folder beside it.
+const separateData = ".$wcidirs$"
+
+// Import makes a layer of what was unpacked from an image: its files, which come wrapped in backup streams, and what it
+// changes in the registry (Hives), which comes as it is.
+func (Layers) Import(layer, folder string) error {
+	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(layer, rel)
+		switch {
+		case d.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case strings.HasSuffix(rel, separateData):
+			return nil
+		case rel == "Hives" || strings.HasPrefix(rel, "Hives"+string(filepath.Separator)):
+			return copyFile(path, to, copyAll)
+		}
+		return copyFile(path, to, unwrap)
+	})
+}
+
+// copyFile makes a file from another one.
+func copyFile(from, to string, how func(io.Writer, io.Reader) error) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(how(out, in), out.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", to, err)
+	}
+	return nil
+}
+
+func copyAll(w io.Writer, r io.Reader) error {
+	_, err := io.Copy(w, r)
+	return err
+}
+
+// streamHeader is Windows' WIN32_STREAM_ID.
+type streamHeader struct {
+	ID, Attributes uint32
+	Size           uint64
+	NameSize       uint32
+}
+
+// backupData is the kind of stream that a file's content is in.
+const backupData = 1
+
+// unwrap takes a file out of its wrapping: its attributes, then streams. Of those only the content is of use here.
+func unwrap(w io.Writer, r io.Reader) error {
+	if _, err := io.CopyN(io.Discard, r, 4); err != nil {
+		return fmt.Errorf("reading the attributes: %w", err)
+	}
+	for {
+		var h streamHeader
+		err := binary.Read(r, binary.LittleEndian, &h)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading a stream's header: %w", err)
+		}
+		if _, err := io.CopyN(io.Discard, r, int64(h.NameSize)); err != nil {
+			return fmt.Errorf("reading a stream's name: %w", err)
+		}
+		to := io.Discard
+		if h.ID == backupData {
+			to = w
+		}
+		if _, err := io.CopyN(to, r, int64(h.Size)); err != nil {
+			return fmt.Errorf("reading a stream: %w", err)
+		}
+	}
+}
+
+// ProcessBase leaves what containers on a base layer begin with: empty disks.
+func (Layers) ProcessBase(layer string) error {
+	return errors.Join(
+		os.WriteFile(filepath.Join(layer, "blank-base.vhdx"), nil, 0o644),
+		os.WriteFile(filepath.Join(layer, "blank.vhdx"), nil, 0o644))
+}
+
+// CreateScratch makes the layer of a container.
+func (Layers) CreateScratch(layer string) error {
+	if err := os.MkdirAll(layer, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(layer, "sandbox.vhdx"), nil, 0o644)
+}
+
+// Destroy removes a layer; one that is not there is gone.
+func (Layers) Destroy(layer string) error { return removeTree(layer) }
+
+// removeTree removes a folder with all that is in it, or a file. os.RemoveAll asks for deletes that Wine refuses.
+func removeTree(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		below := filepath.Join(path, e.Name())
+		if e.IsDir() {
+			err = removeTree(below)
+		} else {
+			err = os.Remove(below)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(path)
+}
+
+// parentsFile is in a container's layer while it is prepared.
+const parentsFile = "parents.json"
+
+// Prepare mounts the layer of a container over others, the topmost first: their files are there together.
+func (l Layers) Prepare(layer string, parents []string) error {
+	mount := l.Mount(layer)
+	if err := os.MkdirAll(mount, 0o755); err != nil {
+		return err
+	}
+	for i := len(parents) - 1; i >= 0; i-- {
+		if err := overlay(filepath.Join(parents[i], "Files"), mount); err != nil {
+			return fmt.Errorf("mounting layer %s: %w", parents[i], err)
+		}
+	}
+	raw, err := json.Marshal(parents)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(layer, parentsFile), raw, 0o644)
+}
+
+func overlay(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		return copyFile(path, target, copyAll)
+	})
+}
+
+// Unprepare unmounts the layer of a container; what was written there is lost.
+func (l Layers) Unprepare(layer string) error {
+	err := os.Remove(filepath.Join(layer, parentsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, removeTree(l.Mount(layer)))
+}
+
+// Mount is the folder in which a prepared layer is.
+func (l Layers) Mount(layer string) string { return filepath.Join(l.Mounts, GUIDOf(layer).String()) }
+
+// Volume names what is mounted of a layer as Windows names volumes.
+func (Layers) Volume(layer string) string { return `\\?\Volume{` + GUIDOf(layer).String() + `}\` }
+
+// Folder is the folder of a volume, with or without the backslash at its end.
+func (l Layers) Folder(volume string) string {
+	id := strings.TrimPrefix(strings.TrimSuffix(volume, `\`), `\\?\Volume{`)
+	return filepath.Join(l.Mounts, strings.TrimSuffix(id, "}"))
+}
+
+// GUID is a number as Windows has it in memory.
+type GUID [16]byte
+
+// GUIDOf gives equal names equal numbers, in any case. Windows has others for them.
+func GUIDOf(name string) GUID {
+	h := fnv.New128a()
+	h.Write([]byte(strings.ToLower(name)))
+	return GUID(h.Sum(nil))
+}
+
+// String writes the number as Windows does.
+func (g GUID) String() string {
+	return fmt.Sprintf("%08X-%04X-%04X-%X-%X", binary.LittleEndian.Uint32(g[0:]), binary.LittleEndian.Uint16(g[4:]),
+		binary.LittleEndian.Uint16(g[6:]), g[8:10], g[10:16])
+}

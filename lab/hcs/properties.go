@@ -1,0 +1,59 @@
+package hcs
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// container is the type of all compute systems here.
+const container = "Container"
+
+// Usage is what a process of a compute system has used.
+type Usage struct {
+	PID          uint32
+	Image        string
+	Started      time.Time
+	User, Kernel time.Duration
+	Memory       uint64 // bytes
+}
+
+// Properties renders the properties of a compute system, of schema 1 and 2 alike.
+func (s System) Properties(now time.Time, running []Usage) (string, error) {
+	p := s.properties()
+	var user, kernel time.Duration
+	var memory uint64
+	list := []map[string]any{}
+	for _, u := range running {
+		user, kernel, memory = user+u.User, kernel+u.Kernel, memory+u.Memory
+		list = append(list, map[string]any{
+			"ProcessId": u.PID, "ImageName": u.Image, "CreateTimestamp": u.Started,
+			"UserTime100ns": ticks(u.User), "KernelTime100ns": ticks(u.Kernel), "MemoryWorkingSetPrivateBytes": u.Memory,
+		})
+	}
+	p["ProcessList"] = list
+	p["Statistics"] = map[string]any{
+		"Timestamp": now, "ContainerStartTime": s.Created, "Uptime100ns": ticks(now.Sub(s.Created)),
+		"Processor": map[string]int64{"TotalRuntime100ns": ticks(user + kernel), "RuntimeUser100ns": ticks(user), "RuntimeKernel100ns": ticks(kernel)},
+		"Memory":    map[string]uint64{"MemoryUsageCommitBytes": memory, "MemoryUsageCommitPeakBytes": memory, "MemoryUsagePrivateWorkingSetBytes": memory},
+		"Storage":   map[string]int64{},
+	}
+	raw, err := json.Marshal(p)
+	return string(raw), err
+}
+
+func (s System) properties() map[string]any {
+	state := "Created"
+	if s.Started {
+		state = "Running"
+	}
+	return map[string]any{"Id": s.ID, "Name": s.ID, "SystemType": container, "RuntimeOsType": "Windows", "Owner": s.Owner, "State": state}
+}
+
+// ticks are of 100 ns, as Windows counts.
+func ticks(d time.Duration) int64 { return int64(d / 100) }
+
+// ProcessStatus renders the properties of a process.
+func ProcessStatus(pid uint32, exited bool, code uint32) (string, error) {
+	raw, err := json.Marshal(map[string]any{"ProcessId": pid, "Exited": exited, "ExitCode": code, "LastWaitResult": 0})
+	return string(raw), err
+}

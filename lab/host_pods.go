@@ -1,0 +1,109 @@
+//go:build linux
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hns"
+)
+
+// What is on a host of its pods. None of it asks containerd or the kubelet.
+
+// Processes returns the command lines of all processes of the host.
+func (h *Host) Processes() ([]string, error) {
+	pid, err := h.pid()
+	if err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "root/proc/[0-9]*/cmdline"))
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err == nil && len(raw) > 0 { // else it ended meanwhile
+			lines = append(lines, string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte(" "))))
+		}
+	}
+	return lines, nil
+}
+
+// computeOnHost is where the lab puts its program compute on a host.
+const computeOnHost = `C:\lab\compute.exe`
+
+func computeProgram() program {
+	return program{
+		pkg: "containers/compute", about: "building the program that asks for containers", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+	}
+}
+
+// Containers returns the IDs of all containers that Windows' container service has, the first ones of pods included.
+func (h *Host) Containers(ctx context.Context) ([]string, error) {
+	out, err := h.compute(ctx, "list")
+	return strings.Fields(out), err
+}
+
+// EndContainer ends a container behind containerd's back.
+func (h *Host) EndContainer(ctx context.Context, id string) error {
+	_, err := h.compute(ctx, "end "+id)
+	return err
+}
+
+func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
+	if err := h.placeProgram(ctx, computeProgram(), computeOnHost); err != nil {
+		return "", fmt.Errorf("placing the program that asks for containers: %w", err)
+	}
+	result, err := h.Exec(ctx, computeOnHost+" "+arguments)
+	if err == nil && result.ExitCode != 0 {
+		err = errors.New(strings.TrimSpace(string(result.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("asking %s for containers: %w", h.name, err)
+	}
+	return string(result.Stdout), nil
+}
+
+// NetworkObjects returns what the host's network service has of a kind.
+func (h *Host) NetworkObjects(kind hns.Kind) ([]hns.Object, error) {
+	dir, err := h.Path(guestapi.NetworksDir)
+	if err != nil {
+		return nil, err
+	}
+	return hns.Store{Dir: dir}.List(kind, "")
+}
+
+// PodAddresses returns the addresses that the host has for its pods.
+func (h *Host) PodAddresses(context.Context) (addresses []string, err error) {
+	pid, err := h.pid()
+	if err != nil {
+		return nil, err
+	}
+	err = inNamespace(pid, func() error {
+		link, err := netlink.LinkByName("lo")
+		if err != nil {
+			return fmt.Errorf("finding the loopback link: %w", err)
+		}
+		all, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		for _, a := range all {
+			if !a.IP.IsLoopback() {
+				addresses = append(addresses, a.IP.String())
+			}
+		}
+		return err
+	})
+	slices.Sort(addresses)
+	return addresses, err
+}

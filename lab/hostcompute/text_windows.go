@@ -1,0 +1,59 @@
+package main
+
+/*
+#cgo LDFLAGS: -lole32
+#include <objbase.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf16"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hcs"
+)
+
+// give returns a text to a caller, who frees it.
+func give(to **uint16, text string) {
+	if to == nil {
+		return
+	}
+	units := append(utf16.Encode([]rune(text)), 0)
+	memory := C.CoTaskMemAlloc(C.SIZE_T(2 * len(units)))
+	if memory == nil {
+		return
+	}
+	copy(unsafe.Slice((*uint16)(memory), len(units)), units)
+	*to = (*uint16)(memory)
+}
+
+func text(p *uint16) string { return windows.UTF16PtrToString(p) }
+
+// note writes a line to the log that all processes of the host share.
+func note(format string, args ...any) {
+	log, err := os.OpenFile(guestapi.HostComputeLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return
+	}
+	defer log.Close()
+	program, _ := os.Executable()
+	fmt.Fprintf(log, "%s %s[%d] %s\n", time.Now().Format("15:04:05.000"), filepath.Base(program), os.Getpid(), fmt.Sprintf(format, args...))
+}
+
+// result turns what became of a call into what Windows would return, and leaves a line in the log.
+func result(err error, format string, args ...any) uint32 {
+	call := fmt.Sprintf(format, args...)
+	if err != nil {
+		note("%s: %v", call, err)
+		return uint32(hcs.ResultOf(err))
+	}
+	note("%s", call)
+	return 0
+}

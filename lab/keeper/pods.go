@@ -1,0 +1,133 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// onDriveC is where a path of the host is for this process.
+func onDriveC(path string) string {
+	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
+}
+
+func networks() hns.Store { return hns.Store{Dir: onDriveC(guestapi.NetworksDir)} }
+
+// forgetPods does what a boot does to containers and their networks: they are gone, and the host's own network for pods is
+// there. It runs while no program of the host does.
+func (h host) forgetPods() error {
+	failures := errors.Join(
+		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
+		os.RemoveAll(onDriveC(guestapi.MountsDir)),
+		networks().Forget(),
+		setAddresses())
+	if failures != nil {
+		return fmt.Errorf("forgetting the pods of the last boot: %w", failures)
+	}
+	return h.makePodNetwork()
+}
+
+// makePodNetwork makes the network that pods of the host are connected to, as a network provider would.
+func (h host) makePodNetwork() error {
+	const id = "0A0B0C0D-0000-4000-8000-00000000AB1E"
+	if _, err := networks().Get(hns.Network, id); err == nil || h.spec.PodNetwork == "" {
+		return nil
+	}
+	_, of, err := net.ParseCIDR(h.spec.PodNetwork)
+	if err != nil {
+		return fmt.Errorf("parsing the range of pods: %w", err)
+	}
+	gateway := slices.Clone(of.IP)
+	gateway[len(gateway)-1]++
+	settings, err := json.Marshal(map[string]any{
+		"Name": hostspec.PodNetworkName, "Type": "Overlay", "SchemaVersion": map[string]int{"Major": 2, "Minor": 0},
+		"Ipams": []any{map[string]any{"Type": "Static", "Subnets": []any{map[string]any{
+			"IpAddressPrefix": of.String(), "Routes": []any{map[string]string{"NextHop": gateway.String(), "DestinationPrefix": "0.0.0.0/0"}},
+			"Policies": []any{map[string]any{"Type": "VSID", "Settings": map[string]int{"IsolationId": 4097}}},
+		}}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the network of pods: %w", err)
+	}
+	_, err = networks().Create(hns.Network, id, settings)
+	return err
+}
+
+// servePods gives the host the addresses of its pods whenever a program of the host says that they changed.
+func servePods() error {
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort)))
+	if err != nil {
+		return fmt.Errorf("listening for the host's programs: %w", err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			answer := guestapi.AddressesDone
+			if err := podAddresses(); err != nil {
+				answer = err.Error()
+			}
+			_, _ = conn.Write([]byte(answer))
+			_ = conn.Close()
+		}
+	}()
+	return nil
+}
+
+func podAddresses() error {
+	addresses, err := networks().Addresses()
+	if err != nil {
+		return err
+	}
+	return setAddresses(addresses...)
+}
+
+// setAddresses gives the host these addresses besides its own, and no others. They are on the loopback link, where
+// Windows' programs do not take them for the host's own; the host answers for them on its network nevertheless.
+func setAddresses(wanted ...string) error {
+	link, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding the loopback link: %w", err)
+	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, a := range have {
+		if a.IP.IsLoopback() {
+			continue
+		}
+		if at := slices.Index(wanted, a.IP.String()); at >= 0 {
+			wanted = slices.Delete(wanted, at, at+1)
+		} else if err := netlink.AddrDel(link, &a); err != nil {
+			return fmt.Errorf("taking address %s: %w", a.IP, err)
+		}
+	}
+	for _, address := range wanted {
+		a, err := netlink.ParseAddr(address + "/32")
+		if err != nil {
+			return fmt.Errorf("parsing address %s: %w", address, err)
+		}
+		if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, syscall.EEXIST) {
+			return fmt.Errorf("giving address %s: %w", address, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+// Images that Lab's StartPodImages serves, as pods name them. They are of registries that exist nowhere near the lab: hosts find
+// them where mirrors of ImageSources send them.
+const (
+	PauseImage     = "registry.k8s.io/pause:3.10.1" // which containerd starts for every pod; see internal/desired
+	WebserverImage = "lab.test/win-webserver:1"
+	// WebserverCtrlBreakImage is the same, and wants to be asked to stop by Ctrl-Break, which is what hcsshim makes of SIGHUP.
+	WebserverCtrlBreakImage = "lab.test/win-webserver:ctrl-break"
+)
+
+// WebserverProgram is the program of WebserverImage; see the command containers/webserver.
+const WebserverProgram = `C:\webserver.exe`
+
+// ImageSources are the registries that the images are named after.
+func ImageSources() []string { return []string{"registry.k8s.io", "lab.test"} }
+
+func webserverProgram() program {
+	return program{
+		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+	}
+}
+
+// StartPodImages starts an open registry with the images that pods of the lab are made of.
+func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
+	r, err := l.StartRegistry(ctx, RegistryOptions{Open: true})
+	if err != nil {
+		return nil, err
+	}
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return nil, err
+	}
+	pause, err := c.pause(ctx)
+	if err != nil {
+		return nil, err
+	}
+	webserver, err := c.build(ctx, webserverProgram())
+	if err != nil {
+		return nil, err
+	}
+	for name, program := range map[string]string{PauseImage: pause, WebserverImage: webserver, WebserverCtrlBreakImage: webserver} {
+		stopSignal := ""
+		if name == WebserverCtrlBreakImage {
+			stopSignal = "SIGHUP"
+		}
+		if err := r.pushProgram(ctx, name, program, stopSignal); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// pushProgram makes an image of a program and puts it where a mirror of its registry has it.
+func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal string) error {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	file := filepath.Base(program)
+	if !strings.HasSuffix(file, ".exe") {
+		file += ".exe"
+	}
+	i, err := image.NewProgram(fmt.Sprintf("10.0.%d.%d", Build, Revision), `C:\`+file, stopSignal, map[string]string{file: string(content)})
+	if err != nil {
+		return fmt.Errorf("making image %s: %w", name, err)
+	}
+	_, repository, _ := strings.Cut(name, "/")
+	repository, tag, _ := strings.Cut(repository, ":")
+	return r.Push(ctx, repository, tag, i)
+}
+
+// pause compiles the program that containerd starts for every pod.
+func (c cache) pause(ctx context.Context) (string, error) {
+	module, err := moduleDir()
+	if err != nil {
+		return "", err
+	}
+	const source = "containers/pause.c"
+	key, err := contentKey([]string{compiler}, module, []string{source})
+	if err != nil {
+		return "", err
+	}
+	return c.get(ctx, item{name: "pause", about: "building the first process of pods", key: key, make: func(ctx context.Context, path string) error {
+		cmd := exec.CommandContext(ctx, compiler, "-O2", "-s", "-o", path, filepath.Join(module, source))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("compiling %s: %w: %s", source, err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	}})
+}

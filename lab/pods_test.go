@@ -1,0 +1,351 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// podPatience is how long a test waits for what takes seconds on an idle machine.
+const podPatience = 3 * time.Minute
+
+// TestPods runs pods on a Windows host with the real kubelet.exe, containerd.exe, containerd-shim-runhcs-v1.exe, win-overlay.exe
+// and host-local.exe.
+func TestPods(t *testing.T) {
+	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
+		if missing != nil {
+			t.Skip("SKIPPED:", missing)
+		}
+	}
+	p := openPods(t)
+	if _, err := p.WinWebserver(t.Context(), "win-webserver", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.expectServing("win-webserver", 2)
+	t.Run("ProgramsOfPodsCanBeWatchedAndJoined", func(t *testing.T) { p.in(t).logsAndExec() })
+	t.Run("WhatFailsIsRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
+	t.Run("WhatEndsBehindContainerdIsRestarted", func(t *testing.T) { p.in(t).endedRestarts() })
+	t.Run("PodsOutliveContainerd", func(t *testing.T) { p.in(t).outliveContainerd() })
+	t.Run("StoppingAsksFirst", func(t *testing.T) { p.in(t).stopping() })
+	t.Run("PodsComeBackAfterAReboot", func(t *testing.T) { p.in(t).comeBack(p.host.Reboot) })
+	t.Run("PodsComeBackAfterAPowerCut", func(t *testing.T) {
+		p.in(t).comeBack(func(ctx context.Context) error {
+			p.host.PowerOff()
+			return p.host.Boot(ctx)
+		})
+	})
+	t.Run("NothingOfDeletedPodsStays", func(t *testing.T) { p.in(t).nothingStays() })
+}
+
+// pods is a world with a Windows host whose node is Ready.
+type pods struct {
+	*world.World
+	t    *testing.T
+	host *lab.Host
+}
+
+func openPods(t *testing.T) pods {
+	t.Helper()
+	w, err := world.Open(t.Context(), world.Options{WineHosts: 1, Pods: true, Log: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(w.Lab.Logs())
+		}
+		w.Close()
+	})
+	if err := w.Configure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Announce(t.Context(), w.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	return pods{w, t, w.Lab.Hosts()[0]}
+}
+
+func (p pods) in(t *testing.T) pods {
+	p.t = t
+	return p
+}
+
+// eventually waits until look has nothing to say.
+func (p pods) eventually(what string, look func(context.Context) (missing string)) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), podPatience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	missing := "never looked"
+	for {
+		now := look(ctx)
+		if now == "" {
+			return
+		}
+		if ctx.Err() == nil { // else it says only that the time was up
+			missing = now
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("%s: not within %s: %s", what, podPatience, missing)
+		case <-tick.C:
+		}
+	}
+}
+
+// expectServing waits until an app has so many pods and all of them serve, and returns them.
+func (p pods) expectServing(app string, count int) (serving []corev1.Pod) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
+		var err error
+		if serving, err = p.Pods(ctx, app); err != nil {
+			return err.Error()
+		}
+		if len(serving) != count {
+			return fmt.Sprintf("there are %d", len(serving))
+		}
+		for i := range serving {
+			if missing := p.Serves(ctx, &serving[i]); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	})
+	return serving
+}
+
+func (p pods) logsAndExec() {
+	for _, pod := range p.expectServing("win-webserver", 2) {
+		log, err := p.Logs(p.t.Context(), &pod, false)
+		if want := fmt.Sprintf("%s listens on %s:%d", pod.Name, pod.Status.PodIP, world.WebserverPort); err != nil || !strings.Contains(log, want) {
+			p.t.Errorf("the log of %s is %q (%v), want %q in it", pod.Name, log, err, want)
+		}
+		for _, test := range []struct {
+			stdin   string
+			command []string
+			output  string
+			code    int
+		}{
+			{"", []string{lab.WebserverProgram, "echo", "hello", "from", "a pod"}, "hello from a pod\n", 0},
+			{"typed", []string{"webserver", "echo"}, "typed", 0},
+			{"", []string{"webserver", "exit", "7"}, "", 7},
+			{"", []string{"cmd.exe", "/c", "echo %POD_NAME% %COMPUTERNAME%"}, pod.Name + " " + pod.Name + "\r\n", 0},
+		} {
+			output, code, err := p.Exec(p.t.Context(), &pod, test.stdin, test.command...)
+			if err != nil || output != test.output || code != test.code {
+				p.t.Errorf("%q printed %q and ended with %d (%v), want %q and %d", test.command, output, code, err, test.output, test.code)
+			}
+		}
+	}
+}
+
+// failureRestarts has a program end with a code of its own.
+func (p pods) failureRestarts() {
+	pod := p.expectServing("win-webserver", 2)[0]
+	_, _ = world.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // it ends while it answers
+	p.expectRestarted(pod, 3)
+}
+
+// endedRestarts ends a container as somebody would who clears a host.
+func (p pods) endedRestarts() {
+	pod := p.expectServing("win-webserver", 2)[1]
+	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
+	all, err := p.host.Containers(p.t.Context())
+	if err != nil || len(all) != 4 || !slices.Contains(all, id) {
+		p.t.Fatalf("the host has containers %v (%v), want four and %s among them", all, err, id)
+	}
+	if err := p.host.EndContainer(p.t.Context(), id); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectRestarted(pod, 1067)
+	if err := p.host.EndContainer(p.t.Context(), id); err == nil {
+		p.t.Error("a container could be ended twice")
+	}
+}
+
+// expectRestarted waits until a pod serves again whose container ended with a code.
+func (p pods) expectRestarted(before corev1.Pod, code int32) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%s is restarted after it ended with %d", before.Name, code), func(ctx context.Context) string {
+		var pod corev1.Pod
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(&before), &pod); err != nil {
+			return err.Error()
+		}
+		status, was := pod.Status.ContainerStatuses[0], before.Status.ContainerStatuses[0]
+		ended := status.LastTerminationState.Terminated
+		if status.RestartCount != was.RestartCount+1 || ended == nil || ended.ExitCode != code || ended.ContainerID != was.ContainerID {
+			return fmt.Sprintf("its status is %+v", status)
+		}
+		return p.Serves(ctx, &pod)
+	})
+}
+
+// outliveContainerd ends containerd by force. WICD starts it again.
+func (p pods) outliveContainerd() {
+	before := p.expectServing("win-webserver", 2)
+	traffic := p.StartTraffic(p.t.Context(), "win-webserver", 50*time.Millisecond)
+	was, _, err := p.host.Service(p.t.Context(), "containerd")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.host.KillService(p.t.Context(), "containerd"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("containerd is started again", func(ctx context.Context) string {
+		s, _, err := p.host.Service(ctx, "containerd")
+		if err != nil || s.State != "running" || s.PID == was.PID {
+			return fmt.Sprintf("it is %+v (%v)", s, err)
+		}
+		return ""
+	})
+	p.eventually("containerd knows the pods", func(ctx context.Context) string {
+		if _, code, err := p.Exec(ctx, &before[0], "", "webserver", "exit", "9"); err != nil || code != 9 {
+			return fmt.Sprintf("a command in pod %s ended with %d (%v)", before[0].Name, code, err)
+		}
+		return ""
+	})
+	for i, pod := range p.expectServing("win-webserver", 2) {
+		if is, was := pod.Status.ContainerStatuses[0], before[i].Status.ContainerStatuses[0]; is.ContainerID != was.ContainerID {
+			p.t.Errorf("the container of %s was %s, is %s", pod.Name, was.ContainerID, is.ContainerID)
+		}
+	}
+	if answered, failures := traffic.Stop(); answered == 0 || len(failures) > 0 {
+		p.t.Errorf("%d requests were answered meanwhile, and others not: %q", answered, failures)
+	}
+}
+
+// stopping deletes pods that take it differently.
+func (p pods) stopping() {
+	tests := []struct {
+		app, environment string
+		image            string
+		grace            int64
+		code             int32
+		says             string
+	}{
+		{"plain", "GRACE_SECONDS=0", lab.WebserverImage, 60, 0, "has used 0 s of its grace"},
+		{"uses-its-grace", "GRACE_SECONDS=5", lab.WebserverImage, 60, 0, "has used 5 s of its grace"},
+		{"wants-ctrl-break", "GRACE_SECONDS=0", lab.WebserverCtrlBreakImage, 60, 0, "is asked to stop: interrupt"},
+		{"ignores-it", "IGNORE_STOP=1", lab.WebserverImage, 3, 1067, "is asked to stop: terminated"},
+	}
+	for _, test := range tests {
+		_, err := p.WinWebserver(p.t.Context(), test.app, 1, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec = world.WebserverPod(test.environment)
+			d.Spec.Template.Spec.Containers[0].Image = test.image
+			d.Spec.Template.Spec.TerminationGracePeriodSeconds = &test.grace
+			d.Spec.Template.Finalizers = []string{"lab.test/looks-at-it"} // so that its end can be looked at
+		})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	for _, test := range tests {
+		pod := p.expectServing(test.app, 1)[0]
+		log := make(chan string, 1)
+		go func() {
+			text, err := p.Logs(p.t.Context(), &pod, true)
+			log <- fmt.Sprint(text, err)
+		}()
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: test.app}}
+		if err := p.Client.Delete(p.t.Context(), d); err != nil {
+			p.t.Fatal(err)
+		}
+		p.expectEnded(pod, test.code)
+		if text := <-log; !strings.Contains(text, test.says) {
+			p.t.Errorf("the log of %s is %q, want %q in it", test.app, text, test.says)
+		}
+	}
+}
+
+// expectEnded waits until a deleted pod has ended with a code, and lets it go.
+func (p pods) expectEnded(pod corev1.Pod, code int32) {
+	p.t.Helper()
+	key := client.ObjectKeyFromObject(&pod)
+	p.eventually(fmt.Sprintf("%s ends with %d", pod.Name, code), func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, key, &pod); err != nil {
+			return err.Error()
+		}
+		ended := pod.Status.ContainerStatuses[0].State.Terminated
+		if ended == nil || ended.ExitCode != code {
+			return fmt.Sprintf("its status is %+v", pod.Status.ContainerStatuses[0].State)
+		}
+		return ""
+	})
+	before := pod.DeepCopy()
+	pod.Finalizers = nil
+	if err := p.Client.Patch(p.t.Context(), &pod, client.MergeFrom(before)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// comeBack restarts the host and wants its pods to serve again, and nothing of the last boot.
+func (p pods) comeBack(restart func(context.Context) error) {
+	before := p.expectServing("win-webserver", 2)
+	if err := restart(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("other containers of the same pods serve", func(ctx context.Context) string {
+		now, err := p.Pods(ctx, "win-webserver")
+		if err != nil || len(now) != len(before) {
+			return fmt.Sprintf("there are %d pods (%v)", len(now), err)
+		}
+		for i := range now {
+			if now[i].UID != before[i].UID || now[i].Status.ContainerStatuses[0].ContainerID == before[i].Status.ContainerStatuses[0].ContainerID {
+				return fmt.Sprintf("pod %s has container %s still", now[i].Name, now[i].Status.ContainerStatuses[0].ContainerID)
+			}
+			if missing := p.Serves(ctx, &now[i]); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	})
+	p.eventually("the host has what two pods need", func(ctx context.Context) string { return p.expectOnHost(ctx, 2) })
+}
+
+func (p pods) nothingStays() {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "win-webserver"}}
+	if err := p.Client.Delete(p.t.Context(), d); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("nothing stays on the host", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
+}
+
+// expectOnHost says what a host with so many pods has otherwise than it should.
+func (p pods) expectOnHost(ctx context.Context, count int) string {
+	containers, err := p.host.Containers(ctx)
+	if err != nil || len(containers) != 2*count {
+		return fmt.Sprintf("the host has containers %v (%v), want %d", containers, err, 2*count)
+	}
+	processes, err := p.host.Processes()
+	for program, want := range map[string]int{"webserver.exe": count, "pause.exe": count, "containerd-shim-runhcs-v1.exe": count} {
+		if is := strings.Count(strings.Join(processes, "\n"), program); is != want || err != nil {
+			return fmt.Sprintf("the host has %d processes of %s (%v), want %d", is, program, err, want)
+		}
+	}
+	for _, kind := range []hns.Kind{hns.Endpoint, hns.Namespace} {
+		if objects, err := p.host.NetworkObjects(kind); err != nil || len(objects) != count {
+			return fmt.Sprintf("the host has of %s %v (%v), want %d", kind, objects, err, count)
+		}
+	}
+	addresses, err := p.host.PodAddresses(ctx)
+	if err != nil || len(addresses) != count {
+		return fmt.Sprintf("the host has addresses %v (%v), want %d", addresses, err, count)
+	}
+	return ""
+}
