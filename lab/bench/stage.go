@@ -210,6 +210,15 @@ func counted(hosts []*lab.Host) ([]sshd.Stats, error) {
 // forget takes all hosts out of the cluster, and leaves the hosts themselves as they are.
 func (st *stage) forget(ctx context.Context) error {
 	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	var all v1alpha1.WindowsInstanceList
+	if err := st.Client.List(ctx, &all, here); err != nil {
+		return err
+	}
+	for i := range all.Items {
+		if err := st.Release(ctx, &all.Items[i]); err != nil {
+			return err
+		}
+	}
 	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
 	if err := client.IgnoreNotFound(st.Client.Delete(ctx, entries)); err != nil {
 		return fmt.Errorf("deleting the entries: %w", err)

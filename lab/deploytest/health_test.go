@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 
 // healthy is WICD's condition with a message.
@@ -90,6 +92,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 		{"sets its condition", "", set(healthy("first"))},
 		{"changes its condition", "", set(healthy("second"))},
 		{"tells of an update that failed", "", set(corev1.NodeCondition{Type: "WindowsUpdated", Status: corev1.ConditionFalse, Reason: "UpdateFailed"})},
+		{"tells that Windows waits for a restart", "", set(corev1.NodeCondition{Type: "WindowsRebootRequired", Status: corev1.ConditionTrue, Reason: "RebootPending"})},
 		{"says that the node is ready", policy, set(ready)},
 		{"hides that behind its condition", policy, set(healthy("third"), ready)},
 		{"adds a condition of others", policy, set(corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionTrue})},
@@ -120,7 +123,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	})
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-ill", metav1.GetOptions{})
 	isOurs := func(c corev1.NodeCondition) bool { return c.Type == "WindowsServicesHealthy" && c.Message == "second" }
-	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 4 || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
+	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 5 || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
 		t.Errorf("the node has spec %+v and conditions %+v, %v", node.Spec, node.Status.Conditions, err)
 	}
 }
@@ -225,10 +228,20 @@ func (c *cluster) testWICDOnEvents(t *testing.T) {
 // testPoliciesAreTypeChecked looks at what Kubernetes says of the policies: an expression about a field that is misspelled
 // would refuse everything, or nothing.
 func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
+	objects, err := manifest.Render(deployDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want int
+	for _, o := range objects {
+		if o.GetKind() == "ValidatingAdmissionPolicy" {
+			want++
+		}
+	}
 	eventually(t, "", func(ctx context.Context) error {
 		policies, err := c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-		if err != nil || len(policies.Items) != 4 {
-			return fmt.Errorf("there are %d policies, %w", len(policies.Items), err)
+		if err != nil || len(policies.Items) != want {
+			return fmt.Errorf("there are %d policies, want %d (%v)", len(policies.Items), want, err)
 		}
 		for _, p := range policies.Items {
 			if p.Status.TypeChecking == nil || len(p.Status.TypeChecking.ExpressionWarnings) > 0 {

@@ -36,6 +36,7 @@ func TestManifests(t *testing.T) {
 	t.Run("identities have no rights beside these", c.testRightsAreComplete)
 	t.Run("operator does nothing else", c.testOperatorIsLimited)
 	t.Run("operator approves for three signers", c.testOperatorApproves)
+	t.Run("Machines", c.testMachines)
 	t.Run("users", c.testUsers)
 	t.Run("WindowsInstance", c.testWindowsInstance)
 	t.Run("WindowsConfig", c.testWindowsConfig)

@@ -4,12 +4,14 @@ package deploytest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -150,6 +152,19 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"counts an event", "", func(ctx context.Context) error {
 			return drop(o.EventsV1().Events("default").Patch(ctx, "b", types.MergePatchType, []byte(`{"series":{"count":2,"lastObservedTime":"2030-01-01T00:00:00.000000Z"}}`), metav1.PatchOptions{}))
 		}},
+		{"cordons a Windows node and brings it back", "", func(ctx context.Context) error {
+			return errors.Join(patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": true}}),
+				patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": nil}}))
+		}},
+		{"lists the pods of a node", "", func(ctx context.Context) error {
+			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
+		}},
+		{"evicts a pod", "not found", func(ctx context.Context) error {
+			return core.Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"}})
+		}},
+		{"deletes a pod that did not leave", "not found", func(ctx context.Context) error {
+			return core.Pods("default").Delete(ctx, "gone", metav1.DeleteOptions{})
+		}},
 		{"asks who reads its metrics", "", func(ctx context.Context) error {
 			if _, err := o.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "x"}}, metav1.CreateOptions{}); err != nil {
 				return err
@@ -201,7 +216,13 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		{"makes itself a token", forbidden, token(namespace, "windows-machine-config-operator")},
 		{"makes a token of another account", forbidden, token(namespace, "default")},
 		{"makes a token of another namespace", forbidden, token("kube-system", "namespace-controller")},
-		{"deletes a node", forbidden, func(ctx context.Context) error { return core.Nodes().Delete(ctx, "linux-1", metav1.DeleteOptions{}) }},
+		{"deletes a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+			return core.Nodes().Delete(ctx, "linux-1", metav1.DeleteOptions{})
+		}},
+		{"cordons a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+			return patchNode(ctx, o, "linux-1", map[string]any{"spec": map[string]any{"unschedulable": true}})
+		}},
+		{"reads one pod", forbidden, func(ctx context.Context) error { return drop(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
 		{"writes a node's status", forbidden, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
 		}},

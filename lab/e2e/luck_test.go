@@ -92,6 +92,9 @@ func (p place) expectAlive(j joiner) {
 // forget deletes instances, and returns when they are gone.
 func (p place) forget(name types.NamespacedName) {
 	p.t.Helper()
+	if err := p.Release(p.t.Context(), p.instance(name)); err != nil {
+		p.t.Fatal(err)
+	}
 	if err := p.Client.Delete(p.t.Context(), p.instance(name)); err != nil {
 		p.t.Fatal(err)
 	}

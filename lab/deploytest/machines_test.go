@@ -1,0 +1,153 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+const (
+	machineAPI = "openshift-machine-api"
+	clusterAPI = "openshift-cluster-api"
+)
+
+// machinesOf are the Machines of an API group in a namespace.
+func machinesOf(as clients, group, version, in string) dynamic.ResourceInterface {
+	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "machines"}).Namespace(in)
+}
+
+func machineNamed(apiVersion, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": "Machine", "metadata": map[string]any{"name": name}, "spec": map[string]any{"providerID": "x"},
+	}}
+}
+
+// testMachines makes the cluster an OpenShift, and tries what the operator may do with Machines there.
+func (c *cluster) testMachines(t *testing.T) {
+	for _, dir := range []string{"testdata/openshift", deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
+		if err := manifest.Apply(t.Context(), c.config, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, in := range []string{machineAPI, "default"} {
+		for _, name := range []string{"m", "n"} {
+			if _, err := machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machineNamed("machine.openshift.io/v1beta1", name), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", "default").Create(t.Context(), machineNamed("cluster.x-k8s.io/v1beta2", "m"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o := c.asOperator(t)
+	own, foreign := machinesOf(o, "machine.openshift.io", "v1beta1", machineAPI), machinesOf(o, "machine.openshift.io", "v1beta1", "default")
+	eventually(t, "", func(ctx context.Context) error { return drop(own.Get(ctx, "m", metav1.GetOptions{})) })
+	patch := func(m dynamic.ResourceInterface) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return drop(m.Patch(ctx, "m", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
+		}
+	}
+	watch := func(m dynamic.ResourceInterface) func(context.Context) error {
+		return func(ctx context.Context) error {
+			w, err := m.Watch(ctx, metav1.ListOptions{LabelSelector: "machine.openshift.io/os-id=Windows"})
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}
+	}
+	all := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "")
+	before := machinesOf(o, "cluster.x-k8s.io", "v1beta1", "default")
+	try(t, []attempt{
+		{"lists Machines", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
+		{"watches Machines", "", watch(own)},
+		{"replaces a Machine", "", func(ctx context.Context) error { return own.Delete(ctx, "m", metav1.DeleteOptions{}) }},
+		{"changes a Machine", forbidden, patch(own)},
+		{"makes a Machine", forbidden, func(ctx context.Context) error {
+			return drop(own.Create(ctx, machineNamed("machine.openshift.io/v1beta1", "x"), metav1.CreateOptions{}))
+		}},
+		{"deletes all Machines at once", forbidden, func(ctx context.Context) error {
+			return own.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		}},
+		{"reads a Machine elsewhere", forbidden, func(ctx context.Context) error { return drop(foreign.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"deletes a Machine elsewhere", forbidden, func(ctx context.Context) error { return foreign.Delete(ctx, "n", metav1.DeleteOptions{}) }},
+		{"lists Cluster API's Machines of all namespaces", "", func(ctx context.Context) error { return drop(all.List(ctx, metav1.ListOptions{})) }},
+		{"watches them", "", watch(all)},
+		{"reads one in the version before", "", func(ctx context.Context) error { return drop(before.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"deletes one", forbidden, func(ctx context.Context) error { return before.Delete(ctx, "m", metav1.DeleteOptions{}) }},
+		{"changes one", forbidden, patch(before)},
+	})
+	for _, in := range []string{machineAPI, clusterAPI} {
+		t.Run("user data in "+in, func(t *testing.T) { c.testUserData(t, o, in) })
+	}
+	secret := func(name string, kind corev1.SecretType) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: kind}
+	}
+	create := func(as clients, in string, s *corev1.Secret) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return drop(as.CoreV1().Secrets(in).Create(ctx, s, metav1.CreateOptions{}))
+		}
+	}
+	try(t, []attempt{
+		{"user data in another namespace", forbidden, create(o, "default", secret("windows-user-data", corev1.SecretTypeOpaque))},
+		{"the token of an account in its own namespace", "allowed in " + namespace + " is windows-node-secrets of type Opaque",
+			create(o, namespace, secret("windows-node-secrets", corev1.SecretTypeServiceAccountToken))},
+		{"another Secret in its own namespace", "allowed in " + namespace, create(o, namespace, secret("x", corev1.SecretTypeOpaque))},
+		{"somebody else's Secret", "", create(c.admin, machineAPI, secret("anything", corev1.SecretTypeServiceAccountToken))},
+	})
+}
+
+// testUserData tries what the operator may do with Secrets where Machines are.
+func (c *cluster) testUserData(t *testing.T, o clients, in string) {
+	secrets := o.CoreV1().Secrets(in)
+	data := func(name string, kind corev1.SecretType) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}}, Type: kind}
+	}
+	if _, err := c.admin.CoreV1().Secrets(in).Create(t.Context(), data("worker-user-data", ""), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const limited = "allowed in openshift-"
+	try(t, []attempt{
+		{"is another's", limited, func(ctx context.Context) error {
+			return drop(secrets.Create(ctx, data("x", ""), metav1.CreateOptions{}))
+		}},
+		{"is the token of an account", limited, func(ctx context.Context) error {
+			return drop(secrets.Create(ctx, data("windows-user-data", corev1.SecretTypeServiceAccountToken), metav1.CreateOptions{}))
+		}},
+		{"has no name yet", limited, func(ctx context.Context) error {
+			return drop(secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "windows-user-data"}}, metav1.CreateOptions{}))
+		}},
+		{"is made", "", func(ctx context.Context) error {
+			return drop(secrets.Create(ctx, data("windows-user-data", ""), metav1.CreateOptions{}))
+		}},
+		{"is listed by name", "", func(ctx context.Context) error { return drop(secrets.List(ctx, byName("windows-user-data"))) }},
+		{"is mended", "", func(ctx context.Context) error {
+			s, err := secrets.Get(ctx, "windows-user-data", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s.Data = map[string][]byte{"userData": []byte("x")}
+			return drop(secrets.Update(ctx, s, metav1.UpdateOptions{}))
+		}},
+		{"is removed", "", func(ctx context.Context) error {
+			return secrets.Delete(ctx, "windows-user-data", metav1.DeleteOptions{})
+		}},
+		{"is listed with all others", forbidden, func(ctx context.Context) error { return drop(secrets.List(ctx, metav1.ListOptions{})) }},
+		{"of others is read", forbidden, func(ctx context.Context) error {
+			return drop(secrets.Get(ctx, "worker-user-data", metav1.GetOptions{}))
+		}},
+		{"of others is removed", forbidden, func(ctx context.Context) error {
+			return secrets.Delete(ctx, "worker-user-data", metav1.DeleteOptions{})
+		}},
+	})
+}

@@ -1,0 +1,248 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestFleet takes simulated hosts through what happens to a fleet, with a real API server and the operator's own rights: another
+// version and back, a restart that a user asks for, and the end.
+func TestFleet(t *testing.T) {
+	const hosts = 4
+	p := newPlace(t, world.Options{SimulatedHosts: hosts})
+	p.rollout(func(r *v1alpha1.RolloutSpec) {
+		two := intstr.FromInt32(2)
+		r.MaxUnavailable = &two
+	})
+	for _, h := range p.Hosts() {
+		p.announce(h, nil)
+	}
+	p.expectAllReady()
+	first := p.reported("win-1")
+	watch := p.watchBudget(2)
+
+	t.Run("another version", func(t *testing.T) {
+		p := p.in(t)
+		dir, err := p.AnotherPayload("second", "kubelet.exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.restartWith(dir)
+		p.expectVersion(func(is string) bool { return is != first })
+		if watch.cordons() < hosts {
+			t.Errorf("%d cordons were seen, want one for each of %d nodes: the kubelet is another one", watch.cordons(), hosts)
+		}
+		p.expectInService()
+	})
+	t.Run("and back", func(t *testing.T) {
+		p := p.in(t)
+		p.restartWith(p.Payload)
+		p.expectVersion(func(is string) bool { return is == first })
+		p.expectInService()
+	})
+	t.Run("what needs no drain is switched without one", func(t *testing.T) {
+		p := p.in(t)
+		dir, err := p.AnotherPayload("third", "windows_exporter.exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := watch.cordons()
+		p.restartWith(dir)
+		p.expectVersion(func(is string) bool { return is != first })
+		if n := watch.cordons() - before; n != 0 {
+			t.Errorf("%d nodes were cordoned for another exporter", n)
+		}
+	})
+	t.Run("a restart that a user asks for", func(t *testing.T) {
+		p := p.in(t)
+		was := p.nodeNamed("win-2").Status.NodeInfo.BootID
+		p.annotateNode("win-2", v1alpha1.AnnotationReboot, "")
+		p.eventually("win-2 has restarted and is back", func(context.Context) string {
+			node := p.nodeNamed("win-2")
+			_, asked := node.Annotations[v1alpha1.AnnotationReboot]
+			if node.Status.NodeInfo.BootID == was || node.Spec.Unschedulable || asked {
+				return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
+			}
+			return ""
+		})
+	})
+	t.Run("leaving", func(t *testing.T) {
+		p := p.in(t)
+		for _, i := range p.instances() {
+			if err := p.Client.Delete(t.Context(), &i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.eventually("all hosts have left", func(ctx context.Context) string {
+			var instances v1alpha1.WindowsInstanceList
+			var nodes corev1.NodeList
+			if err := p.Client.List(ctx, &instances); err != nil {
+				return err.Error()
+			}
+			if err := p.Client.List(ctx, &nodes); err != nil {
+				return err.Error()
+			}
+			if len(instances.Items)+len(nodes.Items) > 0 {
+				return fmt.Sprintf("%d instances and %d nodes are there", len(instances.Items), len(nodes.Items))
+			}
+			return ""
+		})
+		for _, h := range p.Simulated() {
+			for _, name := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+				if s := h.Windows().Service(name); s.Name != "" {
+					t.Errorf("service %s stayed on a host: %+v", name, s)
+				}
+			}
+		}
+	})
+	for _, problem := range watch.problems() {
+		t.Error(problem)
+	}
+}
+
+// rollout changes the user's rules.
+func (p place) rollout(change func(*v1alpha1.RolloutSpec)) {
+	p.t.Helper()
+	p.eventually("the rules are written", func(ctx context.Context) string {
+		var config v1alpha1.WindowsConfig
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+			return err.Error()
+		}
+		was := config.DeepCopy()
+		change(&config.Spec.Rollout)
+		if err := p.Client.Patch(ctx, &config, client.MergeFrom(was)); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// restartWith ends the operator and starts one that carries another payload.
+func (p place) restartWith(dir string) {
+	p.t.Helper()
+	p.Operator.Kill()
+	p.Operator.Carry(dir)
+	if err := p.Operator.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) nodeNamed(name string) *corev1.Node {
+	p.t.Helper()
+	var node corev1.Node
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+		p.t.Fatal(err)
+	}
+	return &node
+}
+
+func (p place) reported(node string) string {
+	return p.nodeNamed(node).Annotations[v1alpha1.AnnotationVersion]
+}
+
+// annotateNode does what kubectl annotate does.
+func (p place) annotateNode(name, key, value string) {
+	p.t.Helper()
+	node := p.nodeNamed(name)
+	was := node.DeepCopy()
+	node.Annotations[key] = value
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// expectVersion waits until all nodes report a version that fits.
+func (p place) expectVersion(fits func(string) bool) {
+	p.t.Helper()
+	p.eventually("all nodes have the version", func(context.Context) string {
+		for _, h := range p.Hosts() {
+			if is := p.reported(h.Name); !fits(is) {
+				return fmt.Sprintf("%s has version %s", h.Name, is)
+			}
+		}
+		return ""
+	})
+}
+
+// expectInService waits until no node is cordoned.
+func (p place) expectInService() {
+	p.t.Helper()
+	p.eventually("all nodes are in service", func(context.Context) string {
+		for _, h := range p.Hosts() {
+			if p.nodeNamed(h.Name).Spec.Unschedulable {
+				return h.Name + " is cordoned"
+			}
+		}
+		return ""
+	})
+}
+
+// budgetWatch looks at the nodes all the time.
+type budgetWatch struct {
+	mu     sync.Mutex
+	seen   int
+	faults []string
+}
+
+// watchBudget counts cordons from now on, and finds moments in which more nodes are cordoned than may be.
+func (p place) watchBudget(most int) *budgetWatch {
+	w := &budgetWatch{}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	p.t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		cordoned := map[string]bool{}
+		for ctx.Err() == nil {
+			var nodes corev1.NodeList
+			if err := p.Client.List(ctx, &nodes); err == nil {
+				w.look(nodes.Items, cordoned, most)
+			}
+			time.Sleep(20 * time.Millisecond) // how often it looks decides nothing but what it may miss
+		}
+	}()
+	return w
+}
+
+func (w *budgetWatch) look(nodes []corev1.Node, cordoned map[string]bool, most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, node := range nodes {
+		if node.Spec.Unschedulable {
+			n++
+			if !cordoned[node.Name] {
+				w.seen++
+			}
+		}
+		cordoned[node.Name] = node.Spec.Unschedulable
+	}
+	if n > most {
+		w.faults = append(w.faults, fmt.Sprintf("%d nodes were cordoned at the same time, %d may be", n, most))
+	}
+}
+
+func (w *budgetWatch) cordons() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}
+
+func (w *budgetWatch) problems() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.faults
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+const (
+	machineAPINamespace = "openshift-machine-api"
+	clusterAPINamespace = "openshift-cluster-api"
+)
+
+// TestMachines has an operator, with its own rights and no others, on a cluster that becomes an OpenShift while it runs.
+func TestMachines(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("simulated hosts of Machines must listen at port 22, which is for root")
+	}
+	p := newPlace(t, world.Options{})
+	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
+	p.expectReady(p.announce(plain, nil)) // so the operator runs, and has found no Machines
+	p.becomeOpenShift()
+	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
+	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
+	for machine, source := range map[*unstructured.Unstructured]string{
+		inMachineAPI: v1alpha1.SourceMachine, inClusterAPI: v1alpha1.SourceClusterAPI,
+	} {
+		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: machine.GetName()}
+		p.eventually("Machine "+machine.GetName()+" becomes an instance", func(ctx context.Context) string {
+			if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		p.expectReady(name)
+		i := p.instance(name)
+		if i.Labels[v1alpha1.LabelSource] != source || i.Annotations[v1alpha1.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
+			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
+		}
+	}
+	p.expectEvent(inMachineAPI.GetName(), v1alpha1.EventInstanceSetup, "became WindowsInstance win-mapi")
+	p.userDataIsKept()
+	for _, machine := range []*unstructured.Unstructured{inMachineAPI, inClusterAPI} {
+		var now unstructured.Unstructured
+		now.SetGroupVersionKind(machine.GroupVersionKind())
+		err := p.Client.Get(t.Context(), types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}, &now)
+		if err != nil || now.GetUID() != machine.GetUID() || now.GetDeletionTimestamp() != nil {
+			t.Errorf("an edit of the user data did something to Machine %s: %v", machine.GetName(), err)
+		}
+		if err := p.Client.Delete(t.Context(), machine); err != nil {
+			t.Fatal(err)
+		}
+		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: machine.GetName()}
+		p.eventually("the instance goes with its Machine", func(ctx context.Context) string {
+			err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{})
+			if apierrors.IsNotFound(err) {
+				return ""
+			}
+			return "it is still there"
+		})
+	}
+}
+
+// becomeOpenShift adds what an OpenShift on AWS has, and what users apply there.
+func (p place) becomeOpenShift() {
+	p.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, dir := range []string{"../deploytest/testdata/openshift", "../../deploy/openshift", "../../deploy/openshift/cluster-api"} {
+		if err := manifest.Apply(p.t.Context(), config, dir); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	infrastructure := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
+	}}
+	if err := p.Client.Create(p.t.Context(), infrastructure); err != nil {
+		p.t.Fatal(err)
+	}
+	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": "AWS"}}
+	if err := p.Client.Status().Update(p.t.Context(), infrastructure); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// machine starts a host and makes the Machine it belongs to.
+func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
+	p.t.Helper()
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name}})
+	m := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": "Machine", "spec": map[string]any{},
+		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{v1alpha1.LabelMachineOS: "Windows"}},
+	}}
+	if err := p.Client.Create(p.t.Context(), m); err != nil {
+		p.t.Fatal(err)
+	}
+	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
+		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": h.Address},
+	}}
+	if err := p.Client.Status().Update(p.t.Context(), m); err != nil {
+		p.t.Fatal(err)
+	}
+	return m
+}
+
+// userDataIsKept edits and deletes the user data, and waits for it to come back.
+func (p place) userDataIsKept() {
+	p.t.Helper()
+	key, err := ssh.ParsePrivateKey(p.Key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	public := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
+	for _, namespace := range []string{machineAPINamespace, clusterAPINamespace} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.UserDataSecret}}
+		there := func(ctx context.Context) string {
+			if err := p.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.UserDataSecret}, secret); err != nil {
+				return err.Error()
+			}
+			if !bytes.Contains(secret.Data["userData"], public) || !bytes.Contains(secret.Data["userData"], []byte("EC2Launch")) {
+				return "it has not the key, or is not for AWS"
+			}
+			return ""
+		}
+		p.eventually("there is user data in "+namespace, there)
+		secret.Data = map[string][]byte{"userData": []byte("whoami")}
+		if err := p.Client.Update(p.t.Context(), secret); err != nil {
+			p.t.Fatal(err)
+		}
+		p.eventually("edited user data is mended in "+namespace, there)
+		if err := p.Client.Delete(p.t.Context(), secret); err != nil {
+			p.t.Fatal(err)
+		}
+		p.eventually("deleted user data comes back in "+namespace, there)
+	}
+}
