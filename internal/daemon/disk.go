@@ -254,6 +254,19 @@ func (d Disk) stepAside(name string) (aside string, err error) {
 	return "", err
 }
 
+// clear takes a name away from its file, which goes at once, or once nobody uses it any more: Windows refuses to remove a program
+// that runs, by any of its names, but lets it be renamed.
+func (d Disk) clear(name string) error {
+	err := d.Remove(name)
+	if err == nil {
+		return nil
+	}
+	if _, asideErr := d.stepAside(name); asideErr != nil {
+		return errors.Join(err, asideErr)
+	}
+	return nil
+}
+
 // Rename gives a file another name; a file of that name is replaced.
 func (d Disk) Rename(from, to string) error {
 	if err := d.before("rename", to); err != nil {

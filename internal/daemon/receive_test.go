@@ -91,6 +91,7 @@ func TestAlteredContentIsReplaced(t *testing.T) {
 			if err := os.WriteFile(local, alter(b), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			w.AddProgram(desired.Store + `\` + victim) // it runs, so that Windows lets nobody remove it
 			result := mustSend(t, w, c)
 			want := agent.ReceiveResult{Files: 1, Bytes: c.contents[1].CompressedSize, Altered: []string{victim}}
 			if diff := cmp.Diff(want, result); diff != "" {

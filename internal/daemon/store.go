@@ -89,7 +89,7 @@ func (s store) verify(ctx context.Context, list []agent.Content) (have map[strin
 			return nil, nil, fmt.Errorf("verifying content %.12s: %w", c.SHA256, v.err)
 		case v.altered:
 			altered = append(altered, c.SHA256)
-			if err := s.disk.Remove(s.name(c.SHA256)); err != nil {
+			if err := s.disk.clear(s.name(c.SHA256)); err != nil {
 				return nil, nil, fmt.Errorf("removing altered content %.12s: %w", c.SHA256, err)
 			}
 		default:

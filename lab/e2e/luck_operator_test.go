@@ -16,7 +16,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -273,9 +272,6 @@ func storeAltered(p place) {
 	pid := j.Windows().Service("kubelet").PID
 	good := p.alter(disk.Local(`C:\k\kubelet.exe`))
 	p.forget(j.name)
-	if err := p.Client.Delete(p.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: j.at.Name}}); err != nil {
-		p.t.Fatal(err)
-	}
 	p.announce(j.at, nil)
 	p.expectEvent(j.name.Name, v1alpha1.ReasonContentAltered, "kubelet.exe", "replaced")
 	p.expectAlive(j)
