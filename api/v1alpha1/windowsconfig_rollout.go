@@ -86,6 +86,14 @@ type RolloutSpec struct {
 	// +optional
 	Reboots RebootPolicy `json:"reboots,omitempty"`
 
+	// stagingBandwidth is how many bytes a second all hosts together are sent of a version that they do not have yet, behind what
+	// the others do: a quantity of at least 1Mi, 50Mi by default. Joins are not bounded by it.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0",message="stagingBandwidth must be a quantity of bytes a second, at least 1Mi, for example 50Mi"
+	// +kubebuilder:default="50Mi"
+	// +optional
+	StagingBandwidth string `json:"stagingBandwidth,omitempty"`
+
 	// readinessGates are types of Node conditions, written by whom the user likes, that must be True before a node that was
 	// changed or restarted counts as in service again, besides what the operator checks itself.
 	// +kubebuilder:validation:MaxItems=16

@@ -179,11 +179,16 @@ func (f *fleet) unfit() string {
 	if now := time.Now(); f.askedAt.IsZero() || now.Sub(f.askedAt) > serverVersionEvery {
 		f.server, f.askedAt = f.serverVersion(), now
 	}
-	i := slices.IndexFunc(f.content.Files, func(file payload.File) bool { return file.Component == "kubelet" })
+	return rollout.Unfit(kubeletOf(f.content), f.server)
+}
+
+// kubeletOf is the version of the kubelet in a payload, empty where there is none.
+func kubeletOf(content payload.Manifest) string {
+	i := slices.IndexFunc(content.Files, func(file payload.File) bool { return file.Component == "kubelet" })
 	if i < 0 {
 		return ""
 	}
-	return rollout.Unfit(f.content.Files[i].Version, f.server)
+	return content.Files[i].Version
 }
 
 // nodes are the Windows nodes, by name.

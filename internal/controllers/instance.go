@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,15 +46,19 @@ type instances struct {
 	fleet   *fleet
 	slots   slots // of hosts that join
 	staging slots // of hosts that are sent another version
-	names   names
-	retries retries
+	// bandwidth is what all of these may be sent together, in bytes a second.
+	bandwidth *rate.Limiter
+	names     names
+	retries   retries
 }
 
 func newInstances(c common, f *fleet) *instances {
 	return &instances{
-		common:  c,
-		fleet:   f,
-		content: c.Payload.Manifest.Select(payload.Base),
+		common: c,
+		fleet:  f,
+		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
+		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
+		content:   c.Payload.Manifest.Select(payload.Base),
 		retries: retries{
 			shortest: cmp.Or(c.RetryMin, 5*time.Second),
 			longest:  cmp.Or(c.RetryMax, 2*time.Minute),

@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -26,6 +29,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		return left, nil
 	}
 	job := m.visit("")
+	job.Pace = m.pace
 	job.Slot = func() (func(), error) {
 		release, ok := m.staging.take(stagingHosts)
 		if !ok {
@@ -33,7 +37,9 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		}
 		return release, nil
 	}
-	if err := job.Stage(ctx); err != nil {
+	err := job.Stage(ctx)
+	m.reached(err)
+	if err != nil {
 		if after, waits := join.Retry(err); waits {
 			return after, nil
 		}
@@ -42,6 +48,16 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 	m.retries.reset(m.id())
 	m.status.now().Payload.Staged = desired.ShortDigest(m.content.Digest)
 	return 0, nil
+}
+
+// pace waits until so many bytes of another version may be sent.
+func (m *maintenance) pace(ctx context.Context, bytes int) error {
+	allowed, err := resource.ParseQuantity(cmp.Or(m.view.config.Rollout.StagingBandwidth, "50Mi"))
+	if err != nil {
+		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server lets none in
+	}
+	m.bandwidth.SetLimit(rate.Limit(allowed.AsApproximateFloat64()))
+	return m.bandwidth.WaitN(ctx, bytes)
 }
 
 // visit is what takes the operator to a host that has joined.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,9 @@ func (c *instances) maintain(ctx context.Context, id types.NamespacedName, next 
 	after, err := m.goOn(ctx)
 	if m.view == nil {
 		return reconcile.Result{}, err // the host has left
+	}
+	if apierrors.IsConflict(err) {
+		after, err = time.Second, nil // somebody else wrote to the Node; what they wrote is looked at first
 	}
 	if ctx.Err() != nil {
 		return reconcile.Result{}, nil // the operator stops
@@ -184,11 +188,23 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	m.now().Message = err.Error()
+	m.reached(err)
 	log.FromContext(ctx).Info("Maintenance failed, will be tried again", "action", m.now().Action, "error", err.Error())
 	if after, waits := join.Retry(err); waits {
 		return after
 	}
 	return m.retries.fail(m.id(), time.Now())
+}
+
+// reached keeps in condition Reachable how a visit ended.
+func (m *maintenance) reached(err error) {
+	var u *join.Unreachable
+	switch {
+	case errors.As(err, &u):
+		setReachable(m.status.now(), m.view.Instance.Generation, metav1.ConditionFalse, u.Reason, u.Error())
+	case err == nil:
+		setReachable(m.status.now(), m.view.Instance.Generation, metav1.ConditionTrue, v1alpha1.ReasonConnected, "the host answered with the right key")
+	}
 }
 
 // upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours: it is joined.
@@ -205,7 +221,11 @@ func (m *maintenance) upgrade(ctx context.Context) error {
 // verify waits until the node works, and brings it back into service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	now := m.now()
-	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), rollout.Policy{Gates: m.view.config.Rollout.ReadinessGates}, "")
+	kubelet := ""
+	if now.Version == m.view.Version {
+		kubelet = kubeletOf(m.content)
+	}
+	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), rollout.Policy{Gates: m.view.config.Rollout.ReadinessGates}, kubelet)
 	switch {
 	case failed != "":
 		return m.fail(ctx, failed)
@@ -215,6 +235,23 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
 	}
 	now.Message = waits
+	if node := m.view.Node; time.Since(now.StepSince.Time) > join.RepairAfter && (node == nil || !rollout.NodeOf(node).Ready) {
+		return m.rejoin(ctx)
+	}
+	return verifyEvery, nil
+}
+
+// rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
+func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
+	if left := time.Until(m.retries.until(m.id())); left > 0 {
+		return left, nil
+	}
+	err := m.join(ctx, m.view, m.status)
+	join.Report(m.status.now(), m.view.Instance.Generation, true, err)
+	if err != nil {
+		return m.again(ctx, err), nil
+	}
+	m.now().StepSince = metav1.Now()
 	return verifyEvery, nil
 }
 
@@ -234,7 +271,7 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 	st.Failure = &v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Attempts: attempts, At: metav1.Now(), Message: why}
 	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: string(now.Action)},
 		"%s failed: %s", now.Action, why)
-	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" {
+	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" && m.view.Node != nil {
 		now.Version = now.Former
 		if err := m.status.write(ctx); err != nil {
 			return 0, err

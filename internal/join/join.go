@@ -46,6 +46,8 @@ type Job struct {
 	// Slot takes one of the places for joining hosts, and gives it back by calling release. It does not wait:
 	// without a free place it returns ErrNoSlot.
 	Slot func() (release func(), err error)
+	// Pace, where it is set, is asked before so many bytes of content are sent, and returns when they may be.
+	Pace func(ctx context.Context, bytes int) error
 	// Desired renders what the host must have.
 	Desired func(ctx context.Context) (Want, error)
 	// Namespace is the operator's, Taints are put on the node when it registers.

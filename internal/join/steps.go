@@ -90,13 +90,38 @@ func (j *Job) transfer(ctx context.Context) error {
 		content = append(content, agent.Content{SHA256: f.SHA256, Size: f.Size, CompressedSize: f.Compressed.Size})
 	}
 	open := func(sha256 string, offset int64) (io.ReadCloser, error) {
-		return openBlob(j.Payload, files, sha256, offset)
+		blob, err := openBlob(j.Payload, files, sha256, offset)
+		if err != nil || j.Pace == nil {
+			return blob, err
+		}
+		return &paced{ReadCloser: blob, ctx: ctx, pace: j.Pace}, nil
 	}
 	result, err := agent.Send(ctx, j.host, wicd.program(agent.CommandReceive), content, open, j.onStep(StepTransfer))
 	if len(result.Altered) > 0 {
 		j.Altered(paths(files, result.Altered))
 	}
 	return err
+}
+
+// paced is content that is sent no faster than it may be.
+type paced struct {
+	io.ReadCloser
+	ctx  context.Context // of the transfer
+	pace func(ctx context.Context, bytes int) error
+}
+
+// pacedBytes is how much is read at a time.
+const pacedBytes = 64 << 10
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b[:min(len(b), pacedBytes)])
+	if n > 0 {
+		if late := p.pace(p.ctx, n); late != nil {
+			return 0, late
+		}
+	}
+	return n, err
 }
 
 func paths(files map[string]payload.File, hashes []string) []string {

@@ -165,10 +165,10 @@ func (p *planner) paused(n need) (reason, message string) {
 	return "", ""
 }
 
-// failed holds what was tried on this host in vain, until something changes.
+// failed holds what was tried on this host in vain, until something changes. Who asks for a restart again, asks anew.
 func (p *planner) failed(n need) (reason, message string) {
 	f := n.host.Failure
-	if f == nil || f.Action != n.action || n.action == v1alpha1.ActionUpgrade && f.Version != p.Policy.Version {
+	if f == nil || f.Action != n.action || n.asked != "" || n.action == v1alpha1.ActionUpgrade && f.Version != p.Policy.Version {
 		return "", ""
 	}
 	return v1alpha1.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
