@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -107,10 +108,11 @@ func (c *costs) of(ctx context.Context, in common, from, to string) v1alpha1.Pla
 	return d
 }
 
-// published reads what was published for a version from the cache.
+// published reads what was published for a version. It is the cache's, since it is big: not to be changed.
 func (c common) published(ctx context.Context, version string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}, cm)
+	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
+	err := c.client.Get(ctx, name, cm, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
 	return cm, err
 }
 

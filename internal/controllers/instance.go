@@ -80,7 +80,8 @@ func (c *instances) Register(ctx context.Context, m manager.Manager) error {
 		Named("windowsinstance").
 		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Channel(c.fleet.plans, &handler.EnqueueRequestForObject{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode), builder.WithPredicates(
+			predicate.Or(matters(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.everyone)).
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.everyone),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
