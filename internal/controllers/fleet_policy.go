@@ -134,24 +134,30 @@ func compareVersions(was, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
 	return v1alpha1.DisruptionReboot
 }
 
-// estimate says when the first node came to the version, and when the last one will if the rest are as fast.
+// estimate says when the first node went to the version, and when the last one will have come if the rest are as fast.
 func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Time) {
+	if before := s.config.Status.Rollout; before != nil && before.Version == sum.Version {
+		started = before.StartedAt
+	}
 	var came []time.Time
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
 			came = append(came, h.Since)
 		}
-		if h.UnderWay != nil && h.UnderWay.Action == v1alpha1.ActionUpgrade {
-			started = &h.UnderWay.StartedAt
+		if goes := h.UnderWay; goes != nil && goes.Action == v1alpha1.ActionUpgrade && (started == nil || goes.StartedAt.Before(started)) {
+			started = &goes.StartedAt
 		}
 	}
 	left := int(sum.Nodes) - len(came)
-	if started == nil || len(came) < 2 || left <= 0 {
+	if started == nil {
+		return nil, nil
+	}
+	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // those that were there before say nothing
+	if len(came) < 2 || left <= 0 {
 		return started, nil
 	}
-	first := slices.MinFunc(came, time.Time.Compare)
-	each := s.Now.Sub(first) / time.Duration(len(came))
+	each := s.Now.Sub(started.Time) / time.Duration(len(came))
 	at := metav1.NewTime(s.Now.Add(each * time.Duration(left)).Truncate(time.Minute))
 	return started, &at
 }
