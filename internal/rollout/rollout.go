@@ -264,6 +264,7 @@ func (p *planner) failedUpgrades() []*Host {
 			failed = append(failed, &p.Hosts[i])
 		}
 	}
+	slices.SortFunc(failed, func(a, b *Host) int { return cmp.Compare(a.Name, b.Name) })
 	return failed
 }
 

@@ -137,6 +137,7 @@ func TestDecide(t *testing.T) {
 		{"a host that is no node joins whatever the budget", allow(1), named(host("", underWay), host("", fresh)), nil, "win-00:Upgrade win-01:Join"},
 		{"a node of another operator is drained in its turn", allow(1), named(host("", takenOver), host("", takenOver)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"the user's reboot comes before the version", allow(1), hosts(1, askReboot), nil, "win-00:Reboot"},
+		{"a reboot that is asked for waits until the version is there", allow(1), hosts(1, underWay, askReboot), nil, "win-00:Upgrade"},
 		{"Windows' reboot is not the operator's to decide", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
