@@ -25,7 +25,8 @@ type RolloutStatus struct {
 	// waiting is how many hosts wait for something before they are acted on.
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
-	// failed are the instances on which an action failed. While there is one, no other node goes to the version.
+	// failed are the instances on which an action failed. While an upgrade to the version is among them that was not given up
+	// for its drain, no other node goes to the version.
 	// +listType=atomic
 	// +optional
 	Failed []string `json:"failed,omitempty"`

@@ -241,6 +241,12 @@ type Maintenance struct {
 	StartedAt metav1.Time `json:"startedAt"`
 	// stepSince is when the step began.
 	StepSince metav1.Time `json:"stepSince"`
+	// rejoins is how often the host was joined again because its node did not come back, and rejoinedAt when last.
+	// +optional
+	Rejoins int32 `json:"rejoins,omitempty"`
+	// rejoinedAt is when the host was joined again last.
+	// +optional
+	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
 	// message says what the step waits for.
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -44,7 +44,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	settings := m.view.config.Rollout.Drain
 	late := time.Since(m.now().StepSince.Time) > durationOf(settings.Timeout, time.Hour)
 	refused, err := m.evict(ctx, pods.Evict, late && settings.OnTimeout == v1alpha1.DrainForce)
-	reason, message := drain.Report(pods, refused, late, time.Now())
+	reason, message := drain.Report(pods, refused, late)
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.now().Action != v1alpha1.ActionLeave {
 		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,34 +25,73 @@ import (
 // until then.
 
 // addKeys puts into what is published the key that hosts let in, and those that were published before and are used no more.
-// Without a usable key nothing changes.
+// Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays.
 func (c *settings) addKeys(ctx context.Context, node *desired.Node) error {
 	var list corev1.ConfigMapList
-	if err := c.client.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+	if err := c.live.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return fmt.Errorf("listing ConfigMaps: %w", err)
 	}
 	current, err := c.publicKeys(ctx)
 	if err != nil {
 		return err
 	}
-	var published, known []string
+	var own []string
+	var others []desired.Node
+	var known []string
 	for i := range list.Items {
-		was, err := desired.FromData(list.Items[i].Data)
-		if !strings.HasPrefix(list.Items[i].Name, v1alpha1.ServicesConfigMapPrefix) || err != nil {
-			continue // one that makes no sense is made anew
-		}
-		if was.Version == node.Version {
-			published = was.AuthorizedKeys
+		was, ok := publishedIn(&list.Items[i])
+		switch {
+		case !ok:
+			continue // one that makes no sense, or that an operator wrote that knows more, stays as it is
+		case was.Version == node.Version:
+			own = was.AuthorizedKeys
+		default:
+			others = append(others, was)
 		}
 		known = append(append(known, was.AuthorizedKeys...), was.RetiredKeys...)
 	}
-	if len(current) == 0 {
-		current = published
+	usable := len(current) > 0
+	if !usable {
+		current = own
 	}
-	node.AuthorizedKeys = current
 	slices.Sort(known)
-	node.RetiredKeys = slices.DeleteFunc(slices.Compact(known), func(key string) bool { return slices.Contains(current, key) })
+	retired := slices.DeleteFunc(slices.Compact(known), func(key string) bool { return slices.Contains(current, key) })
+	node.AuthorizedKeys, node.RetiredKeys = current, retired
+	if !usable {
+		return nil
+	}
+	for _, other := range others {
+		if err := c.publishKeys(ctx, other, current, retired); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// publishedIn is what a ConfigMap makes readable for nodes, if it is all that is in it.
+func publishedIn(cm *corev1.ConfigMap) (desired.Node, bool) {
+	if !strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) {
+		return desired.Node{}, false
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		return node, false
+	}
+	again, err := node.Data()
+	return node, err == nil && maps.Equal(again, cm.Data)
+}
+
+// publishKeys gives nodes of another version the key.
+func (c *settings) publishKeys(ctx context.Context, node desired.Node, current, retired []string) error {
+	if slices.Equal(node.AuthorizedKeys, current) {
+		return nil
+	}
+	node.AuthorizedKeys, node.RetiredKeys = current, retired
+	hash, err := node.Hash()
+	if err != nil {
+		return err
+	}
+	return c.publishNode(ctx, node, hash)
 }
 
 // proveKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key
@@ -75,15 +113,15 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 		_ = host.Close() // it has let us in, which is all
 		c.retries.reset(id)
 		v.keyProven = true
-		setReachable(st.now(), v.Instance.Generation, metav1.ConditionTrue, v1alpha1.ReasonConnected, "the host answered with the right key")
+		join.Reached(st.now(), v.Instance.Generation, nil)
 		return 0
 	}
 	var u *join.Unreachable
 	if errors.As(err, &u) && u.Reason == v1alpha1.ReasonAuthenticationFailed {
-		setReachable(st.now(), v.Instance.Generation, metav1.ConditionFalse, u.Reason, fmt.Sprintf(
+		join.Reached(st.now(), v.Instance.Generation, &join.Unreachable{Reason: u.Reason, Err: fmt.Errorf(
 			"the host does not let in the key of Secret %s yet; WICD authorizes it when it can reach the cluster, or add this line to "+
 				`C:\ProgramData\ssh\administrators_authorized_keys on the host: %s`,
-			v1alpha1.PrivateKeySecret, authorizedLine(v.key)))
+			v1alpha1.PrivateKeySecret, authorizedLine(v.key))})
 	}
 	return c.retries.fail(id, time.Now())
 }
@@ -91,12 +129,6 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 // authorizedLine is what a host's authorized_keys must have for a key.
 func authorizedLine(key ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
-}
-
-func setReachable(st *v1alpha1.WindowsInstanceStatus, generation int64, is metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReachable, Status: is, Reason: reason, Message: message, ObservedGeneration: generation,
-	})
 }
 
 // replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it.

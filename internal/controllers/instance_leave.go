@@ -43,6 +43,8 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		if after, waits := join.Retry(err); waits {
 			return after, nil
 		}
+		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: "Stage"},
+			"sending version %s failed, and is tried again: %v", m.view.Version, err)
 		return m.retries.fail(m.id(), time.Now()), nil
 	}
 	m.retries.reset(m.id())

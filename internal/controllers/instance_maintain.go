@@ -175,6 +175,9 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	}
 	switch {
 	case err == nil:
+		if m.now().Action == v1alpha1.ActionReboot {
+			m.reached(nil)
+		}
 		return m.to(ctx, v1alpha1.MaintenanceVerify)
 	case time.Since(m.now().StepSince.Time) > actWithin:
 		return m.fail(ctx, err.Error())
@@ -199,11 +202,8 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 // reached keeps in condition Reachable how a visit ended.
 func (m *maintenance) reached(err error) {
 	var u *join.Unreachable
-	switch {
-	case errors.As(err, &u):
-		setReachable(m.status.now(), m.view.Instance.Generation, metav1.ConditionFalse, u.Reason, u.Error())
-	case err == nil:
-		setReachable(m.status.now(), m.view.Instance.Generation, metav1.ConditionTrue, v1alpha1.ReasonConnected, "the host answered with the right key")
+	if err == nil || errors.As(err, &u) {
+		join.Reached(m.status.now(), m.view.Instance.Generation, err)
 	}
 }
 
@@ -235,10 +235,22 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
 	}
 	now.Message = waits
-	if node := m.view.Node; time.Since(now.StepSince.Time) > join.RepairAfter && (node == nil || !rollout.NodeOf(node).Ready) {
+	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
 	return verifyEvery, nil
+}
+
+// mayRejoin says whether the node did not come back for so long that it is joined again: a few times, and not with a version that it
+// is on its way back from.
+func (m *maintenance) mayRejoin() bool {
+	now, node := m.now(), rollout.NodeOf(m.view.Node)
+	since := now.StepSince.Time
+	if now.RejoinedAt != nil && now.RejoinedAt.After(since) {
+		since = now.RejoinedAt.Time
+	}
+	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
+	return time.Since(since) > join.RepairAfter && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
 }
 
 // rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
@@ -251,7 +263,8 @@ func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return m.again(ctx, err), nil
 	}
-	m.now().StepSince = metav1.Now()
+	at := metav1.Now()
+	m.now().RejoinedAt, m.now().Rejoins = &at, m.now().Rejoins+1
 	return verifyEvery, nil
 }
 

@@ -145,8 +145,6 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 		s.hosts[n-1].keys = []string{authorizedLine(key)}
 	}
 	s.startOperator()
-	s.operate()
-	s.publishFormer()
 	return s
 }
 
@@ -322,6 +320,7 @@ func (s *story) settled(podsEach int) {
 			s.addPod(h.name, "web")
 		}
 	}
+	s.publishFormer()
 	s.lines = nil
 	s.began = time.Now()
 }

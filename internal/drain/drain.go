@@ -58,8 +58,9 @@ func stays(pod *corev1.Pod) bool {
 // Gone says that no pod is left that has to go.
 func (p Pods) Gone() bool { return len(p.Evict)+len(p.Leaving)+len(p.Stuck) == 0 }
 
-// Report says in a reason and a sentence what a drain waits for. Refused says, for pods that could not be evicted, why.
-func Report(p Pods, refused map[string]string, late bool, now time.Time) (reason, message string) {
+// Report says in a reason and a sentence what a drain waits for. Refused says, for pods that could not be evicted, why. As long as
+// nothing happens it says the same, so that it is written once.
+func Report(p Pods, refused map[string]string, late bool) (reason, message string) {
 	var parts []string
 	reason = v1alpha1.ReasonDraining
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
@@ -70,10 +71,10 @@ func Report(p Pods, refused map[string]string, late bool, now time.Time) (reason
 		if reason == v1alpha1.ReasonDraining {
 			reason = v1alpha1.ReasonPodStuck
 		}
-		parts = append(parts, fmt.Sprintf("%s should have ended %s ago%s", Name(&pod), now.Sub(pod.DeletionTimestamp.Time).Round(time.Second), held(&pod)))
+		parts = append(parts, fmt.Sprintf("%s should have ended at %s%s", Name(&pod), clock(&pod), held(&pod)))
 	}
 	for _, pod := range p.Leaving {
-		parts = append(parts, fmt.Sprintf("%s ends within %s", Name(&pod), pod.DeletionTimestamp.Sub(now).Round(time.Second)))
+		parts = append(parts, fmt.Sprintf("%s ends by %s", Name(&pod), clock(&pod)))
 	}
 	if late {
 		reason = v1alpha1.ReasonDrainTimeout
@@ -91,6 +92,9 @@ func Report(p Pods, refused map[string]string, late bool, now time.Time) (reason
 
 // maxNamed is how many pods are named in a message.
 const maxNamed = 10
+
+// clock is when the grace of a pod ends.
+func clock(pod *corev1.Pod) string { return pod.DeletionTimestamp.UTC().Format("15:04:05Z") }
 
 // held says what keeps a pod that has ended.
 func held(pod *corev1.Pod) string {

@@ -86,11 +86,11 @@ func TestReportNamesWhatStandsInTheWay(t *testing.T) {
 		{"blocked", map[string]string{"shop/web": "budget web needs 2"}, false, v1alpha1.ReasonDrainBlocked},
 		{"late", nil, true, v1alpha1.ReasonDrainTimeout},
 	} {
-		reason, message := drain.Report(p, test.refused, test.late, now())
+		reason, message := drain.Report(p, test.refused, test.late)
 		if reason != test.reason {
 			t.Errorf("%s: reason is %s, want %s", test.name, reason, test.reason)
 		}
-		for _, part := range []string{"have to leave: 3", "shop/db should have ended 2m0s ago and is held by finalizers example.com/backup", "shop/mail ends within 20s"} {
+		for _, part := range []string{"have to leave: 3", "shop/db should have ended at 11:58:00Z and is held by finalizers example.com/backup", "shop/mail ends by 12:00:20Z"} {
 			if !strings.Contains(message, part) {
 				t.Errorf("%s: message %q does not say %q", test.name, message, part)
 			}
@@ -106,7 +106,7 @@ func TestReportStaysShort(t *testing.T) {
 	for n := range 250 {
 		pods = append(pods, pod(fmt.Sprintf("web-%d", n), ends(20*time.Second)))
 	}
-	_, message := drain.Report(drain.Look(pods, now()), nil, false, now())
+	_, message := drain.Report(drain.Look(pods, now()), nil, false)
 	if len(message) > 1000 || !strings.Contains(message, "and 240 more") {
 		t.Errorf("message of %d characters: %s", len(message), message)
 	}

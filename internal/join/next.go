@@ -147,9 +147,13 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 }
 
 // BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
-// has not followed the settings although the node has their version.
+// has not followed the settings although the node has their version. A node of another version is not joined again, which would
+// bring it to ours: it goes there when it is its turn.
 func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
+		return time.Time{}, false
+	}
+	if has := s.Node.Annotations[v1alpha1.AnnotationVersion]; has != "" && has != s.Version {
 		return time.Time{}, false
 	}
 	ready := nodeReady(s.Node)

@@ -174,10 +174,20 @@ func (c conditions) set(kind string, status metav1.ConditionStatus, reason, mess
 	})
 }
 
-// reached says what an attempt that ended with err means for Reachable.
+// Reached writes what a connection that ended with err means for condition Reachable.
+func Reached(st *v1alpha1.WindowsInstanceStatus, generation int64, err error) {
+	conditions{st, generation}.reached(err)
+}
+
+// reached says what an attempt that ended with err means for Reachable. A host that refuses the key does so since it did for the
+// first time, whatever kept it from being reached before: its Machine may be replaced for it.
 func (c conditions) reached(err error) {
 	var u *Unreachable
 	if errors.As(err, &u) {
+		was := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionReachable)
+		if was != nil && was.Reason != u.Reason && u.Reason == v1alpha1.ReasonAuthenticationFailed {
+			meta.RemoveStatusCondition(&c.status.Conditions, v1alpha1.ConditionReachable)
+		}
 		c.not(v1alpha1.ConditionReachable, u.Reason, u.Error())
 		return
 	}

@@ -1,0 +1,306 @@
+package controllers
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// lockedOut is an instance of a Machine whose node has not let in the key for a while.
+func lockedOut(since time.Duration) *v1alpha1.WindowsInstance {
+	i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+	i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
+	i.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAuthenticationFailed,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
+	}}
+	return i
+}
+
+// The original took a host that refused the key while its first-boot script was still running for lost, and deleted good machines.
+func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
+	with := func(i *v1alpha1.WindowsInstance, change func(*v1alpha1.WindowsInstance)) *v1alpha1.WindowsInstance {
+		change(i)
+		return i
+	}
+	broken := func(attempts int32) *v1alpha1.WindowsInstance {
+		return with(lockedOut(0), func(i *v1alpha1.WindowsInstance) {
+			i.Status.Conditions = nil
+			i.Status.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: attempts, Message: "its kubelet is silent"}
+		})
+	}
+	const never, onRotation, whenBroken = v1alpha1.ReplaceNever, v1alpha1.ReplaceOnKeyRotation, v1alpha1.ReplaceWhenBroken
+	for _, test := range []struct {
+		name     string
+		instance *v1alpha1.WindowsInstance
+		allowed  v1alpha1.MachineReplacement
+		want     string // begins with
+	}{
+		{"a node that lets nobody in", lockedOut(2 * keyPatience), onRotation, "its host has not let in the SSH key"},
+		{"where the user wants none replaced", lockedOut(2 * keyPatience), never, ""},
+		{"not for long", lockedOut(keyPatience / 2), onRotation, ""},
+		{"a host that never became a node: its first-boot script may still run", with(lockedOut(24*time.Hour), func(i *v1alpha1.WindowsInstance) {
+			i.Status.NodeRef = nil
+		}), whenBroken, ""},
+		{"a host without a Machine", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+			i.Labels[v1alpha1.LabelSource] = v1alpha1.SourceConfigMap
+		}), whenBroken, ""},
+		{"a Machine of Cluster API", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+			i.Labels[v1alpha1.LabelSource] = v1alpha1.SourceClusterAPI
+		}), whenBroken, ""},
+		{"a host that does not answer at all", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+			i.Status.Conditions[0].Reason = v1alpha1.ReasonConnectionTimeout
+		}), whenBroken, ""},
+		{"a host that shows another key than before", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
+			i.Status.Conditions[0].Reason = v1alpha1.ReasonHostKeyChanged
+		}), whenBroken, ""},
+		{"a node that was repaired in vain", broken(join.MaxRepairs), whenBroken, "its node could not be repaired: its kubelet is silent"},
+		{"is left to the user otherwise", broken(join.MaxRepairs), onRotation, ""},
+		{"a node that is still being repaired", broken(join.MaxRepairs - 1), whenBroken, ""},
+		{"an upgrade that failed is no reason", with(broken(9), func(i *v1alpha1.WindowsInstance) {
+			i.Status.Failure.Action = v1alpha1.ActionUpgrade
+		}), whenBroken, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := replaceWhy(test.instance, test.allowed)
+			if (got == "") != (test.want == "") || !strings.HasPrefix(got, test.want) {
+				t.Errorf("replaceWhy() = %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEstimate(t *testing.T) {
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	host := func(version string, ago time.Duration) rollout.Host {
+		return rollout.Host{Node: &rollout.Node{Version: version}, Since: now.Add(-ago)}
+	}
+	came := func(minutes ...int) (list []rollout.Host) {
+		for _, m := range minutes {
+			list = append(list, host("2", time.Duration(m)*time.Minute))
+		}
+		return list
+	}
+	began, hourAgo := metav1.NewTime(now.Add(-5*time.Minute)), metav1.NewTime(now.Add(-time.Hour))
+	underWay := host("1", 24*time.Hour)
+	underWay.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: began}
+	earlier := host("1", 24*time.Hour)
+	earlier.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, StartedAt: hourAgo}
+	restarts := host("1", 24*time.Hour)
+	restarts.UnderWay = &v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, StartedAt: began}
+	for _, test := range []struct {
+		name    string
+		hosts   []rollout.Host
+		nodes   int32
+		before  *metav1.Time // when it started, as it was said before
+		started *metav1.Time
+		left    time.Duration // zero where nobody can say
+	}{
+		{"nothing goes on", came(60, 30), 4, nil, nil, 0},
+		{"a restart is no rollout", append(came(60, 30), restarts), 4, nil, nil, 0},
+		{"the first one goes", []rollout.Host{underWay}, 4, nil, &began, 0},
+		{"the first of two that go", []rollout.Host{underWay, earlier, underWay}, 4, nil, &hourAgo, 0},
+		{"those that were there before say nothing", append(came(60, 30), underWay), 4, nil, &began, 0},
+		{"one is too few", append(came(60), underWay), 4, &hourAgo, &hourAgo, 0},
+		{"as long as those before", append(came(60, 30), underWay), 4, &hourAgo, &hourAgo, time.Hour},
+		{"half of them in an hour", append(came(60, 45, 30, 15), underWay), 8, &hourAgo, &hourAgo, time.Hour},
+		{"all are there", append(came(60, 30), underWay), 2, &hourAgo, &hourAgo, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := fleetSeen{Fleet: rollout.Fleet{Hosts: test.hosts, Now: now}, config: &v1alpha1.WindowsConfig{}}
+			if test.before != nil {
+				s.config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "2", StartedAt: test.before}
+			}
+			started, end := estimate(s, v1alpha1.RolloutStatus{Version: "2", Nodes: test.nodes})
+			if !started.Equal(test.started) {
+				t.Errorf("it started at %v, want %v", started, test.started)
+			}
+			switch {
+			case (end == nil) != (test.left == 0):
+				t.Errorf("it ends at %v, want in %s", end, test.left)
+			case end != nil && !end.Time.Equal(now.Add(test.left)):
+				t.Errorf("it ends in %s, want %s", end.Sub(now), test.left)
+			}
+		})
+	}
+	s := fleetSeen{Fleet: rollout.Fleet{Hosts: []rollout.Host{underWay}, Now: now}, config: &v1alpha1.WindowsConfig{}}
+	s.config.Status.Rollout = &v1alpha1.RolloutStatus{Version: "1", StartedAt: &hourAgo}
+	if started, _ := estimate(s, v1alpha1.RolloutStatus{Version: "2", Nodes: 4}); !started.Equal(&began) {
+		t.Errorf("after another version, it started at %v, want %v", started, began)
+	}
+}
+
+// publishedFor is what was published for a version.
+func publishedFor(t *testing.T, version string, change func(*desired.Node)) *corev1.ConfigMap {
+	t.Helper()
+	node := desired.Node{Version: version, Payload: []desired.PayloadFile{
+		{Path: "kubelet.exe", SHA256: strings.Repeat("a", 64)}, {Path: "windows_exporter.exe", SHA256: strings.Repeat("b", 64)},
+	}}
+	change(&node)
+	var sums []string
+	for _, f := range node.Payload {
+		sums = append(sums, f.SHA256)
+	}
+	node.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(sums, " "))))
+	for _, f := range node.Payload { // services run their programs from the folder of the payload
+		node.Services = append(node.Services, desired.Service{Name: strings.TrimSuffix(f.Path, ".exe"), Command: desired.VersionFolder(node.Digest) + `\` + f.Path})
+	}
+	data, err := node.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version, Annotations: map[string]string{v1alpha1.AnnotationSettings: "of-" + version}},
+		Data:       data,
+	}
+}
+
+func TestWhatAVersionCosts(t *testing.T) {
+	as := func(*desired.Node) {}
+	program := func(name string) func(*desired.Node) {
+		return func(n *desired.Node) {
+			for i := range n.Payload {
+				if n.Payload[i].Path == name {
+					n.Payload[i].SHA256 = strings.Repeat("c", 64)
+				}
+			}
+		}
+	}
+	unreadable := publishedFor(t, "2", as)
+	clear(unreadable.Data)
+	for name, test := range map[string]struct {
+		is   *corev1.ConfigMap
+		want v1alpha1.PlanDisruption
+	}{
+		"another operator, the same programs": {publishedFor(t, "2", as), v1alpha1.DisruptionNone},
+		"another exporter":                    {publishedFor(t, "2", program("windows_exporter.exe")), v1alpha1.DisruptionRestart},
+		"another kubelet":                     {publishedFor(t, "2", program("kubelet.exe")), v1alpha1.DisruptionDrain},
+		"another feature of Windows":          {publishedFor(t, "2", func(n *desired.Node) { n.Features = []string{"Containers"} }), v1alpha1.DisruptionReboot},
+		"what cannot be read":                 {unreadable, v1alpha1.DisruptionDrain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := compareVersions(publishedFor(t, "1", as), test.is); got != test.want {
+				t.Errorf("it costs %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
+	c, _ := newTestSettings(t, publishedFor(t, "2", func(*desired.Node) {}))
+	var known costs
+	if got := known.of(t.Context(), c.common, "1", "2"); got != v1alpha1.DisruptionDrain {
+		t.Errorf("from a version that was not published, it costs %s", got)
+	}
+	if err := c.client.Create(t.Context(), publishedFor(t, "1", func(*desired.Node) {})); err != nil {
+		t.Fatal(err)
+	}
+	if got := known.of(t.Context(), c.common, "1", "2"); got != v1alpha1.DisruptionNone {
+		t.Errorf("when both are known, it costs %s", got)
+	}
+}
+
+// keySecret is the Secret with the operator's SSH key.
+func keySecret(t *testing.T, data []byte) *corev1.Secret {
+	t.Helper()
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.PrivateKeySecret}, Data: map[string][]byte{v1alpha1.PrivateKeyKey: data},
+	}
+}
+
+func TestKeysThatWerePublishedBeforeRetire(t *testing.T) {
+	line := func(n byte) string {
+		key, err := ssh.ParsePrivateKey(storyKey(t, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return authorizedLine(key)
+	}
+	withKeys := func(version string, authorized, retired []string) *corev1.ConfigMap {
+		return publishedFor(t, version, func(n *desired.Node) { n.AuthorizedKeys, n.RetiredKeys = authorized, retired })
+	}
+	list := func(lines ...string) []string { return lines }
+	for name, test := range map[string]struct {
+		secret              *corev1.Secret
+		was                 []*corev1.ConfigMap
+		authorized, retired []string
+	}{
+		"the first key":                  {keySecret(t, storyKey(t, 1)), nil, list(line(1)), nil},
+		"the same key":                   {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
+		"another key":                    {keySecret(t, storyKey(t, 2)), []*corev1.ConfigMap{withKeys("2", list(line(1)), nil)}, list(line(2)), list(line(1))},
+		"another one with a new version": {keySecret(t, storyKey(t, 2)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil)}, list(line(2)), list(line(1))},
+		"a host that was away for two":   {keySecret(t, storyKey(t, 3)), []*corev1.ConfigMap{withKeys("1", list(line(1)), nil), withKeys("2", list(line(2)), list(line(1)))}, list(line(3)), list(line(1), line(2))},
+		"back to the former one":         {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(1)), list(line(2))},
+		"no key":                         {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
+		"no key, and two versions":       {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), nil), withKeys("3", list(line(3)), nil)}, list(line(2)), list(line(3))},
+		"a key that is none":             {keySecret(t, []byte("secret")), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newTestSettings(t)
+			if test.secret != nil {
+				if err := c.client.Create(t.Context(), test.secret.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, cm := range test.was {
+				if err := c.client.Create(t.Context(), cm.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := desired.Node{Version: "2"}
+			if err := c.addKeys(t.Context(), &node); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(node.AuthorizedKeys, test.authorized) || !slices.Equal(node.RetiredKeys, slices.Sorted(slices.Values(test.retired))) {
+				t.Errorf("hosts let in %q and drop %q, want %q and %q", node.AuthorizedKeys, node.RetiredKeys, test.authorized, test.retired)
+			}
+		})
+	}
+}
+
+// In the original, a cache that had not heard of the last write let several nodes out of service at once.
+func TestAStaleCacheLetsNoMoreBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 6, atMost(2))
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			s.askForReboot(h.name)
+		}
+		begun := func() (names []string) {
+			if _, err := s.fleet.Reconcile(s.ctx, theFleet()); err != nil {
+				t.Fatal(err)
+			}
+			for id, next := range s.fleet.next {
+				if next.Begin {
+					names = append(names, id.Name)
+				}
+			}
+			return names
+		}
+		first := begun()
+		// What was granted is not written down yet, and something turns up that would come before it.
+		s.must(s.client.Delete(s.ctx, s.instance("win-6")))
+		if second := begun(); len(first) != 2 || len(second) != 2 || slices.Contains(second, "win-6") {
+			t.Errorf("first %q may begin, then %q; want the same two", first, second)
+		}
+		s.fleet.done(named(first[0])) // it was not needed after all
+		if third := begun(); len(third) != 2 || !slices.Contains(third, "win-6") {
+			t.Errorf("when one was given back, %q may begin, want win-6 in its place", third)
+		}
+	})
+}

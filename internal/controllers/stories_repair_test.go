@@ -1,0 +1,130 @@
+package controllers
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+func TestStoryRejoinHasALimit(t *testing.T) {
+	tell(t, "rejoin-has-a-limit", 2, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 2 })
+		s.lines = nil
+		s.askForReboot("win-1")
+		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
+		s.hosts[0].deaf = 99
+		s.say("its kubelet does not come back")
+		s.pass(6 * time.Hour)
+		if n := 99 - s.hosts[0].deaf; n != join.MaxRepairs {
+			t.Errorf("it was joined again %d times, want %d", n, join.MaxRepairs)
+		}
+		if s.instance("win-1").Status.Failure == nil {
+			t.Error("nobody says that the restart failed")
+		}
+		s.hosts[0].deaf = 0
+		s.say("somebody mends it")
+		s.until("win-1 is back", time.Hour, func() bool { return s.ready() == 2 })
+	})
+}
+
+func TestStoryLostAnswerIsForgotten(t *testing.T) {
+	tell(t, "lost-answer-is-forgotten", 1, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.lines = nil
+		s.askForReboot("win-1")
+		s.hosts[0].loses = 2
+		s.until("win-1 has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
+		s.pass(time.Hour)
+		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonReady {
+			t.Errorf("an hour later Ready has reason %s", reason)
+		}
+	})
+}
+
+func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
+	r := atMost(1)
+	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
+	tell(t, "repair-and-a-version-that-failed", 3, r, func(s *story) {
+		s.hosts[0].refuses = s.version
+		s.settled(0)
+		s.until("the first node failed and is back", time.Hour, func() bool {
+			return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
+		})
+		s.say("the kubelet of win-2 dies")
+		s.hosts[1].deaf = 1
+		s.pass(time.Hour)
+		if s.hosts[1].version != was || s.instance("win-1").Status.Failure == nil {
+			t.Error("the version that failed went on")
+		}
+		s.say("and works again")
+		s.hosts[1].deaf = 0
+		s.pass(time.Minute)
+	})
+}
+
+func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
+	tell(t, "stuck-pod", 1, atMost(1), func(s *story) {
+		s.every = 2 * time.Second
+		s.settled(1)
+		pod := &s.podsOn("win-1")[0]
+		pod.Finalizers = append(pod.Finalizers, "story/stuck")
+		s.must(s.client.Update(s.ctx, pod))
+		s.until("the drain hangs", time.Hour, func() bool { return readyReason(s.instance("win-1")) == v1alpha1.ReasonPodStuck })
+		before := s.writes
+		s.pass(10 * time.Minute)
+		if n := s.writes - before; n > 0 {
+			t.Errorf("%d writes in ten minutes in which nothing happened", n)
+		}
+	})
+}
+
+func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
+	r := atMost(1)
+	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
+	tell(t, "key-rotation-while-stopped", 3, r, func(s *story) {
+		s.hosts[0].refuses = s.version
+		s.settled(0)
+		s.until("the first node failed and is back", time.Hour, func() bool {
+			return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
+		})
+		s.say("there is another key")
+		s.rotate(1)
+		s.until("all hosts have it", time.Hour, func() bool {
+			for _, h := range s.hosts {
+				if len(h.keys) != 1 || h.keys[0] != s.line(1) {
+					return false
+				}
+			}
+			return true
+		})
+		if s.at(was) != 3 {
+			t.Error("nodes have not kept their version")
+		}
+	})
+}
+
+func TestAHostThatWasAwayIsGivenTimeToTakeTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+		i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
+		refused := func(reason string) error { return &join.Unreachable{Reason: reason, Err: errors.New("x")} }
+		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonConnectionTimeout))
+		time.Sleep(2 * keyPatience)
+		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonAuthenticationFailed))
+		time.Sleep(time.Second)
+		if why := replaceWhy(i, v1alpha1.ReplaceOnKeyRotation); why != "" {
+			t.Errorf("one second after it came back, its Machine is to be deleted: %s", why)
+		}
+		time.Sleep(keyPatience)
+		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonAuthenticationFailed))
+		if replaceWhy(i, v1alpha1.ReplaceOnKeyRotation) == "" {
+			t.Error("an hour later it is not")
+		}
+	})
+}
