@@ -205,5 +205,7 @@ func registryEntries() []guestapi.RegistryEntry {
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
+		// Wine lets the process of a service hang at its end now and then; Windows does not. Here Wine ends it after so many milliseconds.
+		number(`HKLM\SYSTEM\CurrentControlSet\Control`, "WaitToKillServiceTimeout", 10000),
 	}
 }

@@ -29,6 +29,9 @@ const (
 
 // TestMain lets the test program be the service that tests declare, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {
+		os.Exit(vanish())
+	}
 	if len(os.Args) > 2 && os.Args[1] == asService {
 		if err := svc.Run("", testService(os.Args[2])); err != nil {
 			os.Exit(1)
@@ -68,6 +71,30 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// vanish is a service whose process ends before the SCM has the answer to its request to stop.
+func vanish() int {
+	handler := windows.NewCallback(func(control uint32, _, _, _ uintptr) uintptr {
+		if control == windows.SERVICE_CONTROL_STOP {
+			windows.ExitProcess(0)
+		}
+		return 0
+	})
+	begin := windows.NewCallback(func(_ uint32, arguments **uint16) uintptr {
+		if handle, err := windows.RegisterServiceCtrlHandlerEx(*arguments, handler, 0); err == nil {
+			_ = windows.SetServiceStatus(handle, &windows.SERVICE_STATUS{
+				ServiceType: windows.SERVICE_WIN32_OWN_PROCESS, CurrentState: windows.SERVICE_RUNNING, ControlsAccepted: windows.SERVICE_ACCEPT_STOP,
+			})
+			time.Sleep(time.Minute)
+		}
+		return 0
+	})
+	table := []windows.SERVICE_TABLE_ENTRY{{ServiceName: windows.StringToUTF16Ptr(""), ServiceProc: begin}, {}}
+	if err := windows.StartServiceCtrlDispatcher(&table[0]); err != nil {
+		return 1
+	}
+	return 0
+}
+
 // echo says its arguments and the first line that it reads; with the argument fail it complains with it, and with hang it
 // does not end.
 func echo(args []string) int {
@@ -93,7 +120,7 @@ func command(t *testing.T, behavior string) string {
 	return fmt.Sprintf(`"%s" %s %s`, program, asService, behavior)
 }
 
-// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, starts or stuck.
+// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, starts or stuck. Another one is vanish.
 type testService string
 
 // endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from

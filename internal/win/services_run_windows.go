@@ -266,6 +266,8 @@ func (s service) askToStop() (asked bool, err error) {
 	switch {
 	case err == nil, errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
 		return true, nil
+	case errors.Is(err, windows.ERROR_BROKEN_PIPE), errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT):
+		return true, nil // its process ended, or is too busy, before it has answered
 	case errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL), errors.Is(err, windows.ERROR_INVALID_SERVICE_CONTROL),
 		errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
 		return false, nil

@@ -142,6 +142,17 @@ func TestStopWaitsUntilTheProcessIsGone(t *testing.T) {
 	}
 }
 
+func TestStopDoesNotMindAProcessThatEndsBeforeItAnswers(t *testing.T) {
+	s, _ := mustServe(t, "vanishes")
+	mustStart(t, s)
+	if err := s.Stop(t.Context(), testName); err != nil {
+		t.Fatal(err)
+	}
+	if found := mustFind(t, testName); found.State != daemon.Stopped {
+		t.Errorf("afterwards it is %s", found.State)
+	}
+}
+
 func TestStopEndsAProcessThatDoesNotStop(t *testing.T) {
 	s, _ := mustServe(t, "stuck")
 	mustStart(t, s)
