@@ -27,6 +27,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
+		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, what the operator takes, what hosts that never answer cost", measureFleet},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
 		{"settings-rest", "what the daemon on a node needs while nothing happens: memory, requests and processes", measureRest},
 	}

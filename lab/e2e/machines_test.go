@@ -35,7 +35,7 @@ func TestMachines(t *testing.T) {
 	p := newPlace(t, world.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
 	p.expectReady(p.announce(plain, nil)) // so the operator runs, and has found no Machines
-	p.becomeOpenShift()
+	p.becomeOpenShift("AWS")
 	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
 	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
 	for machine, source := range map[*unstructured.Unstructured]string{
@@ -77,8 +77,8 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// becomeOpenShift adds what an OpenShift on AWS has, and what users apply there.
-func (p place) becomeOpenShift() {
+// becomeOpenShift adds what an OpenShift on a platform has, and what users apply there.
+func (p place) becomeOpenShift(platform string) {
 	p.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p place) becomeOpenShift() {
 	if err := p.Client.Create(p.t.Context(), infrastructure); err != nil {
 		p.t.Fatal(err)
 	}
-	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": "AWS"}}
+	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": platform}}
 	if err := p.Client.Status().Update(p.t.Context(), infrastructure); err != nil {
 		p.t.Fatal(err)
 	}
@@ -105,6 +105,12 @@ func (p place) becomeOpenShift() {
 func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
 	p.t.Helper()
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name}})
+	return p.machineAt(apiVersion, namespace, name, h.Address)
+}
+
+// machineAt makes a Machine that has an address.
+func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
+	p.t.Helper()
 	m := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": apiVersion, "kind": "Machine", "spec": map[string]any{},
 		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{v1alpha1.LabelMachineOS: "Windows"}},
@@ -113,7 +119,7 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 		p.t.Fatal(err)
 	}
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
-		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": h.Address},
+		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": address},
 	}}
 	if err := p.Client.Status().Update(p.t.Context(), m); err != nil {
 		p.t.Fatal(err)

@@ -36,6 +36,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()})
+	p.rollout(func(r *v1alpha1.RolloutSpec) { r.Paused = true }) // else the operator brings the node back to its own version
 	stats, err := host.Stats()
 	if err != nil {
 		t.Fatal(err)

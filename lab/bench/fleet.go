@@ -1,0 +1,305 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// fleet is a crowd whose hosts are there before they are announced: starting a simulated host is work for the machine that is
+// measured.
+type fleet struct {
+	*crowd
+	at []world.Host
+}
+
+const (
+	manyHosts = 1000
+	fewHosts  = 10
+	deadHosts = 50
+	// besideDead is how many hosts join beside those that never answer, and before, without them.
+	besideDead = 100
+	idleFor    = 2 * time.Minute
+)
+
+func measureFleet(ctx context.Context, s *sheet) error {
+	if err := os.Setenv("TMPDIR", memory); err != nil {
+		return err
+	}
+	s.say("Bringing up the cluster and the operator")
+	w, err := world.Open(ctx, world.Options{Log: s.progress})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	f := &fleet{crowd: &crowd{stage: &stage{World: w, sheet: s}}}
+	if err := f.prepare(ctx); err != nil {
+		return err
+	}
+	all := intstr.FromString("100%")
+	if err := f.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Rollout.MaxUnavailable = &all }); err != nil {
+		return err
+	}
+	for _, measure := range []func(context.Context) error{f.measureJoins, f.measureIdle, f.measureHelperOnly, f.measureRemoval} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts simulated hosts that nobody has announced.
+func (f *fleet) start(n int) error {
+	for range n {
+		host, at, err := f.AddSimulated(sim.Options{
+			Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
+			Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(f.joined)), BootTime: time.Second},
+		})
+		if err != nil {
+			return err
+		}
+		f.joined, f.at = append(f.joined, host), append(f.at, at)
+	}
+	return nil
+}
+
+// joinAll starts hosts, announces them at once, and waits until all are Ready.
+func (f *fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) {
+	if err := f.start(n); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for _, at := range f.at[len(f.at)-n:] {
+		if err := f.announceAt(ctx, at.Name, at.Address, at.Port); err != nil {
+			return 0, err
+		}
+	}
+	names := map[string]bool{}
+	for _, at := range f.at {
+		names[at.Name] = true
+	}
+	err = f.watchFor(ctx, time.Second, 20*time.Minute, fmt.Sprintf("%d hosts are Ready", len(f.at)), func(ctx context.Context) (bool, error) {
+		var list v1alpha1.WindowsInstanceList
+		if err := f.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
+			return false, err
+		}
+		ready := 0
+		for _, i := range list.Items {
+			if names[i.Name] && meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+				ready++
+			}
+		}
+		return ready == len(names), nil
+	})
+	took := time.Since(began).Seconds()
+	f.say("%d hosts joined in %.1f s", n, took)
+	return took, err
+}
+
+func (f *fleet) announceAt(ctx context.Context, name, address string, port int32) error {
+	return f.Client.Create(ctx, &v1alpha1.WindowsInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: name},
+		Spec:       v1alpha1.WindowsInstanceSpec{Address: address, Port: port, Username: world.User},
+	})
+}
+
+// measureJoins lets few, some and many hosts join, some of them beside hosts that never answer.
+func (f *fleet) measureJoins(ctx context.Context) error {
+	few, err := f.joinAll(ctx, fewHosts)
+	if err != nil {
+		return err
+	}
+	alone, err := f.joinAll(ctx, besideDead)
+	if err != nil {
+		return err
+	}
+	silent, err := f.announceDead(ctx)
+	if err != nil {
+		return err
+	}
+	beside, err := f.joinAll(ctx, besideDead)
+	silent()
+	if err != nil {
+		return err
+	}
+	f.number("fleet.dead50_ratio", beside/alone, "ratio")
+	if err := f.forgetDead(ctx); err != nil {
+		return err
+	}
+	rest := manyHosts - len(f.joined)
+	many, err := f.joinAll(ctx, rest)
+	if err != nil {
+		return err
+	}
+	perHost := many / float64(rest)
+	f.number("fleet.join_seconds_1000", perHost*manyHosts, "s")
+	f.number("fleet.growth_10_to_1000", perHost/(few/fewHosts), "ratio")
+	peak, err := f.Operator.PeakMemory()
+	if err != nil {
+		return err
+	}
+	f.number("fleet.operator_rss_mb", float64(peak)/1e6, "MB")
+	return nil
+}
+
+// announceDead announces hosts that take a connection and never say anything, the worst kind: others are told apart at once.
+func (f *fleet) announceDead(ctx context.Context) (end func(), err error) {
+	var silent []net.Listener
+	end = func() {
+		for _, l := range silent {
+			l.Close()
+		}
+	}
+	for n := range deadHosts {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			end()
+			return nil, err
+		}
+		silent = append(silent, l)
+		port := int32(l.Addr().(*net.TCPAddr).Port)
+		if err := f.announceAt(ctx, fmt.Sprintf("dead-%d", n), "127.0.0.1", port); err != nil {
+			end()
+			return nil, err
+		}
+	}
+	return end, nil
+}
+
+func (f *fleet) forgetDead(ctx context.Context) error {
+	for n := range deadHosts {
+		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: fmt.Sprintf("dead-%d", n)}}
+		if err := f.Client.Delete(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureIdle looks at the operator while nothing happens.
+func (f *fleet) measureIdle(ctx context.Context) error {
+	f.say("Nothing happens for %s", idleFor)
+	time.Sleep(time.Minute) // what follows the joins is over
+	busy, err := f.Operator.CPUTime()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	time.Sleep(idleFor)
+	after, err := f.Operator.CPUTime()
+	if err != nil {
+		return err
+	}
+	f.number("fleet.idle_cores_1000", (after-busy).Seconds()/time.Since(began).Seconds(), "cores")
+	requests, err := f.Lab.ControlPlane.Requests(began)
+	if err != nil {
+		return err
+	}
+	writes := 0
+	for _, r := range requests {
+		ofDaemon := strings.HasPrefix(r.User, v1alpha1.WICDUserPrefix)
+		ofOperator := path.Base(strings.ReplaceAll(r.User, ":", "/")) == world.OperatorAccount
+		if (ofDaemon || ofOperator) && r.Writes() && r.Resource != "leases" && r.Resource != "subjectaccessreviews" {
+			writes++
+		}
+	}
+	perFiveMinutes := float64(writes) / manyHosts * (5 * time.Minute).Minutes() / idleFor.Minutes()
+	f.number("fleet.idle_writes_per_node_5m", perFiveMinutes, "count")
+	return nil
+}
+
+// measureHelperOnly brings a version to a thousand nodes that differs in what no pod needs.
+func (f *fleet) measureHelperOnly(ctx context.Context) error {
+	dir, err := f.AnotherPayload("helper", "windows_exporter.exe")
+	if err != nil {
+		return err
+	}
+	was, err := f.versions(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	f.Operator.Kill()
+	f.Operator.Carry(dir)
+	if err := f.Operator.Start(); err != nil {
+		return err
+	}
+	cordons := 0
+	err = f.watchFor(ctx, seldom, 20*time.Minute, "all nodes have the version", func(ctx context.Context) (bool, error) {
+		n, err := f.cordoned(ctx)
+		cordons += n
+		now, err2 := f.versions(ctx)
+		if err != nil || err2 != nil {
+			return false, fmt.Errorf("%w %w", err, err2)
+		}
+		old := 0
+		for version := range was {
+			old += now[version]
+		}
+		return old == 0 && len(now) == 1, nil
+	})
+	if err != nil {
+		return err
+	}
+	f.number("upgrade.helper_only_seconds_1000", time.Since(began).Seconds(), "s")
+	requests, err := f.Lab.ControlPlane.Requests(began)
+	if err != nil {
+		return err
+	}
+	evictions := 0
+	for _, r := range requests {
+		if r.Resource == "pods/eviction" {
+			evictions++
+		}
+	}
+	f.number("upgrade.helper_only_cordons", float64(cordons), "count")
+	f.number("upgrade.helper_only_evictions", float64(evictions), "count")
+	return nil
+}
+
+// versions counts the nodes that report each version.
+func (f *fleet) versions(ctx context.Context) (map[string]int, error) {
+	var nodes corev1.NodeList
+	if err := f.Client.List(ctx, &nodes); err != nil {
+		return nil, err
+	}
+	versions := map[string]int{}
+	for _, n := range nodes.Items {
+		versions[n.Annotations[v1alpha1.AnnotationVersion]]++
+	}
+	return versions, nil
+}
+
+// measureRemoval removes all hosts at once.
+func (f *fleet) measureRemoval(ctx context.Context) error {
+	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	began := time.Now()
+	if err := f.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, here); err != nil {
+		return err
+	}
+	err := f.watchFor(ctx, time.Second, 20*time.Minute, "all hosts have left", func(ctx context.Context) (bool, error) {
+		var list v1alpha1.WindowsInstanceList
+		if err := f.Client.List(ctx, &list, here); err != nil {
+			return false, err
+		}
+		return len(list.Items) == 0, nil
+	})
+	f.number("fleet.remove_seconds_1000", time.Since(began).Seconds(), "s")
+	return err
+}

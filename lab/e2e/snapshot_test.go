@@ -1,0 +1,137 @@
+//go:build linux
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// snapshot is what a host has: the state of each service, the content of each file and each value of the machine's registry.
+type snapshot map[string]string
+
+// registryDump is where a host writes its registry for a snapshot.
+const registryDump = `C:\lab\registry.reg`
+
+// takeSnapshot looks at everything on a host.
+func takeSnapshot(t *testing.T, host *lab.Host) snapshot {
+	t.Helper()
+	s := snapshot{}
+	services, err := host.Services(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range services {
+		s["service "+service.Name] = service.Command
+	}
+	result, err := host.Exec(t.Context(), "reg.exe export HKLM "+registryDump+" /y")
+	if err != nil || result.ExitCode != 0 {
+		t.Fatalf("exporting the registry of %s: %+v, %v", host.Name(), result, err)
+	}
+	dump, err := host.ReadFile(registryDump)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addRegistry(dump)
+	root, err := host.Path(`C:\`)
+	if err == nil {
+		err = s.addFiles(root)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// addRegistry adds the values of an export: UTF-16 with a key in brackets before its values.
+func (s snapshot) addRegistry(dump []byte) {
+	units := make([]uint16, 0, len(dump)/2)
+	for i := 2; i+1 < len(dump); i += 2 { // after the byte order mark
+		units = append(units, uint16(dump[i])|uint16(dump[i+1])<<8)
+	}
+	text := strings.ReplaceAll(string(utf16.Decode(units)), "\\\r\n", "") // long values go on in the next line
+	key := ""
+	for line := range strings.SplitSeq(text, "\r\n") {
+		if strings.HasPrefix(line, "[") {
+			key = strings.Trim(line, "[]")
+			s["registry "+key] = "key"
+			continue
+		}
+		if name, value, ok := strings.Cut(line, "="); ok {
+			s["registry "+key+` `+name] = value
+		}
+	}
+}
+
+// addFiles adds the files below a folder. Of those of Windows itself the size must do.
+func (s snapshot) addFiles(root string) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := `C:` + strings.ReplaceAll(strings.TrimPrefix(path, root), "/", `\`)
+		if name == `C:\lab` {
+			return fs.SkipDir // the lab's own
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		is := info.Mode().Type().String()
+		if info.Mode().IsRegular() {
+			is = fmt.Sprint(info.Size())
+			if !strings.HasPrefix(name, `C:\windows\`) {
+				content, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				sum := sha256.Sum256(content)
+				is += " " + hex.EncodeToString(sum[:])
+			}
+		}
+		s["file "+name] = is
+		return nil
+	})
+}
+
+// compare says what is otherwise now, but for what may be: the journal and logs, what was told that it remains, and what Windows itself
+// changes all the time.
+func (s snapshot) compare(now snapshot, remains string) (differences []string) {
+	all := maps.Clone(s)
+	maps.Copy(all, now)
+	for _, what := range slices.Sorted(maps.Keys(all)) {
+		was, is := s[what], now[what]
+		if was == is || mayDiffer(what) || strings.HasPrefix(what, "file ") && strings.Contains(remains, strings.TrimPrefix(what, "file ")) {
+			continue
+		}
+		differences = append(differences, fmt.Sprintf("%s was %.200q, is %.200q", what, was, is))
+	}
+	return differences
+}
+
+func mayDiffer(what string) bool {
+	for _, part := range []string{
+		`file C:\var\log\`, `file C:\k\state\journal`, // what stays
+		`file C:\users\Public\containerd`, // Wine tells services so of the folder that is C:\ProgramData on Windows, where it is ours
+		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\SystemCertificates\`,
+		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`, // Wine fills the stores when somebody first looks into them
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,   // the number of services that were started
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,            // Wine looks for a screen
+	} {
+		if strings.HasPrefix(what, part) {
+			return true
+		}
+	}
+	return slices.Contains([]string{`file C:\var`, `file C:\var\log`, `file C:\k`, `file C:\k\state`}, what) // the folders above
+}
