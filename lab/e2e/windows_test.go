@@ -34,7 +34,7 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	t.Run("OneConnectionFourCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
 	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
 	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
-	t.Run("ADeletedNodeComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
+	t.Run("AReleasedHostComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
 }
 
 func (p place) node() *corev1.Node {
@@ -136,6 +136,9 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 		p.t.Fatal(err)
 	}
 	was := p.node().UID
+	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned
+		p.t.Fatal(err)
+	}
 	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
 	if err := p.Client.Delete(p.t.Context(), entries); err != nil {
 		p.t.Fatal(err)
@@ -147,9 +150,6 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 		}
 		return ""
 	})
-	if err := p.Client.Delete(p.t.Context(), p.node()); err != nil {
-		p.t.Fatal(err)
-	}
 	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
 		p.t.Fatal(err)
 	}
