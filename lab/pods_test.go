@@ -88,46 +88,13 @@ func (p pods) in(t *testing.T) pods {
 // eventually waits until look has nothing to say.
 func (p pods) eventually(what string, look func(context.Context) (missing string)) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), podPatience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	missing := "never looked"
-	for {
-		now := look(ctx)
-		if now == "" {
-			return
-		}
-		if ctx.Err() == nil { // else it says only that the time was up
-			missing = now
-		}
-		select {
-		case <-ctx.Done():
-			p.t.Fatalf("%s: not within %s: %s", what, podPatience, missing)
-		case <-tick.C:
-		}
-	}
+	world.Eventually(p.t, podPatience, what, look)
 }
 
 // expectServing waits until an app has so many pods and all of them serve, and returns them.
-func (p pods) expectServing(app string, count int) (serving []corev1.Pod) {
+func (p pods) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
-		var err error
-		if serving, err = p.Pods(ctx, app); err != nil {
-			return err.Error()
-		}
-		if len(serving) != count {
-			return fmt.Sprintf("there are %d", len(serving))
-		}
-		for i := range serving {
-			if missing := p.Serves(ctx, &serving[i]); missing != "" {
-				return missing
-			}
-		}
-		return ""
-	})
-	return serving
+	return p.ExpectServing(p.t, podPatience, app, count)
 }
 
 func (p pods) logsAndExec() {

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -54,6 +55,7 @@ type Controller interface {
 func All(m manager.Manager, o Options) []Controller {
 	c := common{
 		Options:       o,
+		content:       o.Payload.Manifest.Select(payload.Base),
 		client:        m.GetClient(),
 		live:          m.GetAPIReader(),
 		recorder:      m.GetEventRecorder("windows-machine-config-operator"),
@@ -111,6 +113,8 @@ func Cache(namespace string) cache.Options {
 // common is what every controller has.
 type common struct {
 	Options
+	// content is what a host gets.
+	content payload.Manifest
 	// client reads from the cache and writes; live reads what the cache does not keep.
 	client   client.Client
 	live     client.Reader
@@ -121,6 +125,9 @@ type common struct {
 	// dialer reaches hosts.
 	dialer func(context.Context, remote.Target, remote.Options) (machine, error)
 }
+
+// version is what nodes report that have all of the content.
+func (c common) version() string { return desired.Version(c.Version, c.content.Digest) }
 
 // event is something to tell about an object. Events that are alike in all of these are counted as one, with the note
 // of the first: what differs in more than its wording must differ in one of them.

@@ -34,8 +34,7 @@ const planWithin = 250 * time.Millisecond
 // the plan says, each host on a worker of its own.
 type fleet struct {
 	common
-	content payload.Manifest
-	costs   costs
+	costs costs
 	// server is the API server's version, which was asked for at askedAt. One worker uses both.
 	server  string
 	askedAt time.Time
@@ -50,9 +49,9 @@ type fleet struct {
 
 func newFleet(c common) *fleet {
 	return &fleet{
-		common: c, content: c.Payload.Manifest.Select(payload.Base),
-		plans: make(chan ctrlevent.GenericEvent),
-		next:  map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
+		common: c,
+		plans:  make(chan ctrlevent.GenericEvent),
+		next:   map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
 	}
 }
 
@@ -137,7 +136,7 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return s, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
 	}
-	version := desired.Version(f.Version, f.content.Digest)
+	version := f.version()
 	s.Policy = policyOf(s.config.Spec.Rollout, version)
 	s.Policy.Unfit = f.unfit()
 	nodes, err := f.nodes(ctx)

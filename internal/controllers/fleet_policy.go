@@ -26,7 +26,7 @@ import (
 // policyOf is what the user allows. A window that makes no sense never opens.
 func policyOf(r v1alpha1.RolloutSpec, version string) rollout.Policy {
 	p := rollout.Policy{
-		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed, Gates: r.ReadinessGates,
+		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed,
 		MaxUnavailable: intstr.FromInt32(1),
 	}
 	if r.MaxUnavailable != nil {

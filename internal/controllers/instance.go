@@ -26,10 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // instanceWorkers is how many instances are looked at, and tried, at the same time. It is far above the number
@@ -42,7 +40,6 @@ const defaultJoins = 32
 // instances makes each WindowsInstance a node.
 type instances struct {
 	common
-	content payload.Manifest // what a host gets
 	fleet   *fleet
 	slots   slots // of hosts that join
 	staging slots // of hosts that are sent another version
@@ -58,7 +55,6 @@ func newInstances(c common, f *fleet) *instances {
 		fleet:  f,
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
-		content:   c.Payload.Manifest.Select(payload.Base),
 		retries: retries{
 			shortest: cmp.Or(c.RetryMin, 5*time.Second),
 			longest:  cmp.Or(c.RetryMax, 2*time.Minute),
@@ -131,7 +127,7 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 		_, repairs := seen.BrokenSince()
 		d.Err = c.join(ctx, seen, status)
 		if repairs && ctx.Err() == nil {
-			countRepair(status.now(), join.Findings(seen.Seen, d.Err))
+			noteFailure(status.now(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(seen.Seen, d.Err)})
 		}
 		seen.keyProven = d.Err == nil
 		// The join found out which Node is the host's. It is there already when the host was announced again.
@@ -148,13 +144,14 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 	return c.report(ctx, seen, status, d, attempted)
 }
 
-// countRepair notes that a node was joined again because it did not work. The note goes when it does.
-func countRepair(st *v1alpha1.WindowsInstanceStatus, findings string) {
-	attempts := int32(1)
-	if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
-		attempts += st.Failure.Attempts
+// noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
+// later, and then the note goes.
+func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
+	f.At, f.Attempts = metav1.Now(), 1
+	if st.Failure != nil && st.Failure.Action == f.Action {
+		f.Attempts += st.Failure.Attempts
 	}
-	st.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionRepair, Attempts: attempts, At: metav1.Now(), Message: findings}
+	st.Failure = &f
 }
 
 // retry forgets what failed when the user asks for it.
@@ -228,7 +225,7 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	if v.key, v.KeyFault, err = c.privateKey(ctx); err != nil {
 		return nil, err
 	}
-	v.Version = desired.Version(c.Version, c.content.Digest)
+	v.Version = c.version()
 	if cm, err := c.published(ctx, v.Version); err == nil {
 		v.Settings, v.SettingsSince = cm.Annotations[v1alpha1.AnnotationSettings], cm.CreationTimestamp.Time
 	}

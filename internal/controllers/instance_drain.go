@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,20 +128,13 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 	})
 }
 
-// annotate sets annotations of the Node; a nil value removes one.
-func (m *maintenance) annotate(ctx context.Context, annotations map[string]*string) error {
+// wish tells the node which version it shall have.
+func (m *maintenance) wish(ctx context.Context, version string) error {
 	if m.view.Node == nil {
 		return errors.New("the Node is not there")
 	}
 	return m.patchNode(ctx, "annotating", func(n *corev1.Node) {
-		n.Annotations = maps.Clone(n.Annotations)
-		for _, key := range slices.Sorted(maps.Keys(annotations)) {
-			if value := annotations[key]; value != nil {
-				n.Annotations = merged(n.Annotations, map[string]string{key: *value})
-			} else {
-				delete(n.Annotations, key)
-			}
-		}
+		n.Annotations = merged(n.Annotations, map[string]string{v1alpha1.AnnotationDesiredVersion: version})
 	})
 }
 

@@ -194,7 +194,7 @@ func (a *attempt) slot() (func(), error) {
 func (a *attempt) desired(ctx context.Context) (join.Want, error) {
 	known, err := cluster.Read(ctx, a.live, a.Namespace)
 	if err == nil {
-		_, err = a.render(ctx, a.content, a.view.config)
+		_, err = a.render(ctx, a.view.config)
 	}
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err

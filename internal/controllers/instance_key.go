@@ -105,7 +105,7 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 		return 0
 	}
 	id := client.ObjectKeyFromObject(v.Instance)
-	if left := time.Until(c.retries.until(id)); left > 0 {
+	if left := c.retries.left(id); left > 0 {
 		return left
 	}
 	host, err := c.dial(ctx, v.Instance, v.key)

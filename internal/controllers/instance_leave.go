@@ -25,19 +25,10 @@ const stagingHosts = 4
 
 // stage sends the content of the version to a host that goes on with the one it has.
 func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
-	if left := time.Until(m.retries.until(m.id())); left > 0 {
+	if left := m.retries.left(m.id()); left > 0 {
 		return left, nil
 	}
-	job := m.visit("")
-	job.Pace = m.pace
-	job.Slot = func() (func(), error) {
-		release, ok := m.staging.take(stagingHosts)
-		if !ok {
-			return nil, join.ErrNoSlot
-		}
-		return release, nil
-	}
-	err := job.Stage(ctx)
+	err := m.sendContent(ctx)
 	m.reached(err)
 	if err != nil {
 		if after, waits := join.Retry(err); waits {
@@ -52,14 +43,23 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// pace waits until so many bytes of another version may be sent.
-func (m *maintenance) pace(ctx context.Context, bytes int) error {
+// sendContent sends it, no faster than all hosts together may be sent another version.
+func (m *maintenance) sendContent(ctx context.Context) error {
 	allowed, err := resource.ParseQuantity(cmp.Or(m.view.config.Rollout.StagingBandwidth, "50Mi"))
 	if err != nil {
 		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server lets none in
 	}
 	m.bandwidth.SetLimit(rate.Limit(allowed.AsApproximateFloat64()))
-	return m.bandwidth.WaitN(ctx, bytes)
+	job := m.visit("sending content")
+	job.Pace = m.bandwidth.WaitN
+	job.Slot = func() (func(), error) {
+		release, ok := m.staging.take(stagingHosts)
+		if !ok {
+			return nil, join.ErrNoSlot
+		}
+		return release, nil
+	}
+	return job.Stage(ctx)
 }
 
 // visit is what takes the operator to a host that has joined.
@@ -78,7 +78,7 @@ func (m *maintenance) visit(doing string) *join.Job {
 // leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
 // cannot be reached is let go after a while, or when the user says so.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
-	if left := time.Until(m.retries.until(m.id())); left > 0 && !m.released() {
+	if left := m.retries.left(m.id()); left > 0 && !m.released() {
 		return left, nil
 	}
 	if err := m.cleanOrRelease(ctx); err != nil {
@@ -119,7 +119,7 @@ func (m *maintenance) cleanOrRelease(ctx context.Context) error {
 	return nil
 }
 
-// clean has WICD take everything of ours off the host. A host that nobody has touched needs no visit.
+// clean has WICD take everything of ours off the host, and says what remains.
 func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 	if m.view.KeyFault != nil {
 		return nil, m.view.KeyFault

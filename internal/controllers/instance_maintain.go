@@ -159,7 +159,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.now().Action == v1alpha1.ActionLeave {
 		return m.leave(ctx)
 	}
-	if left := time.Until(m.retries.until(m.id())); left > 0 {
+	if left := m.retries.left(m.id()); left > 0 {
 		return left, nil
 	}
 	var err error
@@ -210,9 +210,14 @@ func (m *maintenance) reached(err error) {
 // upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours: it is joined.
 func (m *maintenance) upgrade(ctx context.Context) error {
 	if conditionOf(m.view.Instance, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonTakeOver {
-		return m.annotate(ctx, map[string]*string{v1alpha1.AnnotationDesiredVersion: &m.now().Version})
+		return m.wish(ctx, m.now().Version)
 	}
 	m.view.drained = true
+	return m.joinAgain(ctx)
+}
+
+// joinAgain joins the host, and keeps what came of it.
+func (m *maintenance) joinAgain(ctx context.Context) error {
 	err := m.join(ctx, m.view, m.status)
 	join.Report(m.status.now(), m.view.Instance.Generation, true, err)
 	return err
@@ -225,7 +230,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	if now.Version == m.view.Version {
 		kubelet = kubeletOf(m.content)
 	}
-	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), rollout.Policy{Gates: m.view.config.Rollout.ReadinessGates}, kubelet)
+	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
 	switch {
 	case failed != "":
 		return m.fail(ctx, failed)
@@ -255,12 +260,10 @@ func (m *maintenance) mayRejoin() bool {
 
 // rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
 func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
-	if left := time.Until(m.retries.until(m.id())); left > 0 {
+	if left := m.retries.left(m.id()); left > 0 {
 		return left, nil
 	}
-	err := m.join(ctx, m.view, m.status)
-	join.Report(m.status.now(), m.view.Instance.Generation, true, err)
-	if err != nil {
+	if err := m.joinAgain(ctx); err != nil {
 		return m.again(ctx, err), nil
 	}
 	at := metav1.Now()
@@ -277,11 +280,7 @@ func (m *maintenance) hasFailed() bool {
 // fail writes down why, and goes back: a node that was to have another version gets its former one again.
 func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
 	now, st := m.now(), m.status.now()
-	attempts := int32(1)
-	if st.Failure != nil && st.Failure.Action == now.Action {
-		attempts += st.Failure.Attempts
-	}
-	st.Failure = &v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Attempts: attempts, At: metav1.Now(), Message: why}
+	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: why})
 	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: string(now.Action)},
 		"%s failed: %s", now.Action, why)
 	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" && m.view.Node != nil {
@@ -289,7 +288,7 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 		if err := m.status.write(ctx); err != nil {
 			return 0, err
 		}
-		if err := m.annotate(ctx, map[string]*string{v1alpha1.AnnotationDesiredVersion: &now.Former}); err != nil {
+		if err := m.wish(ctx, now.Former); err != nil {
 			return 0, err
 		}
 	} else {

@@ -45,6 +45,9 @@ func (r *retries) until(id types.NamespacedName) time.Time {
 	return r.failed[id].until
 }
 
+// left is how long an instance that failed still has to wait; zero or less where it may be tried.
+func (r *retries) left(id types.NamespacedName) time.Duration { return time.Until(r.until(id)) }
+
 // reset forgets the failures of an instance.
 func (r *retries) reset(id types.NamespacedName) {
 	r.mu.Lock()

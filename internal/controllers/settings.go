@@ -32,7 +32,6 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // settingsEvery is how often the settings are looked at without an event: certificates expire, and what the cluster's
@@ -43,14 +42,11 @@ const settingsEvery = 5 * time.Minute
 // for one node and for a thousand.
 type settings struct {
 	common
-	content payload.Manifest // what a host gets
 	// published is the hash of what was published last by this process. One worker uses it.
 	published string
 }
 
-func newSettings(c common) *settings {
-	return &settings{common: c, content: c.Payload.Manifest.Select(payload.Base)}
-}
+func newSettings(c common) *settings { return &settings{common: c} }
 
 // Register adds the controller to the manager.
 func (c *settings) Register(_ context.Context, m manager.Manager) error {
@@ -164,7 +160,7 @@ func (c *settings) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) c
 
 // renew renders and publishes.
 func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
-	rendered, err := c.render(ctx, c.content, config.Spec)
+	rendered, err := c.render(ctx, config.Spec)
 	if err != nil {
 		return rendered, "", err
 	}
@@ -176,7 +172,7 @@ func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (d
 }
 
 // render reads the cluster and says what nodes must have.
-func (c common) render(ctx context.Context, content payload.Manifest, config v1alpha1.WindowsConfigSpec) (desired.Rendered, error) {
+func (c common) render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (desired.Rendered, error) {
 	known, err := cluster.Read(ctx, c.live, c.Namespace)
 	if err != nil {
 		return desired.Rendered{}, err
@@ -186,7 +182,7 @@ func (c common) render(ctx context.Context, content payload.Manifest, config v1a
 		return desired.Rendered{}, err
 	}
 	return desired.Render(desired.Inputs{
-		OperatorVersion: c.Version, Payload: content, Cluster: known, Config: config, Settings: settings,
+		OperatorVersion: c.Version, Payload: c.content, Cluster: known, Config: config, Settings: settings,
 	})
 }
 

@@ -48,14 +48,8 @@ func TestStoryLostAnswerIsForgotten(t *testing.T) {
 }
 
 func TestStoryRepairKeepsAwayFromAVersionThatFailed(t *testing.T) {
-	r := atMost(1)
-	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
-	tell(t, "repair-and-a-version-that-failed", 3, r, func(s *story) {
-		s.hosts[0].refuses = s.version
-		s.settled(0)
-		s.until("the first node failed and is back", time.Hour, func() bool {
-			return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
-		})
+	tell(t, "repair-and-a-version-that-failed", 3, withCanary(1), func(s *story) {
+		s.firstFails(0)
 		s.say("the kubelet of win-2 dies")
 		s.hosts[1].deaf = 1
 		s.pass(time.Hour)
@@ -85,14 +79,8 @@ func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
 }
 
 func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
-	r := atMost(1)
-	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
-	tell(t, "key-rotation-while-stopped", 3, r, func(s *story) {
-		s.hosts[0].refuses = s.version
-		s.settled(0)
-		s.until("the first node failed and is back", time.Hour, func() bool {
-			return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
-		})
+	tell(t, "key-rotation-while-stopped", 3, withCanary(1), func(s *story) {
+		s.firstFails(0)
 		s.say("there is another key")
 		s.rotate(1)
 		s.until("all hosts have it", time.Hour, func() bool {

@@ -15,6 +15,23 @@ func atMost(n int32) v1alpha1.RolloutSpec {
 	return v1alpha1.RolloutSpec{MaxUnavailable: &most}
 }
 
+// withCanary lets one node go first.
+func withCanary(n int32) v1alpha1.RolloutSpec {
+	r := atMost(n)
+	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
+	return r
+}
+
+// firstFails lets the hosts settle, and the version fail on the one that goes first.
+func (s *story) firstFails(podsEach int) {
+	s.t.Helper()
+	s.hosts[0].refuses = s.version
+	s.settled(podsEach)
+	s.until("the first node failed and is back", time.Hour, func() bool {
+		return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
+	})
+}
+
 func TestStoryFreshFleet(t *testing.T) {
 	tell(t, "fresh-fleet-of-50", 50, atMost(3), func(s *story) {
 		s.announce(s.hosts...)
@@ -30,14 +47,8 @@ func TestStoryUpgrade(t *testing.T) {
 }
 
 func TestStoryBadCanary(t *testing.T) {
-	r := atMost(3)
-	r.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "5m"}
-	tell(t, "bad-canary", 10, r, func(s *story) {
-		s.hosts[0].refuses = s.version
-		s.settled(1)
-		s.until("the first node failed and is back", time.Hour, func() bool {
-			return s.instance("win-1").Status.Failure != nil && s.instance("win-1").Status.Maintenance == nil
-		})
+	tell(t, "bad-canary", 10, withCanary(3), func(s *story) {
+		s.firstFails(1)
 		s.pass(time.Hour)
 		if n := s.at(was); n != 10 {
 			s.t.Errorf("%d nodes kept their version, want all 10", n)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // How long things may take before something is done about them.
@@ -180,7 +181,7 @@ func Findings(s Seen, err error) string {
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "WICD has not come to the settings that are published; see C:\\var\\log\\"+v1alpha1.WICDService)
+		parts = append(parts, "WICD has not come to the settings that are published; see "+desired.Logs+`\`+v1alpha1.WICDService)
 	}
 	return strings.Join(parts, "; ")
 }

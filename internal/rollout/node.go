@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,9 +14,8 @@ import (
 // Node is what of a Node matters here.
 type Node struct {
 	Name string
-	// Ready is what its kubelet says; Silent, that nobody hears from it, since Since.
+	// Ready is what its kubelet says; Silent, that nobody hears from it.
 	Ready, Silent bool
-	Since         time.Time
 	// Unschedulable says that it is cordoned, CordonedFor for which action we did so: empty where somebody else did.
 	Unschedulable bool
 	CordonedFor   v1alpha1.PlanAction
@@ -62,7 +60,7 @@ func (n *Node) read(c corev1.NodeCondition) {
 	n.True[string(c.Type)] = isTrue
 	switch c.Type {
 	case corev1.NodeReady:
-		n.Ready, n.Silent, n.Since = isTrue, c.Status == corev1.ConditionUnknown, c.LastTransitionTime.Time
+		n.Ready, n.Silent = isTrue, c.Status == corev1.ConditionUnknown
 	case v1alpha1.ConditionServicesHealthy:
 		if c.Status == corev1.ConditionFalse {
 			n.Unhealthy = c.Message
@@ -92,8 +90,9 @@ func (n *Node) Same(o *Node) bool {
 func (n *Node) out() bool { return !n.Ready || n.Unschedulable }
 
 // Verify says whether the node works after an action: waits is empty when it does. Failed says why it never will without
-// somebody's help.
-func Verify(m v1alpha1.Maintenance, n *Node, p Policy, kubelet string) (waits, failed string) {
+// somebody's help. Gates are types of conditions that must be True on a node that is to be in service; kubelet is the version that
+// its kubelet must report, empty for any.
+func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (waits, failed string) {
 	if n == nil {
 		return "the Node is not there", ""
 	}
@@ -113,7 +112,7 @@ func Verify(m v1alpha1.Maintenance, n *Node, p Policy, kubelet string) (waits, f
 			return "the host has not restarted yet", ""
 		}
 	}
-	return n.working(p.Gates), ""
+	return n.working(gates), ""
 }
 
 // working says what keeps the node from working; empty when nothing does.

@@ -41,8 +41,6 @@ type Policy struct {
 	Reboots bool
 	// Faults are what is wrong with the user's settings, for the summary.
 	Faults []string
-	// Gates are types of conditions that must be True on a node that is to be in service.
-	Gates []string
 }
 
 // Canary is how many nodes go first, and for how long they must work before the others follow.
@@ -207,7 +205,9 @@ func (p *planner) canary(n need) (reason, message string) {
 		case h.Node == nil || h.Node.Version != p.Policy.Version || h.Node.out():
 		case h.Since.Add(c.Soak).After(p.Now):
 			first++
-			until = later(until, h.Since.Add(c.Soak))
+			if end := h.Since.Add(c.Soak); end.After(until) {
+				until = end
+			}
 		default:
 			soaked++
 		}
@@ -272,13 +272,6 @@ func (p *planner) lookAgain(at time.Time) {
 	if p.again.IsZero() || at.Before(p.again) {
 		p.again = at
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // compare puts what has begun first, then what is broken, then what disrupts least.

@@ -214,30 +214,30 @@ func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
 func TestVerify(t *testing.T) {
 	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, Former: old}
 	reboot := v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, BootID: "7", StartedAt: metav1.NewTime(noon())}
-	gates := rollout.Policy{Gates: []string{"StorageReady"}}
+	gates := []string{"StorageReady"}
 	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", Kubelet: "v1.36.3"}
 	with := func(change func(*rollout.Node)) *rollout.Node { n := good; change(&n); return &n }
 	for _, test := range []struct {
 		name          string
 		m             v1alpha1.Maintenance
 		node          *rollout.Node
-		policy        rollout.Policy
+		gates         []string
 		waits, failed string
 	}{
-		{"works", upgrade, &good, rollout.Policy{}, "", ""},
-		{"no Node", upgrade, nil, rollout.Policy{}, "the Node is not there", ""},
-		{"not there yet", upgrade, with(func(n *rollout.Node) { n.Version = old }), rollout.Policy{}, "WICD has not reported version 1.1.0-bbbbbbb yet", ""},
-		{"went back", upgrade, with(func(n *rollout.Node) { n.Version, n.UpdateFailed = old, "kubelet died" }), rollout.Policy{}, "", "kubelet died"},
-		{"not Ready", upgrade, with(func(n *rollout.Node) { n.Ready = false }), rollout.Policy{}, "the node is not Ready", ""},
-		{"a service dies", upgrade, with(func(n *rollout.Node) { n.Unhealthy = "containerd died" }), rollout.Policy{}, "containerd died", ""},
-		{"another kubelet", upgrade, with(func(n *rollout.Node) { n.Kubelet = "v1.35.0" }), rollout.Policy{}, "the kubelet still reports version v1.35.0, not v1.36.3", ""},
+		{"works", upgrade, &good, nil, "", ""},
+		{"no Node", upgrade, nil, nil, "the Node is not there", ""},
+		{"not there yet", upgrade, with(func(n *rollout.Node) { n.Version = old }), nil, "WICD has not reported version 1.1.0-bbbbbbb yet", ""},
+		{"went back", upgrade, with(func(n *rollout.Node) { n.Version, n.UpdateFailed = old, "kubelet died" }), nil, "", "kubelet died"},
+		{"not Ready", upgrade, with(func(n *rollout.Node) { n.Ready = false }), nil, "the node is not Ready", ""},
+		{"a service dies", upgrade, with(func(n *rollout.Node) { n.Unhealthy = "containerd died" }), nil, "containerd died", ""},
+		{"another kubelet", upgrade, with(func(n *rollout.Node) { n.Kubelet = "v1.35.0" }), nil, "the kubelet still reports version v1.35.0, not v1.36.3", ""},
 		{"the user's gate is closed", upgrade, &good, gates, "conditions of the Node that readinessGates names are not True: StorageReady", ""},
 		{"the user's gate is open", upgrade, with(func(n *rollout.Node) { n.True = map[string]bool{"StorageReady": true} }), gates, "", ""},
-		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), rollout.Policy{}, "the host has not restarted yet", ""},
-		{"has restarted", reboot, &good, rollout.Policy{}, "", ""},
+		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), nil, "the host has not restarted yet", ""},
+		{"has restarted", reboot, &good, nil, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			waits, failed := rollout.Verify(test.m, test.node, test.policy, "v1.36.3")
+			waits, failed := rollout.Verify(test.m, test.node, test.gates, "v1.36.3")
 			if waits != test.waits || failed != test.failed {
 				t.Errorf("waits for %q, failed with %q; want %q and %q", waits, failed, test.waits, test.failed)
 			}

@@ -151,24 +151,9 @@ func (p place) expectApps() {
 }
 
 // expectServing waits until an app has so many pods and all of them serve, and returns them.
-func (p place) expectServing(app string, count int) (serving []corev1.Pod) {
+func (p place) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
-		var err error
-		if serving, err = p.Pods(ctx, app); err != nil {
-			return err.Error()
-		}
-		if len(serving) != count {
-			return fmt.Sprintf("there are %d", len(serving))
-		}
-		for i := range serving {
-			if missing := p.Serves(ctx, &serving[i]); missing != "" {
-				return missing
-			}
-		}
-		return ""
-	})
-	return serving
+	return p.ExpectServing(p.t, patience, app, count)
 }
 
 // roll has an operator with another payload bring its kubelet to all nodes.

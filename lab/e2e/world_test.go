@@ -108,25 +108,7 @@ func (p place) instance(name types.NamespacedName) *v1alpha1.WindowsInstance {
 // eventually waits until look is satisfied; look says what is missing.
 func (p place) eventually(what string, look func(context.Context) (missing string)) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	missing := "never looked"
-	for {
-		now := look(ctx)
-		if now == "" {
-			return
-		}
-		if ctx.Err() == nil { // else it says only that the time was up
-			missing = now
-		}
-		select {
-		case <-ctx.Done():
-			p.t.Fatalf("%s: not within %s: %s", what, patience, missing)
-		case <-tick.C:
-		}
-	}
+	world.Eventually(p.t, patience, what, look)
 }
 
 // expect waits until a condition has a reason, and its message has the parts.

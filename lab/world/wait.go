@@ -1,0 +1,57 @@
+//go:build linux
+
+package world
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Eventually waits until look is satisfied; look says what is missing. A test that waits longer than its patience fails with that.
+func Eventually(t testing.TB, patience time.Duration, what string, look func(context.Context) (missing string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	missing := "never looked"
+	for {
+		now := look(ctx)
+		if now == "" {
+			return
+		}
+		if ctx.Err() == nil { // else it says only that the time was up
+			missing = now
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, patience, missing)
+		case <-tick.C:
+		}
+	}
+}
+
+// ExpectServing waits until an app has so many pods and all of them serve, and returns them.
+func (w *World) ExpectServing(t testing.TB, patience time.Duration, app string, count int) (serving []corev1.Pod) {
+	t.Helper()
+	Eventually(t, patience, fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
+		var err error
+		if serving, err = w.Pods(ctx, app); err != nil {
+			return err.Error()
+		}
+		if len(serving) != count {
+			return fmt.Sprintf("there are %d", len(serving))
+		}
+		for i := range serving {
+			if missing := w.Serves(ctx, &serving[i]); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	})
+	return serving
+}
