@@ -167,6 +167,8 @@ const (
 	ReasonCanary = "Canary"
 	// ReasonRolloutStopped means that the version failed on another host.
 	ReasonRolloutStopped = "RolloutStopped"
+	// ReasonSettling means that the node came to its version just now, and its daemon may still go back by itself.
+	ReasonSettling = "Settling"
 	// ReasonVersionUnfit means that the version does not go with the API server.
 	ReasonVersionUnfit = "VersionUnfit"
 	// ReasonFailed means that the action failed on this host; status.failure says why.

@@ -35,9 +35,7 @@ const planWithin = 250 * time.Millisecond
 type fleet struct {
 	common
 	costs costs
-	// server is the API server's version, which was asked for at askedAt. One worker uses both.
-	server  string
-	askedAt time.Time
+	skew  *skew
 	// plans tells the instances' controller of hosts whose plan changed.
 	plans chan ctrlevent.GenericEvent
 
@@ -50,6 +48,7 @@ type fleet struct {
 func newFleet(c common) *fleet {
 	return &fleet{
 		common: c,
+		skew:   &skew{server: c.serverVersion, kubelet: kubeletOf(c.content)},
 		plans:  make(chan ctrlevent.GenericEvent),
 		next:   map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
 	}
@@ -138,7 +137,7 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	}
 	version := f.version()
 	s.Policy = policyOf(s.config.Spec.Rollout, version)
-	s.Policy.Unfit = f.unfit()
+	s.Policy.Unfit = f.skew.unfit()
 	nodes, err := f.nodes(ctx)
 	if err != nil {
 		return s, err
@@ -149,6 +148,9 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	}
 	for i := range list.Items {
 		instance := &list.Items[i]
+		if hasLeft(instance) {
+			continue
+		}
 		id := client.ObjectKeyFromObject(instance)
 		s.instances[id] = instance
 		s.ids = append(s.ids, id)
@@ -170,15 +172,27 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	return s, nil
 }
 
+// skew says whether our version goes with the API server, which is asked for its own now and then.
+type skew struct {
+	server  func() string
+	kubelet string
+
+	mu      sync.Mutex
+	askedAt time.Time
+	why     string
+}
+
 // serverVersionEvery is how often the API server is asked for its version.
 const serverVersionEvery = 5 * time.Minute
 
-// unfit says why nodes must not go to our version.
-func (f *fleet) unfit() string {
-	if now := time.Now(); f.askedAt.IsZero() || now.Sub(f.askedAt) > serverVersionEvery {
-		f.server, f.askedAt = f.serverVersion(), now
+// unfit says why nodes must not have our version; empty when they may.
+func (s *skew) unfit() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.askedAt.IsZero() || now.Sub(s.askedAt) > serverVersionEvery {
+		s.why, s.askedAt = rollout.Unfit(s.kubelet, s.server()), now
 	}
-	return rollout.Unfit(kubeletOf(f.content), f.server)
+	return s.why
 }
 
 // kubeletOf is the version of the kubelet in a payload, empty where there is none.

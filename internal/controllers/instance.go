@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -208,7 +209,7 @@ type view struct {
 func (c *instances) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
 	v := &view{place: func() {}, Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
 	err := r.Get(ctx, name, v.Instance)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || err == nil && hasLeft(v.Instance) {
 		c.forget(name)
 		c.fleet.done(name)
 		return nil, nil
@@ -225,7 +226,7 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	if v.key, v.KeyFault, err = c.privateKey(ctx); err != nil {
 		return nil, err
 	}
-	v.Version = c.version()
+	v.Version, v.Unfit = c.version(), c.fleet.skew.unfit()
 	if cm, err := c.published(ctx, v.Version); err == nil {
 		v.Settings, v.SettingsSince = cm.Annotations[v1alpha1.AnnotationSettings], cm.CreationTimestamp.Time
 	}
@@ -233,6 +234,11 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	v.SlotFree = c.slots.free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
 	return v, nil
+}
+
+// hasLeft says that the host of an instance has left, or never joined: who else holds the instance does not concern us.
+func hasLeft(i *v1alpha1.WindowsInstance) bool {
+	return i.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(i, v1alpha1.Finalizer)
 }
 
 func (c *instances) forget(name types.NamespacedName) {

@@ -122,6 +122,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	if err := m.status.write(ctx); err != nil {
 		return false, err
 	}
+	log.FromContext(ctx).Info("Maintenance begins", "action", begins.Action, "disruption", begins.Disruption, "reason", begins.Message)
 	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceBegins, action: string(begins.Action) + at.Format("-20060102150405")},
 		"%s begins: %s", begins.Action, begins.Message)
 	return true, nil
@@ -281,6 +282,7 @@ func (m *maintenance) hasFailed() bool {
 func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
 	now, st := m.now(), m.status.now()
 	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: why})
+	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", why)
 	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: string(now.Action)},
 		"%s failed: %s", now.Action, why)
 	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" && m.view.Node != nil {
@@ -311,9 +313,11 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if err := m.status.write(ctx); err != nil {
 		return err
 	}
+	took := time.Since(now.StartedAt.Time).Round(time.Second)
+	log.FromContext(ctx).Info("Maintenance ends", "action", now.Action, "failed", failed, "took", took)
 	if !failed {
 		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceDone, action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
-			"%s is done after %s", now.Action, time.Since(now.StartedAt.Time).Round(time.Second))
+			"%s is done after %s", now.Action, took)
 	}
 	m.fleet.done(m.id())
 	return nil

@@ -173,6 +173,22 @@ func TestStoryLeaving(t *testing.T) {
 	})
 }
 
+func TestStoryOthersHoldTheInstance(t *testing.T) {
+	tell(t, "others-hold-the-instance", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		i := s.instance("win-1")
+		i.Finalizers = append(i.Finalizers, "story/backup")
+		s.must(s.client.Update(s.ctx, i))
+		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
+		s.until("win-1 has left", time.Hour, func() bool { return len(s.nodes()) == 1 })
+		s.say("somebody else holds its instance still")
+		s.pass(time.Hour)
+		if visits := s.hosts[0].left; visits != 1 {
+			s.t.Errorf("win-1 was made to leave %d times", visits)
+		}
+	})
+}
+
 func TestStoryDeadHostLeaves(t *testing.T) {
 	tell(t, "dead-host-leaves", 3, atMost(1), func(s *story) {
 		s.settled(1)

@@ -36,6 +36,7 @@ type storyHost struct {
 	version  string    // that it runs
 	staged   bool
 	joinedAt time.Time
+	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
 	keys     []string // that it lets in, as lines of authorized_keys
 	// others says that the original operator configured the host.
@@ -186,6 +187,7 @@ func (h *storyHost) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
 		h.story.say("%s leaves", h.name)
 	}
 	h.cluster, h.version, h.staged = "", "", false
+	h.left++
 	return agent.LeaveResult{}, nil
 }
 

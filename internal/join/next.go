@@ -42,6 +42,8 @@ type Seen struct {
 	SettingsSince time.Time
 	// AllPaused is WindowsConfig's rollout.paused.
 	AllPaused bool
+	// Unfit says why no host may become a node of Version; empty when they may.
+	Unfit string
 	// KeyFault says what is wrong with the SSH key; nil when it is good.
 	KeyFault *Stall
 	// NotBefore is when the instance may be tried again after a failure; zero for at once.
@@ -93,6 +95,7 @@ func Next(s Seen) Decision {
 		leaving,     // it is on its way out
 		settled,     // the host has joined and its Node is there, or still has time to come
 		paused,      // the user says to wait
+		unfit,       // its kubelet would not go with the API server
 		keyUnusable, // without a key there is no way in
 		backingOff,  // it failed just now
 		noSlot,      // enough others are joining
@@ -220,6 +223,17 @@ func paused(s Seen) (Decision, bool) {
 		return Decision{Action: Rest, Err: &Paused{By: `spec.rollout.paused of WindowsConfig "cluster"`}}, true
 	}
 	return Decision{}, false
+}
+
+// unfitPoll is how often it is looked whether the version has become fit: the API server was upgraded.
+const unfitPoll = 5 * time.Minute
+
+// unfit keeps new nodes away. One that is there already is repaired as it is.
+func unfit(s Seen) (Decision, bool) {
+	if s.Unfit == "" || s.Node != nil {
+		return Decision{}, false
+	}
+	return Decision{Action: Await, After: unfitPoll, Err: &Stall{Reason: v1alpha1.ReasonVersionUnfit, Message: s.Unfit}}, true
 }
 
 func keyUnusable(s Seen) (Decision, bool) {

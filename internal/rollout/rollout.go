@@ -122,7 +122,7 @@ type planner struct {
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
 	checks := []func(need) (reason, message string){
-		p.underWay, p.paused, p.failed, p.unfit, p.stop, p.canary, p.window, p.outOfBudget,
+		p.underWay, p.paused, p.failed, p.unfit, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
 	}
 	for _, check := range checks {
 		reason, message := check(n)
@@ -187,6 +187,20 @@ func (p *planner) stop(n need) (reason, message string) {
 	}
 	first := p.stopped[0]
 	return v1alpha1.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.Name, first.Failure.Message)
+}
+
+// settling is how long a node's own daemon may take to be sure of a version: it watches the services for a minute, and does not begin
+// another update before (internal/daemon/update.go). A node drained meanwhile would only wait, empty.
+const settling = 75 * time.Second
+
+// settles leaves a node alone that has just come to the version it has.
+func (p *planner) settles(n need) (reason, message string) {
+	until := n.host.Since.Add(settling)
+	if n.action != v1alpha1.ActionUpgrade || n.host.Since.IsZero() || !until.After(p.Now) {
+		return "", ""
+	}
+	p.lookAgain(until)
+	return v1alpha1.ReasonSettling, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
 }
 
 // canary lets only a few nodes go to the version until they have worked for a while.
