@@ -22,6 +22,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"(" + v1alpha1.TrustedCAConfigMap + ")",
 			"resourceNames: [" + v1alpha1.NodeSecrets + "]",
 			"resourceNames: [" + v1alpha1.PullSecret + "]",
+			"resourceNames: [" + v1alpha1.FlannelConfigMap + "]",
 			"resourceNames: [" + v1alpha1.WICDRole + "]",
 			"resourceNames: [" + v1alpha1.BootstrapServiceAccount + "]",
 			"- " + certificatesv1.KubeAPIServerClientKubeletSignerName + " #",

@@ -45,6 +45,26 @@ const (
 	// ConditionNodeRebootRequired is True while Windows itself waits for a restart; the message says what for. Bad when True,
 	// absent until Windows waited for the first time.
 	ConditionNodeRebootRequired = "WindowsRebootRequired"
+	// ConditionWindowsNetworkUnavailable is True while the network of pods is not as it should be: the Host Network Service does not
+	// answer, or has lost networks, endpoints or load balancers; the message says which. The daemon mends it meanwhile. Bad when
+	// True, absent where the network is the user's own (provider Custom).
+	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
+)
+
+// Reasons of condition WindowsNetworkUnavailable of Nodes.
+const (
+	// ReasonNetworkWorks means that networks, endpoints and load balancers are as they should be.
+	ReasonNetworkWorks = "NetworkWorks"
+	// ReasonHNSUnavailable means that the Host Network Service of Windows does not answer.
+	ReasonHNSUnavailable = "HNSUnavailable"
+	// ReasonHNSNetworkMissing means that the network of pods is not there: it is not made yet, or was lost.
+	ReasonHNSNetworkMissing = "HNSNetworkMissing"
+	// ReasonHNSEndpointLost means that pods, or the host itself, have no endpoint in the network of pods.
+	ReasonHNSEndpointLost = "HNSEndpointLost"
+	// ReasonLoadBalancersLost means that Services have no load balancer on the node.
+	ReasonLoadBalancersLost = "LoadBalancersLost"
+	// ReasonNetworkRepaired is that of events: the daemon mended the network of pods.
+	ReasonNetworkRepaired = "NetworkRepaired"
 )
 
 // Reasons of condition WindowsRebootRequired.
@@ -73,7 +93,8 @@ const (
 	ReasonServiceNotReady = "ServiceNotReady"
 )
 
-// Reasons of conditions Published and Degraded.
+// Reasons of conditions Published and Degraded. Where the network is wrong, Published has the reason that Configured has of instances
+// that wait for it.
 const (
 	// ReasonPublished means that nodes can read the settings.
 	ReasonPublished = "Published"
@@ -130,6 +151,9 @@ const (
 	ReasonClockSkewed = "ClockSkewed"
 	// ReasonAddressMissing means that no interface with a default route has an IPv4 address.
 	ReasonAddressMissing = "AddressMissing"
+	// ReasonVXLANPortUnsupported means that the overlay has a port of its own and that the host's Windows (build 17763) can use none but
+	// 4789.
+	ReasonVXLANPortUnsupported = "VXLANPortUnsupported"
 )
 
 // Reasons of condition Configured.
@@ -153,6 +177,22 @@ const (
 	ReasonContentAltered = "ContentAltered"
 	// ReasonNetworkNotConfigured means that WindowsConfig names no network provider, or one that cannot work.
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
+	// ReasonNetworkTypeUnsupported means that the cluster's network is not OVN-Kubernetes, which the provider needs.
+	ReasonNetworkTypeUnsupported = "NetworkTypeUnsupported"
+	// ReasonHybridOverlayNotConfigured means that OVN-Kubernetes has no range of addresses for pods on Windows nodes.
+	ReasonHybridOverlayNotConfigured = "HybridOverlayNotConfigured"
+	// ReasonNetworksOverlap means that two of the cluster's ranges, of pods, of pods on Windows nodes and of Services, share addresses.
+	ReasonNetworksOverlap = "NetworksOverlap"
+	// ReasonClusterNetworkReserved means that pods have addresses of class E (240.0.0.0/4), which Windows does not speak to.
+	ReasonClusterNetworkReserved = "ClusterNetworkReserved"
+	// ReasonClusterNetworkIPv6Only means that pods have no IPv4 addresses, which overlays of Windows need.
+	ReasonClusterNetworkIPv6Only = "ClusterNetworkIPv6Only"
+	// ReasonVXLANPortRequired means that the overlay has VXLAN's own port on vSphere, which may keep packets to it for itself.
+	ReasonVXLANPortRequired = "VXLANPortRequired"
+	// ReasonFlannelNotFound means that the ConfigMap with Flannel's configuration is not there.
+	ReasonFlannelNotFound = "FlannelNotFound"
+	// ReasonFlannelUnsuitable means that Flannel is not configured in a way that Windows nodes can take part in.
+	ReasonFlannelUnsuitable = "FlannelUnsuitable"
 	// ReasonClusterUnknown means that the cluster's own addresses or certificates could not be read.
 	ReasonClusterUnknown = "ClusterUnknown"
 )

@@ -245,22 +245,77 @@ type KubeletSpec struct {
 // NetworkProvider names a way to connect pods.
 type NetworkProvider string
 
-// NetworkCustom takes the CNI configuration that the user writes in network.custom.
-const NetworkCustom NetworkProvider = "Custom"
+// The providers.
+const (
+	// NetworkOVNHybridOverlay joins Windows nodes to OVN-Kubernetes by its hybrid overlay.
+	NetworkOVNHybridOverlay NetworkProvider = "OVNHybridOverlay"
+	// NetworkFlannel joins Windows nodes to a cluster whose network is Flannel with VXLAN.
+	NetworkFlannel NetworkProvider = "Flannel"
+	// NetworkCustom takes the CNI configuration that the user writes in network.custom.
+	NetworkCustom NetworkProvider = "Custom"
+)
 
 // NetworkSpec says how pods on Windows nodes are connected.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || self.provider != 'Custom' || has(self.custom)",message="network.custom must be set when network.provider is Custom"
+// +kubebuilder:validation:XValidation:rule="!has(self.custom) || has(self.provider) && self.provider == 'Custom'",message="network.custom may be set only when network.provider is Custom"
+// +kubebuilder:validation:XValidation:rule="!has(self.ovn) || has(self.provider) && self.provider == 'OVNHybridOverlay'",message="network.ovn may be set only when network.provider is OVNHybridOverlay"
+// +kubebuilder:validation:XValidation:rule="!has(self.flannel) || has(self.provider) && self.provider == 'Flannel'",message="network.flannel may be set only when network.provider is Flannel"
 type NetworkSpec struct {
-	// provider of the pod network. Without one, hosts are not joined: a node without network would never be ready.
-	// +kubebuilder:validation:Enum=Custom
+	// provider of the pod network: OVNHybridOverlay for a cluster with OVN-Kubernetes, Flannel for one with Flannel, Custom for a CNI
+	// configuration of your own. Empty means OVNHybridOverlay on OpenShift. Elsewhere, hosts are not joined without one: a node
+	// without network would never be ready.
+	// +kubebuilder:validation:Enum=OVNHybridOverlay;Flannel;Custom
 	// +optional
 	Provider NetworkProvider `json:"provider,omitempty"`
+
+	// ovn holds the settings of provider OVNHybridOverlay.
+	// +optional
+	OVN *OVNNetwork `json:"ovn,omitempty"`
+
+	// flannel holds the settings of provider Flannel.
+	// +optional
+	Flannel *FlannelNetwork `json:"flannel,omitempty"`
 
 	// custom holds the settings of provider Custom.
 	// +optional
 	Custom *CustomNetwork `json:"custom,omitempty"`
 }
+
+// OVNNetwork is what OVN-Kubernetes does not tell of its hybrid overlay outside OpenShift.
+type OVNNetwork struct {
+	// vxlanPort is the UDP port of the hybrid overlay, as OVN-Kubernetes has it (its flag --hybrid-overlay-vxlan-port); 4789 by default.
+	// On OpenShift it is Network.operator's hybridOverlayVXLANPort, and must not be set here. Windows Server 2019 can have no other
+	// than 4789.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	VXLANPort int32 `json:"vxlanPort,omitempty"`
+}
+
+// FlannelNetwork says where Flannel's configuration is.
+type FlannelNetwork struct {
+	// namespace of Flannel.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:default=kube-flannel
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
+	// configMap with Flannel's configuration in key net-conf.json. The operator may read only the default one: for another, give its
+	// service account the right to get it.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:default=kube-flannel-cfg
+	// +optional
+	ConfigMap string `json:"configMap,omitempty"`
+}
+
+// Where Flannel's own manifests put its configuration.
+const (
+	FlannelNamespace = "kube-flannel"
+	FlannelConfigMap = "kube-flannel-cfg"
+)
 
 // CustomNetwork is a CNI configuration of the user's own.
 type CustomNetwork struct {

@@ -92,9 +92,32 @@ type WindowsInstanceSpec struct {
 	// +optional
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
+	// network says which of the host's interfaces the cluster uses, where it has more than one.
+	// +optional
+	Network *InstanceNetwork `json:"network,omitempty"`
+
 	// paused leaves the host as it is: nothing is started on it until paused is taken away.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+}
+
+// InstanceNetwork chooses the interface whose address the node has, and which carries the pod network. Without it, that is the interface
+// with the default route.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.interface) || !has(self.cidr)",message="at most one of network.interface and network.cidr may be set"
+type InstanceNetwork struct {
+	// interface is the name of the interface, as Get-NetAdapter shows it: "Ethernet 2".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Interface string `json:"interface,omitempty"`
+
+	// cidr is a range of IPv4 addresses: the interface that has an address in it is taken, and this address with it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=18
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="cidr must be a range of IPv4 addresses, for example 10.0.8.0/24"
+	// +optional
+	CIDR string `json:"cidr,omitempty"`
 }
 
 // WindowsInstanceStatus is what the operator knows of a host.

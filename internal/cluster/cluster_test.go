@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -111,8 +112,8 @@ func TestReadFindsTheMostExplicitAnswer(t *testing.T) {
 			want := want
 			test.change(&want)
 			got, err := Read(t.Context(), reader(append(plain(), test.more...)...), namespace)
-			if err != nil || got != want {
-				t.Errorf("got %+v (%v)\nwant %+v", got, err, want)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
 	}

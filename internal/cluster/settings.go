@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -29,11 +27,13 @@ const (
 	machineConfig   = "machineconfiguration.openshift.io"
 )
 
-// Kinds are OpenShift's kinds that ReadSettings reads, for whoever watches them.
+// Kinds are OpenShift's kinds that ReadSettings and ReadNetwork read, for whoever watches them. Infrastructure, which only its
+// installer writes, is not among them.
 func Kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		{Group: openshiftConfig, Version: "v1", Kind: "Proxy"},
 		{Group: openshiftConfig, Version: "v1", Kind: "Network"},
+		{Group: openshiftOperator, Version: "v1", Kind: "Network"},
 		{Group: openshiftConfig, Version: "v1", Kind: digestSet},
 		{Group: openshiftConfig, Version: "v1", Kind: tagSet},
 		{Group: machineConfig, Version: "v1", Kind: "ControllerConfig"},
@@ -89,61 +89,18 @@ func readProxy(ctx context.Context, r client.Reader, config v1alpha1.WindowsConf
 	return nil
 }
 
-// readPodNetworks reads the ranges of pods from where the installer wrote them: OpenShift's Network, or kubeadm's
-// configuration. On other clusters they are not known, and whoever has a proxy lists them in noProxy.
+// readPodNetworks reads the ranges of pods. Where they are not known, whoever has a proxy lists them in noProxy.
 func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) error {
-	network, err := readCluster(ctx, r, openshiftConfig, "Network", "cluster")
+	network, err := openshiftNetwork(ctx, r)
 	if err != nil {
 		return err
 	}
-	if network == nil {
-		return readKubeadm(ctx, r, s)
-	}
-	var is struct {
-		Status struct {
-			ClusterNetwork []struct {
-				CIDR string `json:"cidr"`
-			} `json:"clusterNetwork"`
-		} `json:"status"`
-	}
-	if err := decode(network, &is); err != nil {
-		return err
-	}
-	for _, n := range is.Status.ClusterNetwork {
-		s.Networks = append(s.Networks, listed(n.CIDR)...)
-	}
-	return nil
-}
-
-func readKubeadm(ctx context.Context, r client.Reader, s *desired.Settings) error {
-	text, err := configMapValue(ctx, r, "kube-system", "kubeadm-config", "ClusterConfiguration")
-	if apierrors.IsNotFound(err) {
+	if network != nil {
+		s.Networks = network.podCIDRs
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	var kubeadm struct {
-		Networking struct {
-			PodSubnet string `json:"podSubnet"`
-		} `json:"networking"`
-	}
-	if err := yaml.Unmarshal([]byte(text), &kubeadm); err != nil {
-		return fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
-	}
-	s.Networks = append(s.Networks, listed(kubeadm.Networking.PodSubnet)...)
-	return nil
-}
-
-// listed are the ranges in a text with commas in between.
-func listed(text string) []string {
-	var all []string
-	for cidr := range strings.SplitSeq(text, ",") {
-		if cidr = strings.TrimSpace(cidr); cidr != "" {
-			all = append(all, cidr)
-		}
-	}
-	return all
+	s.Networks, err = kubeadmPodCIDRs(ctx, r)
+	return err
 }
 
 // readBundles reads the certificates to trust. With a proxy or without: nodes pull images either way.

@@ -55,11 +55,12 @@ type Controller interface {
 func All(m manager.Manager, o Options) []Controller {
 	c := common{
 		Options:       o,
-		content:       o.Payload.Manifest.Select(payload.Base),
+		content:       o.Payload.Manifest.Select(payload.Base, payload.Flannel),
 		client:        m.GetClient(),
 		live:          m.GetAPIReader(),
 		recorder:      m.GetEventRecorder("windows-machine-config-operator"),
 		metrics:       newMetrics(o.Registry, m.GetClient()),
+		outlook:       newOutlook(),
 		dialer:        dialSSH,
 		serverVersion: func() string { return askVersion(m) },
 	}
@@ -113,13 +114,15 @@ func Cache(namespace string) cache.Options {
 // common is what every controller has.
 type common struct {
 	Options
-	// content is what a host gets.
+	// content is what hosts get, each with its network: desired.Content has what one gets.
 	content payload.Manifest
 	// client reads from the cache and writes; live reads what the cache does not keep.
 	client   client.Client
 	live     client.Reader
 	recorder events.EventRecorder
 	metrics  *metrics
+	// outlook is the cluster's network.
+	outlook *outlook
 	// serverVersion is the API server's, empty where it does not say.
 	serverVersion func() string
 	// dialer reaches hosts.

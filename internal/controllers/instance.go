@@ -77,6 +77,7 @@ func (c *instances) Register(ctx context.Context, m manager.Manager) error {
 		Named("windowsinstance").
 		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Channel(c.fleet.plans, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(source.Channel(c.outlook.changed, handler.EnqueueRequestsFromMapFunc(c.everyone))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode), builder.WithPredicates(
 			predicate.Or(matters(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.everyone)).

@@ -22,7 +22,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
@@ -42,7 +41,8 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	job := join.Job{
 		Connect:     a.connect,
 		Payload:     c.Payload,
-		Content:     c.content,
+		Content:     desired.Content(c.content, v.config.Network.Provider),
+		PodNetwork:  a.podNetwork,
 		NameTakenBy: a.nameTakenBy,
 		Learned:     a.learned,
 		Slot:        a.slot,
@@ -52,6 +52,7 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 		Token:       a.token,
 		Altered:     a.altered,
 		Register:    func() bool { return a.unregistered },
+		Interface:   v.Instance.Spec.Network,
 		Hostname:    v.Instance.Spec.Hostname,
 		Occupied:    a.occupied,
 		Progress:    func(p join.Progress) { status.progress(ctx, p) },
@@ -118,7 +119,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	if err != nil {
 		return "", fmt.Errorf("reading Node %s: %w", name, err)
 	}
-	if a.isOurs(&node, join.NodeIP(facts)) {
+	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
 		return "", nil
 	}
 	return fmt.Sprintf("Node %s (%s, %s)", name, node.Status.NodeInfo.OperatingSystem, internalIP(&node)), nil
@@ -153,7 +154,7 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from}
 	}
 	st.Hostname = join.NodeName(f)
-	st.NodeIP = join.NodeIP(f)
+	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
 	st.BootID = f.Host.BootID
 	return a.status.write(ctx)
@@ -189,13 +190,22 @@ func (a *attempt) slot() (func(), error) {
 	return release, nil
 }
 
+// podNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
+func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
+	if n, known := a.outlook.of(a.view.config.Network); known {
+		return n, nil
+	}
+	known, _, err := a.render(ctx, a.view.config)
+	if err != nil && !errors.Is(err, desired.ErrNetwork) {
+		err = fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	return known.Network, err
+}
+
 // desired is what is published for all nodes. So a host that joins and one that has joined are made the same. What is
 // published outlives settings that make no sense any more, for the nodes that are there; a new one has to wait for better.
 func (a *attempt) desired(ctx context.Context) (join.Want, error) {
-	known, err := cluster.Read(ctx, a.live, a.Namespace)
-	if err == nil {
-		_, err = a.render(ctx, a.view.config)
-	}
+	known, _, err := a.render(ctx, a.view.config)
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err
 	}

@@ -66,7 +66,7 @@ func (m *maintenance) sendContent(ctx context.Context) error {
 func (m *maintenance) visit(doing string) *join.Job {
 	a := &attempt{instances: m.instances, view: m.view, status: m.status}
 	return &join.Job{
-		Connect: a.connect, Payload: m.Payload, Content: m.content, Altered: a.altered, Now: time.Now,
+		Connect: a.connect, Payload: m.Payload, Content: desired.Content(m.content, m.view.config.Network.Provider), Altered: a.altered, Now: time.Now,
 		Progress: func(p join.Progress) {
 			if now := m.now(); now != nil && p.Message != "" {
 				now.Message = doing + ": " + p.Message

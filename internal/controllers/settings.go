@@ -61,12 +61,17 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Watches(&rbacv1.Role{}, one).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
 	for _, name := range append(cluster.PullSecrets(c.Namespace), types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}) {
-		secret, err := oneSecret(m, name, one)
+		secret, err := only(m, &corev1.Secret{}, name, one)
 		if err != nil {
 			return err
 		}
 		b = b.WatchesRawSource(secret)
 	}
+	flannel, err := only(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), one)
+	if err != nil {
+		return err
+	}
+	b = b.WatchesRawSource(flannel)
 	for _, kind := range cluster.Kinds() {
 		if _, err := m.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 			continue // not OpenShift
@@ -80,22 +85,22 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 	return b.Complete(c)
 }
 
-// oneSecret watches one Secret by its name, which is all that the operator may see of a namespace's Secrets. A cache asks
-// for all objects of a namespace or for one: so each has a cache of its own.
-func oneSecret(m manager.Manager, name types.NamespacedName, h handler.EventHandler) (source.Source, error) {
+// only watches one object by its name, which is all that the operator may see of its kind in a namespace. A cache asks for all
+// objects of a namespace or for one: so each has a cache of its own.
+func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (source.Source, error) {
 	one, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
-		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
+		ByObject: map[client.Object]cache.ByObject{kind: {
 			Namespaces: map[string]cache.Config{name.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name)}},
 		}},
 	})
+	if err == nil {
+		err = m.Add(one)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("watching Secret %s: %w", name, err)
+		return nil, fmt.Errorf("watching %T %s: %w", kind, name, err)
 	}
-	if err := m.Add(one); err != nil {
-		return nil, fmt.Errorf("watching Secret %s: %w", name, err)
-	}
-	return source.Kind[client.Object](one, &corev1.Secret{}, h), nil
+	return source.Kind(one, kind, h), nil
 }
 
 // isSetting tells whether a ConfigMap has to do with settings: one that is read, or one that is published.
@@ -160,7 +165,7 @@ func (c *settings) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) c
 
 // renew renders and publishes.
 func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
-	rendered, err := c.render(ctx, config.Spec)
+	_, rendered, err := c.render(ctx, config.Spec)
 	if err != nil {
 		return rendered, "", err
 	}
@@ -172,18 +177,22 @@ func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (d
 }
 
 // render reads the cluster and says what nodes must have.
-func (c common) render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (desired.Rendered, error) {
-	known, err := cluster.Read(ctx, c.live, c.Namespace)
-	if err != nil {
-		return desired.Rendered{}, err
+func (c common) render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
+	defer func() { c.outlook.note(config.Network, known.Network, err) }()
+	if known, err = cluster.Read(ctx, c.live, c.Namespace); err != nil {
+		return known, r, err
+	}
+	if known.Network, err = cluster.ReadNetwork(ctx, c.live, config.Network); err != nil {
+		return known, r, err
 	}
 	settings, err := cluster.ReadSettings(ctx, c.live, c.Namespace, config, time.Now())
 	if err != nil {
-		return desired.Rendered{}, err
+		return known, r, err
 	}
-	return desired.Render(desired.Inputs{
+	r, err = desired.Render(desired.Inputs{
 		OperatorVersion: c.Version, Payload: c.content, Cluster: known, Config: config, Settings: settings,
 	})
+	return known, r, err
 }
 
 // report writes the status of WindowsConfig, where there is one.
@@ -200,7 +209,7 @@ func (c *settings) report(ctx context.Context, config *v1alpha1.WindowsConfig, p
 		})
 	}
 	if failed != nil {
-		set(v1alpha1.ConditionPublished, metav1.ConditionFalse, v1alpha1.ReasonSettingsInvalid, failed.Error())
+		set(v1alpha1.ConditionPublished, metav1.ConditionFalse, whyUnpublished(failed), failed.Error())
 	} else {
 		st.Settings = hash
 		set(v1alpha1.ConditionPublished, metav1.ConditionTrue, v1alpha1.ReasonPublished, "nodes can read the settings")
@@ -225,6 +234,14 @@ func (c *settings) report(ctx context.Context, config *v1alpha1.WindowsConfig, p
 		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
 	}
 	return nil
+}
+
+// whyUnpublished is the reason why nothing can be published.
+func whyUnpublished(err error) string {
+	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
+		return network.Reason
+	}
+	return v1alpha1.ReasonSettingsInvalid
 }
 
 // countNodes says how many nodes have a version of ours, and how many of them have come to the settings.

@@ -44,7 +44,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 	recorder := &told{}
 	return &settings{
 		common: common{
-			Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder,
+			Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder, outlook: newOutlook(),
 		},
 	}, recorder
 }

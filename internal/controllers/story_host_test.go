@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ type storyHost struct {
 	cluster  string    // that it has joined
 	version  string    // that it runs
 	staged   bool
+	offered  []agent.Content // of the last transfer
 	joinedAt time.Time
 	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
@@ -127,9 +129,10 @@ func (c storyConnection) do(command string, stdin io.Reader, stdout io.Writer) e
 	case agent.CommandFacts:
 		s.End(h.facts(), nil)
 	case agent.CommandReceive:
-		_ = s.Request(&agent.ReceiveRequest{})
+		var request agent.ReceiveRequest
+		_ = s.Request(&request)
 		_ = s.Missing(nil)
-		h.staged = true
+		h.staged, h.offered = true, request.Content
 		s.End(agent.ReceiveResult{}, nil)
 	case agent.CommandJoin:
 		var request agent.JoinRequest
@@ -154,7 +157,7 @@ func (h *storyHost) facts() agent.Facts {
 	f := agent.Facts{Program: storyWICD, Host: agent.HostFacts{
 		Hostname: h.name, Build: 20348, UBR: 2402, Product: "Windows Server 2022", Installation: "Server Core", Architecture: "amd64",
 		BootID: strconv.Itoa(h.bootID), Clock: time.Now(), FreeBytes: 1 << 40, MemoryBytes: 1 << 34,
-		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []string{h.address}, DefaultRoute: true}},
+		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(h.address + "/24")}, DefaultRoute: true}},
 	}}
 	if h.cluster != "" {
 		f.Joined = &agent.Joined{Cluster: h.cluster, Node: h.name, Version: h.version}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"text/template"
-
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 // Pod is what a CNI configuration template can use.
@@ -16,9 +14,6 @@ type Pod struct {
 	// address of its DNS service, NodeIP the node's own address.
 	PodCIDR, ServiceCIDR, ClusterDNS, NodeIP string
 }
-
-// ErrNetwork is the class of errors about the network settings of WindowsConfig.
-var ErrNetwork = errors.New("network not configured")
 
 // ErrSettings is the class of errors about the proxy.
 var ErrSettings = errors.New("settings cannot be used")
@@ -45,22 +40,4 @@ func (c CNI) Fill(podCIDR, nodeIP string) (string, error) {
 		return "", errors.New("the filled template has no name or no type; a single CNI configuration with both is needed")
 	}
 	return out.String(), nil
-}
-
-// checkNetwork refuses network settings with which no node could become ready.
-func checkNetwork(in Inputs) error {
-	const object = `WindowsConfig "cluster": spec.network`
-	n := in.Config.Network
-	if n.Provider == "" {
-		return fmt.Errorf("%w: %s.provider is empty; set it to %s and give spec.network.custom.cniConfig",
-			ErrNetwork, object, v1alpha1.NetworkCustom)
-	}
-	if n.Custom == nil {
-		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig", ErrNetwork, object, n.Provider)
-	}
-	sample := CNI{Template: n.Custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
-	if _, err := sample.Fill("10.0.0.0/24", "192.0.2.1"); err != nil {
-		return fmt.Errorf("%w: %s.custom.cniConfig: %w", ErrNetwork, object, err)
-	}
-	return nil
 }

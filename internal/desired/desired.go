@@ -31,12 +31,18 @@ type Node struct {
 	Services []Service `json:"services,omitempty"`
 	// CNI is the configuration of the pod network, filled in when the node's pod CIDR is known.
 	CNI *CNI `json:"cni,omitempty"`
+	// Network is the network that a service makes, and WICD looks after; nil where CNI says all.
+	Network *Network `json:"network,omitempty"`
 	// Environment are variables of the machine. Services get those they read, of these and of the Secrets'.
 	Environment map[string]string `json:"environment,omitempty"`
 	// WatchedEnvironment are the variables that are ours: those that have no value are removed from the machine.
 	WatchedEnvironment []string `json:"watchedEnvironment,omitempty"`
 	// Certificates are those to trust, as PEM, in the store LocalMachine\Root.
 	Certificates string `json:"certificates,omitempty"`
+	// Firewall is what the host's firewall lets in for services of the node.
+	Firewall []FirewallRule `json:"firewall,omitempty"`
+	// Routes are those that the host must have besides its own.
+	Routes []Route `json:"routes,omitempty"`
 	// Logs says how much of the services' logs stays on the host.
 	Logs LogLimits `json:"logs,omitzero"`
 	// AuthorizedKeys are public keys, as lines of authorized_keys, with which the operator logs in to hosts: the host takes each.
@@ -78,7 +84,7 @@ type File struct {
 type Service struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
-	// Command is the full command line. It may contain ${NODE_NAME} and ${NODE_IP}.
+	// Command is the full command line. It may contain ${NODE_NAME}, ${NODE_IP} and ${NODE_ADAPTER}.
 	Command string `json:"command"`
 	// DependsOn are the services that must run before it.
 	DependsOn []string `json:"dependsOn,omitempty"`
@@ -86,7 +92,7 @@ type Service struct {
 	// itself: http://127.0.0.1:<port>/<path>, which answers a GET with status 200, or npipe://./pipe/<name>, on which a
 	// container runtime answers the call Version. Empty: the service works as soon as it runs.
 	Ready string `json:"ready,omitempty"`
-	// Environment are variables of the service's process, besides those of the machine.
+	// Environment are variables of the service's process, besides those of the machine. Values may contain what Command may.
 	Environment map[string]string `json:"environment,omitempty"`
 	// Reads are the variables of the node's environment that the process gets: when one changes, it starts anew.
 	Reads []string `json:"reads,omitempty"`
@@ -152,4 +158,6 @@ type Cluster struct {
 	ClusterDNS  string
 	// Domain of the cluster, cluster.local.
 	Domain string
+	// Network is what nodes must know of the pod network.
+	Network ClusterNetwork
 }

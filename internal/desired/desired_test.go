@@ -56,6 +56,16 @@ func TestRender(t *testing.T) {
 				EvictionHard:   map[string]string{"memory.available": "500Mi", "nodefs.available": "5%"},
 			}
 		},
+		"overlay": func(in *desired.Inputs) {
+			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+			in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"}, VXLANPort: 9898}
+		},
+		"flannel": func(in *desired.Inputs) {
+			with := withFlannel(goodNetConf)
+			in.Config.Network, in.Cluster.Network = with.Config.Network, with.Cluster.Network
+			flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("a", 64), Size: 3}
+			in.Payload = payload.New(append(in.Payload.Files, flanneld), nil, payload.File{})
+		},
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
 		// What hosts get on each platform, from a payload in which everything that is declared is there.

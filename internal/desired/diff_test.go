@@ -226,6 +226,8 @@ func mutate(v reflect.Value, n int, path string) (at string, done bool) {
 				v.SetString(v.String() + " changed")
 			case reflect.Bool:
 				v.SetBool(!v.Bool())
+			case reflect.Uint16:
+				v.SetUint(v.Uint() + 1)
 			default:
 				v.SetInt(v.Int() + 1)
 			}

@@ -17,15 +17,18 @@ type Local struct {
 	// Node is the node's name, NodeIP its address.
 	Node   string `json:"node"`
 	NodeIP string `json:"nodeIP"`
+	// Adapter is the name of the interface that has NodeIP, which carries the pod network.
+	Adapter string `json:"adapter,omitempty"`
 	// Taints are put on the node when it registers, besides os=Windows:NoSchedule.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
 // What a declaration has in place of what the host fills in. The marker of the taints stands for a JSON array.
 const (
-	markNode   = "${NODE_NAME}"
-	markNodeIP = "${NODE_IP}"
-	markTaints = `"${NODE_TAINTS}"`
+	markNode    = "${NODE_NAME}"
+	markNodeIP  = "${NODE_IP}"
+	markAdapter = "${NODE_ADAPTER}"
+	markTaints  = `"${NODE_TAINTS}"`
 )
 
 // On is the declaration for one host, with nothing left open: names and secrets are filled in, and services have
@@ -40,7 +43,7 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
-	values := strings.NewReplacer(markNode, l.Node, markNodeIP, l.NodeIP)
+	values := strings.NewReplacer(markNode, l.Node, markNodeIP, l.NodeIP, markAdapter, l.Adapter)
 	plain := len(n.Files)
 	n.Files = slices.Concat(n.Files, s.Files)
 	for i := range n.Files {
@@ -58,10 +61,22 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 	n.Services = slices.Clone(n.Services)
 	for i := range n.Services {
 		n.Services[i].Command = values.Replace(n.Services[i].Command)
-		n.Services[i].Environment = subset(all, n.Services[i].Reads)
+		n.Services[i].Environment = n.Services[i].environment(all, values)
 		n.Services[i].Reads = nil
 	}
 	return n, nil
+}
+
+// environment are the variables that the service has by itself, filled in, and those that it reads.
+func (s Service) environment(all map[string]string, values *strings.Replacer) map[string]string {
+	own := subset(all, s.Reads)
+	if own == nil && len(s.Environment) > 0 {
+		own = map[string]string{}
+	}
+	for name, value := range s.Environment {
+		own[name] = values.Replace(value)
+	}
+	return own
 }
 
 func subset(all map[string]string, names []string) map[string]string {

@@ -19,6 +19,7 @@ type Rendered struct {
 // Render says what nodes with these inputs must have. It fails where the inputs cannot make a working node; the error
 // names the object, the field and what is allowed.
 func Render(in Inputs) (Rendered, error) {
+	in.Config.Network.Provider = in.provider()
 	if err := checkNetwork(in); err != nil {
 		return Rendered{}, err
 	}
@@ -47,21 +48,32 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 		Digest:      in.Payload.Digest,
 		Features:    []string{"Containers"},
 		Directories: directories(services),
-		Payload:     payloadFiles(in.Payload),
+		Payload:     payloadFiles(Content(in.Payload, in.Config.Network.Provider)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
 			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest))},
 		}, files...),
-		Services: services,
-		CNI: &CNI{
-			Path:        cniConfig,
-			Template:    in.Config.Network.Custom.CNIConfig,
-			ServiceCIDR: in.Cluster.ServiceCIDR,
-			ClusterDNS:  in.Cluster.ClusterDNS,
-		},
+		Services:           services,
+		CNI:                customCNI(in),
+		Network:            network(in),
 		WatchedEnvironment: proxyVariables(),
+		Firewall:           firewall(in),
+		Routes:             routes(in),
 		Logs:               logs,
+	}
+}
+
+// customCNI is the configuration that the user wrote; nil with providers that make their own.
+func customCNI(in Inputs) *CNI {
+	if in.Config.Network.Custom == nil {
+		return nil
+	}
+	return &CNI{
+		Path:        cniConfig,
+		Template:    in.Config.Network.Custom.CNIConfig,
+		ServiceCIDR: in.Cluster.ServiceCIDR,
+		ClusterDNS:  in.Cluster.ClusterDNS,
 	}
 }
 

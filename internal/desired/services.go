@@ -21,7 +21,8 @@ const (
 func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	folder := VersionFolder(in.Payload.Digest)
 	list := []Service{containerd(folder), kubelet(folder, logs)}
-	var files []File
+	list = append(list, networkServices(in, folder, logs)...)
+	files := networkFiles(in)
 	if has(in.Payload, csiProxyProgram) {
 		list = append(list, csiProxy(folder, logs))
 	}
@@ -31,6 +32,8 @@ func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	}
 	if has(in.Payload, nodeManagerProgram) {
 		list = append(list, nodeManager(folder, logs))
+	}
+	if slices.ContainsFunc(list, func(s Service) bool { return slices.Contains(s.Needs, WICDIdentity) }) {
 		files = append(files, File{Path: wicdKubeconfig, Content: renderWICDKubeconfig(in.Cluster)})
 	}
 	return append(list, wicd(folder)), files

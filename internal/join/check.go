@@ -2,15 +2,13 @@ package join
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // Limits a host must keep to become a node.
@@ -24,9 +22,9 @@ const (
 // builds that can become nodes, with the names people know them by. Process-isolated images match these three.
 func builds() map[int]string {
 	return map[int]string{
-		17763: "Windows Server 2019",
-		20348: "Windows Server 2022",
-		26100: "Windows Server 2025",
+		oldestBuild: "Windows Server 2019",
+		20348:       "Windows Server 2022",
+		26100:       "Windows Server 2025",
 	}
 }
 
@@ -36,6 +34,10 @@ type Surroundings struct {
 	Now time.Time
 	// NameTakenBy names the instance or node that has this host's name already, or is empty.
 	NameTakenBy string
+	// VXLANPort is the UDP port of the cluster's overlay; 0 is VXLAN's own.
+	VXLANPort uint16
+	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
+	Interface *v1alpha1.InstanceNetwork
 }
 
 // Unsupported says why a host cannot become a node.
@@ -53,6 +55,7 @@ func Check(f agent.Facts, s Surroundings) *Unsupported {
 	checks := []func(agent.Facts, Surroundings) *Unsupported{
 		checkArchitecture,
 		checkBuild,
+		checkVXLANPort,
 		checkEdition,
 		checkHostname,
 		checkNameFree,
@@ -91,6 +94,18 @@ func checkBuild(f agent.Facts, _ Surroundings) *Unsupported {
 		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
 }
 
+// oldestBuild is Windows Server 2019, whose overlays have VXLAN's own port and no other.
+const oldestBuild = 17763
+
+func checkVXLANPort(f agent.Facts, s Surroundings) *Unsupported {
+	if f.Host.Build != oldestBuild || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonVXLANPortUnsupported,
+		"the cluster's overlay has UDP port %d, and Windows build %d (%s) can use none but %d: take a host with a later Windows, "+
+			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
+}
+
 func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
 	if slices.Contains([]string{"Server", "Server Core"}, f.Host.Installation) {
 		return nil
@@ -99,33 +114,12 @@ func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
 		"the host runs %q with installation type %q; supported are Server and Server Core", f.Host.Product, f.Host.Installation)
 }
 
-func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
-	if slices.Contains([]string{"localhost", "kubernetes"}, NodeName(f)) {
-		return unsupported(v1alpha1.ReasonHostnameInvalid,
-			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", f.Host.Hostname)
-	}
-	if len(validation.IsDNS1123Label(NodeName(f))) == 0 {
-		return nil
-	}
-	return unsupported(v1alpha1.ReasonHostnameInvalid,
-		"the host's name %q cannot name a node: in lower case it must be an RFC 1123 label "+
-			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
-}
-
 func checkNameFree(f agent.Facts, s Surroundings) *Unsupported {
 	if s.NameTakenBy == "" {
 		return nil
 	}
 	return unsupported(v1alpha1.ReasonHostnameConflict,
 		"the host's name %q belongs to %s; rename one of the two (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
-}
-
-func checkAddress(f agent.Facts, _ Surroundings) *Unsupported {
-	if NodeIP(f) != "" {
-		return nil
-	}
-	return unsupported(v1alpha1.ReasonAddressMissing,
-		"no interface of the host has both a default route and an IPv4 address; the node's address is taken from it")
 }
 
 func checkServices(f agent.Facts, _ Surroundings) *Unsupported {
@@ -162,22 +156,4 @@ func checkClock(f agent.Facts, s Surroundings) *Unsupported {
 
 func unsupported(reason, format string, args ...any) *Unsupported {
 	return &Unsupported{Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
-// NodeName is the name the host's node has: its own, in lower case.
-func NodeName(f agent.Facts) string { return strings.ToLower(f.Host.Hostname) }
-
-// NodeIP is the first IPv4 address of the interface with the default route, or empty.
-func NodeIP(f agent.Facts) string {
-	for _, i := range f.Host.Interfaces {
-		if !i.DefaultRoute {
-			continue
-		}
-		for _, a := range i.Addresses {
-			if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() {
-				return ip.String()
-			}
-		}
-	}
-	return ""
 }

@@ -20,8 +20,8 @@ func goodHost() agent.Facts {
 			Hostname: "WIN-1", Build: 20348, UBR: 2402, Product: "Windows Server 2022 Datacenter", Installation: "Server Core",
 			Architecture: "amd64", BootID: "7", Clock: noon(), FreeBytes: 60 << 30,
 			Interfaces: []agent.Interface{
-				{Name: "Backup", Addresses: []string{"192.168.7.2"}},
-				{Name: "Ethernet", Addresses: []string{"fe80::1", "169.254.3.4", "10.0.0.7"}, DefaultRoute: true},
+				{Name: "Backup", Addresses: addresses("192.168.7.2/24")},
+				{Name: "Ethernet", Addresses: addresses("fe80::1/64", "169.254.3.4/16", "10.0.0.7/24"), DefaultRoute: true},
 			},
 		},
 	}
@@ -49,7 +49,12 @@ func TestCheck(t *testing.T) {
 			says: []string{"arm64", "amd64"}},
 		"Windows 11": {facts: func(f *agent.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: v1alpha1.ReasonEditionUnsupported,
 			says: []string{"Windows 11 Pro", "Client"}},
-		"Nano Server":      {facts: func(f *agent.Facts) { f.Host.Installation = "Nano Server" }, reason: v1alpha1.ReasonEditionUnsupported, says: []string{"Nano Server"}},
+		"Nano Server":                          {facts: func(f *agent.Facts) { f.Host.Installation = "Nano Server" }, reason: v1alpha1.ReasonEditionUnsupported, says: []string{"Nano Server"}},
+		"an overlay's own port":                {around: port(9898)},
+		"VXLAN's port for Windows Server 2019": {facts: build(17763), around: port(4789)},
+		"no port for Windows Server 2019":      {facts: build(17763), around: port(0)},
+		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: v1alpha1.ReasonVXLANPortUnsupported,
+			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
 		"an underscore":    {facts: hostname("win_1"), reason: v1alpha1.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
 		"64 characters":    {facts: hostname(strings.Repeat("a", 64)), reason: v1alpha1.ReasonHostnameInvalid},
 		"a dot":            {facts: hostname("win.example"), reason: v1alpha1.ReasonHostnameInvalid},
@@ -57,7 +62,6 @@ func TestCheck(t *testing.T) {
 		"no name":          {facts: hostname(""), reason: v1alpha1.ReasonHostnameInvalid},
 		"a cloned machine": {around: func(s *join.Surroundings) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: v1alpha1.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
 		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: v1alpha1.ReasonAddressMissing},
-		"only IPv6":        {facts: func(f *agent.Facts) { f.Host.Interfaces[1].Addresses = []string{"2001:db8::1"} }, reason: v1alpha1.ReasonAddressMissing},
 		"a foreign containerd": {facts: service("containerd", false), reason: v1alpha1.ReasonServiceConflict,
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
 		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: v1alpha1.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
@@ -91,6 +95,12 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func build(n int) func(*agent.Facts) { return func(f *agent.Facts) { f.Host.Build = n } }
+
+func port(n uint16) func(*join.Surroundings) {
+	return func(s *join.Surroundings) { s.VXLANPort = n }
+}
+
 func hostname(name string) func(*agent.Facts) {
 	return func(f *agent.Facts) { f.Host.Hostname = name }
 }
@@ -98,11 +108,5 @@ func hostname(name string) func(*agent.Facts) {
 func service(name string, ours bool) func(*agent.Facts) {
 	return func(f *agent.Facts) {
 		f.Services = []agent.ServiceFacts{{Name: name, Command: `C:\Program Files\x.exe`, Ours: ours}}
-	}
-}
-
-func TestNodeHasTheAddressOfTheDefaultRoute(t *testing.T) {
-	if got := join.NodeIP(goodHost()); got != "10.0.0.7" {
-		t.Errorf("node IP %q, want that of the interface with the default route, neither IPv6 nor link-local", got)
 	}
 }

@@ -38,6 +38,8 @@ type Job struct {
 	// Payload is what the operator carries; Content is the part of it that this host gets.
 	Payload *payload.Payload
 	Content payload.Manifest
+	// PodNetwork tells the cluster's network before the host is looked at. Its error means that the cluster can take no host now.
+	PodNetwork func(ctx context.Context) (desired.ClusterNetwork, error)
 	// NameTakenBy names who else has the node name of a host with these facts, or returns "".
 	NameTakenBy func(ctx context.Context, node string, f agent.Facts) (string, error)
 	// Learned is called once the host was inspected and found supported, before anything on it is changed. It
@@ -57,6 +59,8 @@ type Job struct {
 	Token func(ctx context.Context) (string, error)
 	// Altered is told of files on the host that did not have their content any more and were sent again.
 	Altered func(paths []string)
+	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
+	Interface *v1alpha1.InstanceNetwork
 	// Hostname is the name that the host shall have; empty for the one it has.
 	Hostname string
 	// Occupied says whether the host is a node already that somebody else configured, and that was not drained.
@@ -68,9 +72,10 @@ type Job struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	host    Host
-	facts   agent.Facts
-	release func()
+	podNetwork desired.ClusterNetwork
+	host       Host
+	facts      agent.Facts
+	release    func()
 }
 
 // Want is what every node of a cluster must have, and what it must know of the cluster.
@@ -132,10 +137,13 @@ func StepNames() []string {
 	return append(names, StepRegister, StepReady)
 }
 
-// Run carries the join out. Its error says what stands in the way: *Unsupported, *Rebooting, ErrNoSlot, or the
+// Run carries the join out. Its error says what stands in the way: *Unready, *Unsupported, *Rebooting, ErrNoSlot, or the
 // *StepError of the step that failed.
-func (j *Job) Run(ctx context.Context) error {
+func (j *Job) Run(ctx context.Context) (err error) {
 	defer j.end()
+	if j.podNetwork, err = j.PodNetwork(ctx); err != nil {
+		return &Unready{Err: err}
+	}
 	for _, s := range steps() {
 		if err := j.runStep(ctx, s); err != nil {
 			return err
@@ -190,6 +198,15 @@ type Rebooting struct {
 
 // Error makes Rebooting an error.
 func (r *Rebooting) Error() string { return "the host restarts: " + r.Reason }
+
+// Unready means that the cluster can take no host as it is. The host was not looked at.
+type Unready struct{ Err error }
+
+// Error makes Unready an error.
+func (u *Unready) Error() string { return u.Err.Error() }
+
+// Unwrap returns what is wrong with the cluster.
+func (u *Unready) Unwrap() error { return u.Err }
 
 // StepError says which step failed.
 type StepError struct {

@@ -54,6 +54,7 @@ func Reason(err error) string {
 		rebooting   *Rebooting
 		stall       *Stall
 		paused      *Paused
+		network     *desired.NetworkError
 	)
 	wicd := agent.Failed(err)
 	switch {
@@ -73,6 +74,8 @@ func Reason(err error) string {
 		return v1alpha1.ReasonWaitingForSlot
 	case errors.Is(err, ErrOccupied):
 		return v1alpha1.ReasonTakeOver
+	case errors.As(err, &network):
+		return network.Reason
 	case errors.Is(err, desired.ErrNetwork):
 		return v1alpha1.ReasonNetworkNotConfigured
 	case errors.Is(err, ErrCluster):
@@ -89,7 +92,7 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 	set := conditions{st, generation}
 	reason := Reason(err)
 	set.absentUnless(isUsersTurn(err), v1alpha1.ConditionStalled, reason, err)
-	if attempted {
+	if unready := (*Unready)(nil); attempted && !errors.As(err, &unready) {
 		set.absentUnless(reason == v1alpha1.ReasonRebooting, v1alpha1.ConditionRebootRequired, reason, err)
 		set.reached(err)
 		set.supported(err)

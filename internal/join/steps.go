@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -24,7 +25,7 @@ func (j *Job) inspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = j.call(ctx, wicd.program(agent.CommandFacts), nil, &j.facts)
+	err = j.call(ctx, wicd.program(j.factsCommand()), nil, &j.facts)
 	if noAnswer := (*agent.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && j.facts.Program != wicd.sha256 {
 		err = j.deliver(ctx, wicd)
 	}
@@ -38,7 +39,16 @@ func (j *Job) inspect(ctx context.Context) error {
 	if j.Hostname != "" {
 		j.facts.Host.Hostname = j.Hostname // it will be, before it is a node
 	}
+	j.facts.Platform = j.podNetwork.Platform
 	return nil
+}
+
+// factsCommand asks for the name that the host has on platforms where its node needs that.
+func (j *Job) factsCommand() string {
+	if p := j.podNetwork.Platform; platform.NamesNodes(p) {
+		return agent.CommandFacts + " --" + agent.FlagPlatform + "=" + p
+	}
+	return agent.CommandFacts
 }
 
 // deliver sends the carrier of WICD, which unpacks WICD and passes the command on.
@@ -52,15 +62,18 @@ func (j *Job) deliver(ctx context.Context, w wicd) error {
 	if err := j.host.Put(ctx, w.setupName(), carrier, j.Payload.Manifest.Setup.Size); err != nil {
 		return fmt.Errorf("sending the daemon: %w", err)
 	}
-	return j.call(ctx, w.setup(agent.CommandFacts), nil, &j.facts)
+	return j.call(ctx, w.setup(j.factsCommand()), nil, &j.facts)
 }
 
 func (j *Job) check(ctx context.Context) error {
+	if err := unnamed(j.facts); err != nil {
+		return err
+	}
 	taken, err := j.NameTakenBy(ctx, NodeName(j.facts), j.facts)
 	if err != nil {
 		return err
 	}
-	if u := Check(j.facts, Surroundings{Now: j.Now(), NameTakenBy: taken}); u != nil {
+	if u := Check(j.facts, Surroundings{Now: j.Now(), NameTakenBy: taken, Interface: j.Interface, VXLANPort: j.podNetwork.VXLANPort}); u != nil {
 		return u
 	}
 	if err := j.Learned(ctx, j.facts); err != nil {
@@ -156,6 +169,9 @@ func (j *Job) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkNotServer(j.facts, want.Cluster.Server); err != nil {
+		return err
+	}
 	token, err := j.Token(ctx)
 	if err != nil {
 		return fmt.Errorf("making a bootstrap token: %w", err)
@@ -164,7 +180,7 @@ func (j *Job) configure(ctx context.Context) error {
 	request := agent.JoinRequest{
 		Cluster:   want.Cluster.ID,
 		Namespace: j.Namespace,
-		Local:     desired.Local{Node: NodeName(j.facts), NodeIP: NodeIP(j.facts), Taints: j.Taints},
+		Local:     j.local(),
 		Desired:   want.Node,
 		Secrets:   want.Secrets,
 		Bootstrap: agent.Bootstrap{Server: want.Cluster.Server, CA: want.Cluster.CA, Token: token},
@@ -180,6 +196,13 @@ func (j *Job) configure(ctx context.Context) error {
 		return &Rebooting{Reason: result.Rebooting, BootID: result.BootID}
 	}
 	return nil
+}
+
+// local is what only this host has.
+func (j *Job) local() desired.Local {
+	return desired.Local{
+		Node: NodeName(j.facts), NodeIP: NodeIP(j.facts, j.Interface), Adapter: Adapter(j.facts, j.Interface), Taints: j.Taints,
+	}
 }
 
 // wicd names the program on the host. It lies in the home folder of the user we log in as, which Windows lets

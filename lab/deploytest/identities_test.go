@@ -24,6 +24,7 @@ func TestManifests(t *testing.T) {
 	t.Run("operator does its work", c.testOperatorWorks) // it lets WICD read what nodes must have
 	t.Run("WICD and its own node", c.testWICDOnItsNode)
 	t.Run("WICD and the condition of its node", c.testWICDOnItsCondition)
+	t.Run("WICD and Flannel", c.testWICDOnFlannel)
 	t.Run("WICD and the kubelet at the same time", c.testConditionBesideTheKubelet)
 	t.Run("WICD and events", c.testWICDOnEvents)
 	t.Run("WICD and everything else", c.testWICDElsewhere)
@@ -240,6 +241,8 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 			"create certificates.k8s.io/certificatesigningrequests", "get certificates.k8s.io/certificatesigningrequests",
 			"list certificates.k8s.io/certificatesigningrequests", "watch certificates.k8s.io/certificatesigningrequests",
 			"get /nodes", "list /nodes", "watch /nodes", "patch /nodes", "patch /nodes/status", "create events.k8s.io/events",
+			"list /services", "watch /services", "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices",
+			"list networking.k8s.io/servicecidrs", "watch networking.k8s.io/servicecidrs",
 			"get /configmaps windows-services-1,windows-services-2", "watch /configmaps windows-services-1,windows-services-2",
 			"get /secrets windows-node-secrets",
 		}},

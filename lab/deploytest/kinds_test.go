@@ -34,6 +34,12 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		{"address with a port", "spec.address", with(map[string]any{"address": "10.0.0.1:22"})},
 		{"empty user name", "spec.username", with(map[string]any{"username": ""})},
 		{"port out of range", "spec.port", with(map[string]any{"port": int64(70000)})},
+		{"an interface", "", with(map[string]any{"network": map[string]any{"interface": "Ethernet 2"}})},
+		{"a range of an interface's address", "", with(map[string]any{"network": map[string]any{"cidr": "10.0.8.0/24"}})},
+		{"both", "at most one of network.interface and network.cidr may be set", with(map[string]any{"network": map[string]any{"interface": "a", "cidr": "10.0.8.0/24"}})},
+		{"a range that is none", "cidr must be a range of IPv4 addresses", with(map[string]any{"network": map[string]any{"cidr": "10.0.8.0"}})},
+		{"an IPv6 range", "cidr must be a range of IPv4 addresses", with(map[string]any{"network": map[string]any{"cidr": "fd00::/48"}})},
+		{"an interface without name", "spec.network.interface", with(map[string]any{"network": map[string]any{"interface": ""}})},
 		{"host key that is none", "spec.hostKey", with(map[string]any{"hostKey": "ssh-dss AAAA"})},
 	})
 	if _, err := all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{}); err != nil {
@@ -81,6 +87,9 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 	eviction := func(key, value string) func(context.Context) error {
 		return set("kubelet.evictionHard", map[string]any{key: value})
 	}
+	network := func(provider, block string, settings map[string]any) func(context.Context) error {
+		return set("network", map[string]any{"provider": provider, block: settings})
+	}
 	size := func(name, value string) attempt {
 		want := fmt.Sprintf("spec.logs.size: Invalid value: %q: size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi", value)
 		return attempt{"logs: " + name, want, set("logs.size", value)}
@@ -104,6 +113,16 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"eviction by something else", "keys must be memory.available", eviction("pid.available", "10%")},
 		{"network of the user's own", "", set("network", map[string]any{"provider": "Custom", "custom": map[string]any{"cniConfig": "{}"}})},
 		{"network without its settings", "network.custom must be set", set("network.provider", "Custom")},
+		{"network of OVN-Kubernetes", "", set("network.provider", "OVNHybridOverlay")},
+		{"network of OVN-Kubernetes with a port", "", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(9898)})},
+		{"port beyond ports", "spec.network.ovn.vxlanPort", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(65536)})},
+		{"network of Flannel", "", set("network.provider", "Flannel")},
+		{"network of Flannel elsewhere", "", network("Flannel", "flannel", map[string]any{"namespace": "kube-system"})},
+		{"Flannel in what is no namespace", "spec.network.flannel.namespace", network("Flannel", "flannel", map[string]any{"namespace": "kube/system"})},
+		{"settings of OVN-Kubernetes for another", "network.ovn may be set only", network("Flannel", "ovn", map[string]any{})},
+		{"settings of Flannel for another", "network.flannel may be set only", network("OVNHybridOverlay", "flannel", map[string]any{})},
+		{"settings of the user's own for another", "network.custom may be set only", network("Flannel", "custom", map[string]any{"cniConfig": "{}"})},
+		{"settings of nobody", "network.custom may be set only", set("network", map[string]any{"custom": map[string]any{"cniConfig": "{}"}})},
 		{"network nobody knows", "spec.network.provider", set("network.provider", "Other")},
 		{"logs: all of it", "", set("logs", map[string]any{"size": "50Mi", "age": "36h30m", "count": int64(3)})},
 		{"logs: the least", "", set("logs", map[string]any{"size": "1Mi", "age": "1h", "count": int64(1)})},

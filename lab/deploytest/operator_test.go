@@ -105,6 +105,19 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"reads OpenShift's proxy", "", func(ctx context.Context) error {
 			return found(o.dynamic.Resource(openshift("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
+		{"reads what OpenShift's network is", "", func(ctx context.Context) error {
+			return found(o.dynamic.Resource(openshift("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
+		}},
+		{"reads what OpenShift's network is to be", "", func(ctx context.Context) error {
+			return found(o.dynamic.Resource(networksToBe()).Get(ctx, "cluster", metav1.GetOptions{}))
+		}},
+		{"watches Flannel's configuration", "", func(ctx context.Context) error {
+			w, err := core.ConfigMaps("kube-flannel").Watch(ctx, byName("kube-flannel-cfg"))
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}},
 		{"reads the API server's authority", "", func(ctx context.Context) error {
 			return found(core.ConfigMaps(namespace).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{}))
 		}},
@@ -199,6 +212,15 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		}},
 		{"reads a ConfigMap of another namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
+		}},
+		{"watches the ConfigMaps of Flannel's namespace", forbidden, func(ctx context.Context) error {
+			return drop(core.ConfigMaps("kube-flannel").Watch(ctx, metav1.ListOptions{}))
+		}},
+		{"changes Flannel's configuration", forbidden, func(ctx context.Context) error {
+			return drop(core.ConfigMaps("kube-flannel").Patch(ctx, "kube-flannel-cfg", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+		}},
+		{"changes what OpenShift's network is to be", forbidden, func(ctx context.Context) error {
+			return drop(o.dynamic.Resource(networksToBe()).Patch(ctx, "cluster", types.MergePatchType, []byte(`{"spec":null}`), metav1.PatchOptions{}))
 		}},
 		{"gives its daemons more than it has", "attempting to grant RBAC permissions not currently held", func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
@@ -313,4 +335,9 @@ func daemonRole(configMaps ...string) *rbacv1.Role {
 
 func openshift(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: resource}
+}
+
+// networksToBe is what OpenShift's network operator is told.
+func networksToBe() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "operator.openshift.io", Version: "v1", Resource: "networks"}
 }

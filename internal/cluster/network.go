@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// openshiftOperator is the group of what OpenShift's operators are told.
+const openshiftOperator = "operator.openshift.io"
+
+// ReadNetwork reads what the provider of the pod network needs: from OpenShift's own objects where they exist, or else from
+// WindowsConfig and from where the network's installer wrote it. Whether Windows nodes can work with it, desired.Render says.
+func ReadNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (desired.ClusterNetwork, error) {
+	platform, err := ReadPlatform(ctx, r)
+	if err != nil {
+		return desired.ClusterNetwork{}, err
+	}
+	n := desired.ClusterNetwork{OpenShift: platform.OpenShift, Platform: platform.Type}
+	switch desired.Provider(config, platform.OpenShift) {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		err = readOVNKubernetes(ctx, r, config, &n)
+	case v1alpha1.NetworkFlannel:
+		err = readFlannel(ctx, r, config, &n)
+	}
+	if err != nil {
+		return desired.ClusterNetwork{}, err
+	}
+	return n, nil
+}
+
+// clusterNetwork is what OpenShift has made of its network's configuration.
+type clusterNetwork struct {
+	kind     string
+	podCIDRs []string
+}
+
+// openshiftNetwork is OpenShift's network; nil on other clusters.
+func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, error) {
+	object, err := readCluster(ctx, r, openshiftConfig, "Network", "cluster")
+	if object == nil || err != nil {
+		return nil, err
+	}
+	var is struct {
+		Status struct {
+			Type           string `json:"networkType"`
+			ClusterNetwork []struct {
+				CIDR string `json:"cidr"`
+			} `json:"clusterNetwork"`
+		} `json:"status"`
+	}
+	if err := decode(object, &is); err != nil {
+		return nil, err
+	}
+	n := &clusterNetwork{kind: is.Status.Type}
+	for _, entry := range is.Status.ClusterNetwork {
+		n.podCIDRs = append(n.podCIDRs, listed(entry.CIDR)...)
+	}
+	return n, nil
+}
+
+// kubeadmPodCIDRs are the ranges of pods where kubeadm has made the cluster; none elsewhere.
+func kubeadmPodCIDRs(ctx context.Context, r client.Reader) ([]string, error) {
+	text, err := configMapValue(ctx, r, "kube-system", "kubeadm-config", "ClusterConfiguration")
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kubeadm struct {
+		Networking struct {
+			PodSubnet string `json:"podSubnet"`
+		} `json:"networking"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &kubeadm); err != nil {
+		return nil, fmt.Errorf("reading ConfigMap kube-system/kubeadm-config: %w", err)
+	}
+	return listed(kubeadm.Networking.PodSubnet), nil
+}
+
+// listed are the ranges in a text with commas in between.
+func listed(text string) []string {
+	var all []string
+	for cidr := range strings.SplitSeq(text, ",") {
+		if cidr = strings.TrimSpace(cidr); cidr != "" {
+			all = append(all, cidr)
+		}
+	}
+	return all
+}
+
+func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec, n *desired.ClusterNetwork) (err error) {
+	if n.OpenShift {
+		network, err := openshiftNetwork(ctx, r)
+		if err != nil {
+			return err
+		}
+		if network != nil {
+			n.Type, n.PodCIDRs = network.kind, network.podCIDRs
+		}
+		return readHybridOverlay(ctx, r, n)
+	}
+	if config.OVN != nil {
+		n.VXLANPort = uint16(config.OVN.VXLANPort)
+	}
+	n.PodCIDRs, err = kubeadmPodCIDRs(ctx, r)
+	return err
+}
+
+// readHybridOverlay reads what the cluster's administrator asks of OVN-Kubernetes. No status has it.
+func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterNetwork) error {
+	object, err := readCluster(ctx, r, openshiftOperator, "Network", "cluster")
+	if object == nil || err != nil {
+		return err
+	}
+	var is struct {
+		Spec struct {
+			DefaultNetwork struct {
+				OVN struct {
+					Hybrid *struct {
+						Networks []struct {
+							CIDR string `json:"cidr"`
+						} `json:"hybridClusterNetwork"`
+						Port *uint16 `json:"hybridOverlayVXLANPort"`
+					} `json:"hybridOverlayConfig"`
+				} `json:"ovnKubernetesConfig"`
+			} `json:"defaultNetwork"`
+		} `json:"spec"`
+	}
+	if err := decode(object, &is); err != nil {
+		return err
+	}
+	hybrid := is.Spec.DefaultNetwork.OVN.Hybrid
+	if hybrid == nil {
+		return nil
+	}
+	for _, network := range hybrid.Networks {
+		n.HybridCIDRs = append(n.HybridCIDRs, network.CIDR)
+	}
+	if hybrid.Port != nil {
+		n.VXLANPort = *hybrid.Port
+	}
+	n.HybridOverlay, err = hybridOverlayConfig(object.Object)
+	return err
+}
+
+// hybridOverlayConfig is all of it, also what we do not know.
+func hybridOverlayConfig(object map[string]any) (string, error) {
+	var at any = object
+	for _, field := range []string{"spec", "defaultNetwork", "ovnKubernetesConfig", "hybridOverlayConfig"} {
+		parent, _ := at.(map[string]any)
+		at = parent[field]
+	}
+	text, err := json.Marshal(at)
+	return string(text), err
+}
+
+func readFlannel(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec, n *desired.ClusterNetwork) error {
+	name := desired.FlannelConfig(config)
+	var cm corev1.ConfigMap
+	err := r.Get(ctx, name, &cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	flannel, err := desired.ParseFlannel(cm.Data[desired.FlannelConfigKey])
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	n.Flannel = &flannel
+	return nil
+}

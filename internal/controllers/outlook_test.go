@@ -1,0 +1,160 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// openshift is one of OpenShift's objects; what it says is YAML.
+func openshift(t *testing.T, group, kind, says string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(says), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	o.SetAPIVersion(group + "/v1")
+	o.SetKind(kind)
+	o.SetName("cluster")
+	return o
+}
+
+// openshiftNetwork is an OpenShift of a platform, whose network has a hybrid overlay.
+func openshiftNetwork(t *testing.T, platform, hybridOverlay string) []client.Object {
+	t.Helper()
+	return []client.Object{
+		openshift(t, "config.openshift.io", "Infrastructure", fmt.Sprintf("status: {apiServerInternalURI: 'https://api:6443', platformStatus: {type: %s}}", platform)),
+		openshift(t, "config.openshift.io", "Network", "status: {networkType: OVNKubernetes, clusterNetwork: [{cidr: 10.128.0.0/14}]}"),
+		openshift(t, "operator.openshift.io", "Network", fmt.Sprintf("spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: %s}}}", hybridOverlay)),
+	}
+}
+
+// TestAWrongNetworkIsToldAndNothingIsPublished asks for no provider: it is OpenShift's.
+func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
+	for name, test := range map[string]struct {
+		platform, hybridOverlay, reason, says string
+	}{
+		"as it should be":             {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", v1alpha1.ReasonPublished, ""},
+		"no hybrid overlay":           {"AWS", "null", v1alpha1.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
+		"ranges that overlap":         {"AWS", "{hybridClusterNetwork: [{cidr: 10.128.0.0/16}]}", v1alpha1.ReasonNetworksOverlap, "10.128.0.0/16"},
+		"VXLAN's own port on vSphere": {"VSphere", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", v1alpha1.ReasonVXLANPortRequired, "9898"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newTestSettings(t, openshiftNetwork(t, test.platform, test.hybridOverlay)...)
+			config := &v1alpha1.WindowsConfig{}
+			if err := c.client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WindowsConfigName}, config); err != nil {
+				t.Fatal(err)
+			}
+			config.Spec.Network = v1alpha1.NetworkSpec{}
+			if err := c.client.Update(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Reconcile(t.Context(), theSettings()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+				t.Fatal(err)
+			}
+			is := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionPublished)
+			if is == nil || is.Reason != test.reason || !strings.Contains(is.Message, test.says) {
+				t.Errorf("the condition is %+v", is)
+			}
+			isGood := test.reason == v1alpha1.ReasonPublished
+			n, known := c.outlook.of(config.Spec.Network)
+			if known != isGood || isGood && n.Type != "OVNKubernetes" {
+				t.Errorf("joins find %+v, %t", n, known)
+			}
+			key := client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
+			if err := c.live.Get(t.Context(), key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) == isGood {
+				t.Errorf("what is published: %v", err)
+			}
+		})
+	}
+}
+
+// TestStoryWrongNetwork: a host is not even spoken to as long as the cluster's network could not take it.
+func TestStoryWrongNetwork(t *testing.T) {
+	tell(t, "wrong-network", 1, atMost(1), func(s *story) {
+		dials, dial := 0, s.instances.dialer
+		s.instances.dialer = func(ctx context.Context, to remote.Target, o remote.Options) (machine, error) {
+			dials++
+			return dial(ctx, to, o)
+		}
+		kubeadm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"},
+			Data:       map[string]string{"ClusterConfiguration": "networking: {podSubnet: 240.0.0.0/8}"},
+		}
+		s.must(s.client.Create(s.ctx, kubeadm))
+		config := s.rules()
+		good := config.Spec.Network
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+		s.must(s.client.Update(s.ctx, config))
+		s.announce(s.hosts...)
+		s.pass(10 * time.Minute)
+		i := s.instance("win-1")
+		configured := conditionOf(i, v1alpha1.ConditionConfigured)
+		if dials > 0 || configured.Reason != v1alpha1.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
+			readyReason(i) != v1alpha1.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReachable) != nil {
+			s.t.Errorf("after %d connections: %+v", dials, i.Status.Conditions)
+		}
+		config = s.rules()
+		config.Spec.Network = good
+		s.must(s.client.Update(s.ctx, config))
+		s.until("the host is a node", 5*time.Minute, func() bool { return s.ready() == 1 })
+	})
+}
+
+func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
+	o := newOutlook()
+	heard := func() bool {
+		select {
+		case <-o.changed:
+			return true
+		default:
+			return false
+		}
+	}
+	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap, Message: "overlap"})
+	for n, step := range []struct {
+		err          error
+		heard, known bool
+	}{
+		{nil, false, true}, // nobody has waited
+		{overlap, true, false},
+		{overlap, false, false},
+		{errors.New("the API server does not answer"), false, false},
+		{&desired.NetworkError{Reason: v1alpha1.ReasonVXLANPortRequired, Message: "port"}, true, false},
+		{nil, true, true},
+		{errors.New("the API server does not answer"), false, false},
+		{nil, false, true},
+	} {
+		o.note(ovn, desired.ClusterNetwork{VXLANPort: 9898}, step.err)
+		if got := heard(); got != step.heard {
+			t.Errorf("step %d: heard is %t", n+1, got)
+		}
+		if _, known := o.of(ovn); known != step.known {
+			t.Errorf("step %d: known is %t", n+1, known)
+		}
+	}
+	o.note(ovn, desired.ClusterNetwork{}, overlap)
+	o.note(ovn, desired.ClusterNetwork{}, nil) // while nobody listens
+	if n, known := o.of(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}); known {
+		t.Errorf("of another provider, %+v is known", n)
+	}
+}

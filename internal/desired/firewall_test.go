@@ -1,0 +1,49 @@
+package desired_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
+	ovn := func(in *desired.Inputs) {
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+		in.Cluster.Network.HybridCIDRs = []string{"10.132.0.0/14"}
+		in.Cluster.Network.PodCIDRs = []string{"10.128.0.0/14"}
+	}
+	flannel := func(in *desired.Inputs) {
+		const conf = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+		in.Cluster.Network.Flannel = &desired.Flannel{Network: "10.244.0.0/16", VNI: 4096, Port: 4789, NetConf: conf}
+	}
+	always := []string{"TCP 22", "TCP 10250"}
+	for name, test := range map[string]struct {
+		change func(*desired.Inputs)
+		more   []string
+	}{
+		"a network of the user's own": {func(*desired.Inputs) {}, nil},
+		"with the exporter":           {func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base) }, []string{"TCP 9182"}},
+		"hybrid overlay":              {ovn, []string{"UDP 4789"}},
+		"hybrid overlay with a port":  {func(in *desired.Inputs) { ovn(in); in.Cluster.Network.VXLANPort = 9898 }, []string{"UDP 9898"}},
+		"Flannel":                     {flannel, []string{"UDP 4789"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range mustRender(t, test.change).Firewall {
+				for _, port := range r.Ports {
+					got = append(got, fmt.Sprintf("%s %d", r.Protocol, port))
+				}
+			}
+			if diff := cmp.Diff(append(slices.Clone(always), test.more...), got); diff != "" {
+				t.Errorf("it lets in (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package desired
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// ClusterNetwork is what is known of the cluster's pod network.
+type ClusterNetwork struct {
+	// OpenShift says that the cluster is one; Platform is its name of where it runs (AWS, VSphere, ...).
+	OpenShift bool
+	Platform  string
+	// Type is OpenShift's name of the network: OVNKubernetes.
+	Type string
+	// PodCIDRs are the ranges of pods on Linux nodes with OVN-Kubernetes, and of all pods elsewhere. Empty where nobody tells.
+	PodCIDRs []string
+	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes. Only OpenShift tells them.
+	HybridCIDRs []string
+	// HybridOverlay is the hybridOverlayConfig of OpenShift's Network.operator, as JSON; empty where there is none.
+	HybridOverlay string
+	// VXLANPort is the UDP port of the hybrid overlay; 0 is Windows' own, 4789.
+	VXLANPort uint16
+	// Flannel is nil with other providers, and where its configuration is not there.
+	Flannel *Flannel
+}
+
+// Flannel is what its configuration (key net-conf.json) says.
+type Flannel struct {
+	// Network is the range of pods.
+	Network string
+	// VNI and Port are those of VXLAN.
+	VNI  uint32
+	Port uint16
+	// Name is what Windows shall call the network; empty for Flannel's own choice.
+	Name string
+	// NetConf is the configuration itself.
+	NetConf string
+}
+
+// VXLANPort is the UDP port of VXLAN (RFC 7348), which Windows uses where it is not told another.
+const VXLANPort = 4789
+
+// FlannelConfig names the ConfigMap with Flannel's configuration.
+func FlannelConfig(n v1alpha1.NetworkSpec) types.NamespacedName {
+	var set v1alpha1.FlannelNetwork
+	if n.Flannel != nil {
+		set = *n.Flannel
+	}
+	return types.NamespacedName{
+		Namespace: cmp.Or(set.Namespace, v1alpha1.FlannelNamespace), Name: cmp.Or(set.ConfigMap, v1alpha1.FlannelConfigMap),
+	}
+}
+
+// FlannelConfigKey is the key of the ConfigMap.
+const FlannelConfigKey = "net-conf.json"
+
+// Provider is the provider of the pod network: what the user sets, or what the cluster has.
+func Provider(n v1alpha1.NetworkSpec, openshift bool) v1alpha1.NetworkProvider {
+	if n.Provider == "" && openshift {
+		return v1alpha1.NetworkOVNHybridOverlay
+	}
+	return n.Provider
+}
+
+// provider is that of a Node.
+func (in Inputs) provider() v1alpha1.NetworkProvider {
+	return Provider(in.Config.Network, in.Cluster.Network.OpenShift)
+}
+
+// ErrNetwork is the class of errors about networks with which no node could become ready.
+var ErrNetwork = errors.New("network not configured")
+
+// NetworkError is an ErrNetwork with a reason of its own.
+type NetworkError struct {
+	// Reason is one of the reasons of condition Configured.
+	Reason  string
+	Message string
+}
+
+// Error makes NetworkError an error.
+func (e *NetworkError) Error() string { return e.Message }
+
+// Is makes it an ErrNetwork.
+func (e *NetworkError) Is(target error) bool { return target == ErrNetwork }
+
+func networkError(reason, format string, args ...any) error {
+	return &NetworkError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// netConf is the part of Flannel's configuration that we look at. Flannel reads names of fields in any case, as this does.
+type netConf struct {
+	Network    string
+	EnableIPv4 *bool
+	EnableIPv6 bool
+	Backend    struct {
+		Type          string
+		Name          string
+		VNI           int64
+		Port          int64
+		DirectRouting bool
+		GBP           bool
+	}
+}
+
+// ParseFlannel reads net-conf.json. What it says may still be unfit for Windows: Render refuses it then.
+func ParseFlannel(text string) (Flannel, error) {
+	conf, err := parseNetConf(text)
+	if err != nil {
+		return Flannel{}, err
+	}
+	f := Flannel{Network: conf.Network, NetConf: text, Name: conf.Backend.Name}
+	if vni := conf.Backend.VNI; 0 <= vni && vni <= maxVNI {
+		f.VNI = uint32(vni)
+	}
+	if port := conf.Backend.Port; 0 <= port && port <= 1<<16-1 {
+		f.Port = uint16(port)
+	}
+	return f, nil
+}
+
+func parseNetConf(text string) (netConf, error) {
+	var conf netConf
+	if err := json.Unmarshal([]byte(text), &conf); err != nil {
+		return netConf{}, networkError(v1alpha1.ReasonFlannelUnsuitable, "Flannel's configuration (%s) cannot be read: %v", FlannelConfigKey, err)
+	}
+	return conf, nil
+}

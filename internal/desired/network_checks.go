@@ -1,0 +1,302 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// What Windows can do with VXLAN.
+const (
+	// minVNI is the lowest virtual network identifier of its overlays; maxVNI what Flannel keeps of one on Windows (16 bits).
+	minVNI = 4096
+	maxVNI = 1<<16 - 1
+)
+
+// checkNetwork refuses networks with which no node could become ready, before a host is touched.
+func checkNetwork(in Inputs) error {
+	var checks []func(Inputs) error
+	switch in.provider() {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		checks = []func(Inputs) error{
+			checkOVNKubernetes, checkHybridOverlay, checkIPv4, checkReserved, checkOverlaps, checkPortOnVSphere, checkPortSetTwice,
+		}
+	case v1alpha1.NetworkFlannel:
+		checks = []func(Inputs) error{checkFlannel, checkIPv4, checkReserved, checkOverlaps}
+	case v1alpha1.NetworkCustom:
+		checks = []func(Inputs) error{checkCustom}
+	default:
+		return fmt.Errorf("%w: %s.provider is empty; set it to %s, %s or %s", ErrNetwork, networkField,
+			v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
+	}
+	for _, check := range checks {
+		if err := check(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const networkField = `WindowsConfig "cluster": spec.network`
+
+func checkCustom(in Inputs) error {
+	custom := in.Config.Network.Custom
+	if custom == nil {
+		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig", ErrNetwork, networkField, in.provider())
+	}
+	sample := CNI{Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
+	if _, err := sample.Fill("10.0.0.0/24", "192.0.2.1"); err != nil {
+		return fmt.Errorf("%w: %s.custom.cniConfig: %w", ErrNetwork, networkField, err)
+	}
+	return nil
+}
+
+func checkOVNKubernetes(in Inputs) error {
+	n := in.Cluster.Network
+	if !n.OpenShift || n.Type == "OVNKubernetes" {
+		return nil
+	}
+	return networkError(v1alpha1.ReasonNetworkTypeUnsupported,
+		"the cluster's network is %q (Network.config.openshift.io cluster, status.networkType), and provider %s needs OVNKubernetes: migrate the "+
+			"cluster's network to OVN-Kubernetes as OpenShift's documentation says, or set spec.network.provider of WindowsConfig cluster to %s",
+		n.Type, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkCustom)
+}
+
+func checkHybridOverlay(in Inputs) error {
+	n := in.Cluster.Network
+	if !n.OpenShift {
+		return nil
+	}
+	for _, cidr := range n.HybridCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			return networkError(v1alpha1.ReasonHybridOverlayNotConfigured,
+				"the hybrid overlay of OVN-Kubernetes has %q as a range of addresses (%s): %v; change it: %s",
+				cidr, hybridField, err, hybridPatches(in, freeRange(in), n.VXLANPort))
+		}
+	}
+	if len(n.HybridCIDRs) > 0 {
+		return nil
+	}
+	return networkError(v1alpha1.ReasonHybridOverlayNotConfigured,
+		"OVN-Kubernetes has no hybrid overlay (%s is empty), so that pods on Windows nodes would get no addresses; configure it, "+
+			"with a range that nothing else in your network uses: %s", hybridField, hybridPatches(in, freeRange(in), hybridPort(n)))
+}
+
+const hybridField = "Network.operator.openshift.io cluster, spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork"
+
+// checkIPv4 asks each kind of range for one of IPv4. Where no range is known, nothing is.
+func checkIPv4(in Inputs) error {
+	for _, name := range []string{pods, hybridPods} {
+		ranges := slices.DeleteFunc(addressRanges(in), func(r addressRange) bool { return r.name != name })
+		if len(ranges) == 0 || slices.ContainsFunc(ranges, func(r addressRange) bool { return r.prefix.Addr().Is4() }) {
+			continue
+		}
+		return networkError(v1alpha1.ReasonClusterNetworkIPv6Only,
+			"the %s has IPv6 addresses only (%s), and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", name, prefixes(ranges))
+	}
+	return nil
+}
+
+func checkReserved(in Inputs) error {
+	classE := netip.MustParsePrefix("240.0.0.0/4")
+	for _, r := range addressRanges(in) {
+		if r.name == serviceNetwork || !r.prefix.Overlaps(classE) {
+			continue
+		}
+		return networkError(v1alpha1.ReasonClusterNetworkReserved,
+			"the %s %s is of class E (%s), to which Windows sends nothing: pods on Windows nodes would not reach others; "+
+				"choose a private range, as 10.128.0.0/14%s", r.name, r.prefix, classE, remedyOfReserved(in, r))
+	}
+	return nil
+}
+
+func remedyOfReserved(in Inputs, r addressRange) string {
+	switch {
+	case r.name == hybridPods:
+		return ": " + hybridPatches(in, freeRange(in), in.Cluster.Network.VXLANPort)
+	case in.Cluster.Network.OpenShift:
+		return "; it is chosen when a cluster is installed (networking.clusterNetwork in install-config.yaml)"
+	}
+	return ""
+}
+
+// checkOverlaps refuses ranges that share addresses: of one and the same address, nobody knows where it is.
+func checkOverlaps(in Inputs) error {
+	all := addressRanges(in)
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if !a.prefix.Overlaps(b.prefix) {
+				continue
+			}
+			shared := a.prefix
+			if b.prefix.Bits() > a.prefix.Bits() {
+				shared = b.prefix
+			}
+			return networkError(v1alpha1.ReasonNetworksOverlap,
+				"the %s %s and the %s %s share addresses (%s), and packets to them would go astray; %s",
+				a.name, a.prefix, b.name, b.prefix, shared, remedyOfOverlap(in, a, b))
+		}
+	}
+	return nil
+}
+
+func remedyOfOverlap(in Inputs, a, b addressRange) string {
+	if !in.Cluster.Network.OpenShift || a.name != hybridPods && b.name != hybridPods {
+		return "give the cluster ranges of their own"
+	}
+	return "give the hybrid overlay a range of its own: " + hybridPatches(in, freeRange(in), in.Cluster.Network.VXLANPort)
+}
+
+func checkPortOnVSphere(in Inputs) error {
+	n := in.Cluster.Network
+	if n.Platform != "VSphere" || n.VXLANPort != 0 && n.VXLANPort != VXLANPort {
+		return nil
+	}
+	return networkError(v1alpha1.ReasonVXLANPortRequired,
+		"the hybrid overlay has UDP port %d on vSphere, whose own overlay takes the packets to this port for its own: choose another, as %d, "+
+			"which Windows Server 2019 cannot have: %s", VXLANPort, vspherePort, hybridPatches(in, "", vspherePort))
+}
+
+// checkPortSetTwice refuses a port in WindowsConfig that is not that of OpenShift, as one of the two cannot be meant.
+func checkPortSetTwice(in Inputs) error {
+	n, ovn := in.Cluster.Network, in.Config.Network.OVN
+	if !n.OpenShift || ovn == nil || ovn.VXLANPort == 0 || ovn.VXLANPort == int32(n.VXLANPort) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s.ovn.vxlanPort is %d; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, "+
+		"which is %s: remove it", ErrNetwork, networkField, ovn.VXLANPort, portOrUnset(n.VXLANPort))
+}
+
+func portOrUnset(port uint16) string {
+	if port == 0 {
+		return "not set"
+	}
+	return fmt.Sprint(port)
+}
+
+func checkFlannel(in Inputs) error {
+	object := FlannelConfig(in.Config.Network)
+	if in.Cluster.Network.Flannel == nil {
+		return networkError(v1alpha1.ReasonFlannelNotFound,
+			"there is no ConfigMap %s with Flannel's configuration (key %s); install Flannel, or say in spec.network.flannel of WindowsConfig cluster where it is",
+			object, FlannelConfigKey)
+	}
+	text := in.Cluster.Network.Flannel.NetConf
+	conf, err := parseNetConf(text)
+	if err != nil {
+		return err
+	}
+	faults := flannelFaults(conf)
+	if len(faults) == 0 {
+		return errors.Join(checkFlannelRange(object, conf), checkFlannelName(object, conf.Backend.Name))
+	}
+	return networkError(v1alpha1.ReasonFlannelUnsuitable,
+		"ConfigMap %s, key %s, is not one that Windows nodes can take part in: %s; change it for all nodes: %s",
+		object, FlannelConfigKey, strings.Join(faults, ", "), flannelPatch(object, text))
+}
+
+func checkFlannelRange(object types.NamespacedName, conf netConf) error {
+	if conf.EnableIPv4 != nil && !*conf.EnableIPv4 {
+		return networkError(v1alpha1.ReasonClusterNetworkIPv6Only,
+			"ConfigMap %s, key %s, has EnableIPv4: false, and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", object, FlannelConfigKey)
+	}
+	if conf.EnableIPv6 {
+		return networkError(v1alpha1.ReasonFlannelUnsuitable,
+			"ConfigMap %s, key %s, has EnableIPv6: true, with which flanneld does not start on Windows, and nodes ignore those that have no IPv6 address: "+
+				"it must be false", object, FlannelConfigKey)
+	}
+	if _, err := netip.ParsePrefix(conf.Network); err != nil {
+		return networkError(v1alpha1.ReasonFlannelUnsuitable,
+			"ConfigMap %s, key %s: Network is %q and must be the range of pods, as kube-controller-manager has it (--cluster-cidr)",
+			object, FlannelConfigKey, conf.Network)
+	}
+	return nil
+}
+
+// checkFlannelName refuses what network plugins take for no name (pkg/utils of containernetworking/cni).
+func checkFlannelName(object types.NamespacedName, name string) error {
+	const others = "_.-"
+	plain := func(r rune) bool { return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) }
+	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) && !strings.ContainsRune(others, r) }) < 0 && !strings.ContainsAny(name[:min(1, len(name))], others) {
+		return nil
+	}
+	return networkError(v1alpha1.ReasonFlannelUnsuitable,
+		"ConfigMap %s, key %s: Backend.Name is %q, and must be of letters, digits and, but for the first, of %s", object, FlannelConfigKey, name, others)
+}
+
+func flannelFaults(conf netConf) []string {
+	var faults []string
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if b := conf.Backend; b.Type != "vxlan" {
+		fault(`Backend.Type is %q and must be "vxlan"`, b.Type)
+	}
+	if vni := conf.Backend.VNI; vni < minVNI || vni > maxVNI {
+		fault("Backend.VNI is %s and must be from %d to %d", numberOrUnset(vni), minVNI, maxVNI)
+	}
+	if port := conf.Backend.Port; port != VXLANPort {
+		fault("Backend.Port is %s and must be %d", numberOrUnset(port), VXLANPort)
+	}
+	if conf.Backend.DirectRouting {
+		fault("Backend.DirectRouting is true and must be false")
+	}
+	if conf.Backend.GBP {
+		fault("Backend.GBP is true and must be false")
+	}
+	return faults
+}
+
+func numberOrUnset(n int64) string {
+	if n == 0 {
+		return "not set"
+	}
+	return fmt.Sprint(n)
+}
+
+// Names of ranges, as messages have them.
+const (
+	pods           = "cluster network"
+	hybridPods     = "hybrid cluster network"
+	serviceNetwork = "service network"
+)
+
+// addressRange is a range that something in the cluster has.
+type addressRange struct {
+	name   string
+	prefix netip.Prefix
+}
+
+// addressRanges are those that are known. What is no range is left out: who wrote it says so.
+func addressRanges(in Inputs) []addressRange {
+	n := in.Cluster.Network
+	podCIDRs := n.PodCIDRs
+	if n.Flannel != nil {
+		podCIDRs = []string{n.Flannel.Network}
+	}
+	var all []addressRange
+	for _, known := range []struct {
+		name  string
+		cidrs []string
+	}{{hybridPods, n.HybridCIDRs}, {pods, podCIDRs}, {serviceNetwork, []string{in.Cluster.ServiceCIDR}}} {
+		for _, cidr := range known.cidrs {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil {
+				all = append(all, addressRange{known.name, prefix.Masked()})
+			}
+		}
+	}
+	return all
+}
+
+func prefixes(ranges []addressRange) string {
+	var list []string
+	for _, r := range ranges {
+		list = append(list, r.prefix.String())
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,359 @@
+package desired_test
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// onOpenShift is an OpenShift whose network Windows nodes can take part in.
+func onOpenShift() desired.Inputs {
+	in := inputs()
+	in.Config.Network = v1alpha1.NetworkSpec{}
+	in.Cluster.ServiceCIDR = "172.30.0.0/16"
+	in.Cluster.Network = desired.ClusterNetwork{
+		OpenShift: true, Platform: "AWS", Type: "OVNKubernetes", PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"},
+		HybridOverlay: `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}]}`,
+	}
+	return in
+}
+
+// withFlannel is a plain cluster with Flannel as Windows needs it.
+func withFlannel(netConf string) desired.Inputs {
+	in := inputs()
+	in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+	flannel, err := desired.ParseFlannel(netConf)
+	if err != nil {
+		panic(err) // a test is written wrongly
+	}
+	in.Cluster.Network = desired.ClusterNetwork{Flannel: &flannel}
+	return in
+}
+
+const goodNetConf = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
+
+// networkCase is a change to a cluster with a network that works. Without a reason it still works.
+type networkCase struct {
+	change func(*desired.ClusterNetwork, *desired.Inputs)
+	reason string
+	says   []string
+}
+
+func (c networkCase) run(t *testing.T, in desired.Inputs) {
+	t.Helper()
+	if c.change != nil {
+		c.change(&in.Cluster.Network, &in)
+	}
+	_, err := desired.Render(in)
+	if c.reason == "" {
+		if err != nil {
+			t.Errorf("refused: %v", err)
+		}
+		return
+	}
+	var refused *desired.NetworkError
+	if !errors.As(err, &refused) || !errors.Is(err, desired.ErrNetwork) || refused.Reason != c.reason {
+		t.Fatalf("got %#v (%v), want reason %s", err, err, c.reason)
+	}
+	for _, part := range c.says {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+// The commands that messages end with.
+const (
+	takeAway = `oc patch networks.operator.openshift.io cluster --type=merge -p '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"hybridOverlayConfig":null}}}}'`
+	setTo    = `oc patch networks.operator.openshift.io cluster --type=merge -p '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"hybridOverlayConfig":`
+)
+
+func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
+	type network = desired.ClusterNetwork
+	never := func(n *network, _ *desired.Inputs) { n.HybridOverlay, n.HybridCIDRs, n.VXLANPort = "", nil, 0 }
+	for name, test := range map[string]networkCase{
+		"as it should be":      {},
+		"asked for by name":    {change: func(_ *network, in *desired.Inputs) { in.Config.Network.Provider = v1alpha1.NetworkOVNHybridOverlay }},
+		"with a port":          {change: func(n *network, _ *desired.Inputs) { n.VXLANPort = 9898 }},
+		"with both families":   {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48", "10.128.0.0/14"} }},
+		"on vSphere":           {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 9898 }},
+		"ranges side by side":  {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.136.0.0/14", "10.130.0.0/15"} }},
+		"the last before E":    {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"239.255.0.0/16"} }},
+		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "240.0.0.0/16" }}, // we know of no harm
+		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: v1alpha1.ReasonNetworkTypeUnsupported,
+			says: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
+		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: v1alpha1.ReasonNetworkTypeUnsupported, says: []string{`""`}},
+		"no hybrid overlay": {change: never, reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+			says: []string{"hybridClusterNetwork is empty", setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}]}}}}}'`}},
+		"no hybrid overlay on vSphere": {change: func(n *network, in *desired.Inputs) { never(n, in); n.Platform = "VSphere" },
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+			says:   []string{setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+		"no hybrid overlay, its usual range taken": {
+			change: func(n *network, in *desired.Inputs) {
+				never(n, in)
+				n.PodCIDRs, in.Cluster.ServiceCIDR = []string{"10.128.0.0/12"}, "10.192.0.0/16"
+			},
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"cidr":"172.24.0.0/14"`}},
+		"a hybrid overlay without range": {change: func(n *network, _ *desired.Inputs) {
+			n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = nil, 9898, `{"hybridOverlayVXLANPort":9898}`
+		},
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+			says:   []string{takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+		"a port of the user's on vSphere, without range": {
+			change: func(n *network, _ *desired.Inputs) {
+				n.Platform, n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = "VSphere", nil, 9899, `{"hybridOverlayVXLANPort":9899}`
+			},
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"hybridOverlayVXLANPort":9899`}},
+		"an empty hybrid overlay": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.HybridOverlay = nil, `{}` },
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{takeAway + " && " + setTo}},
+		"a range that is none": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0"} },
+			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"10.132.0.0"`, takeAway}},
+		"pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48", "fd02::/48"} },
+			reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"cluster network", "fd01::/48, fd02::/48"}},
+		"Windows pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"fd03::/48"} },
+			reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"hybrid cluster network", "fd03::/48"}},
+		"class E for pods": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"240.0.0.0/5"} }, reason: v1alpha1.ReasonClusterNetworkReserved,
+			says: []string{"cluster network 240.0.0.0/5", "240.0.0.0/4", "install-config.yaml"}},
+		"class E for one of two": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.128.0.0/14", "254.0.0.0/16"} },
+			reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"cluster network 254.0.0.0/16"}},
+		"class E for Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"241.0.0.0/16"} },
+			reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
+		"all addresses there are": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: v1alpha1.ReasonClusterNetworkReserved},
+		"Windows pods among the others": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.VXLANPort = []string{"10.130.0.0/15"}, 9898 },
+			reason: v1alpha1.ReasonNetworksOverlap,
+			says: []string{"hybrid cluster network 10.130.0.0/15 and the cluster network 10.128.0.0/14 share addresses (10.130.0.0/15)", takeAway,
+				`[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898`}},
+		"the others among Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.0.0.0/8"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.0.0.0/8", "share addresses (10.128.0.0/14)", `"cidr":"10.132.0.0/14"`}},
+		"the second of two": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/14", "10.129.0.0/24"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.129.0.0/24"}},
+		"Windows pods and Services": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"172.30.128.0/17"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
+		"pods and Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "10.128.0.0/16" },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
+		"bits beyond the prefix": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.131.255.255/14"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"hybrid cluster network 10.128.0.0/14 and"}},
+		"VXLAN's own port on vSphere": {change: func(n *network, _ *desired.Inputs) { n.Platform = "VSphere" }, reason: v1alpha1.ReasonVXLANPortRequired,
+			says: []string{"4789", "vSphere", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
+		"VXLAN's own port on vSphere, asked for": {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 4789 },
+			reason: v1alpha1.ReasonVXLANPortRequired},
+	} {
+		t.Run(name, func(t *testing.T) { test.run(t, onOpenShift()) })
+	}
+}
+
+func TestAPortSetInTwoPlacesMustBeTheSame(t *testing.T) {
+	for name, test := range map[string]struct {
+		openshift uint16
+		ours      int32
+		says      string
+	}{
+		"only OpenShift's": {9898, 0, ""},
+		"the same":         {9898, 9898, ""},
+		"another":          {9898, 9899, "ovn.vxlanPort is 9899; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, which is 9898"},
+		"only ours":        {0, 9899, "which is not set"},
+	} {
+		in := onOpenShift()
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: test.ours}}
+		in.Cluster.Network.VXLANPort = test.openshift
+		_, err := desired.Render(in)
+		if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: got %v, want %q", name, err, test.says)
+		}
+	}
+}
+
+// TestOVNElsewhereIsAskedForWhatIsKnown: outside OpenShift nobody tells the hybrid overlay's ranges.
+func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
+	plain := func() desired.Inputs {
+		in := inputs()
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}}
+		in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16"}, VXLANPort: 9898}
+		return in
+	}
+	for name, test := range map[string]networkCase{
+		"as it should be":   {},
+		"no range is known": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = nil }},
+		"IPv6 only": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48"} },
+			reason: v1alpha1.ReasonClusterNetworkIPv6Only},
+		"class E": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"250.0.0.0/8"} },
+			reason: v1alpha1.ReasonClusterNetworkReserved},
+		"overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"10.96.0.0/12"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
+	} {
+		t.Run(name, func(t *testing.T) { test.run(t, plain()) })
+	}
+}
+
+func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		netConf string
+		reason  string
+		says    []string
+	}{
+		"as it should be":        {netConf: goodNetConf},
+		"names in other letters": {netConf: `{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4097, "port": 4789}}`},
+		"the greatest VNI":       {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 65535, "Port": 4789}}`},
+		"both families": {netConf: `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`,
+			reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"EnableIPv6: true", "does not start on Windows"}},
+		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{"ConfigMap kube-flannel/kube-flannel-cfg", "Backend.VNI is not set and must be from 4096 to 65535", "Backend.Port is not set and must be 4789"}},
+		"Linux' numbers": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{"Backend.VNI is 1", "Backend.Port is 8472"}},
+		"another backend": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "host-gw"}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{`Backend.Type is "host-gw" and must be "vxlan"`}},
+		"no backend":            {netConf: `{"Network": "10.244.0.0/16"}`, reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{`Backend.Type is ""`}},
+		"a VNI beyond 16 bits":  {netConf: strings.Replace(goodNetConf, "4096", "70000", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 70000"}},
+		"a VNI below Windows'":  {netConf: strings.Replace(goodNetConf, "4096", "4095", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 4095"}},
+		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.Port is 70325"}},
+		"direct routes": {netConf: strings.Replace(goodNetConf, `"Port"`, `"GBP": true, "DirectRouting": true, "Port"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{"Backend.DirectRouting is true and must be false", "Backend.GBP is true and must be false"}},
+		"a name of its own": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "vxlan0", "VNI"`, 1)},
+		"a name that is none": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{`Backend.Name is "a\\b"`}},
+		"a name without a beginning": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": ".a", "VNI"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+			says: []string{`Backend.Name is ".a"`}},
+		"no range":      {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{`Network is "" and must be`, "--cluster-cidr"}},
+		"an IPv6 range": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "fd00::/48", 1), reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"fd00::/48"}},
+		"IPv6 only":     {netConf: strings.Replace(goodNetConf, `{"N`, `{"EnableIPv4": false, "N`, 1), reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"EnableIPv4: false"}},
+		"class E":       {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "240.0.0.0/16", 1), reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"240.0.0.0/16"}},
+		"overlap with Services": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "10.96.0.0/12", 1), reason: v1alpha1.ReasonNetworksOverlap,
+			says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			networkCase{reason: test.reason, says: test.says}.run(t, withFlannel(test.netConf))
+		})
+	}
+}
+
+func TestAFlannelThatIsNotThereIsNamed(t *testing.T) {
+	in := withFlannel(goodNetConf)
+	in.Cluster.Network.Flannel = nil
+	in.Config.Network.Flannel = &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}
+	networkCase{reason: v1alpha1.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
+}
+
+// TestTheCommandForFlannelMendsIt runs what the message proposes, as kubectl would, and asks again.
+func TestTheCommandForFlannelMendsIt(t *testing.T) {
+	proposed := regexp.MustCompile(`kubectl -n (\S+) patch configmap (\S+) --type=merge -p '(.*)' && kubectl -n kube-flannel rollout restart`)
+	for name, test := range map[string]struct{ before, after string }{
+		"Flannel's own manifest": {`{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`,
+			`{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
+		"what else is set stays": {`{"Network": "10.244.0.0/16", "SubnetLen": 25, "Backend": {"Type": "vxlan", "VNI": 4711, "MTU": 1400, "DirectRouting": true}}`,
+			`{"Network": "10.244.0.0/16", "SubnetLen": 25, "Backend": {"Type": "vxlan", "VNI": 4711, "Port": 4789, "MTU": 1400}}`},
+		"what another type has goes": {`{"Network": "10.244.0.0/16", "Backend": {"Type": "wireguard", "PSK": "it's"}}`,
+			`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
+		"names in other letters": {`{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 1, "gbp": true}, "note": "it's"}`,
+			`{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4096, "Port": 4789}, "note": "it's"}`},
+		"a backend that is none": {`{"Network": "10.244.0.0/16", "Backend": null}`,
+			`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := desired.Render(withFlannel(test.before))
+			if err == nil {
+				t.Fatal("accepted as it was")
+			}
+			command := proposed.FindStringSubmatch(err.Error())
+			if command == nil || command[1] != "kube-flannel" || command[2] != "kube-flannel-cfg" {
+				t.Fatalf("no command in %q", err)
+			}
+			if strings.Contains(strings.ReplaceAll(command[3], `'\''`, ""), "'") {
+				t.Errorf("a quote in %q ends the argument", command[3])
+			}
+			var patch struct{ Data map[string]string }
+			if err := json.Unmarshal([]byte(strings.ReplaceAll(command[3], `'\''`, "'")), &patch); err != nil {
+				t.Fatal(err)
+			}
+			after := patch.Data["net-conf.json"]
+			if diff := cmp.Diff(fromJSON(t, test.after), fromJSON(t, after)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if _, err := desired.Render(withFlannel(after)); err != nil {
+				t.Errorf("and it is still refused: %v", err)
+			}
+		})
+	}
+}
+
+func TestNumbersOfFlannelThatAreTooLargeAreNotTakenForOthers(t *testing.T) {
+	f, err := desired.ParseFlannel(`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4294971392, "Port": 70325}}`) // modulo 2^32 and 2^16, both fit
+	if err != nil || f.VNI != 0 || f.Port != 0 {
+		t.Errorf("read as %+v, %v", f, err)
+	}
+}
+
+func fromJSON(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return value
+}
+
+func TestProviderIsThatOfTheUserOrOfOpenShift(t *testing.T) {
+	for _, test := range []struct {
+		set       v1alpha1.NetworkProvider
+		openshift bool
+		want      v1alpha1.NetworkProvider
+	}{
+		{"", false, ""}, {"", true, v1alpha1.NetworkOVNHybridOverlay},
+		{v1alpha1.NetworkCustom, true, v1alpha1.NetworkCustom}, {v1alpha1.NetworkFlannel, false, v1alpha1.NetworkFlannel},
+	} {
+		if got := desired.Provider(v1alpha1.NetworkSpec{Provider: test.set}, test.openshift); got != test.want {
+			t.Errorf("%+v: got %q", test, got)
+		}
+	}
+}
+
+func TestFlannelsConfigIsFoundByItsName(t *testing.T) {
+	for _, test := range []struct {
+		set  *v1alpha1.FlannelNetwork
+		want types.NamespacedName
+	}{
+		{nil, types.NamespacedName{Namespace: "kube-flannel", Name: "kube-flannel-cfg"}},
+		{&v1alpha1.FlannelNetwork{Namespace: "kube-system"}, types.NamespacedName{Namespace: "kube-system", Name: "kube-flannel-cfg"}},
+		{&v1alpha1.FlannelNetwork{ConfigMap: "cfg"}, types.NamespacedName{Namespace: "kube-flannel", Name: "cfg"}},
+	} {
+		if got := desired.FlannelConfig(v1alpha1.NetworkSpec{Flannel: test.set}); got != test.want {
+			t.Errorf("got %s, want %s", got, test.want)
+		}
+	}
+}
+
+// FuzzFlannel has any text as Flannel's configuration. What is read keeps the text; what is accepted keeps Windows' bounds; what is
+// refused has a reason, and a command where the text is a configuration at all.
+func FuzzFlannel(f *testing.F) {
+	for _, text := range []string{goodNetConf, `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}`, `{}`, ``, `null`, `{"Backend": []}`, `{"backend": {"TYPE": "x", "vni": -1}}`,
+		`{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4294971392, "Port": 70325}} {}`, `{"Network": "'"}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		flannel, err := desired.ParseFlannel(text)
+		if err != nil {
+			if !errors.Is(err, desired.ErrNetwork) {
+				t.Fatalf("%v is no error of the network", err)
+			}
+			return
+		}
+		if flannel.NetConf != text {
+			t.Fatalf("kept as %q", flannel.NetConf)
+		}
+		_, err = desired.Render(withFlannel(text))
+		var refused *desired.NetworkError
+		switch {
+		case err == nil && (flannel.VNI < 4096 || flannel.VNI > 65535 || flannel.Port != 4789 || !strings.Contains(flannel.Network, ".")):
+			t.Errorf("accepted %+v", flannel)
+		case err != nil && !errors.As(err, &refused):
+			t.Errorf("refused with %v, which has no reason", err)
+		}
+	})
+}

@@ -1,0 +1,190 @@
+package desired
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"text/template"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Names that the original operator and OVN-Kubernetes gave what is on the host (reference: pkg/services/services.go of the
+// original, go-controller/hybrid-overlay/pkg/types of OVN-Kubernetes).
+const (
+	overlayNetwork = "OVNKubernetesHybridOverlayNetwork"
+	overlayBase    = "BaseOVNKubernetesHybridOverlayNetwork"
+	hostEndpoint   = "VIPEndpoint"
+
+	overlayProgram = "hybrid-overlay-node.exe"
+	proxyProgram   = "kube-proxy.exe"
+	proxyConfig    = `C:\k\kube-proxy.conf`
+	clusterCA      = `C:\k\bootstrap-ca.crt`
+)
+
+// Network is a network of Windows' Host Network Service that a service of ours makes, and on which pods are. WICD waits for it,
+// writes what others must know of it, and looks after what is in it.
+type Network struct {
+	// Name of the network, and of the service that makes it.
+	Name   string `json:"name"`
+	MadeBy string `json:"madeBy"`
+	// Base is a network that the service makes before, so that the host keeps its switch; empty where there is none.
+	Base string `json:"base,omitempty"`
+	// Once says that the service makes the network when it starts, and not again while it runs.
+	Once bool `json:"once,omitempty"`
+	// Endpoint is the name of the host's own endpoint in it, from whose address kube-proxy speaks to endpoints of other hosts.
+	Endpoint string `json:"endpoint"`
+	// Proxy is the service that turns Services into load balancers: it is restarted when Windows has lost them.
+	Proxy string `json:"proxy"`
+	// Files are templates over Joint, written when the network is there: the configuration of the network plugin first.
+	Files []File `json:"files"`
+	// ServiceCIDR is the range of Services.
+	ServiceCIDR string `json:"serviceCIDR"`
+}
+
+// networkServices are the services of the provider: one that makes the network, and one for the cluster's Services.
+func networkServices(in Inputs, folder string, logs LogLimits) []Service {
+	var maker Service
+	switch in.Config.Network.Provider {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		maker = overlayNode(in, folder)
+	case v1alpha1.NetworkFlannel:
+		maker = flanneld(folder)
+	default:
+		return nil
+	}
+	return []Service{maker, kubeProxy(folder, logs, maker.Name)}
+}
+
+// networkFiles are what those services need.
+func networkFiles(in Inputs) []File {
+	switch in.Config.Network.Provider {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		return []File{{Path: clusterCA, Content: in.Cluster.CA}}
+	case v1alpha1.NetworkFlannel:
+		return []File{{Path: flannelNetConf, Content: in.Cluster.Network.Flannel.NetConf}}
+	}
+	return nil
+}
+
+// network is the network that the provider makes; nil where the user's own plugins make one.
+func network(in Inputs) *Network {
+	n := &Network{Endpoint: hostEndpoint, Proxy: "kube-proxy", ServiceCIDR: in.Cluster.ServiceCIDR}
+	var overlaid []string
+	switch in.Config.Network.Provider {
+	case v1alpha1.NetworkOVNHybridOverlay:
+		n.Name, n.Base, n.MadeBy = overlayNetwork, overlayBase, "hybrid-overlay-node"
+		overlaid = []string{in.Cluster.ServiceCIDR}
+	case v1alpha1.NetworkFlannel:
+		flannel := *in.Cluster.Network.Flannel
+		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), flannelService, true
+		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange saw to it
+		overlaid = []string{pods.Masked().String(), in.Cluster.ServiceCIDR}
+	default:
+		return nil
+	}
+	n.Files = []File{{Path: cniConfig, Content: overlayCNI(overlaid)}, {Path: proxyConfig, Content: renderProxyConfig()}}
+	return n
+}
+
+// overlayNode makes the networks of OVN-Kubernetes' hybrid overlay. It shows itself to the cluster as the node at first, then with
+// a certificate of its own.
+func overlayNode(in Inputs, folder string) Service {
+	const name = "hybrid-overlay-node"
+	log := Log{Path: Logs + `\hybrid-overlay\hybrid-overlay.log`}
+	s := Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		DependsOn:   []string{"kubelet"},
+		Command: folder + `\` + overlayProgram + ` --node ` + markNode + ` --bootstrap-kubeconfig=` + KubeletKubeconfig +
+			` --cert-dir=` + CNIFolder + ` --cert-duration=24h --windows-service --logfile ` + log.Path +
+			` --k8s-apiserver=` + in.Cluster.Server + ` --k8s-cacert ` + clusterCA +
+			` --interface "` + markAdapter + `"`,
+		Needs: []string{KubeletKubeconfig},
+		Log:   log,
+	}
+	if port := in.Cluster.Network.VXLANPort; port != 0 {
+		s.Command += fmt.Sprintf(" --hybrid-overlay-vxlan-port %d", port)
+	}
+	return s
+}
+
+// kubeProxy makes load balancers of Services. Its configuration comes when the network is there.
+func kubeProxy(folder string, logs LogLimits, after string) Service {
+	const name = "kube-proxy"
+	log := Log{Path: logPath(name), Rotates: true}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		DependsOn:   []string{after},
+		Command:     logRunner(folder, log, logs) + folder + `\` + proxyProgram + ` --config=` + proxyConfig + ` --windows-service --v=2`,
+		Needs:       []string{proxyConfig, WICDIdentity},
+		Log:         log,
+	}
+}
+
+// overlayCNI is the configuration of win-overlay, as that of the original, whose range is that of Services: what pods send to the ranges
+// keeps their address and goes by the overlay; what they send elsewhere gets the host's address. Fields are those of the HCN schema
+// (hcn/hcnpolicy.go of hcsshim): the original's exceptionList is of version 1. The last address of the range is the host's.
+func overlayCNI(ranges []string) string {
+	policy := func(settings object) object {
+		return object{"name": "EndpointPolicy", "value": settings}
+	}
+	policies := []object{policy(object{"Type": "OutBoundNAT", "Settings": object{"Exceptions": ranges}})}
+	for _, r := range ranges {
+		policies = append(policies, policy(object{"Type": "SDNRoute", "Settings": object{"DestinationPrefix": r, "NeedEncap": true}}))
+	}
+	return pretty(object{
+		"cniVersion": "0.2.0", "name": "{{.Network}}", "type": "win-overlay", "apiVersion": 2,
+		"capabilities": object{"portMappings": true, "dns": true},
+		"ipam":         object{"type": "host-local", "subnet": "{{.PodCIDR}}", "rangeEnd": "{{.LastPodIP}}"},
+		"policies":     append(policies, policy(object{"Type": "ProviderAddress", "Settings": object{"ProviderAddress": "{{.ManagementIP}}"}})),
+	})
+}
+
+// renderProxyConfig is kube-proxy's configuration. The feature gates WinDSR and WinOverlay, which the original sets, are always on
+// by now, and are to go from Kubernetes. JSON is YAML, too.
+func renderProxyConfig() string {
+	return pretty(object{
+		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
+		"clientConnection": object{"kubeconfig": wicdKubeconfig},
+		"hostnameOverride": "{{.Node}}",
+		"mode":             "kernelspace",
+		"clusterCIDR":      "{{.PodCIDR}}",
+		"winkernel":        object{"networkName": "{{.Network}}", "enableDSR": true, "sourceVip": "{{.SourceVIP}}"},
+	})
+}
+
+type object = map[string]any
+
+func pretty(o object) string {
+	b, _ := json.MarshalIndent(o, "", "  ") // texts and numbers only: never fails
+	return string(b) + "\n"
+}
+
+// Joint is what the host knows of its network when it is there; templates of Network.Files use it.
+type Joint struct {
+	// Node is the node's name, Network that of the network, PodCIDR its range.
+	Node, Network, PodCIDR string
+	// LastPodIP is the last address that pods get. SourceVIP is that of the host's own endpoint.
+	LastPodIP, SourceVIP string
+	// ManagementIP is the address that the host has on the adapter of the network.
+	ManagementIP string
+}
+
+// Fill renders a file of the network, which is JSON.
+func (j Joint) Fill(f File) (string, error) {
+	t, err := template.New(f.Path).Option("missingkey=error").Parse(f.Content)
+	if err != nil {
+		return "", fmt.Errorf("parsing the template of %s: %w", f.Path, err)
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, j); err != nil {
+		return "", fmt.Errorf("filling the template of %s: %w", f.Path, err)
+	}
+	if !json.Valid([]byte(out.String())) {
+		return "", fmt.Errorf("filling the template of %s: the result is not JSON", f.Path)
+	}
+	return out.String(), nil
+}

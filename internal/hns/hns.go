@@ -1,0 +1,122 @@
+// Package hns says what our programs want of Windows' Host Network Service, and what they see of it: networks, endpoints and load
+// balancers as values. Nothing here calls Windows: who needs the service has a port of its own, which package win answers on
+// Windows and package sim everywhere else.
+//
+// The names are those of the Host Compute Network API
+// (https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-top), of which only what we use is here.
+package hns
+
+import (
+	"errors"
+	"net/netip"
+)
+
+// NetworkType is how a network reaches other hosts.
+type NetworkType string
+
+// Overlay puts packets between hosts into VXLAN.
+const Overlay NetworkType = "Overlay"
+
+// Network is a virtual switch on an adapter of the host.
+type Network struct {
+	// ID is a GUID in lower case, which Windows gives when the network is created.
+	ID   string
+	Name string
+	Type NetworkType
+	// Subnets are the ranges whose addresses its endpoints have.
+	Subnets []Subnet
+	// Adapter is the name (alias) of the interface that carries it; empty where Windows chose one.
+	Adapter string
+	// VXLANPort is the UDP port of an overlay; 0 is Windows' own, 4789. Only later builds than 17763 can have another.
+	VXLANPort uint16
+	// Remotes are the subnets that other hosts have in an overlay. Their order means nothing.
+	Remotes []RemoteSubnet
+	// HostRoute is true when the host itself can reach the endpoints of an overlay.
+	HostRoute bool
+	// AutomaticDNS gives endpoints the name servers of the host.
+	AutomaticDNS bool
+	// Persistent is true of a network that is still there after Windows has restarted.
+	Persistent bool
+	// RouterMAC is the address of the overlay's distributed router on this host, such as 00-15-5D-0A-0B-0C, and ManagementIP the
+	// address that the host has on the adapter. Windows sets both when it has made the network, which takes a while.
+	RouterMAC    string
+	ManagementIP netip.Addr
+}
+
+// DefaultVXLANPort is the UDP port that an overlay of Windows has when it is given none.
+const DefaultVXLANPort = 4789
+
+// Subnet is a range of addresses of a network.
+type Subnet struct {
+	Prefix netip.Prefix
+	// Gateway is the address of the router within it.
+	Gateway netip.Addr
+	// VNI is the virtual network identifier of an overlay, 4096 or more; 0 for other types.
+	VNI uint32
+}
+
+// RemoteSubnet is where packets to a subnet of another host go. It can be compared.
+type RemoteSubnet struct {
+	Prefix netip.Prefix
+	VNI    uint32
+	// Host is the address of the other host, RouterMAC that of the distributed router on it, as in Network.
+	Host      netip.Addr
+	RouterMAC string
+}
+
+// Endpoint is a port of a network: of a pod, of the host itself, or a stand-in for one on another host.
+type Endpoint struct {
+	// ID is a GUID in lower case; Network is that of its network.
+	ID, Network string
+	Name        string
+	Address     netip.Addr
+	MAC         string
+	// Remote is true of a stand-in for an endpoint of another host: kube-proxy makes them as targets of load balancers.
+	Remote bool
+	// Namespace is the GUID of the network namespace it is in; empty when it is in none.
+	Namespace string
+	// Host is true of an endpoint that is to be in the host's own compartment.
+	Host bool
+}
+
+// LoadBalancer is a rule that gives packets to an address and port to one of some endpoints.
+type LoadBalancer struct {
+	ID string
+	// VIPs are the addresses that clients use; none means any address of the host (a NodePort).
+	VIPs []netip.Addr
+	// SourceVIP is what packets to endpoints of other hosts come from in an overlay.
+	SourceVIP netip.Addr
+	// Endpoints are IDs.
+	Endpoints []string
+	Protocol  Protocol
+	// External is the port that clients use, Internal that of the endpoints.
+	External, Internal uint16
+	// DSR is true when answers go directly to the client.
+	DSR bool
+}
+
+// Protocol is a number of IANA's, as load balancers have it.
+type Protocol uint8
+
+// Protocols that Services use on Windows.
+const (
+	TCP Protocol = 6
+	UDP Protocol = 17
+)
+
+// State is what the service has at one time.
+type State struct {
+	Networks      []Network
+	Endpoints     []Endpoint
+	LoadBalancers []LoadBalancer
+}
+
+// Errors that those who answer the ports give, so that callers need not know codes of Windows.
+var (
+	// ErrNotFound: the object is not there.
+	ErrNotFound = errors.New("no such object in the Host Network Service")
+	// ErrExists: another object has its name, address or port (0xb7, 0x803b0013).
+	ErrExists = errors.New("an object of the Host Network Service is in the way")
+	// ErrUnavailable: the service does not answer (it is stopped, or starts anew), so that nothing can be said about any object.
+	ErrUnavailable = errors.New("the Host Network Service does not answer")
+)

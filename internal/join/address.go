@@ -1,0 +1,142 @@
+package join
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+)
+
+// NodeIP is the IPv4 address of the host's node: that of the interface with the default route, or of the one that the instance
+// chooses. It is empty where Check refuses the host for its address.
+func NodeIP(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
+	place, problem := choose(f.Host.Interfaces, n)
+	if problem != "" {
+		return ""
+	}
+	return place.address.String()
+}
+
+// Adapter is the name of the interface that NodeIP is of, as network providers take it: that of the adapter itself, also where a
+// virtual switch on it has its address by now.
+func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
+	place, _ := choose(f.Host.Interfaces, n)
+	return adapterOf(place.name)
+}
+
+func checkAddress(f agent.Facts, s Surroundings) *Unsupported {
+	if _, problem := choose(f.Host.Interfaces, s.Interface); problem != "" {
+		return unsupported(v1alpha1.ReasonAddressMissing, "%s", problem)
+	}
+	return nil
+}
+
+// place is an address on an interface.
+type place struct {
+	name    string
+	address netip.Addr
+}
+
+// choose finds the address of the node, or says why there is none.
+func choose(list []agent.Interface, n *v1alpha1.InstanceNetwork) (found place, problem string) {
+	switch {
+	case n != nil && n.Interface != "":
+		return chooseByName(list, n.Interface)
+	case n != nil && n.CIDR != "":
+		return chooseByRange(list, n.CIDR)
+	}
+	all := places(list)
+	for _, i := range list {
+		if at := slices.IndexFunc(all, func(p place) bool { return p.name == i.Name }); i.DefaultRoute && at >= 0 {
+			return all[at], ""
+		}
+	}
+	switch {
+	case len(all) > 0:
+		return place{}, "no interface of the host has both a default route and an IPv4 address, so that it is not clear which address the node has; " +
+			"choose one with spec.network.interface or spec.network.cidr; " + interfaces(list)
+	case hasIPv6(list):
+		return place{}, "the host has IPv6 addresses only; a Windows node needs an IPv4 address: give an interface one; " + interfaces(list)
+	}
+	return place{}, "no interface of the host has an IPv4 address; " + interfaces(list)
+}
+
+func chooseByName(list []agent.Interface, name string) (place, string) {
+	isChosen := func(is string) bool { return strings.EqualFold(is, name) || strings.EqualFold(adapterOf(is), name) }
+	for _, p := range places(list) {
+		if isChosen(p.name) {
+			return p, ""
+		}
+	}
+	if slices.ContainsFunc(list, func(i agent.Interface) bool { return isChosen(i.Name) }) {
+		return place{}, fmt.Sprintf("spec.network.interface is %q, which has no IPv4 address; give it one, or choose another; %s", name, interfaces(list))
+	}
+	return place{}, fmt.Sprintf("spec.network.interface is %q, and the host has no interface of this name that is up; %s", name, interfaces(list))
+}
+
+func chooseByRange(list []agent.Interface, cidr string) (place, string) {
+	within, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return place{}, fmt.Sprintf("spec.network.cidr is %q; a range of IPv4 addresses is needed, for example 10.0.8.0/24", cidr)
+	}
+	for _, p := range places(list) {
+		if within.Contains(p.address) {
+			return p, ""
+		}
+	}
+	return place{}, fmt.Sprintf("spec.network.cidr is %s, and no interface of the host has an address in it; %s", cidr, interfaces(list))
+}
+
+// places are the addresses that a node can have: IPv4, and neither the host's own (loopback) nor one that Windows gave itself for
+// want of another (169.254.0.0/16).
+func places(list []agent.Interface) []place {
+	var all []place
+	for _, i := range list {
+		for _, a := range i.Addresses {
+			if ip := a.Addr(); ip.Is4() && ip.IsGlobalUnicast() {
+				all = append(all, place{i.Name, ip})
+			}
+		}
+	}
+	return all
+}
+
+func hasIPv6(list []agent.Interface) bool {
+	return slices.ContainsFunc(list, func(i agent.Interface) bool {
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() && a.Addr().IsGlobalUnicast() })
+	})
+}
+
+// interfaces lists what there is to choose from.
+func interfaces(list []agent.Interface) string {
+	var all []string
+	for _, i := range list {
+		var parts []string
+		for _, a := range i.Addresses {
+			parts = append(parts, a.String())
+		}
+		if len(parts) == 0 {
+			parts = []string{"no address"}
+		}
+		if i.DefaultRoute {
+			parts = append(parts, "default route")
+		}
+		all = append(all, fmt.Sprintf("%q (%s)", i.Name, strings.Join(parts, ", ")))
+	}
+	if len(all) == 0 {
+		return "it has no interface that is up"
+	}
+	return "its interfaces are " + strings.Join(all, ", ")
+}
+
+// adapterOf is the name of an adapter. When the Host Network Service puts a virtual switch on one, the host's address moves to a
+// virtual interface that is named after it.
+func adapterOf(name string) string {
+	if inner, isVirtual := strings.CutPrefix(name, "vEthernet ("); isVirtual {
+		return strings.TrimSuffix(inner, ")")
+	}
+	return name
+}

@@ -1,0 +1,107 @@
+package join_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// addresses are those of an interface, written with their prefixes.
+func addresses(list ...string) []netip.Prefix {
+	prefixes := []netip.Prefix{}
+	for _, a := range list {
+		prefixes = append(prefixes, netip.MustParsePrefix(a))
+	}
+	return prefixes
+}
+
+// several is a host with many interfaces.
+func several() []agent.Interface {
+	return []agent.Interface{
+		{Name: "Backup", Addresses: addresses("192.168.7.2/24", "192.168.9.2/24")},
+		{Name: "Ethernet 3", Addresses: addresses("169.254.8.8/16", "fe80::3/64")},
+		{Name: "vEthernet (Ethernet 2)", Addresses: addresses("fe80::2/64", "2001:db8::2/64", "10.0.8.4/24"), Metric: 30},
+		{Name: "Ethernet 2", Addresses: addresses()},
+		{Name: "Ethernet", Addresses: addresses("fe80::1/64", "169.254.3.4/16", "10.0.0.7/24"), DefaultRoute: true, Metric: 25},
+	}
+}
+
+func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
+	byName := func(name string) *v1alpha1.InstanceNetwork { return &v1alpha1.InstanceNetwork{Interface: name} }
+	byRange := func(cidr string) *v1alpha1.InstanceNetwork { return &v1alpha1.InstanceNetwork{CIDR: cidr} }
+	for name, test := range map[string]struct {
+		network          *v1alpha1.InstanceNetwork
+		address, adapter string
+	}{
+		"none is chosen":                       {nil, "10.0.0.7", "Ethernet"},
+		"nothing is chosen":                    {&v1alpha1.InstanceNetwork{}, "10.0.0.7", "Ethernet"},
+		"a name":                               {byName("Backup"), "192.168.7.2", "Backup"},
+		"a name in other letters":              {byName("backup"), "192.168.7.2", "Backup"},
+		"an adapter below a virtual switch":    {byName("Ethernet 2"), "10.0.8.4", "Ethernet 2"},
+		"the interface of a virtual switch":    {byName("vEthernet (Ethernet 2)"), "10.0.8.4", "Ethernet 2"},
+		"a range":                              {byRange("10.0.8.0/24"), "10.0.8.4", "Ethernet 2"},
+		"a range with the second address":      {byRange("192.168.9.0/24"), "192.168.9.2", "Backup"},
+		"a range that is one address":          {byRange("192.168.7.2/32"), "192.168.7.2", "Backup"},
+		"a range whose host bits are not zero": {byRange("10.0.8.77/24"), "10.0.8.4", "Ethernet 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := goodHost()
+			facts.Host.Interfaces = several()
+			if got := join.NodeIP(facts, test.network); got != test.address {
+				t.Errorf("node IP %q, want %q", got, test.address)
+			}
+			if got := join.Adapter(facts, test.network); got != test.adapter {
+				t.Errorf("adapter %q, want %q", got, test.adapter)
+			}
+			if u := join.Check(facts, join.Surroundings{Now: noon(), Interface: test.network}); u != nil {
+				t.Errorf("it is refused: %v", u)
+			}
+		})
+	}
+}
+
+func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
+	only := func(i ...agent.Interface) []agent.Interface { return i }
+	for name, test := range map[string]struct {
+		network *v1alpha1.InstanceNetwork
+		list    []agent.Interface
+		says    []string
+	}{
+		"no such name": {&v1alpha1.InstanceNetwork{Interface: "Ethernet 7"}, several(), []string{
+			`spec.network.interface is "Ethernet 7"`, "no interface of this name", `"Backup" (192.168.7.2/24, 192.168.9.2/24)`,
+			`"Ethernet 2" (no address)`, `"Ethernet" (fe80::1/64, 169.254.3.4/16, 10.0.0.7/24, default route)`,
+		}},
+		"a name without IPv4":   {&v1alpha1.InstanceNetwork{Interface: "Ethernet 3"}, several(), []string{`"Ethernet 3", which has no IPv4 address`, `"Backup"`}},
+		"no address in a range": {&v1alpha1.InstanceNetwork{CIDR: "10.9.0.0/16"}, several(), []string{"spec.network.cidr is 10.9.0.0/16", "no interface", `"Backup"`}},
+		"only APIPA in a range": {&v1alpha1.InstanceNetwork{CIDR: "169.254.0.0/16"}, several(), []string{"no interface of the host has an address in it"}},
+		"no range":              {&v1alpha1.InstanceNetwork{CIDR: "10.0.8.4"}, several(), []string{`spec.network.cidr is "10.0.8.4"`, "10.0.8.0/24"}},
+		"no default route":      {nil, several()[:4], []string{"default route", "spec.network.interface or spec.network.cidr", `"Backup"`}},
+		"a default route without an IPv4 address": {nil, only(several()[0], agent.Interface{Name: "Ethernet", Addresses: addresses("169.254.3.4/16"), DefaultRoute: true}),
+			[]string{"both a default route and an IPv4 address", "spec.network.interface"}},
+		"IPv6 only": {nil, only(agent.Interface{Name: "Ethernet", Addresses: addresses("fe80::1/64", "2001:db8::1/64")}), []string{"IPv6 addresses only", "2001:db8::1/64"}},
+		"no address of use": {nil, only(agent.Interface{Name: "Ethernet", Addresses: addresses("fe80::1/64", "169.254.3.4/16"), DefaultRoute: true}),
+			[]string{"no interface of the host has an IPv4 address", "169.254.3.4/16"}},
+		"no interface": {nil, nil, []string{"no interface that is up"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := goodHost()
+			facts.Host.Interfaces = test.list
+			u := join.Check(facts, join.Surroundings{Now: noon(), Interface: test.network})
+			if u == nil || u.Reason != v1alpha1.ReasonAddressMissing {
+				t.Fatalf("Check() = %v, want reason %s", u, v1alpha1.ReasonAddressMissing)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(u.Message, part) {
+					t.Errorf("message %q does not say %q", u.Message, part)
+				}
+			}
+			if ip := join.NodeIP(facts, test.network); ip != "" {
+				t.Errorf("it has the node IP %s all the same", ip)
+			}
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package join
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/platform"
+)
+
+// NodeName is the name the host's node has. That is the host's own in lower case; on vSphere and Nutanix with its DNS suffix, where it
+// has one; and on clouds whose provider finds machines by the names of their nodes, the name that the cloud has for the machine. It is
+// empty where such a name could not be had: then a host that has joined keeps the one it has.
+func NodeName(f agent.Facts) string {
+	switch {
+	case platform.NamesNodes(f.Platform) && f.CloudName == "" && f.Joined != nil:
+		return f.Joined.Node
+	case platform.NamesNodes(f.Platform):
+		return f.CloudName
+	case (f.Platform == platform.VSphere || f.Platform == platform.Nutanix) && f.Host.Domain != "":
+		return strings.ToLower(f.Host.Hostname + "." + f.Host.Domain)
+	}
+	return strings.ToLower(f.Host.Hostname)
+}
+
+// unnamed says why the host has not got the name that it needs; nil when it has. It may have another time: the service was not there
+// yet, or had too much to do.
+func unnamed(f agent.Facts) error {
+	if !platform.NamesNodes(f.Platform) || NodeName(f) != "" {
+		return nil
+	}
+	return fmt.Errorf("a node on %s has the name that the cloud has for its machine, and the host was not told: %s; "+
+		"see that the host reaches %s, which its routes and its instance's metadata options decide", f.Platform, f.NoCloudName, platform.MetadataAddress)
+}
+
+// checkNotServer refuses a name under which the API server is called: the kubelet gets a certificate for its node's name.
+func checkNotServer(f agent.Facts, server string) error {
+	u, err := url.Parse(server)
+	if err != nil || !strings.EqualFold(u.Hostname(), NodeName(f)) {
+		return err
+	}
+	return fmt.Errorf("the name %q is that of the API server (%s); rename the host", spelled(f), server)
+}
+
+func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
+	name := NodeName(f)
+	labels := strings.Split(name, ".")
+	// With certificates for such a name a host could answer for the cluster.
+	if slices.Contains([]string{"localhost", "kubernetes"}, labels[0]) || slices.Contains(labels, "svc") {
+		return unsupported(v1alpha1.ReasonHostnameInvalid,
+			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
+	}
+	if name == strings.ToLower(f.Host.Hostname) {
+		return checkLabel(f)
+	}
+	if len(name) <= platform.MaxNodeName && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonHostnameInvalid,
+		"the name that %s has for the host, %q, cannot name a node: it must be a DNS name (RFC 1123 labels with dots between them) of at most %d characters; "+
+			"change it there", f.Platform, name, platform.MaxNodeName)
+}
+
+func checkLabel(f agent.Facts) *Unsupported {
+	if len(validation.IsDNS1123Label(NodeName(f))) == 0 {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonHostnameInvalid,
+		"the host's name %q cannot name a node: in lower case it must be an RFC 1123 label "+
+			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
+}
+
+// spelled is the name as it was told.
+func spelled(f agent.Facts) string {
+	if name := NodeName(f); name != strings.ToLower(f.Host.Hostname) {
+		return name
+	}
+	return f.Host.Hostname
+}

@@ -1,0 +1,174 @@
+package join_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+const awsName = "ip-10-0-0-7.us-east-2.compute.internal"
+
+func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	for name, test := range map[string]struct {
+		facts func(*agent.Facts)
+		want  string
+		// reason and says are of the check; both are empty where it is well.
+		reason, says string
+	}{
+		"no platform":        {facts: func(*agent.Facts) {}, want: "win-1"},
+		"bare metal":         {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = "BareMetal", "corp.example" }, want: "win-1"},
+		"Azure":              {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = "Azure", "corp.example" }, want: "win-1"},
+		"AWS":                {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, awsName }, want: awsName},
+		"GCP":                {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.GCP, "win-1.c.p.internal" }, want: "win-1.c.p.internal"},
+		"GCP, one label":     {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.GCP, "other" }, want: "other"},
+		"AWS, odd host name": {facts: func(f *agent.Facts) { f.Platform, f.CloudName, f.Host.Hostname = platform.AWS, awsName, "win_1" }, want: awsName},
+		"AWS that does not answer about a node": {facts: func(f *agent.Facts) {
+			f.Platform, f.NoCloudName, f.Joined = platform.AWS, "no answer", &agent.Joined{Node: awsName}
+		}, want: awsName},
+		"AWS with another name than before": {facts: func(f *agent.Facts) {
+			f.Platform, f.CloudName, f.Joined = platform.AWS, awsName, &agent.Joined{Node: "old"}
+		}, want: awsName},
+		"vSphere":             {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
+		"vSphere, no domain":  {facts: func(f *agent.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
+		"Nutanix":             {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
+		"64 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: v1alpha1.ReasonHostnameInvalid, says: "at most 63"},
+		"63 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
+		"a name of a Service": {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: v1alpha1.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
+		"another Service's":   {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: v1alpha1.ReasonHostnameInvalid, says: "means something else"},
+		"an odd domain":       {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: v1alpha1.ReasonHostnameInvalid, says: "VSphere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := goodHost()
+			test.facts(&facts)
+			if got := join.NodeName(facts); got != test.want {
+				t.Errorf("name %q, want %q", got, test.want)
+			}
+			u := join.Check(facts, join.Surroundings{Now: noon()})
+			if u == nil {
+				u = &join.Unsupported{}
+			}
+			if u.Reason != test.reason || !strings.Contains(u.Message, test.says) {
+				t.Errorf("the check says %q: %s; want %q, %q", u.Reason, u.Message, test.reason, test.says)
+			}
+		})
+	}
+}
+
+// cloudHost is a host that a cloud has a name for, or a reason why not.
+type cloudHost struct {
+	facts    agent.Facts
+	commands []string
+	request  agent.JoinRequest
+}
+
+func (h *cloudHost) Close() error { return nil }
+
+func (h *cloudHost) Put(context.Context, string, io.Reader, int64) error {
+	return errors.New("WICD is there")
+}
+
+func (h *cloudHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	_, arguments, _ := strings.Cut(command, " ")
+	h.commands = append(h.commands, arguments)
+	s := agent.NewSession(stdin, stdout)
+	verb, _, _ := strings.Cut(arguments, " ")
+	switch verb {
+	case agent.CommandFacts:
+		s.End(h.facts, nil)
+	case agent.CommandReceive:
+		if err := errors.Join(s.Request(&agent.ReceiveRequest{}), s.Missing(nil)); err != nil {
+			return err
+		}
+		s.End(agent.ReceiveResult{}, nil)
+	case agent.CommandJoin:
+		if err := s.Request(&h.request); err != nil {
+			return err
+		}
+		s.End(agent.JoinResult{}, nil)
+	default:
+		return fmt.Errorf("unknown command %q", command)
+	}
+	return nil
+}
+
+// joinOn is a Job that joins a host to a cluster on a platform, whose API server has a name.
+func joinOn(h *cloudHost, where, server string) *join.Job {
+	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
+	content := payload.New([]payload.File{wicd}, nil, payload.File{})
+	return &join.Job{
+		Connect: func(context.Context) (join.Host, error) { return h, nil },
+		Payload: &payload.Payload{Manifest: content}, Content: content,
+		Slot:    func() (func(), error) { return func() {}, nil },
+		Altered: func([]string) {}, Progress: func(join.Progress) {}, Now: func() time.Time { return h.facts.Host.Clock },
+		PodNetwork: func(context.Context) (desired.ClusterNetwork, error) {
+			return desired.ClusterNetwork{Platform: where}, nil
+		},
+		NameTakenBy: func(context.Context, string, agent.Facts) (string, error) { return "", nil },
+		Learned:     func(context.Context, agent.Facts) error { return nil },
+		Occupied:    func(agent.Facts) bool { return false },
+		Register:    func() bool { return true },
+		Token:       func(context.Context) (string, error) { return "token", nil },
+		Desired: func(context.Context) (join.Want, error) {
+			return join.Want{Cluster: desired.Cluster{ID: "1", Server: server}}, nil
+		},
+	}
+}
+
+func TestAHostJoinsUnderTheNameThatItsCloudHasForIt(t *testing.T) {
+	for _, test := range []struct{ platform, command, node string }{
+		{platform.AWS, "facts --platform=AWS", awsName},
+		{platform.GCP, "facts --platform=GCP", awsName},
+		{"Azure", "facts", "win-1"},
+		{"", "facts", "win-1"},
+		{"AWS & shutdown.exe", "facts", "win-1"},
+	} {
+		h := &cloudHost{facts: goodHost()}
+		h.facts.CloudName = awsName
+		if err := joinOn(h, test.platform, "https://api.example:6443").Run(t.Context()); err != nil {
+			t.Fatalf("%q: %v", test.platform, err)
+		}
+		if h.commands[0] != test.command {
+			t.Errorf("%q: the host was asked with %q, want %q", test.platform, h.commands[0], test.command)
+		}
+		if h.request.Node != test.node || h.request.NodeIP != "10.0.0.7" || h.request.Adapter != "Ethernet" {
+			t.Errorf("%q: it joins as %+v, want node %s", test.platform, h.request.Local, test.node)
+		}
+	}
+}
+
+func TestAHostThatItsCloudGivesNoNameDoesNotJoin(t *testing.T) {
+	h := &cloudHost{facts: goodHost()}
+	h.facts.NoCloudName = "asking http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (asked 3 times)"
+	err := joinOn(h, platform.AWS, "https://api.example:6443").Run(t.Context())
+	var step *join.StepError
+	if !errors.As(err, &step) || step.Step != join.StepCheck {
+		t.Fatalf("the join ends with %v, want a failure of step %s, which is tried again", err, join.StepCheck)
+	}
+	for _, part := range []string{"AWS", "local-hostname: no answer within 2s", "routes"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+// TestAHostCannotBeNamedAsTheAPIServer: its kubelet would get a certificate for the name.
+func TestAHostCannotBeNamedAsTheAPIServer(t *testing.T) {
+	h := &cloudHost{facts: goodHost()}
+	h.facts.CloudName = "api.example.com"
+	err := joinOn(h, platform.AWS, "https://API.example.com:6443").Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "api.example.com") || h.request.Node != "" {
+		t.Errorf("the join ends with %v, want a refusal; the host was asked to be %q", err, h.request.Node)
+	}
+}

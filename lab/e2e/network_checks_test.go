@@ -1,0 +1,172 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// TestNetworkChecks has an operator, with its own rights and no others, on clusters whose network could not take a Windows node. Each
+// is refused with its reason and its numbers before a host is spoken to, and what the message proposes is tried.
+func TestNetworkChecks(t *testing.T) {
+	p := newPlace(t, world.Options{})
+	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
+	standing := p.announce(bystander, nil)
+	p.expectReady(standing)
+	custom := p.config().Spec.Network
+	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "waits", Build: 17763}})
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+	})
+	name := p.announce(h, nil)
+	t.Run("Flannel", func(t *testing.T) { p.in(t).flannelFaults(name) })
+	p.becomeOpenShift("None")
+	p.restartOperator() // OpenShift's kinds are looked for when it starts
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
+	t.Run("OpenShift", func(t *testing.T) { p.in(t).openshiftFaults(name) })
+	if n := host.SSH().Counters().Connections; n != 0 {
+		t.Errorf("a host that the network cannot take was connected to %d times", n)
+	}
+	t.Run("Remedies", func(t *testing.T) { p.in(t).followAdvice(name) })
+	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("a node that was there is not Ready any more: %+v", i.Status.Conditions)
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = custom })
+	p.expectReady(name)
+}
+
+// flannelFaults has Flannel as its own manifests install it. The changes of its configuration are all that the operator hears of.
+func (p place) flannelFaults(name types.NamespacedName) {
+	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonFlannelNotFound, "ConfigMap kube-flannel/kube-flannel-cfg")
+	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}})
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.FlannelNamespace, Name: v1alpha1.FlannelConfigMap},
+		Data:       map[string]string{"net-conf.json": `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`},
+	}
+	p.create(cm)
+	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonFlannelUnsuitable, "Backend.VNI is not set", "Backend.Port is not set", "kubectl -n kube-flannel patch")
+	cm.Data["net-conf.json"] = `{"Network": "10.0.0.0/8", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
+	if err := p.Client.Update(p.t.Context(), cm); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonNetworksOverlap, "10.0.0.0/8")
+}
+
+// openshiftFaults changes OpenShift's network again and again.
+func (p place) openshiftFaults(name types.NamespacedName) {
+	const good = "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}"
+	for _, fault := range []struct {
+		name, kind, pods, hybrid string
+		reason                   string
+		says                     []string
+	}{
+		{"another network", "OpenShiftSDN", "10.128.0.0/14", "null", v1alpha1.ReasonNetworkTypeUnsupported, []string{`"OpenShiftSDN"`, "OVNKubernetes"}},
+		{"no hybrid overlay", "OVNKubernetes", "10.128.0.0/14", "null", v1alpha1.ReasonHybridOverlayNotConfigured,
+			[]string{"oc patch networks.operator.openshift.io cluster --type=merge -p '"}},
+		{"overlap", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.130.0.0/16, hostPrefix: 23}]}", v1alpha1.ReasonNetworksOverlap,
+			[]string{"10.130.0.0/16", "10.128.0.0/14", `"cidr":"10.132.0.0/14"`}},
+		{"overlap with Services", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.0.0.0/9, hostPrefix: 23}]}", v1alpha1.ReasonNetworksOverlap,
+			[]string{"10.0.0.0/9", "service network"}},
+		{"class E", "OVNKubernetes", "248.0.0.0/14", good, v1alpha1.ReasonClusterNetworkReserved, []string{"248.0.0.0/14", "240.0.0.0/4"}},
+		{"IPv6 only", "OVNKubernetes", "fd01::/48", good, v1alpha1.ReasonClusterNetworkIPv6Only, []string{"fd01::/48"}},
+	} {
+		p.in(p.t).network(fault.kind, fault.pods, fault.hybrid)
+		p.expect(name, v1alpha1.ConditionReady, fault.reason, fault.says...)
+		p.eventually("WindowsConfig says the same: "+fault.name, func(context.Context) string {
+			c := meta.FindStatusCondition(p.config().Status.Conditions, v1alpha1.ConditionPublished)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != fault.reason {
+				return "it says otherwise"
+			}
+			return ""
+		})
+	}
+}
+
+// followAdvice brings a cluster from no hybrid overlay to one that a host can join, by what messages say and nothing else. The host's
+// own Windows is the last obstacle.
+func (p place) followAdvice(name types.NamespacedName) {
+	p.platform("VSphere")
+	p.network("OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}")
+	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonVXLANPortRequired, "UDP port 4789", "9898")
+	p.runPatches(meta.FindStatusCondition(p.instance(name).Status.Conditions, v1alpha1.ConditionReady).Message, 2)
+	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonVXLANPortUnsupported, "UDP port 9898", "17763")
+	p.network("OVNKubernetes", "10.128.0.0/14", "null")
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "later"}})
+	later := p.announce(h, nil)
+	p.expect(later, v1alpha1.ConditionReady, v1alpha1.ReasonHybridOverlayNotConfigured)
+	p.runPatches(meta.FindStatusCondition(p.instance(later).Status.Conditions, v1alpha1.ConditionReady).Message, 1)
+	p.expect(later, v1alpha1.ConditionSupported, v1alpha1.ReasonSupported)
+	p.platform("None")
+}
+
+// runPatches runs the commands of a message, as oc would.
+func (p place) runPatches(message string, want int) {
+	p.t.Helper()
+	commands := regexp.MustCompile(`oc patch networks\.operator\.openshift\.io cluster --type=merge -p '([^']*)'`).FindAllStringSubmatch(message, -1)
+	if len(commands) != want {
+		p.t.Fatalf("%d commands in %q, want %d", len(commands), message, want)
+	}
+	for _, c := range commands {
+		if err := p.Client.Patch(p.t.Context(), openshiftNetwork("operator.openshift.io"), client.RawPatch(types.MergePatchType, []byte(c[1]))); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// network makes OpenShift's network what it says.
+func (p place) network(kind, pods, hybridOverlay string) {
+	p.t.Helper()
+	for group, says := range map[string]string{
+		"config.openshift.io":   "status: {networkType: " + kind + ", clusterNetwork: [{cidr: '" + pods + "', hostPrefix: 23}]}",
+		"operator.openshift.io": "spec: {defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: " + hybridOverlay + "}}}",
+	} {
+		object := openshiftNetwork(group)
+		p.eventually("Network of "+group+" is written", func(ctx context.Context) string {
+			err := client.IgnoreAlreadyExists(p.Client.Create(ctx, object.DeepCopy()))
+			if err == nil {
+				var patch []byte
+				if patch, err = yaml.YAMLToJSON([]byte(says)); err == nil {
+					err = p.Client.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+				}
+			}
+			if err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+}
+
+func openshiftNetwork(group string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(group + "/v1")
+	o.SetKind("Network")
+	o.SetName("cluster")
+	return o
+}
+
+// platform says that the cluster runs elsewhere. Nobody watches it: it never does.
+func (p place) platform(name string) {
+	p.t.Helper()
+	infrastructure := openshiftNetwork("config.openshift.io")
+	infrastructure.SetKind("Infrastructure")
+	patch := client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(`{"status":{"platformStatus":{"type":"NAME"}}}`, "NAME", name)))
+	if err := p.Client.Status().Patch(p.t.Context(), infrastructure, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}
