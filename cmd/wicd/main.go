@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/win"
 )
@@ -25,7 +26,8 @@ func main() {
 		Stderr:  os.Stderr,
 		Host:    machine,
 		Program: openProgram,
-		Serve:   serveWindows,
+		Serve:   func(run func(context.Context) uint32) error { return win.ServeCode(v1alpha1.WICDService, run) },
+		Contain: win.Contain,
 	})
 	stop()
 	os.Exit(code)

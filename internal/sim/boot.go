@@ -33,6 +33,9 @@ type boot struct {
 	locks   map[string]bool
 	watches map[*watcher]bool
 	reboot  bool
+	// routes are those that were added, routeWatches who is told of them.
+	routes       []daemon.Route
+	routeWatches map[chan struct{}]bool
 }
 
 // newBoot starts the computer. The caller holds the lock.
@@ -40,14 +43,14 @@ func newBoot(w *Windows, id string) *boot {
 	ctx, end := context.WithCancel(context.Background())
 	return &boot{
 		w: w, id: id, ctx: ctx, end: end, environment: maps.Clone(w.environment), lastPID: 1000,
-		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: map[*watcher]bool{},
+		running: map[string]*process{}, exits: map[string]uint32{}, locks: map[string]bool{}, watches: map[*watcher]bool{}, routeWatches: map[chan struct{}]bool{},
 	}
 }
 
 func (b *boot) host() daemon.Host {
 	return daemon.Host{
 		System: b, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
-		Containers: containers{b}, NextStart: nextStart{b},
+		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Routes: routes{b}, Networks: networks{b},
 		Dial: b.w.options.Dial,
 		Disk: daemon.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
@@ -115,9 +118,9 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 	features := maps.Clone(w.features)
 	o := w.options
 	return agent.HostFacts{
-		Hostname: o.Hostname, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
+		Hostname: o.Hostname, Domain: o.Domain, Build: o.Build, UBR: o.UBR, Product: "Simulated Windows Server",
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
-		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []string{o.Address}, DefaultRoute: true}},
+		Interfaces: o.Interfaces,
 		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
 	}, nil
 }

@@ -50,6 +50,10 @@ type Cluster struct {
 	ahead  time.Duration
 	counts map[string]int
 	away   bool
+	// forgotten is the version before which no watch can go on.
+	forgotten int
+	// listsOnly is true when watches cannot begin with what there is.
+	listsOnly bool
 	// forbidden is a list of what is refused, each as user, method and path.
 	forbidden [][3]string
 }
@@ -175,6 +179,22 @@ func (c *Cluster) SetAway(away bool) {
 	if away {
 		c.server.CloseClientConnections()
 	}
+}
+
+// Forget ends all connections. Watches cannot go on from what clients have seen: they must read everything again.
+func (c *Cluster) Forget() {
+	c.mu.Lock()
+	c.version++
+	c.forgotten = c.version
+	c.mu.Unlock()
+	c.server.CloseClientConnections()
+}
+
+// ListOnly makes it one of the servers, older or set so, whose watches cannot begin with what there is.
+func (c *Cluster) ListOnly() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listsOnly = true
 }
 
 // Forbid refuses, from now on, requests of users whose name begins so, with this method and path.

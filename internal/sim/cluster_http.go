@@ -71,7 +71,7 @@ func reply(w http.ResponseWriter, object any) {
 func collections() map[string]string {
 	return map[string]string{
 		"nodes": "Node", "certificatesigningrequests": "CertificateSigningRequest", "leases": "Lease",
-		"configmaps": "ConfigMap", "secrets": "Secret", "events": "Event",
+		"configmaps": "ConfigMap", "secrets": "Secret", "events": "Event", "services": "Service", "endpointslices": "EndpointSlice",
 	}
 }
 
@@ -99,10 +99,8 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 				items = append(items, c.objects[key])
 			}
 		}
-		reply(w, map[string]any{
-			"apiVersion": versionOf(path), "kind": kind + "List", "items": items,
-			"metadata": map[string]any{"resourceVersion": strconv.Itoa(c.version)},
-		})
+		meta := map[string]any{"resourceVersion": strconv.Itoa(c.version)}
+		reply(w, map[string]any{"apiVersion": versionOf(path), "kind": kind + "List", "items": onePage(items, meta, r), "metadata": meta})
 		return
 	}
 	if object, there := c.objects[path]; there {
@@ -112,8 +110,24 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 }
 
-// belongs tells whether an object is in the collection, and selected by the request's metadata.name.
+// onePage is the part of a list that was asked for. Where to go on, and how much there is, is in the metadata.
+func onePage(items []any, meta map[string]any, r *http.Request) []any {
+	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+	items = items[min(from, len(items)):]
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	if limit == 0 || limit >= len(items) {
+		return items
+	}
+	meta["continue"], meta["remainingItemCount"] = strconv.Itoa(from+limit), len(items)-limit
+	return items[:limit]
+}
+
+// belongs tells whether an object is in the collection, of one namespace or of all, and selected by the request's metadata.name.
 func belongs(object, collection string, r *http.Request) bool {
+	parts := strings.Split(object, "/")
+	if i := slices.Index(parts, "namespaces"); i >= 0 && !strings.Contains(collection, "/namespaces/") {
+		object = strings.Join(slices.Delete(parts, i, i+2), "/")
+	}
 	name, inside := strings.CutPrefix(object, collection+"/")
 	selected, selective := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	return inside && (!selective || name == selected)
@@ -172,8 +186,12 @@ func (c *Cluster) put(path, kind string, object map[string]any) {
 	c.tell(path, kind, object)
 }
 
+// tell tells those who watch. What is deleted is shown as it was, with the version of its end: from there a watch goes on.
 func (c *Cluster) tell(path, kind string, object map[string]any) {
 	c.version++
+	if kind == "DELETED" {
+		object = merge(object, map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(c.version)}})
+	}
 	c.history = append(c.history, change{version: c.version, kind: kind, path: path, object: object})
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -224,9 +242,9 @@ func keepConditions(object, patch map[string]any) {
 // watch sends what has happened since the given version (without one, what there is), and what happens, until the
 // client ends it or its time is up.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
-	seen, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
-	if err != nil {
-		seen = c.sendAll(w, r)
+	seen, ok := c.beginWatch(w, r)
+	if !ok {
+		return
 	}
 	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
 	end := time.NewTimer(time.Duration(max(seconds, 1)) * time.Second)
@@ -255,6 +273,33 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 		case <-changed:
 		}
 	}
+}
+
+// beginWatch begins a watch and returns from which version it goes on. It returns false when there can be none.
+func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, ok bool) {
+	c.mu.Lock()
+	forgotten, lists := c.forgotten, c.listsOnly
+	c.mu.Unlock()
+	tellsEnd := r.URL.Query().Get("sendInitialEvents") == "true" // KEP-3157
+	seen, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	switch {
+	case tellsEnd && lists:
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		return 0, false
+	case err == nil && !tellsEnd && seen < forgotten:
+		fail(w, http.StatusGone, metav1.StatusReasonExpired)
+		return 0, false
+	case err != nil || tellsEnd:
+		seen = c.sendAll(w, r)
+	}
+	if tellsEnd {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{
+			"apiVersion": versionOf(r.URL.Path), "kind": collection(r.URL.Path), "metadata": map[string]any{
+				"resourceVersion": strconv.Itoa(seen), "annotations": map[string]any{metav1.InitialEventsAnnotationKey: "true"},
+			},
+		}})
+	}
+	return seen, true
 }
 
 // sendAll begins a watch with what there is, and returns the version of that.

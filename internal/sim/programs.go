@@ -28,7 +28,9 @@ func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 		Path: program, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &complaint,
 		Host:    func() (daemon.Host, error) { return b.host(), nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(b.w.Disk().Local(program)) },
-		Serve:   func(func(context.Context)) error { return errors.New("the service manager did not start this process") },
+		Serve: func(func(context.Context) uint32) error {
+			return errors.New("the service manager did not start this process")
+		},
 	})
 	if code != 0 {
 		return fmt.Errorf("running %s: exit status %d: %s", program, code, complaint.String())

@@ -49,7 +49,9 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 		Path: name, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: stderr,
 		Host:    func() (daemon.Host, error) { return host, nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(s.local(name)) },
-		Serve:   func(func(context.Context)) error { return errors.New("the service manager did not start this process") },
+		Serve: func(func(context.Context) uint32) error {
+			return errors.New("the service manager did not start this process")
+		},
 	})
 }
 
@@ -132,7 +134,7 @@ func WICD(ctx context.Context, p Process) uint32 {
 		Args: args, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
 		Host:    func() (daemon.Host, error) { return p.Host, nil },
 		Program: func() (io.ReadCloser, error) { return nil, errors.ErrUnsupported },
-		Serve: func(run func(context.Context)) error {
+		Serve: func(run func(context.Context) uint32) error {
 			run(ctx)
 			return nil
 		},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -19,14 +20,16 @@ import (
 type WindowsOptions struct {
 	// Root is an existing folder; C:\k\x is <Root>/C/k/x. It outlives restarts and power cuts.
 	Root string
-	// Hostname as Windows spells it; WIN-SIM when empty.
-	Hostname string
+	// Hostname as Windows spells it; WIN-SIM when empty. Domain is its primary DNS suffix.
+	Hostname, Domain string
 	// Build and UBR of the version, 20348 and 2402 when 0.
 	Build, UBR int
 	// Installation and Architecture as agent.HostFacts has them; Server Core and amd64 when empty.
 	Installation, Architecture string
 	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
 	Address string
+	// Interfaces are those of the network; when nil one, with Address.
+	Interfaces []agent.Interface
 	// FreeBytes on drive C:, 100 GB when 0, and MemoryBytes, 16 GB when 0.
 	FreeBytes, MemoryBytes uint64
 	// Skew is how much the clock is ahead.
@@ -43,7 +46,7 @@ type WindowsOptions struct {
 	// Startup is how long a service takes from its start until it answers probes, by name; those that are not in it
 	// answer at once.
 	Startup map[string]time.Duration
-	// Dial makes the connections of programs to the API server; nil takes the network of this machine.
+	// Dial makes the connections of programs to the API server and to metadata services; nil takes the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
@@ -75,9 +78,12 @@ type Windows struct {
 	trusted     map[string]bool // certificates, by the SHA-256 of their DER
 	// containers and programs that no service runs go on until the computer restarts; networks of pods and layers of images stay.
 	containers, programs, networks, layers map[string]bool
+	rules                                  []Rule // of the firewall
+	firewallStopped                        bool
 	// nextName is the host name from the next start on; empty when it stays. waits are why Windows waits for that start.
 	nextName string
 	waits    []string
+	hns      *HNS
 	failNext map[string]error
 	cutAfter int // changes until the power goes; negative: never
 	roomFor  int // changes of files until the disk is full; negative: always
@@ -97,12 +103,16 @@ func NewWindows(o WindowsOptions) *Windows {
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
 	o.Installation, o.Architecture = cmp.Or(o.Installation, "Server Core"), cmp.Or(o.Architecture, "amd64")
 	o.Address = cmp.Or(o.Address, "192.0.2.10")
+	if o.Interfaces == nil {
+		o.Interfaces = []agent.Interface{ethernet(o.Address)}
+	}
 	o.FreeBytes, o.MemoryBytes = cmp.Or(o.FreeBytes, 100<<30), cmp.Or(o.MemoryBytes, 16<<30)
 	o.RestartDelay = cmp.Or(o.RestartDelay, 5*time.Second)
 	w := &Windows{
 		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
 		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
+		hns:      newHNSOf(o),
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
@@ -110,6 +120,17 @@ func NewWindows(o WindowsOptions) *Windows {
 	}
 	w.PowerOn()
 	return w
+}
+
+// ethernet is an interface with an address and the default route.
+func ethernet(address string) agent.Interface {
+	i := agent.Interface{
+		Name: "Ethernet", Index: 4, GUID: "6c0b2f3e-0000-4000-8000-00000000e7e7", MAC: "00-15-5d-00-00-01", DefaultRoute: true, Metric: 25,
+	}
+	if ip, err := netip.ParseAddr(address); err == nil {
+		i.Addresses = []netip.Prefix{netip.PrefixFrom(ip, 24)}
+	}
+	return i
 }
 
 // Host is the computer as programs see it that start now.
@@ -130,8 +151,9 @@ func (w *Windows) BootID() string {
 }
 
 // FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch",
-// "feature Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>", "layer C:\x", "variable HTTP_PROXY" (of the machine), "certificate <SHA-256>", or one
-// of daemon.Disk with its file: "rename C:\k\kubelet.conf".
+// "feature Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod),
+// "endpoint VIPEndpoint" (made), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of
+// the machine), "certificate <SHA-256>", or one of daemon.Disk with its file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,6 +244,7 @@ func (w *Windows) takeEffectLocked() {
 		w.options.Hostname, w.nextName = w.nextName, ""
 	}
 	w.waits = nil
+	w.hns.reboot()
 	clear(w.containers)
 	clear(w.programs)
 }

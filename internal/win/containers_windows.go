@@ -16,12 +16,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// containers are the compute systems of the Host Compute Service that shims of containerd made. Its functions, those of hcsshim
-// (internal/vmcompute and internal/wclayer there), are called without that module, which is larger than all of WICD. Where the
-// feature Containers is not enabled there is no such service, and there are no containers.
+// containers are the compute systems of the Host Compute Service that shims of containerd made. Its functions are called without
+// hcsshim, which keeps them to itself (internal/vmcompute and internal/wclayer there). Where the feature Containers is not enabled
+// there is no such service, and there are no containers.
 type containers struct {
 	// patience is how long a container or a process may take to end.
 	patience time.Duration
+	// networks are what pods have their namespaces from.
+	networks *HNS
 }
 
 // shimOwner is who owns the compute systems that shims make: they tell the name of their program.
@@ -115,6 +117,11 @@ func terminate(name string) error {
 		err = nil
 	}
 	return errors.Join(err, ask(dll, "HcsCloseComputeSystem", uintptr(system)))
+}
+
+// RemoveNamespace implements daemon.Containers.
+func (c containers) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
+	return c.networks.removeNamespace(ctx, id)
 }
 
 // driver says in which folder a layer is: in none, so that its name is its path; a flavour of 1 is a layer in the file system.

@@ -2,11 +2,16 @@ package win
 
 import (
 	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/Microsoft/hcsshim/hcn"
 	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
 // mustCreateContainer makes a container without processes, as a shim does.
@@ -26,46 +31,35 @@ func mustCreateContainer(t *testing.T, name string) {
 func mustCreateNetwork(t *testing.T) (namespace string) {
 	t.Helper()
 	keepAddresses(t)
-	const schema = `"SchemaVersion":{"Major":2,"Minor":0}`
-	network, handle := mustCreate(t, "HcnCreateNetwork", 0,
-		`{"Name":"wicd-contract","Type":"Overlay","Ipams":[{"Type":"Static","Subnets":[{"IpAddressPrefix":"10.250.0.0/24"}]}],`+schema+`}`)
-	t.Cleanup(func() {
-		if err := deleteObject(windows.NewLazySystemDLL("computenetwork.dll"), "HcnDeleteNetwork", &network); err != nil {
-			t.Error(err)
-		}
-	})
-	endpoint, _ := mustCreate(t, "HcnCreateEndpoint", handle, `{"Name":"wicd-contract","HostComputeNetwork":"`+bare(network)+`",`+schema+`}`)
-	id, _ := mustCreate(t, "HcnCreateNamespace", 0, `{"Type":"Host","Resources":[{"Type":"Endpoint","Data":{"Id":"`+bare(endpoint)+`"}}],`+schema+`}`)
-	t.Cleanup(func() {
-		var endpoints []string
-		err := answerOf(&endpoints, func(query, text, failure unsafe.Pointer) error {
-			return ask(windows.NewLazySystemDLL("computenetwork.dll"), "HcnEnumerateEndpoints", uintptr(query), uintptr(text), uintptr(failure))
-		})
-		if all := strings.ToLower(strings.Join(endpoints, " ")); err != nil || strings.Contains(all, bare(endpoint)) {
-			t.Errorf("there are endpoints %s, %v: that of the namespace is %s", all, err, bare(endpoint))
-		}
-	})
-	return bare(id)
-}
-
-// mustCreate makes an object of the Host Compute Network service, in another one if that is not 0.
-func mustCreate(t *testing.T, function string, in uintptr, settings string) (id windows.GUID, handle uintptr) {
-	t.Helper()
-	id, err := windows.GenerateGUID()
+	network, err := documentOf(hns.Network{Name: "wicd-contract", Type: hns.Overlay, Subnets: []hns.Subnet{{
+		Prefix: netip.MustParsePrefix("10.250.0.0/24"), Gateway: netip.MustParseAddr("10.250.0.1"), VNI: 4097,
+	}}}).Create()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dll, text := windows.NewLazySystemDLL("computenetwork.dll"), wide(t, settings)
-	var failure *uint16
-	if in == 0 {
-		err = ask(dll, function, uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(text)), uintptr(unsafe.Pointer(&handle)), uintptr(unsafe.Pointer(&failure)))
-	} else {
-		err = ask(dll, function, in, uintptr(unsafe.Pointer(&id)), uintptr(unsafe.Pointer(text)), uintptr(unsafe.Pointer(&handle)), uintptr(unsafe.Pointer(&failure)))
-	}
+	t.Cleanup(func() {
+		if err := network.Delete(); err != nil {
+			t.Error(err)
+		}
+	})
+	endpoint, err := network.CreateEndpoint(&hcn.HostComputeEndpoint{Name: "wicd-contract", SchemaVersion: hcn.V2SchemaVersion()})
 	if err != nil {
-		t.Fatal(err, textOf(failure))
+		t.Fatal(err)
 	}
-	return id, handle
+	space, err := hcn.NewNamespace(hcn.NamespaceTypeHost).Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := endpoint.NamespaceAttach(space.Id); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		left, err := hcn.ListEndpoints()
+		if err != nil || slices.ContainsFunc(left, func(e hcn.HostComputeEndpoint) bool { return same(e.Id, endpoint.Id) }) {
+			t.Errorf("there are endpoints %+v, %v: that of the namespace is %s", left, err, endpoint.Id)
+		}
+	})
+	return strings.ToLower(space.Id)
 }
 
 // keepAddresses answers as the lab's keeper of a host's addresses (lab/guestapi), which its stand-in asks.
@@ -87,8 +81,6 @@ func keepAddresses(t *testing.T) {
 		}
 	}()
 }
-
-func bare(id windows.GUID) string { return strings.ToLower(strings.Trim(id.String(), "{}")) }
 
 func wide(t *testing.T, text string) *uint16 {
 	t.Helper()

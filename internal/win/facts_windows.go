@@ -38,8 +38,10 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	var err, errs error
 	f.BootID, err = bootID()
 	errs = errors.Join(errs, about("the number of this boot", err))
-	f.Hostname, err = hostname()
+	f.Hostname, err = dnsName(windows.ComputerNameDnsHostname)
 	errs = errors.Join(errs, about("the host name", err))
+	f.Domain, err = dnsName(windows.ComputerNameDnsDomain)
+	errs = errors.Join(errs, about("the primary DNS suffix", err))
 	f.Interfaces, err = interfaces()
 	errs = errors.Join(errs, about("the network interfaces", err))
 	f.FreeBytes, err = freeBytes(`C:\`)
@@ -88,11 +90,11 @@ func bootID() (string, error) {
 	return strconv.FormatUint(id, 10), nil
 }
 
-// hostname is the name that Windows has until its next start; that of the physical computer would be the one after it.
-func hostname() (string, error) {
-	size := uint32(256) // a DNS host name has 63 characters at most
+// dnsName is a name of one kind that Windows has until its next start; those of the physical computer would be the ones after it.
+func dnsName(kind uint32) (string, error) {
+	size := uint32(256) // a host name has 63 characters at most, and all of it 255
 	name := make([]uint16, size)
-	if err := windows.GetComputerNameEx(windows.ComputerNameDnsHostname, &name[0], &size); err != nil {
+	if err := windows.GetComputerNameEx(kind, &name[0], &size); err != nil {
 		return "", err
 	}
 	return windows.UTF16ToString(name), nil

@@ -17,13 +17,8 @@ func Host() (daemon.Host, error) {
 	if err != nil {
 		return daemon.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
 	}
-	scm := &services{
-		patience:  time.Minute,
-		silence:   30 * time.Second,
-		grace:     2 * time.Minute,
-		lookAgain: 2 * time.Second,
-		wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
-	}
+	scm := newServices()
+	networks := newHNS(scm)
 	return daemon.Host{
 		System:       &system{shutdown: folder + `\shutdown.exe`},
 		Services:     scm,
@@ -32,10 +27,24 @@ func Host() (daemon.Host, error) {
 		Probes:       probes{},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},
-		Containers:   containers{patience: time.Minute},
+		Containers:   containers{patience: time.Minute, networks: networks},
 		NextStart:    nextStart{},
+		Firewall:     firewall{},
+		Routes:       newRoutes(),
+		Networks:     networks,
 		Disk:         daemon.Disk{},
 	}, nil
+}
+
+// newServices is the SCM, which a process has one of, as Host says.
+func newServices() *services {
+	return &services{
+		patience:  time.Minute,
+		silence:   30 * time.Second,
+		grace:     2 * time.Minute,
+		lookAgain: 2 * time.Second,
+		wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
+	}
 }
 
 // system is Windows without its services.

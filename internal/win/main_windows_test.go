@@ -25,12 +25,19 @@ const (
 	asLockHolder = "WICD_TEST_LOCK"
 	asClient     = "WICD_TEST_CLIENT"
 	asEcho       = "WICD_TEST_ECHO"
+	asContained  = "WICD_TEST_CONTAINED"
 )
 
 // TestMain lets the test program be the service that tests declare, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {
 		os.Exit(vanish())
+	}
+	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "ends" {
+		if ServeCode("", func(context.Context) uint32 { return endsWith }) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	if len(os.Args) > 2 && os.Args[1] == asService {
 		if err := svc.Run("", testService(os.Args[2])); err != nil {
@@ -65,6 +72,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv(asContained) != "" {
+		os.Exit(contained())
+	}
 	if os.Getenv(asEcho) != "" {
 		os.Exit(echo(os.Args[1:]))
 	}
@@ -95,6 +105,22 @@ func vanish() int {
 	return 0
 }
 
+// contained starts another program after Contain, says its process ID, and stays.
+func contained() int {
+	if err := Contain(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	other := exec.Command(os.Args[0], asChild)
+	if err := other.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(other.Process.Pid)
+	time.Sleep(time.Minute)
+	return 0
+}
+
 // echo says its arguments and the first line that it reads; with the argument fail it complains with it, and with hang it
 // does not end.
 func echo(args []string) int {
@@ -120,12 +146,15 @@ func command(t *testing.T, behavior string) string {
 	return fmt.Sprintf(`"%s" %s %s`, program, asService, behavior)
 }
 
-// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, starts or stuck. Another one is vanish.
+// testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, serves, starts or stuck. Others are vanish and ends.
 type testService string
 
 // endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from
 // 128 to 255 are for everybody's use.
 const endRequest = 128
+
+// endsWith is the exit code of the service ends, which Serve runs.
+const endsWith = 43
 
 // deleteRequest lets a service delete itself. When that fails, it ends.
 const deleteRequest = 140
@@ -136,6 +165,12 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 		return true, 42
 	case "tells": // its environment, to a file in a folder
 		if err := os.WriteFile(os.Args[3]+`\`+args[0], []byte(strings.Join(os.Environ(), "\n")), 0o600); err != nil {
+			return false, 1
+		}
+	case "serves": // the lab's Host Network Service (Store.Serve in lab/hns), which answers while this file is locked
+		if release, err := serveNetworks(); err == nil {
+			defer release()
+		} else {
 			return false, 1
 		}
 	case "starts": // another program, which knows nothing of services, and stays when this one goes

@@ -2,9 +2,14 @@ package win
 
 import (
 	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
@@ -28,16 +33,19 @@ func interfaces() ([]agent.Interface, error) {
 		return nil, err
 	}
 	var found []agent.Interface
-	best, bestMetric := -1, uint32(0)
+	best := -1
 	for a := (*windows.IpAdapterAddresses)(unsafe.Pointer(&buffer[0])); a != nil; a = a.Next {
 		if a.OperStatus != windows.IfOperStatusUp || a.IfType == windows.IF_TYPE_SOFTWARE_LOOPBACK {
 			continue
 		}
-		// Windows adds the metric of the interface to that of the route.
-		if metric, ok := routes[a.Luid]; ok && (best < 0 || metric+a.Ipv4Metric < bestMetric) {
-			best, bestMetric = len(found), metric+a.Ipv4Metric
+		is := describe(a)
+		if metric, ok := routes[a.Luid]; ok {
+			is.Metric = metric + a.Ipv4Metric // as Windows adds them
+			if best < 0 || is.Metric < found[best].Metric {
+				best = len(found)
+			}
 		}
-		found = append(found, agent.Interface{Name: windows.UTF16PtrToString(a.FriendlyName), Addresses: addresses(a)})
+		found = append(found, is)
 	}
 	if best >= 0 {
 		found[best].DefaultRoute = true
@@ -45,35 +53,66 @@ func interfaces() ([]agent.Interface, error) {
 	return found, nil
 }
 
-func addresses(a *windows.IpAdapterAddresses) []string {
-	all := []string{}
+func describe(a *windows.IpAdapterAddresses) agent.Interface {
+	name := windows.BytePtrToString(a.AdapterName)
+	return agent.Interface{
+		Name:      windows.UTF16PtrToString(a.FriendlyName),
+		Index:     a.IfIndex,
+		GUID:      strings.ToLower(strings.Trim(name, "{}")),
+		MAC:       strings.ReplaceAll(net.HardwareAddr(a.PhysicalAddress[:a.PhysicalAddressLength]).String(), ":", "-"),
+		Addresses: addresses(a),
+		VLAN:      vlan(name),
+	}
+}
+
+func addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
+	const duplicate = 2 // IpDadStateDuplicate: somebody else has it, so that Windows does not use it
+	all := []netip.Prefix{}
 	for u := a.FirstUnicastAddress; u != nil; u = u.Next {
-		if ip := u.Address.IP(); ip != nil {
-			all = append(all, ip.String())
+		if ip, ok := netip.AddrFromSlice(u.Address.IP()); ok && u.DadState != duplicate {
+			ip = ip.Unmap()
+			all = append(all, netip.PrefixFrom(ip, int(u.OnLinkPrefixLength)))
 		}
 	}
 	return all
 }
 
+// networkAdapters is the class of drivers below which each adapter has a key with a number.
+const networkAdapters = `SYSTEM\CurrentControlSet\Control\Class\{4d36e972-e325-11ce-bfc1-08002be10318}`
+
+// vlan is what an adapter's driver was told, under the name that Windows gives this setting (VlanID, a standardized keyword of
+// NDIS); 0 where it was told nothing.
+func vlan(adapter string) uint16 {
+	class, err := registry.OpenKey(registry.LOCAL_MACHINE, networkAdapters, registry.ENUMERATE_SUB_KEYS|registry.WOW64_64KEY)
+	if err != nil {
+		return 0
+	}
+	defer class.Close()
+	keys, _ := class.ReadSubKeyNames(-1) // some are not for us to read
+	for _, key := range keys {
+		path := networkAdapters + `\` + key
+		if !strings.EqualFold(text(path, "NetCfgInstanceId"), adapter) {
+			continue
+		}
+		id, err := strconv.ParseUint(text(path, "VlanID"), 10, 12)
+		if err != nil {
+			id = number(path, "VlanID")
+		}
+		return uint16(id)
+	}
+	return 0
+}
+
 // defaultRoutes maps the LUID of an interface to the lowest metric of its IPv4 default routes.
 func defaultRoutes() (map[uint64]uint32, error) {
-	var table *windows.MibIpForwardTable2
-	err := windows.GetIpForwardTable2(windows.AF_INET, &table)
-	if errors.Is(err, windows.ERROR_NOT_FOUND) {
-		return nil, nil // a host without any route
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer windows.FreeMibTable(unsafe.Pointer(table))
 	routes := map[uint64]uint32{}
-	for _, r := range table.Rows() {
+	err := eachRoute(func(r *windows.MibIpForwardRow2) {
 		if r.DestinationPrefix.PrefixLength != 0 {
-			continue
+			return
 		}
 		if metric, ok := routes[r.InterfaceLuid]; !ok || r.Metric < metric {
 			routes[r.InterfaceLuid] = r.Metric
 		}
-	}
-	return routes, nil
+	})
+	return routes, err
 }

@@ -106,6 +106,44 @@ func TestTheDefaultRouteHasItsInterface(t *testing.T) {
 	}
 }
 
+// TestTheVLANOfAnAdapterIsFound has two drivers' keys, one of them that of another adapter.
+func TestTheVLANOfAnAdapterIsFound(t *testing.T) {
+	mustBeWine(t)
+	list := mustFacts(t).Interfaces
+	if len(list) == 0 {
+		t.Skip("this machine has no interface that is up")
+	}
+	for key, values := range map[string][2]string{
+		"9998": {"{00000000-0000-0000-0000-000000000001}", "7"},
+		"9999": {"{" + strings.ToUpper(list[0].GUID) + "}", "12"},
+	} {
+		mustMakeKey(t, networkAdapters+`\`+key, map[string]string{"NetCfgInstanceId": values[0], "VlanID": values[1]})
+	}
+	if got := mustFacts(t).Interfaces[0].VLAN; got != 12 || list[0].VLAN != 0 {
+		t.Errorf("the VLAN is %d, before it was %d; want 12 and 0", got, list[0].VLAN)
+	}
+}
+
+// mustMakeKey makes a key of the registry with texts in it, which goes after the test.
+func mustMakeKey(t *testing.T, path string, values map[string]string) {
+	t.Helper()
+	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer key.Close()
+	t.Cleanup(func() {
+		if err := registry.DeleteKey(registry.LOCAL_MACHINE, path); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, value := range values {
+		if err := key.SetStringValue(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestPendingRebootsAreFound(t *testing.T) {
 	mustBeWine(t)
 	if why := mustFacts(t).PendingReboot; len(why) != 0 {

@@ -357,7 +357,7 @@ func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
 	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[1].Name != "containerd" {
 		t.Errorf("chosen are %v, error %v", chosen, err)
 	}
-	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, kubelet, `) {
+	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, hybrid-overlay-node, kubelet, `) {
 		t.Errorf("error is %v", err)
 	}
 }

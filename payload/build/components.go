@@ -68,6 +68,9 @@ func ownComponents() []Component {
 	return []Component{{
 		Name: "wicd", Path: payload.WICD, Group: payload.Base, License: "Apache-2.0",
 		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd",
+	}, {
+		Name: "hybrid-overlay-node", Path: "hybrid-overlay-node.exe", Group: payload.Base, License: "Apache-2.0",
+		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/hybrid-overlay-node",
 	}}
 }
 

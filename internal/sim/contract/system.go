@@ -3,9 +3,9 @@ package contract
 import (
 	"errors"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,10 +72,13 @@ func factsAreWhole(t *testing.T, f SystemFixture) {
 		if i.DefaultRoute {
 			routes++
 		}
+		if i.Name == "" || i.Index == 0 || len(i.GUID) != 36 || i.GUID != strings.ToLower(i.GUID) {
+			t.Errorf("an interface is not described: %+v", i)
+		}
 		for _, a := range i.Addresses {
-			if ip, err := netip.ParseAddr(a); err != nil {
-				t.Errorf("address %q of %q: %v", a, i.Name, err)
-			} else if ip.IsLoopback() && !i.DefaultRoute {
+			if !a.IsValid() || a.Bits() == 0 {
+				t.Errorf("%q has the address %v", i.Name, a)
+			} else if a.Addr().IsLoopback() && !i.DefaultRoute {
 				t.Errorf("address %q of %q is a loopback address", a, i.Name)
 			}
 		}

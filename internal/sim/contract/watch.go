@@ -100,6 +100,12 @@ func watchEndsWithItsContext(t *testing.T, f ServicesFixture) {
 		t.Fatal(err)
 	}
 	cancel()
+	expectEnd(t, changes)
+}
+
+// expectEnd waits until a watch has closed its channel.
+func expectEnd(t *testing.T, changes <-chan struct{}) {
+	t.Helper()
 	for end := time.After(patience); ; {
 		select {
 		case _, open := <-changes:

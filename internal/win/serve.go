@@ -1,4 +1,4 @@
-package main
+package win
 
 import "context"
 
@@ -12,33 +12,30 @@ const (
 	controlReport
 )
 
-// state is what a service tells the service manager.
-type state int
+// serviceState is what a service tells the service manager.
+type serviceState int
 
 const (
-	startPending state = iota
+	startPending serviceState = iota
 	running
 	stopPending
 )
 
 // serve runs the program as a service. It tells every state, and ends the program's context when it is asked to stop.
-// The exit code is 1 when the program ended without being asked to: then the service manager starts it again.
-func serve(controls <-chan control, tell func(state), run func(context.Context)) (exitCode uint32) {
+// The exit code is that of a program that ended without being asked to, and never 0 then: so the service manager starts it again.
+func serve(controls <-chan control, tell func(serviceState), run func(context.Context) uint32) (exitCode uint32) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	tell(startPending)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		run(ctx)
-	}()
+	ended := make(chan uint32, 1)
+	go func() { ended <- run(ctx) }()
 	now := running
 	tell(now)
 	for {
 		select {
-		case <-ended:
+		case code := <-ended:
 			if now == running {
-				return 1
+				return max(code, 1)
 			}
 			return 0
 		case c := <-controls:

@@ -1,23 +1,29 @@
-package main
+package win
 
 import (
 	"context"
 
 	"golang.org/x/sys/windows/svc"
-
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 // stopHint is how many milliseconds the service manager waits for the service to stop.
 const stopHint = 20_000
 
-// serveWindows runs the program under the control of Windows' service manager.
-func serveWindows(run func(context.Context)) error {
-	return svc.Run(v1alpha1.WICDService, handler(run))
+// Serve runs a program as the service of that name, under the control of Windows' service manager, which ends it by way of the context.
+func Serve(service string, run func(context.Context)) error {
+	return ServeCode(service, func(ctx context.Context) uint32 {
+		run(ctx)
+		return 0
+	})
+}
+
+// ServeCode is Serve for a program with an exit code: it is the service's, where the program ends without being asked to.
+func ServeCode(service string, run func(context.Context) (exitCode uint32)) error {
+	return svc.Run(service, handler(run))
 }
 
 // handler translates between the service manager and serve.
-type handler func(context.Context)
+type handler func(context.Context) uint32
 
 // Execute is called by the service manager.
 func (h handler) Execute(_ []string, requests <-chan svc.ChangeRequest, status chan<- svc.Status) (bool, uint32) {
@@ -42,12 +48,12 @@ func (h handler) Execute(_ []string, requests <-chan svc.ChangeRequest, status c
 			}
 		}
 	}()
-	code := serve(controls, func(s state) { status <- translate(s) }, h)
+	code := serve(controls, func(s serviceState) { status <- translate(s) }, h)
 	return code != 0, code
 }
 
-func translate(s state) svc.Status {
-	return map[state]svc.Status{
+func translate(s serviceState) svc.Status {
+	return map[serviceState]svc.Status{
 		startPending: {State: svc.StartPending},
 		running:      {State: svc.Running, Accepts: svc.AcceptStop | svc.AcceptShutdown | svc.AcceptPreShutdown},
 		stopPending:  {State: svc.StopPending, WaitHint: stopHint},

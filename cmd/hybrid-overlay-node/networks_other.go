@@ -1,0 +1,30 @@
+//go:build !windows
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/windows-machine-config/wmco/internal/overlay"
+)
+
+// networks returns errors.ErrUnsupported: this is not Windows.
+func networks() (overlay.HNS, error) {
+	return nil, fmt.Errorf("hybrid-overlay-node works on Windows only: %w", errors.ErrUnsupported)
+}
+
+// routes are those of Windows.
+type routes struct{}
+
+// Routes implements overlay.Routes.
+func (routes) Routes(context.Context, netip.Addr) ([]overlay.Route, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// AddRoute implements overlay.Routes.
+func (routes) AddRoute(context.Context, netip.Addr, overlay.Route) error {
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/win"
+)
+
+// networks opens the Host Network Service of this Windows.
+func networks() (overlay.HNS, error) { return win.NewHNS(), nil }
+
+// routes are those of this Windows.
+type routes struct{}
+
+// Routes implements overlay.Routes.
+func (routes) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
+	found, err := win.StaticRoutes(address)
+	var all []overlay.Route
+	for _, r := range found {
+		all = append(all, overlay.Route(r))
+	}
+	return all, err
+}
+
+// AddRoute implements overlay.Routes.
+func (routes) AddRoute(_ context.Context, address netip.Addr, r overlay.Route) error {
+	return win.AddStaticRoute(address, win.StaticRoute(r))
+}

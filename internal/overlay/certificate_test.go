@@ -1,0 +1,250 @@
+package overlay_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+
+func (h *host) file(name string) string { return filepath.Join(h.options.CertDir, name) }
+
+// certificate is the host's current one; nil when it has none.
+func (h *host) certificate() *x509.Certificate {
+	b, err := os.ReadFile(h.file("ovnkube-client-current.pem"))
+	if err != nil {
+		return nil
+	}
+	pair, err := tls.X509KeyPair(b, b)
+	if err != nil {
+		h.w.Errorf("certificate and key in one file: %v", err)
+		return nil
+	}
+	return pair.Leaf
+}
+
+func (h *host) files() []string {
+	h.w.Helper()
+	entries, err := os.ReadDir(h.options.CertDir)
+	if err != nil {
+		h.w.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// requested are the requests so far.
+func (w *world) requested() (all []certificatesv1.CertificateSigningRequest) {
+	for _, path := range w.cluster.Paths() {
+		var r certificatesv1.CertificateSigningRequest
+		if strings.HasPrefix(path, requests) && w.cluster.Get(path, &r) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func TestCertificateIsOneThatOVNKubernetesApproves(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		all := w.requested()
+		if len(all) != 1 {
+			t.Fatalf("%d requests, want 1", len(all))
+		}
+		seconds := int32(24 * 60 * 60)
+		want := certificatesv1.CertificateSigningRequestSpec{
+			Request: all[0].Spec.Request, SignerName: "kubernetes.io/kube-apiserver-client", ExpirationSeconds: &seconds,
+			Usages: []certificatesv1.KeyUsage{"digital signature", "client auth"},
+		}
+		if diff := cmp.Diff(want, all[0].Spec); diff != "" {
+			t.Errorf("request (-want +got):\n%s", diff)
+		}
+		block, _ := pem.Decode(all[0].Spec.Request)
+		asked, err := x509.ParseCertificateRequest(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := asked.Subject.String(); got != (pkix.Name{CommonName: "system:ovn-node:win-1", Organization: []string{"system:ovn-nodes"}}).String() {
+			t.Errorf("subject %s", got)
+		}
+		if diff := cmp.Diff([]string{"ovnkube-client-current.pem"}, h.files()); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestApprovalIsWaitedForAlsoAcrossRestarts(t *testing.T) {
+	story(t, func(w *world) {
+		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.passes(20 * time.Minute)
+		h.stop()
+		h.start()
+		w.passes(20 * time.Minute)
+		if len(h.service.State().Networks) > 0 {
+			t.Error("networks were made although nothing is known")
+		}
+		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
+		w.awaits(30*time.Second, "the overlay is there", h.told)
+		if n := len(w.requested()); n != 1 {
+			t.Errorf("%d requests, want the same one", n)
+		}
+	})
+}
+
+func TestRefusedRequestIsMadeAnewWithAnotherKey(t *testing.T) {
+	story(t, func(w *world) {
+		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "there is a request", func() bool { return len(w.requested()) == 1 })
+		w.cluster.Patch(requests+"/"+w.requested()[0].Name, map[string]any{"status": map[string]any{"conditions": []any{
+			map[string]any{"type": "Denied", "status": "True", "reason": "No", "message": "not today"},
+		}}})
+		w.awaits(time.Second, "it is said", func() bool { return h.log.count("not today") == 1 })
+		w.awaits(6*time.Minute, "there is another request", func() bool { return len(w.requested()) == 2 })
+		w.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
+		w.awaits(time.Minute, "the overlay is there", h.told)
+	})
+}
+
+func TestCertificateIsRenewedWhileNodesAreFollowed(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		first := h.certificate()
+		w.passes(17 * time.Hour)
+		if !h.certificate().Equal(first) {
+			t.Error("it was renewed before three quarters of its life")
+		}
+		w.passes(4 * time.Hour)
+		if h.certificate().Equal(first) {
+			t.Error("it was not renewed before 85% of its life")
+		}
+		w.passes(72 * time.Hour)
+		if left := time.Until(h.certificate().NotAfter); left < 3*time.Hour {
+			t.Errorf("after days the certificate lives for %v", left)
+		}
+		h.service.ResetCalls()
+		w.linux(1)
+		w.awaits(5*time.Second, "a node joined", func() bool { return h.has(linuxWay(1)) })
+		h.wantChanges(map[string]int{"AddRemotes": 1})
+		if files := h.files(); !slices.Equal(files, []string{"ovnkube-client-current.pem"}) {
+			t.Errorf("files: %v", files)
+		}
+	})
+}
+
+func TestExpiredOrForeignCertificateIsReplacedAsTheKubelet(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		first := h.certificate()
+		h.stop()
+		other := w.windows(2, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "another host's overlay is there", other.told)
+		content, err := os.ReadFile(other.file("ovnkube-client-current.pem"))
+		if err == nil {
+			err = os.WriteFile(h.file("ovnkube-client-current.pem"), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.start()
+		w.awaits(time.Minute, "it has one of its own", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
+		h.stop()
+		w.passes(48 * time.Hour)
+		w.linux(1)
+		h.start()
+		w.awaits(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxWay(1), other.way()) })
+		if h.certificate().Equal(first) {
+			t.Error("it has the certificate that expired")
+		}
+		if h.log.count("does not accept the certificate") > 0 {
+			t.Error("it tried the certificate that expired")
+		}
+	})
+}
+
+// A cluster whose authority was replaced does not know the certificate, although it seems valid.
+func TestRejectedCertificateIsReplaced(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		h.stop()
+		first := h.certificate()
+		w.cluster.SetClock(30 * time.Hour)
+		w.linux(1)
+		h.start()
+		w.awaits(5*time.Minute, "it works with another certificate", func() bool { return h.has(linuxWay(1)) && !h.certificate().Equal(first) })
+	})
+}
+
+func TestCertificatesOfTheOriginalAreRemoved(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		h.stop()
+		first := h.certificate()
+		// client-go's store has the certificates under their dates, and a link to the last.
+		dated := h.file("ovnkube-client-2000-01-01-00-00-00.pem")
+		if err := os.Rename(h.file("ovnkube-client-current.pem"), dated); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(dated, h.file("ovnkube-client-current.pem")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"ovnkube-client-1999-12-31-00-00-00.pem", "ovnkube-client-updated.pem", "cni.conf", "ovnkube-client-2000.key"} {
+			if err := os.WriteFile(h.file(name), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.linux(1)
+		h.start()
+		w.awaits(time.Minute, "it works", func() bool { return h.has(linuxWay(1)) })
+		if diff := cmp.Diff([]string{"cni.conf", "ovnkube-client-2000.key", "ovnkube-client-current.pem"}, h.files()); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+		if info, err := os.Lstat(h.file("ovnkube-client-current.pem")); err != nil || info.Mode()&fs.ModeSymlink != 0 || !h.certificate().Equal(first) {
+			t.Errorf("the current certificate is not the one it was, as a file: %v", err)
+		}
+	})
+}
+
+// The kubelet's files change while it renews its certificate. Whoever has a certificate does not need them.
+func TestKubeletsIdentityIsNeededForTheFirstCertificateOnly(t *testing.T) {
+	story(t, func(w *world) {
+		h := w.windows(1, sim.HNSOptions{})
+		ca := filepath.Join(t.TempDir(), "ca.crt")
+		if err := os.WriteFile(ca, []byte(w.cluster.CA), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.options.Server, h.options.CAFile = w.cluster.URL, ca
+		h.start()
+		w.awaits(time.Minute, "the overlay is there", h.told)
+		h.stop()
+		if err := os.Remove(h.options.BootstrapKubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		w.linux(1)
+		h.start()
+		w.awaits(time.Minute, "it works", func() bool { return h.has(linuxWay(1)) })
+	})
+}

@@ -1,0 +1,162 @@
+package overlay
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// requestWithin bounds a request of the API server, but for watches.
+const requestWithin = 15 * time.Second
+
+// credentials are how a client shows who it is.
+type credentials struct {
+	token       string
+	certificate *tls.Certificate
+}
+
+// client talks to the API server. The general client library would be most of this program, and of its memory: what is needed of a
+// Node is a few strings.
+type client struct {
+	server    string
+	token     string
+	http      *http.Client
+	transport *http.Transport
+}
+
+// newClient makes a client; it connects with the first request.
+func newClient(o Options, server string, ca []byte, c credentials) (*client, error) {
+	base, err := url.Parse(server)
+	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no address of an API server such as https://api.example.com:6443", server)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(ca) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, fmt.Errorf("reading the CA of %s: there is no certificate in it", server)
+		}
+	}
+	if c.certificate != nil {
+		config.Certificates = []tls.Certificate{*c.certificate}
+	}
+	dial := o.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	transport := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dial,
+		TLSClientConfig:     config,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     90 * time.Second,
+		// A watch is silent for long: without pings, a dead connection would not be noticed.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	return &client{server: strings.TrimSuffix(server, "/"), token: c.token, http: &http.Client{Transport: transport}, transport: transport}, nil
+}
+
+// close ends idle connections, so that the next identity does not use one of this one's.
+func (c *client) close() { c.transport.CloseIdleConnections() }
+
+// apiError is what the API server says when it refuses.
+type apiError struct {
+	code            int
+	reason, message string
+}
+
+func (e *apiError) Error() string {
+	return fmt.Sprintf("the API server answers %d %s: %s", e.code, e.reason, e.message)
+}
+
+// hasCode tells whether the API server has answered with one of these codes.
+func hasCode(err error, codes ...int) bool {
+	var e *apiError
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, code := range codes {
+		if e.code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// open makes a request and returns the answer, which the caller closes.
+func (c *client) open(ctx context.Context, method, path, contentType string, body []byte) (io.ReadCloser, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", "hybrid-overlay-node")
+	r.Header.Set("Accept", "application/json")
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	if c.token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode/100 != 2 {
+		defer answer.Body.Close()
+		return nil, readError(answer)
+	}
+	return answer.Body, nil
+}
+
+// maxAnswer bounds what is read of an answer that is one object.
+const maxAnswer = 4 << 20
+
+func readError(answer *http.Response) error {
+	var status struct{ Reason, Message string }
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	if json.Unmarshal(text, &status) != nil || status.Message == "" {
+		status.Message = string(text[:min(len(text), 200)])
+	}
+	return &apiError{answer.StatusCode, status.Reason, status.Message}
+}
+
+// do makes a request and reads the answer, one object, into something unless that is nil.
+func (c *client) do(ctx context.Context, method, path, contentType string, body []byte, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestWithin)
+	defer cancel()
+	answer, err := c.open(ctx, method, path, contentType, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	text, err := io.ReadAll(io.LimitReader(answer, maxAnswer))
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// annotate sets annotations of a Node, and touches nothing else of it. OVN-Kubernetes lets its nodes change their status only, of
+// which annotations are a part to the API server.
+func (c *client) annotate(ctx context.Context, node string, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	path := "/api/v1/nodes/" + url.PathEscape(node) + "/status"
+	if err := c.do(ctx, http.MethodPatch, path, "application/strategic-merge-patch+json", patch, nil); err != nil {
+		return fmt.Errorf("annotating Node %s with %v: %w", node, annotations, err)
+	}
+	return nil
+}

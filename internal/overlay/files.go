@@ -1,0 +1,90 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Names of files in the folder of certificates. Those of the current certificate and of earlier ones are client-go's, so that this
+// program and that of OVN-Kubernetes find what the other has left.
+const (
+	filePrefix  = "ovnkube-client-"
+	currentFile = filePrefix + "current.pem"
+	// pendingFile holds the key, and the request made with it, until the certificate is issued.
+	pendingFile = filePrefix + "pending.pem"
+	newEnding   = ".new"
+)
+
+// writeFile gives a file its content whole or not at all: it is written beside, read again, and gets the name then. Nobody but its
+// owner, and on Windows who may read the folder, can read it.
+func writeFile(name string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	beside := name + newEnding
+	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if is, err := os.ReadFile(beside); err != nil || !bytes.Equal(is, content) {
+		return errors.Join(fmt.Errorf("%s is not what was written to it", beside), err)
+	}
+	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(name); err != nil { // Windows' rename could follow the link
+			return err
+		}
+	}
+	return os.Rename(beside, name)
+}
+
+// removeOld removes certificates that are not used any more: client-go keeps each, named after its time, and makes the current one
+// a link to the last. A current one that is such a link becomes a file first.
+func removeOld(folder string) (removed []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	current := filepath.Join(folder, currentFile)
+	if info, err := os.Lstat(current); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		content, err := os.ReadFile(current)
+		if err == nil {
+			err = writeFile(current, content)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range entries {
+		if !isOld(e.Name()) {
+			continue
+		}
+		gone := os.Remove(filepath.Join(folder, e.Name()))
+		if gone == nil {
+			removed = append(removed, e.Name())
+		}
+		err = errors.Join(err, gone)
+	}
+	return removed, err
+}
+
+// isOld tells whether a name is that of an earlier certificate, or of a link that client-go did not come to rename.
+func isOld(name string) bool {
+	rest, ours := strings.CutPrefix(name, filePrefix)
+	stamp, isPEM := strings.CutSuffix(rest, ".pem")
+	return ours && isPEM && stamp != "" && (stamp[0] >= '0' && stamp[0] <= '9' || stamp == "updated")
+}

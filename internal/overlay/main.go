@@ -1,0 +1,142 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Call is one start of the program.
+type Call struct {
+	// Args are the flags, without the name of the program.
+	Args           []string
+	Stdout, Stderr io.Writer
+	// HNS opens the Host Network Service. What it returns is asked for restarts, too, when it is a Watcher.
+	HNS func() (HNS, error)
+	// Routes are those of this host.
+	Routes Routes
+	// Serve runs the service under the control of Windows, which ends it by way of the context.
+	Serve func(run func(context.Context)) error
+}
+
+// command is what the flags come to.
+type command struct {
+	options   Options
+	asService bool
+	logFile   string
+	logLevel  int
+}
+
+// debugLevel is the value of --loglevel from which on details are logged.
+const debugLevel = 5
+
+// Main runs the program and returns the exit code: 0 when it was told to stop, 1 when it could not work.
+func Main(ctx context.Context, call Call) int {
+	c, err := parse(call)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		err = c.run(ctx, call)
+	}
+	if err != nil {
+		fmt.Fprintln(call.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// parse reads the flags. Names and meaning are those of OVN-Kubernetes' program of the same name; --interface is ours.
+func parse(call Call) (command, error) {
+	var c command
+	var port uint
+	o := &c.options
+	flags := flag.NewFlagSet("hybrid-overlay-node", flag.ContinueOnError)
+	flags.SetOutput(call.Stderr)
+	if wantsHelp(call.Args) {
+		flags.SetOutput(call.Stdout)
+	}
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), "hybrid-overlay-node connects the pods of this Windows host with those of other nodes, by the hybrid overlay of OVN-Kubernetes.\n\nFlags:\n")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
+	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, with whose identity the certificate is asked for")
+	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate")
+	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "life of the certificate that is asked for")
+	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; without it that of the kubeconfig")
+	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's authority; without it that of the kubeconfig")
+	flags.UintVar(&port, "hybrid-overlay-vxlan-port", hns.DefaultVXLANPort, "UDP port of VXLAN; another than 4789 needs a later build of Windows than 17763")
+	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface that carries the overlay; without it Windows chooses one")
+	flags.BoolVar(&c.asService, "windows-service", false, "run under the control of Windows' service manager")
+	flags.StringVar(&c.logFile, "logfile", "", "file for the log; without it, the log goes to standard error")
+	flags.IntVar(&c.logLevel, "loglevel", 4, fmt.Sprintf("%d or more logs details, too", debugLevel))
+	if err := flags.Parse(call.Args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if port == 0 || port > 65535 {
+		return c, fmt.Errorf("flag --hybrid-overlay-vxlan-port is %d; a port from 1 to 65535 is needed", port)
+	}
+	o.Settings.VXLANPort = uint16(port)
+	return c, o.check()
+}
+
+func wantsHelp(args []string) bool {
+	for _, a := range args {
+		if name := strings.TrimLeft(a, "-"); a != name && (name == "h" || name == "help") {
+			return true
+		}
+	}
+	return false
+}
+
+// run works in this console, or as a service.
+func (c command) run(ctx context.Context, call Call) error {
+	out := call.Stderr
+	if c.logFile != "" {
+		f, err := openLog(c.logFile)
+		if err != nil {
+			return fmt.Errorf("opening the log: %w", err)
+		}
+		defer f.Close()
+		out = f
+	}
+	level := slog.LevelInfo
+	if c.logLevel >= debugLevel {
+		level = slog.LevelDebug
+	}
+	c.options.Log = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+	networks, err := call.HNS()
+	if err != nil {
+		c.options.Log.Error("The Host Network Service cannot be used", "error", err.Error())
+		return err
+	}
+	c.options.HNS, c.options.Routes = networks, call.Routes
+	c.options.Watcher, _ = networks.(Watcher)
+	if !c.asService {
+		Run(ctx, c.options)
+		return nil
+	}
+	return call.Serve(func(ctx context.Context) { Run(ctx, c.options) })
+}
+
+// openLog opens the log for appending. Others may read it, and empty it to put what it had aside: what is appended then comes at its
+// beginning.
+func openLog(name string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}

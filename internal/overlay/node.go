@@ -1,0 +1,138 @@
+package overlay
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Annotations of Nodes. Their names are OVN-Kubernetes'.
+const (
+	// SubnetAnnotation is the subnet of a Windows node, which OVN-Kubernetes' master writes.
+	SubnetAnnotation = "k8s.ovn.org/hybrid-overlay-node-subnet"
+	// RouterMACAnnotation is the address of a node's distributed router: a Windows node writes its own, the master that of a Linux node.
+	RouterMACAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
+	// LinuxSubnetsAnnotation is the subnets of a Linux node by network, as JSON.
+	LinuxSubnetsAnnotation = "k8s.ovn.org/node-subnets"
+)
+
+// Node is what the overlay needs to know of a Node, as it is written there.
+type Node struct {
+	Name    string
+	Windows bool
+	// Subnet, LinuxSubnets and RouterMAC are the values of the annotations.
+	Subnet, LinuxSubnets, RouterMAC string
+	// InternalIPs are the addresses of type InternalIP in their order.
+	InternalIPs []string
+}
+
+// errIncomplete is a Node that has no part in the overlay, or none yet.
+var errIncomplete = errors.New("the Node has no part in the overlay yet")
+
+// prefix is the IPv4 subnet of the node's pods. A Linux node has that of OVN-Kubernetes' own network. A Linux node with another
+// network, which its administrator has put into the hybrid overlay, has one like a Windows node.
+func (n Node) prefix() (netip.Prefix, error) {
+	if !n.Windows && n.LinuxSubnets != "" {
+		p, err := parseLinuxSubnets(n.LinuxSubnets)
+		if err == nil {
+			return p, nil
+		}
+		if n.Subnet == "" {
+			return netip.Prefix{}, fmt.Errorf("annotation %s: %w", LinuxSubnetsAnnotation, err)
+		}
+	}
+	if n.Subnet == "" {
+		return netip.Prefix{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, SubnetAnnotation)
+	}
+	p, err := parseSubnet(n.Subnet)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("annotation %s: %w", SubnetAnnotation, err)
+	}
+	return p, nil
+}
+
+// address is the node's first internal IPv4 address.
+func (n Node) address() (netip.Addr, error) {
+	for _, ip := range n.InternalIPs {
+		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() {
+			return a.Unmap(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%w: it has no InternalIP that is an IPv4 address", errIncomplete)
+}
+
+// remote is the way to the node's pods.
+func (n Node) remote() (hns.RemoteSubnet, error) {
+	if n.RouterMAC == "" {
+		return hns.RemoteSubnet{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, RouterMACAnnotation)
+	}
+	prefix, err := n.prefix()
+	if err != nil {
+		return hns.RemoteSubnet{}, err
+	}
+	address, err := n.address()
+	if err != nil {
+		return hns.RemoteSubnet{}, err
+	}
+	mac, err := parseMAC(n.RouterMAC)
+	if err != nil {
+		return hns.RemoteSubnet{}, fmt.Errorf("annotation %s: %w", RouterMACAnnotation, err)
+	}
+	return hns.RemoteSubnet{Prefix: prefix, VNI: VNI, Host: address, RouterMAC: mac}, nil
+}
+
+// parseSubnet reads an IPv4 subnet that has room for a router and a pod.
+func parseSubnet(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%.100q is no subnet such as 10.132.1.0/24", s)
+	}
+	if !p.Addr().Is4() || p.Bits() < 1 || p.Bits() > 30 {
+		return netip.Prefix{}, fmt.Errorf("%.100q is no IPv4 subnet with 1 to 30 bits", s)
+	}
+	return p.Masked(), nil
+}
+
+// parseLinuxSubnets reads the first IPv4 subnet of OVN-Kubernetes' default network: one is written as a string, several are a list.
+func parseLinuxSubnets(s string) (netip.Prefix, error) {
+	var networks struct {
+		Default json.RawMessage `json:"default"`
+	}
+	if err := json.Unmarshal([]byte(s), &networks); err != nil {
+		return netip.Prefix{}, fmt.Errorf("%.100q is no JSON object of networks", s)
+	}
+	var one string
+	var several []string
+	if json.Unmarshal(networks.Default, &one) == nil {
+		several = []string{one}
+	} else if err := json.Unmarshal(networks.Default, &several); err != nil {
+		return netip.Prefix{}, fmt.Errorf("network default in %.100q has neither a subnet nor a list of them", s)
+	}
+	for _, subnet := range several {
+		if p, err := parseSubnet(subnet); err == nil {
+			return p, nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("network default in %.100q has no IPv4 subnet", s)
+}
+
+// parseMAC reads the address of a router in any usual form, and returns it in that of Windows.
+func parseMAC(s string) (string, error) {
+	mac, err := net.ParseMAC(s)
+	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
+		return "", fmt.Errorf("%.100q is no address of a router such as 00-15-5D-0A-0B-0C", s)
+	}
+	return strings.ToUpper(strings.ReplaceAll(mac.String(), ":", "-")), nil
+}
+
+// sameMAC compares addresses that may be written in different forms.
+func sameMAC(a, b string) bool {
+	x, errX := parseMAC(a)
+	y, errY := parseMAC(b)
+	return errX == nil && errY == nil && x == y
+}

@@ -1,0 +1,200 @@
+package overlay
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Names and numbers of the hybrid overlay, which kube-proxy, the network plugin and the Linux nodes know, too.
+const (
+	// BaseNetwork is never used by a pod. It stays when Windows restarts, and with it the virtual switch of the host: so only the
+	// first start cuts the host's connections.
+	BaseNetwork = "BaseOVNKubernetesHybridOverlayNetwork"
+	// Network is the one of pods.
+	Network = "OVNKubernetesHybridOverlayNetwork"
+	// VNI is the virtual network identifier of Network.
+	VNI = 4097
+
+	baseVNI    = VNI + 1
+	baseSubnet = "100.64.0.0/30"
+)
+
+// Settings are what the networks have besides the subnet.
+type Settings struct {
+	// VXLANPort is the UDP port; 0 means 4789.
+	VXLANPort uint16
+	// Adapter is the name of the interface for the overlay; empty leaves the choice to Windows.
+	Adapter string
+}
+
+// networks returns what a host with that subnet must have, in the order in which they are created.
+func (s Settings) networks(own netip.Prefix) []hns.Network {
+	port := s.VXLANPort
+	if port == hns.DefaultVXLANPort {
+		port = 0
+	}
+	base, adapter := netip.MustParsePrefix(baseSubnet), physical(s.Adapter)
+	return []hns.Network{{
+		Name: BaseNetwork, Type: hns.Overlay, Adapter: adapter, VXLANPort: port, Persistent: true,
+		Subnets: []hns.Subnet{{Prefix: base, Gateway: base.Addr().Next().Next(), VNI: baseVNI}},
+	}, {
+		Name: Network, Type: hns.Overlay, Adapter: adapter, VXLANPort: port, HostRoute: true, AutomaticDNS: true,
+		Subnets: []hns.Subnet{{Prefix: own, Gateway: own.Addr().Next(), VNI: VNI}},
+	}}
+}
+
+// physical is the adapter below the virtual one that the first overlay network puts in its place, whose name is made of it: once the
+// host has the network, its address is on the virtual one.
+func physical(adapter string) string {
+	if inner, ok := strings.CutPrefix(adapter, "vEthernet ("); ok && strings.HasSuffix(inner, ")") {
+		return strings.TrimSuffix(inner, ")")
+	}
+	return adapter
+}
+
+// serves tells whether a network that is there can be the wanted one. What does not show from outside, or Windows chose, is not
+// compared. A network without a route from the host was not finished, unless there are ways to other nodes already: those come last.
+func serves(is, wanted hns.Network) bool {
+	port := is.VXLANPort
+	if port == hns.DefaultVXLANPort {
+		port = 0
+	}
+	return is.Type == wanted.Type && slices.Equal(is.Subnets, wanted.Subnets) && port == wanted.VXLANPort &&
+		(is.HostRoute || !wanted.HostRoute || len(is.Remotes) > 0) &&
+		(wanted.Adapter == "" || is.Adapter == "" || strings.EqualFold(is.Adapter, wanted.Adapter))
+}
+
+// networkChange is what must happen so that the wanted networks are there, once each.
+type networkChange struct {
+	// remove are networks of our names that cannot be used: with another subnet, port or adapter, or there twice.
+	remove []hns.Network
+	// create are wanted networks that are absent, in their order.
+	create []hns.Network
+	// why says for people, in the order of create, what was wrong.
+	why []string
+}
+
+func (c networkChange) isEmpty() bool { return len(c.remove)+len(c.create) == 0 }
+
+// changeNetworks compares. Networks of other names belong to somebody else.
+func changeNetworks(have, wanted []hns.Network) networkChange {
+	var c networkChange
+	for _, w := range wanted {
+		found, why := false, "it is not there"
+		for _, h := range have {
+			switch {
+			case h.Name != w.Name:
+			case !found && serves(h, w):
+				found = true
+			default:
+				c.remove = append(c.remove, h)
+				why = "what has its name is " + describe(h)
+			}
+		}
+		if !found {
+			c.create = append(c.create, w)
+			c.why = append(c.why, why)
+		}
+	}
+	// The network of the pods goes first: it needs the switch that the other keeps.
+	slices.Reverse(c.remove)
+	return c
+}
+
+func describe(n hns.Network) string {
+	var subnets []string
+	for _, s := range n.Subnets {
+		subnets = append(subnets, fmt.Sprintf("%s (VNI %d)", s.Prefix, s.VNI))
+	}
+	return fmt.Sprintf("of type %s, subnets %s, VXLAN port %d, adapter %q, host route %t",
+		n.Type, strings.Join(subnets, " and "), cmp.Or(n.VXLANPort, hns.DefaultVXLANPort), n.Adapter, n.HostRoute)
+}
+
+// named finds a network by its name.
+func named(networks []hns.Network, name string) *hns.Network {
+	for i := range networks {
+		if networks[i].Name == name {
+			return &networks[i]
+		}
+	}
+	return nil
+}
+
+// unusable is a Node to whose pods there is no way, and why.
+type unusable struct {
+	node string
+	err  error
+}
+
+// remotes returns the ways to the pods of other nodes, ordered by subnet, and the Nodes that have none although they seem to be of
+// the overlay. A subnet leads to one host: of two Nodes that claim it, the first by name counts.
+func remotes(own Node, others []Node) (ways []hns.RemoteSubnet, without []unusable) {
+	ownPrefix, _ := own.prefix()
+	ownAddress, _ := own.address()
+	taken := map[netip.Prefix]string{}
+	if ownPrefix.IsValid() {
+		taken[ownPrefix] = own.Name
+	}
+	for _, n := range slices.SortedFunc(slices.Values(others), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }) {
+		if n.Name == own.Name {
+			continue
+		}
+		way, err := n.remote()
+		if err == nil && way.Host == ownAddress {
+			err = fmt.Errorf("its InternalIP %s is that of this host", way.Host)
+		}
+		if holder, isTaken := taken[way.Prefix]; err == nil && isTaken {
+			err = fmt.Errorf("its subnet %s is that of node %s", way.Prefix, holder)
+		}
+		switch {
+		case err == nil:
+			taken[way.Prefix] = n.Name
+			ways = append(ways, way)
+		case !errors.Is(err, errIncomplete):
+			without = append(without, unusable{n.Name, err})
+		}
+	}
+	slices.SortFunc(ways, byPrefix)
+	return ways, without
+}
+
+func byPrefix(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) }
+
+// changeRemotes compares the ways to other nodes. Those with another VNI belong to somebody else. What goes is given as it is there.
+// Both are ordered by subnet.
+func changeRemotes(have, wanted []hns.RemoteSubnet) (remove, add []hns.RemoteSubnet) {
+	missing := map[hns.RemoteSubnet]bool{}
+	for _, w := range wanted {
+		missing[w] = true
+	}
+	seen := map[hns.RemoteSubnet]bool{}
+	for _, h := range have {
+		if h.VNI != VNI {
+			continue
+		}
+		known := h
+		if mac, err := parseMAC(h.RouterMAC); err == nil {
+			known.RouterMAC = mac
+		}
+		switch {
+		case missing[known]:
+			delete(missing, known)
+			seen[known] = true
+		case !seen[known]:
+			remove = append(remove, h)
+		}
+	}
+	for _, w := range wanted {
+		if missing[w] {
+			add = append(add, w)
+		}
+	}
+	slices.SortFunc(remove, byPrefix)
+	return remove, add
+}

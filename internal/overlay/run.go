@@ -1,0 +1,68 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Options are what hybrid-overlay-node has to know.
+type Options struct {
+	// Node is the name of this host's Node.
+	Node string
+	// BootstrapKubeconfig is a file with the kubelet's identity, with which the first certificate is asked for.
+	BootstrapKubeconfig string
+	// CertDir is the folder for certificates, CertDuration the life that is asked for.
+	CertDir      string
+	CertDuration time.Duration
+	// Server and CAFile are the address of the API server and a file with the certificate of its authority; what is empty is taken
+	// from BootstrapKubeconfig.
+	Server, CAFile string
+	Settings       Settings
+	HNS            HNS
+	// Routes are those of this host, which it is to keep when its address moves; nil for a host that has none.
+	Routes Routes
+	// Watcher tells of restarts of the service; without one they are noticed at the next look.
+	Watcher Watcher
+	Log     *slog.Logger
+	// Dial connects to the API server; nil for the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Run does the work of hybrid-overlay-node until ctx is done.
+func Run(ctx context.Context, o Options) {
+	s := newState(o.Node)
+	l := &life{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
+	k := &keeper{
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { poke(l.cuts) }, asked: map[string]hns.Network{},
+	}
+	var restarted <-chan struct{}
+	if o.Watcher != nil {
+		var err error
+		if restarted, err = o.Watcher.Watch(ctx); err != nil {
+			o.Log.Warn("Restarts of the Host Network Service are noticed late", "error", err.Error())
+			restarted = nil
+		}
+	}
+	o.Log.Info("Starting", "node", o.Node, "vxlanPort", o.Settings.VXLANPort, "interface", o.Settings.Adapter)
+	var all sync.WaitGroup
+	all.Go(func() { k.run(ctx, restarted) })
+	all.Go(func() { l.run(ctx) })
+	all.Wait()
+	o.Log.Info("Stopped")
+}
+
+// check says what is missing or wrong.
+func (o Options) check() (err error) {
+	for _, needed := range [][2]string{{"node", o.Node}, {"bootstrap-kubeconfig", o.BootstrapKubeconfig}, {"cert-dir", o.CertDir}} {
+		if needed[1] == "" {
+			err = errors.Join(err, errors.New("flag --"+needed[0]+" is missing"))
+		}
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// object is what is read of a Node, and of the other objects that can come in its place. Everything else of it is skipped, so that
+// the memory does not depend on how large Nodes are.
+type object struct {
+	Metadata struct {
+		Name            string `json:"name"`
+		ResourceVersion string `json:"resourceVersion"`
+		Labels          struct {
+			OS string `json:"kubernetes.io/os"`
+		} `json:"labels"`
+		Annotations struct {
+			Subnet       string `json:"k8s.ovn.org/hybrid-overlay-node-subnet"`
+			LinuxSubnets string `json:"k8s.ovn.org/node-subnets"`
+			RouterMAC    string `json:"k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"`
+			// AllKnown is on the bookmark after the last Node that there was when the watch began.
+			AllKnown string `json:"k8s.io/initial-events-end"`
+		} `json:"annotations"`
+	} `json:"metadata"`
+	Status status `json:"status"`
+	// Code, Reason and Message are those of a Status, which comes when a watch fails.
+	Code    int    `json:"code"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// status of a Node. That of a Status is a string.
+type status struct{ internalIPs []string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *status) UnmarshalJSON(b []byte) error {
+	*s = status{}
+	if !bytes.HasPrefix(b, []byte("{")) {
+		return nil
+	}
+	var is struct {
+		Addresses []struct {
+			Type    string `json:"type"`
+			Address string `json:"address"`
+		} `json:"addresses"`
+	}
+	if err := json.Unmarshal(b, &is); err != nil {
+		return err
+	}
+	for _, a := range is.Addresses {
+		if a.Type == "InternalIP" {
+			s.internalIPs = append(s.internalIPs, a.Address)
+		}
+	}
+	return nil
+}
+
+func (o object) node() Node {
+	m := o.Metadata
+	return Node{
+		Name: m.Name, Windows: m.Labels.OS == "windows", InternalIPs: o.Status.internalIPs,
+		Subnet: m.Annotations.Subnet, LinuxSubnets: m.Annotations.LinuxSubnets, RouterMAC: m.Annotations.RouterMAC,
+	}
+}
+
+// event is one of a watch.
+type event struct {
+	Type   string `json:"type"`
+	Object object `json:"object"`
+}
+
+// readEvents calls what is given for each event of a watch, until one fails or the watch ends.
+func readEvents(r io.Reader, each func(event) error) error {
+	decoder := json.NewDecoder(r)
+	for {
+		var e event
+		if err := decoder.Decode(&e); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("reading an event: %w", err)
+		}
+		if e.Type == "ERROR" {
+			return &apiError{e.Object.Code, e.Object.Reason, e.Object.Message}
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+}
+
+// page is what a list says besides its items.
+type page struct {
+	ResourceVersion string `json:"resourceVersion"`
+	Continue        string `json:"continue"`
+}
+
+// readList calls what is given for each item of a list, while it is read.
+func readList(r io.Reader, each func(object)) (p page, err error) {
+	decoder := json.NewDecoder(r)
+	if err := expect(decoder, '{'); err != nil {
+		return page{}, err
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return page{}, fmt.Errorf("reading a list: %w", err)
+		}
+		switch key {
+		case "metadata":
+			err = decoder.Decode(&p)
+		case "items":
+			err = readItems(decoder, each)
+		default:
+			var skipped json.RawMessage
+			err = decoder.Decode(&skipped)
+		}
+		if err != nil {
+			return page{}, fmt.Errorf("reading %v of a list: %w", key, err)
+		}
+	}
+	return p, expect(decoder, '}')
+}
+
+func readItems(decoder *json.Decoder, each func(object)) error {
+	first, err := decoder.Token()
+	if err != nil || first == nil { // null: no items
+		return err
+	}
+	if first != json.Delim('[') {
+		return fmt.Errorf("%v comes where a list should begin", first)
+	}
+	for decoder.More() {
+		var o object
+		if err := decoder.Decode(&o); err != nil {
+			return err
+		}
+		each(o)
+	}
+	return expect(decoder, ']')
+}
+
+func expect(decoder *json.Decoder, delimiter json.Delim) error {
+	token, err := decoder.Token()
+	if err != nil {
+		return fmt.Errorf("reading a list: %w", err)
+	}
+	if token != delimiter {
+		return fmt.Errorf("reading a list: %v comes where %v should", token, delimiter)
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package overlay_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// world is a cluster with Windows hosts in simulated time. The test plays the master of OVN-Kubernetes.
+type world struct {
+	*testing.T
+	cluster *sim.Cluster
+	ends    []func()
+}
+
+// story runs a test in simulated time.
+func story(t *testing.T, tell func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := sim.NewIsolatedCluster()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{T: t, cluster: c, ends: []func(){c.Close}}
+		defer func() { // within the simulated time, also after Fatal
+			for _, end := range slices.Backward(w.ends) {
+				end()
+			}
+		}()
+		tell(w)
+	})
+}
+
+func nodePath(name string) string { return "/api/v1/nodes/" + name }
+
+// node makes a Node as kubelet and master do.
+func (w *world) node(name, system, ip string, annotations map[string]string) {
+	w.Helper()
+	err := w.cluster.Put(nodePath(name), map[string]any{
+		"metadata": map[string]any{"name": name, "labels": map[string]string{"kubernetes.io/os": system}, "annotations": annotations},
+		"status": map[string]any{
+			"addresses": []any{map[string]string{"type": "Hostname", "address": name}, map[string]string{"type": "InternalIP", "address": ip}},
+			"nodeInfo":  map[string]string{"machineID": "that of the image"}, // hosts are copies of one another
+		},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// linux makes the Node of a Linux host, whose subnet is 10.128.<i>.0/24.
+func (w *world) linux(i int) {
+	w.Helper()
+	w.node(fmt.Sprintf("linux-%d", i), "linux", fmt.Sprintf("192.0.%d.%d", 100+i/200, 1+i%200), linuxAnnotations(i))
+}
+
+func linuxAnnotations(i int) map[string]string {
+	subnet := netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0})
+	return map[string]string{
+		overlay.LinuxSubnetsAnnotation: fmt.Sprintf(`{"default":["%s/24"]}`, subnet),
+		overlay.RouterMACAnnotation:    fmt.Sprintf("0a:58:0a:80:%02x:%02x", i/256, i%256),
+	}
+}
+
+// linuxWay is the way to the pods of the Linux host.
+func linuxWay(i int) hns.RemoteSubnet {
+	return hns.RemoteSubnet{
+		Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24), VNI: overlay.VNI,
+		Host:      netip.AddrFrom4([4]byte{192, 0, byte(100 + i/200), byte(1 + i%200)}),
+		RouterMAC: fmt.Sprintf("0A-58-0A-80-%02X-%02X", i/256, i%256),
+	}
+}
+
+// host is a Windows host on which the program runs.
+type host struct {
+	w       *world
+	node    string
+	service *sim.HNS
+	options overlay.Options
+	log     *logBuffer
+	stop    func()
+}
+
+// windows makes Windows host number i with its Node. The program does not run yet.
+func (w *world) windows(i int, o sim.HNSOptions) *host {
+	w.Helper()
+	ip := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
+	o.ManagementIP = ip
+	h := &host{w: w, node: fmt.Sprintf("win-%d", i), service: sim.NewHNS(o), log: &logBuffer{}, stop: func() {}}
+	folder := w.TempDir()
+	kubeconfig := filepath.Join(folder, "kubeconfig")
+	content, err := json.Marshal(map[string]any{
+		"clusters": []any{map[string]any{"cluster": map[string]any{"server": w.cluster.URL, "certificate-authority-data": []byte(w.cluster.CA)}}},
+		"users":    []any{map[string]any{"user": map[string]any{"token": w.cluster.Token}}},
+	})
+	if err == nil {
+		err = os.WriteFile(kubeconfig, content, 0o600)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	h.options = overlay.Options{
+		Node: h.node, BootstrapKubeconfig: kubeconfig, CertDir: filepath.Join(folder, "config"), CertDuration: 24 * time.Hour,
+		HNS: h.service, Watcher: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: w.cluster.Dial,
+	}
+	w.node(h.node, "windows", ip.String(), map[string]string{overlay.SubnetAnnotation: fmt.Sprintf("10.132.%d.0/24", i)})
+	return h
+}
+
+// start starts the program; it stops at the end of the test, or when stop is called.
+func (h *host) start() *host {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { overlay.Run(ctx, h.options) })
+	h.stop = func() { cancel(); done.Wait() }
+	h.w.ends = append(h.w.ends, h.stop)
+	return h
+}
+
+// awaits waits, in simulated time, until something holds.
+func (w *world) awaits(within time.Duration, what string, holds func() bool) {
+	w.Helper()
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		synctest.Wait()
+		if holds() {
+			return
+		}
+		if time.Since(began) > within {
+			w.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// passes lets time go by.
+func (w *world) passes(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// network returns the host's network of that name, and whether it has it once.
+func (h *host) network(name string) (found hns.Network, once bool) {
+	n := 0
+	for _, is := range h.service.State().Networks {
+		if is.Name == name {
+			found = is
+			n++
+		}
+	}
+	return found, n == 1
+}
+
+// has tells whether the host has both networks and exactly these ways.
+func (h *host) has(ways ...hns.RemoteSubnet) bool {
+	_, base := h.network(overlay.BaseNetwork)
+	n, pods := h.network(overlay.Network)
+	ways = slices.Clone(ways)
+	slices.SortFunc(ways, func(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) })
+	return base && pods && slices.Equal(n.Remotes, ways)
+}
+
+// way is the way to the pods of this host.
+func (h *host) way() hns.RemoteSubnet {
+	n, _ := h.network(overlay.Network)
+	return hns.RemoteSubnet{Prefix: n.Subnets[0].Prefix, VNI: overlay.VNI, Host: n.ManagementIP, RouterMAC: n.RouterMAC}
+}
+
+// told tells whether the cluster knows the address of the host's router.
+func (h *host) told() bool {
+	n, _ := h.network(overlay.Network)
+	return n.RouterMAC != "" && h.w.annotation(h.node, overlay.RouterMACAnnotation) == n.RouterMAC
+}
+
+func (w *world) annotation(node, name string) string {
+	var is struct {
+		Metadata struct{ Annotations map[string]string }
+	}
+	w.cluster.Get(nodePath(node), &is)
+	return is.Metadata.Annotations[name]
+}
+
+func (w *world) annotate(node, name, value string) {
+	w.cluster.Patch(nodePath(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+}
+
+// changes are the calls since the last ResetCalls that changed something.
+func (h *host) changes() map[string]int {
+	calls := h.service.Calls()
+	delete(calls, "Networks")
+	return calls
+}
+
+// wantChanges fails the test when other calls changed something.
+func (h *host) wantChanges(want map[string]int) {
+	h.w.Helper()
+	if got := h.changes(); !maps.Equal(got, want) {
+		h.w.Errorf("calls that change something: %v, want %v", got, want)
+	}
+}
+
+func compared() cmp.Option {
+	return cmp.Options{
+		cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(hns.Network{}, "ID"),
+		cmpopts.SortSlices(func(a, b hns.Network) bool { return a.Name < b.Name }),
+	}
+}
+
+// logBuffer keeps a log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// count is how often a text is in the log.
+func (b *logBuffer) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), text)
+}
+
+// String implements fmt.Stringer.
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// ways are those to the pods of the first Linux hosts.
+func ways(hosts int) (all []hns.RemoteSubnet) {
+	for i := range hosts {
+		all = append(all, linuxWay(i))
+	}
+	return all
+}

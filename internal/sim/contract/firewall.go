@@ -1,0 +1,170 @@
+package contract
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// Names of the rules that the tests make. The fixture removes those an earlier run has left.
+const (
+	FirstRule  = "WICD contract: first"
+	SecondRule = "WICD contract: second"
+)
+
+// Rule is a rule of the firewall, as far as the tests look at it.
+type Rule struct {
+	desired.FirewallRule
+	// Ours tells the rules of our group from those of others.
+	Ours bool
+	// Works is true when the rule lets in what it names, from everywhere.
+	Works bool
+}
+
+// FirewallFixture is one firewall for one test, without rules of ours and without rules that have one of the names above.
+type FirewallFixture struct {
+	Firewall daemon.Firewall
+	// Rules are those of the firewall that are ours or have one of the names above.
+	Rules func(t *testing.T) []Rule
+	// Give adds a rule of somebody else.
+	Give func(t *testing.T, r desired.FirewallRule)
+	// Edits spoil our rule of a name as somebody else could: each so that it does not let in any more what it should.
+	Edits map[string]func(t *testing.T, name string)
+	// Stop stops the firewall's service until the test ends; nil where a test must not, and NoStop says why.
+	Stop   func(t *testing.T)
+	NoStop string
+}
+
+// Firewall checks that a firewall keeps the promises of daemon.Firewall.
+func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f FirewallFixture)
+	}{
+		{"RulesBecomeThose", rulesBecomeThose},
+		{"WhatSomebodySpoiledIsMended", whatSomebodySpoiledIsMended},
+		{"RulesOfOthersStay", rulesOfOthersStay},
+		{"BadRulesChangeNothing", badRulesChangeNothing},
+		{"AStoppedFirewallIsTold", aStoppedFirewallIsTold},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func firstRule() desired.FirewallRule {
+	return desired.FirewallRule{Name: FirstRule, Protocol: desired.TCP, Ports: []uint16{10250}}
+}
+
+func secondRule() desired.FirewallRule {
+	return desired.FirewallRule{Name: SecondRule, Protocol: desired.UDP, Ports: []uint16{4789, 9898}}
+}
+
+func expectRuleChanges(t *testing.T, f FirewallFixture, rules []desired.FirewallRule, want ...string) {
+	t.Helper()
+	changed, err := f.Firewall.Set(deadline(t), rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(changed, want) {
+		t.Errorf("changed %q, want %q", changed, want)
+	}
+}
+
+func expectRules(t *testing.T, f FirewallFixture, want ...Rule) {
+	t.Helper()
+	order := func(a, b Rule) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol)) }
+	got := slices.SortedFunc(slices.Values(f.Rules(t)), order)
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+func rulesBecomeThose(t *testing.T, f FirewallFixture) {
+	first, second := firstRule(), secondRule()
+	expectRuleChanges(t, f, []desired.FirewallRule{second, first}, FirstRule, SecondRule)
+	expectRules(t, f, Rule{first, true, true}, Rule{second, true, true})
+	expectRuleChanges(t, f, []desired.FirewallRule{first, second})
+	second.Ports = []uint16{9898}
+	expectRuleChanges(t, f, []desired.FirewallRule{first, second}, SecondRule)
+	expectRules(t, f, Rule{first, true, true}, Rule{second, true, true})
+	second.Protocol = desired.TCP
+	expectRuleChanges(t, f, []desired.FirewallRule{second}, FirstRule, SecondRule)
+	expectRules(t, f, Rule{second, true, true})
+	expectRuleChanges(t, f, nil, SecondRule)
+	expectRules(t, f)
+	expectRuleChanges(t, f, nil)
+}
+
+func whatSomebodySpoiledIsMended(t *testing.T, f FirewallFixture) {
+	rules := []desired.FirewallRule{firstRule(), secondRule()}
+	expectRuleChanges(t, f, rules, FirstRule, SecondRule)
+	for what, edit := range f.Edits {
+		edit(t, SecondRule)
+		changed, err := f.Firewall.Set(deadline(t), rules)
+		if err != nil || !slices.Equal(changed, []string{SecondRule}) {
+			t.Errorf("%s: Set() = %q, %v, want %q", what, changed, err, SecondRule)
+		}
+		expectRules(t, f, Rule{firstRule(), true, true}, Rule{secondRule(), true, true})
+	}
+}
+
+func rulesOfOthersStay(t *testing.T, f FirewallFixture) {
+	others := firstRule()
+	others.Protocol = desired.UDP
+	f.Give(t, others)
+	theirs := Rule{FirewallRule: others, Works: true}
+	expectRuleChanges(t, f, []desired.FirewallRule{firstRule()}, FirstRule)
+	expectRules(t, f, Rule{firstRule(), true, true}, theirs)
+	again := firstRule()
+	again.Ports = []uint16{1}
+	expectRuleChanges(t, f, []desired.FirewallRule{again}, FirstRule)
+	expectRules(t, f, Rule{again, true, true}, theirs)
+	expectRuleChanges(t, f, nil, FirstRule)
+	expectRules(t, f, theirs)
+	expectRuleChanges(t, f, nil)
+	expectRules(t, f, theirs)
+}
+
+// badRules are lists that a firewall could not keep.
+func badRules() map[string][]desired.FirewallRule {
+	edited := func(edit func(*desired.FirewallRule)) []desired.FirewallRule {
+		bad := secondRule()
+		edit(&bad)
+		return []desired.FirewallRule{firstRule(), bad}
+	}
+	return map[string][]desired.FirewallRule{
+		"no name":        edited(func(r *desired.FirewallRule) { r.Name = "" }),
+		"all":            edited(func(r *desired.FirewallRule) { r.Name = "All" }),
+		"a bar":          edited(func(r *desired.FirewallRule) { r.Name = "a|b" }),
+		"twice":          edited(func(r *desired.FirewallRule) { r.Name = firstRule().Name }),
+		"no protocol":    edited(func(r *desired.FirewallRule) { r.Protocol = "" }),
+		"other protocol": edited(func(r *desired.FirewallRule) { r.Protocol = "ICMP" }),
+		"no port":        edited(func(r *desired.FirewallRule) { r.Ports = nil }),
+		"port 0":         edited(func(r *desired.FirewallRule) { r.Ports = []uint16{1, 0} }),
+	}
+}
+
+func badRulesChangeNothing(t *testing.T, f FirewallFixture) {
+	for what, rules := range badRules() {
+		if changed, err := f.Firewall.Set(deadline(t), rules); err == nil || len(changed) > 0 || errors.Is(err, daemon.ErrNoFirewall) {
+			t.Errorf("%s: Set() = %q, %v, want an error", what, changed, err)
+		}
+	}
+	expectRules(t, f)
+}
+
+func aStoppedFirewallIsTold(t *testing.T, f FirewallFixture) {
+	if f.Stop == nil {
+		t.Skip(f.NoStop)
+	}
+	f.Stop(t)
+	if changed, err := f.Firewall.Set(deadline(t), []desired.FirewallRule{firstRule()}); !errors.Is(err, daemon.ErrNoFirewall) || len(changed) > 0 {
+		t.Errorf("Set() = %q, %v, want %v", changed, err, daemon.ErrNoFirewall)
+	}
+}

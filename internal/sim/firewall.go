@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// Rule is a rule of the firewall.
+type Rule struct {
+	desired.FirewallRule
+	// Group it belongs to; daemon.FirewallGroup for ours.
+	Group string
+	// Disabled rules have no effect.
+	Disabled bool
+}
+
+// firewall is Windows' own.
+type firewall struct{ boot *boot }
+
+// Set implements daemon.Firewall. Each rule is a change of its own.
+func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (changed []string, err error) {
+	if err := errors.Join(ctx.Err(), daemon.CheckRules(rules)); err != nil {
+		return nil, err
+	}
+	w := f.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case f.boot.off:
+		return nil, ErrPower
+	case w.firewallStopped:
+		return nil, fmt.Errorf("%w: its service is stopped", daemon.ErrNoFirewall)
+	}
+	names := map[string]bool{}
+	keep := map[int]bool{}
+	for _, r := range rules {
+		is := Rule{FirewallRule: r, Group: daemon.FirewallGroup}
+		at := slices.IndexFunc(w.rules, func(other Rule) bool { return reflect.DeepEqual(is, other) })
+		if at < 0 {
+			if err := f.boot.changeLocked("rule " + r.Name); err != nil {
+				return slices.Sorted(maps.Keys(names)), err
+			}
+			at, names[r.Name] = len(w.rules), true
+			is.Ports = slices.Clone(is.Ports)
+			w.rules = append(w.rules, is)
+		}
+		keep[at] = true
+	}
+	for at := len(w.rules) - 1; at >= 0; at-- {
+		r := w.rules[at]
+		if keep[at] || r.Group != daemon.FirewallGroup {
+			continue
+		}
+		if err := f.boot.changeLocked("rule " + r.Name); err != nil {
+			return slices.Sorted(maps.Keys(names)), err
+		}
+		w.rules = slices.Delete(w.rules, at, at+1)
+		names[r.Name] = true
+	}
+	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// Rules are those of the firewall, by name.
+func (w *Windows) Rules() []Rule {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.SortedFunc(slices.Values(w.rules), func(a, b Rule) int {
+		return strings.Compare(a.Name+"\x00"+a.Group, b.Name+"\x00"+b.Group)
+	})
+}
+
+// AddRule adds a rule, as somebody else would.
+func (w *Windows) AddRule(r Rule) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rules = append(w.rules, r)
+}
+
+// EditRules changes every rule of ours that has a name, as somebody else would.
+func (w *Windows) EditRules(name string, edit func(*Rule)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at := range w.rules {
+		if r := &w.rules[at]; r.Name == name && r.Group == daemon.FirewallGroup {
+			edit(r)
+		}
+	}
+}
+
+// StopFirewall stops the service of the firewall, or starts it again: while it is stopped, nothing is kept out.
+func (w *Windows) StopFirewall(stopped bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.firewallStopped = stopped
+}

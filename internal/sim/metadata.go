@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/platform"
+)
+
+// MetadataOptions is what a cloud tells of one machine, and how.
+type MetadataOptions struct {
+	// Platform is one of those that package platform asks.
+	Platform string
+	// Name is the answer to the question for the machine's name.
+	Name string
+	// Version1 says that AWS' service has no tokens, NoVersion1 that it answers nobody without one.
+	Version1, NoVersion1 bool
+	// Status is given instead of an answer, as long as Failures lasts.
+	Status   int
+	Failures int
+	// Delay is how long an answer takes.
+	Delay time.Duration
+	// Else makes connections to other addresses; nil: nobody is there.
+	Else func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Metadata is the metadata service of a cloud, as one machine sees it.
+type Metadata struct {
+	options MetadataOptions
+	cable   *cable
+	server  *http.Server
+
+	mu       sync.Mutex
+	asked    []string
+	failures int
+}
+
+// metadataToken is what AWS' service gives.
+const metadataToken = "a-token"
+
+// NewMetadata starts a service. It is reached by Dial alone, and runs until Close.
+func NewMetadata(o MetadataOptions) *Metadata {
+	m := &Metadata{options: o, cable: newCable(), failures: o.Failures}
+	m.server = &http.Server{Handler: http.HandlerFunc(m.answer)}
+	go func() { _ = m.server.Serve(m.cable) }() // ends with Close
+	return m
+}
+
+// Dial makes connections to the service, at the address that clouds give it.
+func (m *Metadata) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	switch {
+	case address == platform.MetadataAddress+":80":
+		return m.cable.dial(ctx)
+	case m.options.Else != nil:
+		return m.options.Else(ctx, network, address)
+	}
+	return nil, fmt.Errorf("connecting to %s: nobody is there", address)
+}
+
+// Close ends the service.
+func (m *Metadata) Close() { _ = m.server.Close() }
+
+// Asked lists what the service was asked, in order: method, path, and the header that the cloud wants.
+func (m *Metadata) Asked() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.asked)
+}
+
+func (m *Metadata) answer(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-time.After(m.options.Delay):
+	case <-r.Context().Done():
+		return
+	}
+	m.mu.Lock()
+	m.asked = append(m.asked, r.Method+" "+r.URL.Path)
+	fails := m.failures != 0
+	if m.failures > 0 {
+		m.failures--
+	}
+	m.mu.Unlock()
+	if fails {
+		http.Error(w, "not now", m.options.Status)
+		return
+	}
+	switch m.options.Platform {
+	case platform.AWS:
+		m.answerAWS(w, r)
+	case platform.GCP:
+		m.answerGCP(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (m *Metadata) answerAWS(w http.ResponseWriter, r *http.Request) {
+	const token, name = "/latest/api/token", "/latest/meta-data/local-hostname"
+	switch {
+	case r.URL.Path == token && r.Method == http.MethodPut && !m.options.Version1 && r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
+		_, _ = fmt.Fprint(w, metadataToken)
+	case r.URL.Path != name || r.Method != http.MethodGet:
+		http.NotFound(w, r)
+	case m.options.NoVersion1 && r.Header.Get("X-aws-ec2-metadata-token") != metadataToken:
+		http.Error(w, "Unauthorized", http.StatusUnauthorized)
+	default:
+		_, _ = fmt.Fprint(w, m.options.Name)
+	}
+}
+
+func (m *Metadata) answerGCP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Header.Get("Metadata-Flavor") != "Google":
+		http.Error(w, "Missing Metadata-Flavor:Google header.", http.StatusForbidden)
+	case r.URL.Path != "/computeMetadata/v1/instance/hostname":
+		http.NotFound(w, r)
+	default:
+		_, _ = fmt.Fprint(w, m.options.Name)
+	}
+}

@@ -1,0 +1,357 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// HNSOptions is what a Host Network Service runs on. The zero value is a Windows Server 2022.
+type HNSOptions struct {
+	// ManagementIP is the host's address; 192.0.2.10 when it is not valid.
+	ManagementIP netip.Addr
+	// Build is the version of Windows, 20348 when 0.
+	Build int
+	// Settle is how long a network that was created has neither router MAC nor management IP.
+	Settle time.Duration
+}
+
+// HNS is a Host Network Service in memory. It answers the port of the daemon and that of the overlay, and is safe for concurrent
+// use.
+type HNS struct {
+	options HNSOptions
+
+	mu        sync.Mutex
+	networks  map[string]hns.Network
+	endpoints map[string]hns.Endpoint
+	balancers map[string]hns.LoadBalancer
+	// hostSpace is the GUID of the namespace of the host's own compartment.
+	hostSpace string
+	made      int // objects, which makes their IDs and MACs different
+	stopped   bool
+	slow      time.Duration
+	failures  []error // of the next calls, the first of them first
+	calls     map[string]int
+	watches   map[chan struct{}]bool
+}
+
+// NewHNS makes a service without objects, which runs.
+func NewHNS(o HNSOptions) *HNS {
+	if !o.ManagementIP.IsValid() {
+		o.ManagementIP = netip.AddrFrom4([4]byte{192, 0, 2, 10})
+	}
+	o.Build = cmp.Or(o.Build, 20348)
+	h := &HNS{
+		options: o, networks: map[string]hns.Network{}, endpoints: map[string]hns.Endpoint{}, balancers: map[string]hns.LoadBalancer{},
+		calls: map[string]int{}, watches: map[chan struct{}]bool{},
+	}
+	h.hostSpace = h.newID()
+	return h
+}
+
+// begin is the start of every call: it counts it, takes its time, and fails when it is to fail.
+func (h *HNS) begin(ctx context.Context, call string) error {
+	h.mu.Lock()
+	h.calls[call]++
+	slow := h.slow
+	h.mu.Unlock()
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+		}
+	}
+	if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w: %w", call, hns.ErrUnavailable, err)
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		return fmt.Errorf("%s: %w", call, hns.ErrUnavailable)
+	}
+	if len(h.failures) > 0 {
+		err := h.failures[0]
+		h.failures = h.failures[1:]
+		return fmt.Errorf("%s: %w", call, err)
+	}
+	return nil
+}
+
+// newID makes a GUID. The caller holds the lock, or is alone.
+func (h *HNS) newID() string {
+	h.made++
+	return fmt.Sprintf("51a00000-0000-4000-8000-%012x", h.made)
+}
+
+// newMAC makes the address of what was made last, which no other host of these has. The caller holds the lock.
+func (h *HNS) newMAC(kind byte) string {
+	address := h.options.ManagementIP.AsSlice()
+	low := address[len(address)-2:]
+	return fmt.Sprintf("00-15-%02X-%02X-%02X-%02X", kind, low[0], low[1], byte(h.made))
+}
+
+// Look implements daemon.Networks.
+func (h *HNS) Look(ctx context.Context) (hns.State, error) {
+	if err := h.begin(ctx, "Look"); err != nil {
+		return hns.State{}, err
+	}
+	return h.State(), nil
+}
+
+// Networks implements the port of the overlay.
+func (h *HNS) Networks(ctx context.Context) ([]hns.Network, error) {
+	if err := h.begin(ctx, "Networks"); err != nil {
+		return nil, err
+	}
+	return h.State().Networks, nil
+}
+
+// CreateNetwork implements the port of the overlay.
+func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error) {
+	if err := h.begin(ctx, "CreateNetwork"); err != nil {
+		return hns.Network{}, err
+	}
+	n, settled, err := h.addNetwork(n)
+	if err != nil {
+		return hns.Network{}, fmt.Errorf("creating network %s: %w", n.Name, err)
+	}
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		return hns.Network{}, fmt.Errorf("waiting for the addresses of network %s: %w", n.Name, ctx.Err())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, there := h.networks[n.ID]
+	if !there {
+		return hns.Network{}, fmt.Errorf("waiting for the addresses of network %s: %w", n.Name, hns.ErrNotFound)
+	}
+	return copied(n), nil
+}
+
+// addNetwork makes a network, which has its addresses when it has settled.
+func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct{}, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, other := range h.networks {
+		if other.Name == n.Name {
+			return n, nil, hns.ErrExists
+		}
+	}
+	if n.VXLANPort != 0 && n.VXLANPort != hns.DefaultVXLANPort && h.options.Build < firstWithVXLANPort {
+		return n, nil, fmt.Errorf("Windows of build %d can have no other VXLAN port than %d", h.options.Build, hns.DefaultVXLANPort)
+	}
+	n = copied(n)
+	n.ID, n.RouterMAC, n.ManagementIP = h.newID(), "", netip.Addr{}
+	if n.VXLANPort == hns.DefaultVXLANPort {
+		n.VXLANPort = 0
+	}
+	h.networks[n.ID] = n
+	mac, done := h.newMAC(0x5D), make(chan struct{})
+	if h.options.Settle == 0 {
+		h.settleLocked(n.ID, mac)
+		close(done)
+		return n, done, nil
+	}
+	time.AfterFunc(h.options.Settle, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.settleLocked(n.ID, mac)
+		close(done)
+	})
+	return n, done, nil
+}
+
+// firstWithVXLANPort is the first build of a Windows Server that can have a VXLAN port of its own.
+const firstWithVXLANPort = 17764
+
+func (h *HNS) settleLocked(id, mac string) {
+	n, there := h.networks[id]
+	if !there {
+		return
+	}
+	n.ManagementIP = h.options.ManagementIP
+	if n.Type == hns.Overlay {
+		n.RouterMAC = mac
+	}
+	h.networks[id] = n
+}
+
+// DeleteNetwork implements the port of the overlay.
+func (h *HNS) DeleteNetwork(ctx context.Context, id string) error {
+	if err := h.begin(ctx, "DeleteNetwork"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.loseLocked(id) {
+		return fmt.Errorf("deleting network %s: %w", id, hns.ErrNotFound)
+	}
+	return nil
+}
+
+// AddRemotes implements the port of the overlay.
+func (h *HNS) AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
+	return h.changeRemotes(ctx, "AddRemotes", network, func(have []hns.RemoteSubnet) ([]hns.RemoteSubnet, error) {
+		for _, r := range remotes {
+			i := slices.IndexFunc(have, func(other hns.RemoteSubnet) bool { return other.Prefix == r.Prefix })
+			switch {
+			case i < 0:
+				have = append(have, r)
+			case have[i] != r:
+				return nil, fmt.Errorf("subnet %v: %w", r.Prefix, hns.ErrExists)
+			}
+		}
+		return have, nil
+	})
+}
+
+// RemoveRemotes implements the port of the overlay.
+func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
+	return h.changeRemotes(ctx, "RemoveRemotes", network, func(have []hns.RemoteSubnet) ([]hns.RemoteSubnet, error) {
+		return slices.DeleteFunc(have, func(r hns.RemoteSubnet) bool { return slices.Contains(remotes, r) }), nil
+	})
+}
+
+func (h *HNS) changeRemotes(ctx context.Context, call, network string, change func([]hns.RemoteSubnet) ([]hns.RemoteSubnet, error)) error {
+	if err := h.begin(ctx, call); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, there := h.networks[network]
+	if !there {
+		return fmt.Errorf("%s of network %s: %w", call, network, hns.ErrNotFound)
+	}
+	remotes, err := change(slices.Clone(n.Remotes))
+	if err != nil {
+		return fmt.Errorf("%s of network %s: %w", call, network, err)
+	}
+	slices.SortFunc(remotes, func(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) })
+	n.Remotes = remotes
+	h.networks[network] = copied(n)
+	return nil
+}
+
+// CreateEndpoint implements daemon.Networks.
+func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
+	if err := h.begin(ctx, "CreateEndpoint"); err != nil {
+		return hns.Endpoint{}, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, there := h.networks[e.Network]
+	if !there {
+		return hns.Endpoint{}, fmt.Errorf("creating endpoint %s on network %s: %w", e.Name, e.Network, hns.ErrNotFound)
+	}
+	for _, other := range h.endpoints {
+		if other.Network == e.Network && (other.Name == e.Name || e.Address.IsValid() && other.Address == e.Address) {
+			return hns.Endpoint{}, fmt.Errorf("creating endpoint %s on network %s: %w", e.Name, n.Name, hns.ErrExists)
+		}
+	}
+	e.ID, e.Namespace = h.newID(), ""
+	e.MAC = cmp.Or(e.MAC, h.newMAC(0x5E))
+	if !e.Address.IsValid() {
+		e.Address = h.freeAddressLocked(n)
+	}
+	if e.Host {
+		e.Namespace = h.hostSpace
+	}
+	h.endpoints[e.ID] = e
+	return e, nil
+}
+
+// freeAddressLocked is the first address of a network's first subnet that nobody has; not valid when there is none.
+func (h *HNS) freeAddressLocked(n hns.Network) netip.Addr {
+	if len(n.Subnets) == 0 {
+		return netip.Addr{}
+	}
+	subnet, taken := n.Subnets[0], map[netip.Addr]bool{n.Subnets[0].Gateway: true}
+	for _, e := range h.endpoints {
+		if e.Network == n.ID {
+			taken[e.Address] = true
+		}
+	}
+	for a := subnet.Prefix.Masked().Addr().Next(); subnet.Prefix.Contains(a); a = a.Next() {
+		if !taken[a] {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// Remove implements daemon.Networks.
+func (h *HNS) Remove(ctx context.Context, s hns.State) error {
+	if err := h.begin(ctx, "Remove"); err != nil {
+		return err
+	}
+	h.Lose(idsOf(s)...)
+	return nil
+}
+
+// idsOf are the objects of a state in the order in which they are removed.
+func idsOf(s hns.State) []string {
+	var ids []string
+	for _, b := range s.LoadBalancers {
+		ids = append(ids, b.ID)
+	}
+	for _, e := range s.Endpoints {
+		ids = append(ids, e.ID)
+	}
+	for _, n := range s.Networks {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+// Watch implements daemon.Networks.
+func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changes := make(chan struct{}, 1)
+	h.watches[changes] = true
+	context.AfterFunc(ctx, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.watches, changes)
+		close(changes)
+	})
+	return changes, nil
+}
+
+// State is everything that the service has, also when it is stopped. Looking at it is no call.
+func (h *HNS) State() hns.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var s hns.State
+	for _, id := range slices.Sorted(maps.Keys(h.networks)) {
+		s.Networks = append(s.Networks, copied(h.networks[id]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.endpoints)) {
+		s.Endpoints = append(s.Endpoints, h.endpoints[id])
+	}
+	for _, id := range slices.Sorted(maps.Keys(h.balancers)) {
+		b := h.balancers[id]
+		b.VIPs, b.Endpoints = slices.Clone(b.VIPs), slices.Clone(b.Endpoints)
+		s.LoadBalancers = append(s.LoadBalancers, b)
+	}
+	return s
+}
+
+func copied(n hns.Network) hns.Network {
+	n.Subnets, n.Remotes = slices.Clone(n.Subnets), slices.Clone(n.Remotes)
+	if len(n.Remotes) == 0 {
+		n.Remotes = nil
+	}
+	return n
+}

@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Add makes objects as other programs do: kube-proxy its load balancers and stand-ins for endpoints elsewhere. Those without an
+// ID get one. It returns them.
+func (h *HNS) Add(s hns.State) hns.State {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var added hns.State
+	for _, n := range s.Networks {
+		if n.ID == "" {
+			n.ID = h.newID()
+		}
+		h.networks[n.ID] = copied(n)
+		added.Networks = append(added.Networks, n)
+	}
+	for _, e := range s.Endpoints {
+		if e.ID == "" {
+			e.ID = h.newID()
+		}
+		h.endpoints[e.ID] = e
+		added.Endpoints = append(added.Endpoints, e)
+	}
+	for _, b := range s.LoadBalancers {
+		if b.ID == "" {
+			b.ID = h.newID()
+		}
+		h.balancers[b.ID] = b
+		added.LoadBalancers = append(added.LoadBalancers, b)
+	}
+	return added
+}
+
+// Lose makes the service forget objects, by their IDs; with a network go its endpoints. Nobody is told.
+func (h *HNS) Lose(ids ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		h.loseLocked(id)
+	}
+}
+
+// loseLocked tells whether there was a network, an endpoint or a load balancer with this ID.
+func (h *HNS) loseLocked(id string) bool {
+	_, isNetwork := h.networks[id]
+	_, isEndpoint := h.endpoints[id]
+	_, isBalancer := h.balancers[id]
+	delete(h.networks, id)
+	delete(h.endpoints, id)
+	delete(h.balancers, id)
+	if isNetwork {
+		maps.DeleteFunc(h.endpoints, func(_ string, e hns.Endpoint) bool { return e.Network == id })
+	}
+	return isNetwork || isEndpoint || isBalancer
+}
+
+// LoseLoadBalancers makes the service forget all of them.
+func (h *HNS) LoseLoadBalancers() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.balancers)
+}
+
+// Edit changes a network as somebody else would, or an adapter that is not what it was.
+func (h *HNS) Edit(network string, edit func(*hns.Network)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if n, there := h.networks[network]; there {
+		n = copied(n)
+		edit(&n)
+		h.networks[network] = n
+	}
+}
+
+// Stop stops the service: until Start it answers nobody, and has its objects still.
+func (h *HNS) Stop() { h.run(false) }
+
+// Start starts the service with what it had, or with nothing when it loses all.
+func (h *HNS) Start(losesAll bool) {
+	if losesAll {
+		h.mu.Lock()
+		clear(h.networks)
+		clear(h.endpoints)
+		clear(h.balancers)
+		h.mu.Unlock()
+	}
+	h.run(true)
+}
+
+// Restart stops the service and starts it again.
+func (h *HNS) Restart(losesAll bool) {
+	h.Stop()
+	h.Start(losesAll)
+}
+
+func (h *HNS) run(runs bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped == !runs {
+		return
+	}
+	h.stopped = !runs
+	for changes := range h.watches {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Slow makes every call from now on take that long.
+func (h *HNS) Slow(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slow = d
+}
+
+// FailNext makes the next calls fail with these errors, one each, without doing anything.
+func (h *HNS) FailNext(failures ...error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failures = slices.Clone(failures)
+}
+
+// Calls counts the calls since the last ResetCalls, by the names of the methods of both ports.
+func (h *HNS) Calls() map[string]int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.calls)
+}
+
+// ResetCalls begins to count anew.
+func (h *HNS) ResetCalls() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.calls)
+}
+
+// reboot is what the service does when the computer starts: it has persistent networks, and nothing else.
+func (h *HNS) reboot() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.networks, func(_ string, n hns.Network) bool { return !n.Persistent })
+	clear(h.endpoints)
+	clear(h.balancers)
+	h.stopped = false
+}
+
+// networks is the service as the programs of one boot see it.
+type networks struct{ boot *boot }
+
+// Look implements daemon.Networks.
+func (n networks) Look(ctx context.Context) (hns.State, error) {
+	if n.boot.isOff() {
+		return hns.State{}, ErrPower
+	}
+	return n.boot.w.hns.Look(ctx)
+}
+
+// CreateEndpoint implements daemon.Networks.
+func (n networks) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint, error) {
+	if err := n.boot.change("endpoint " + e.Name); err != nil {
+		return hns.Endpoint{}, err
+	}
+	return n.boot.w.hns.CreateEndpoint(ctx, e)
+}
+
+// Remove implements daemon.Networks. The power can go before each object.
+func (n networks) Remove(ctx context.Context, s hns.State) error {
+	if n.boot.isOff() {
+		return ErrPower
+	}
+	if err := n.boot.w.hns.begin(ctx, "Remove"); err != nil {
+		return err
+	}
+	var failures error
+	for _, id := range idsOf(s) {
+		if err := n.boot.change("remove " + strings.ToLower(id)); err != nil {
+			failures = errors.Join(failures, err)
+			continue
+		}
+		n.boot.w.hns.Lose(id)
+	}
+	return failures
+}
+
+// Watch implements daemon.Networks.
+func (n networks) Watch(ctx context.Context) (<-chan struct{}, error) {
+	if n.boot.isOff() {
+		return nil, ErrPower
+	}
+	return n.boot.w.hns.Watch(ctx)
+}
+
+// HNS is the Host Network Service of the computer, past its power.
+func (w *Windows) HNS() *HNS { return w.hns }
+
+// newHNSOf is the service of a computer.
+func newHNSOf(o WindowsOptions) *HNS {
+	address, _ := netip.ParseAddr(o.Address) // one that is no address has that of NewHNS
+	return NewHNS(HNSOptions{ManagementIP: address, Build: o.Build})
+}

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// routes is the table of routes. It begins empty with each start: what interfaces have by themselves is not in it.
+type routes struct{ boot *boot }
+
+// Ensure implements daemon.Routes.
+func (r routes) Ensure(ctx context.Context, want daemon.Route) (changed bool, err error) {
+	w := r.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	has := func(i agent.Interface) bool {
+		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == want.From })
+	}
+	isSame := func(is daemon.Route) bool { return is.To == want.To && is.From == want.From }
+	switch {
+	case r.boot.off:
+		return false, ErrPower
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case !slices.ContainsFunc(w.options.Interfaces, has):
+		return false, fmt.Errorf("an interface with address %s: %w", want.From, daemon.ErrNotFound)
+	case slices.ContainsFunc(r.boot.routes, isSame):
+		return false, nil
+	}
+	if err := r.boot.changeLocked("route " + want.To.String()); err != nil {
+		return false, err
+	}
+	r.boot.routes = append(r.boot.routes, want)
+	r.boot.tellRoutesLocked()
+	return true, nil
+}
+
+// Watch implements daemon.Routes.
+func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
+	w := r.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.boot.off {
+		return nil, ErrPower
+	}
+	changes := make(chan struct{}, 1)
+	r.boot.routeWatches[changes] = true
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(r.boot.routeWatches, changes)
+		close(changes)
+	})
+	return changes, nil
+}
+
+func (b *boot) tellRoutesLocked() {
+	for changes := range b.routeWatches {
+		select {
+		case changes <- struct{}{}:
+		default: // there is one already
+		}
+	}
+}
+
+// Routes are those that were added since the computer started.
+func (w *Windows) Routes() []daemon.Route {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.boot.routes)
+}
+
+// LoseRoutes removes every route that was added, as Windows does when networks of pods come and go.
+func (w *Windows) LoseRoutes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.boot.routes = nil
+	w.boot.tellRoutesLocked()
+}
+
+// SetInterfaces gives the computer other interfaces.
+func (w *Windows) SetInterfaces(list ...agent.Interface) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.options.Interfaces = list
+	w.boot.tellRoutesLocked()
+}

@@ -1,0 +1,336 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-ole/go-ole"
+	"github.com/go-ole/go-ole/oleutil"
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// firewallService is that of Windows' firewall. Without it, there is no filter, and nobody answers for rules.
+const firewallService = "MpsSvc"
+
+// firewall is Windows' own, which is asked by its COM objects: HNetCfg.FwPolicy2 has the rules, HNetCfg.FwRule is one
+// (netfw.h, https://learn.microsoft.com/windows/win32/api/netfw/).
+type firewall struct{}
+
+// Set implements daemon.Firewall. What is missing is added before what is surplus goes.
+func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string, error) {
+	if err := daemon.CheckRules(rules); err != nil {
+		return nil, err
+	}
+	switch runs, err := firewallRuns(); {
+	case errors.Is(err, daemon.ErrNotFound) && len(rules) == 0:
+		return nil, nil // there never was a rule
+	case errors.Is(err, daemon.ErrNotFound):
+		return nil, fmt.Errorf("%w: this Windows has no service %s", daemon.ErrNoFirewall, firewallService)
+	case err != nil:
+		return nil, fmt.Errorf("asking for service %s: %w", firewallService, err)
+	case !runs:
+		return nil, fmt.Errorf("%w: service %s does not run", daemon.ErrNoFirewall, firewallService)
+	}
+	release, err := initializeCOM()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the firewall: %w", err)
+	}
+	defer release()
+	p, err := openPolicy()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the firewall: %w", err)
+	}
+	defer p.close()
+	changed := map[string]bool{}
+	err = p.set(ctx, rules, changed)
+	if err == nil && len(rules) > 0 {
+		err = p.effect()
+	}
+	return slices.Sorted(maps.Keys(changed)), err
+}
+
+// firewallRuns tells whether the service runs. A Windows that has none is daemon.ErrNotFound.
+func firewallRuns() (bool, error) {
+	m, err := connect(0)
+	if err != nil {
+		return false, err
+	}
+	defer m.close()
+	s, err := m.open(firewallService, windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return false, err
+	}
+	defer s.close()
+	status, err := s.status()
+	return status.CurrentState == windows.SERVICE_RUNNING, err
+}
+
+// initializeCOM makes the thread of the caller one that may call COM objects, until release is called on it.
+func initializeCOM() (release func(), err error) {
+	runtime.LockOSThread()
+	const alreadyDone = 1 // S_FALSE: it counts, too
+	err = ole.CoInitializeEx(0, ole.COINIT_MULTITHREADED)
+	if failed := (*ole.OleError)(nil); errors.As(err, &failed) && failed.Code() == alreadyDone {
+		err = nil
+	}
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, explained(err)
+	}
+	return func() { ole.CoUninitialize(); runtime.UnlockOSThread() }, nil
+}
+
+// explained is an error of COM with its number, which is all that many have.
+func explained(err error) error {
+	failed := (*ole.OleError)(nil)
+	if !errors.As(err, &failed) {
+		return err
+	}
+	code := uint32(failed.Code())
+	if inner := (ole.EXCEPINFO{}); errors.As(failed.SubError(), &inner) && inner.SCODE() != 0 {
+		code = inner.SCODE()
+	}
+	if about := strings.TrimSpace(failed.Description()); about != "" && about != "<nil>" {
+		return fmt.Errorf("error %#08x (%s)", code, about)
+	}
+	return fmt.Errorf("error %#08x", code)
+}
+
+// comObject is called by names.
+type comObject struct{ *ole.IDispatch }
+
+func newCOMObject(name string) (comObject, error) {
+	unknown, err := oleutil.CreateObject(name)
+	if err != nil {
+		return comObject{}, fmt.Errorf("making %s: %w", name, explained(err))
+	}
+	defer unknown.Release()
+	dispatch, err := unknown.QueryInterface(ole.IID_IDispatch)
+	if err != nil {
+		return comObject{}, fmt.Errorf("calling %s: %w", name, explained(err))
+	}
+	return comObject{dispatch}, nil
+}
+
+func (o comObject) get(property string) (any, error) {
+	v, err := oleutil.GetProperty(o.IDispatch, property)
+	if err != nil {
+		return nil, fmt.Errorf("reading property %s: %w", property, explained(err))
+	}
+	defer func() { _ = v.Clear() }()
+	if v.VT&ole.VT_ARRAY != 0 {
+		return "a list", nil
+	}
+	return v.Value(), nil
+}
+
+func (o comObject) put(property string, value any) error {
+	v, err := oleutil.PutProperty(o.IDispatch, property, value)
+	if err != nil {
+		return fmt.Errorf("setting property %s to %v: %w", property, value, explained(err))
+	}
+	return v.Clear()
+}
+
+func (o comObject) call(method string, argument any) error {
+	v, err := oleutil.CallMethod(o.IDispatch, method, argument)
+	if err != nil {
+		return fmt.Errorf("calling %s: %w", method, explained(err))
+	}
+	return v.Clear()
+}
+
+// policy is the firewall with its rules.
+type policy struct{ whole, rules comObject }
+
+func openPolicy() (policy, error) {
+	whole, err := newCOMObject("HNetCfg.FwPolicy2")
+	if err != nil {
+		return policy{}, err
+	}
+	rules, err := oleutil.GetProperty(whole.IDispatch, "Rules")
+	if err == nil && rules.ToIDispatch() == nil {
+		err = errors.New("there is no object")
+	}
+	if err != nil {
+		whole.Release()
+		return policy{}, fmt.Errorf("reading property Rules: %w", explained(err))
+	}
+	return policy{whole, comObject{rules.ToIDispatch()}}, nil
+}
+
+func (p policy) close() {
+	p.rules.Release()
+	p.whole.Release()
+}
+
+// set makes our rules be these, and notes the names of those that it changes.
+func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed map[string]bool) error {
+	ours, err := p.ours()
+	defer func() {
+		for _, o := range ours {
+			o.Release()
+		}
+	}()
+	if err != nil {
+		return fmt.Errorf("listing rules of the firewall: %w", err)
+	}
+	kept := map[int]bool{}
+	for _, r := range wanted {
+		at := slices.IndexFunc(ours, func(o comObject) bool { return o.is(r) })
+		if at >= 0 {
+			kept[at] = true
+			continue
+		}
+		if err := errors.Join(ctx.Err(), p.add(r)); err != nil {
+			return fmt.Errorf("adding rule %q of the firewall: %w", r.Name, err)
+		}
+		changed[r.Name] = true
+	}
+	for at, o := range ours {
+		if kept[at] {
+			continue
+		}
+		name, err := p.remove(o)
+		if err := errors.Join(ctx.Err(), err); err != nil {
+			return fmt.Errorf("removing rule %q of the firewall: %w", name, err)
+		}
+		changed[name] = true
+	}
+	return nil
+}
+
+// ours are the rules of our group. Also with an error, the caller releases them.
+func (p policy) ours() (ours []comObject, err error) {
+	err = oleutil.ForEach(p.rules.IDispatch, func(v *ole.VARIANT) error {
+		defer func() { _ = v.Clear() }()
+		dispatch := v.ToIDispatch()
+		if dispatch == nil {
+			return fmt.Errorf("a rule is of type %s and no object", v.VT)
+		}
+		dispatch.AddRef()
+		o := comObject{dispatch}
+		if group, err := o.get("Grouping"); err != nil || group != daemon.FirewallGroup {
+			o.Release()
+			return err
+		}
+		ours = append(ours, o)
+		return nil
+	})
+	return ours, explained(err)
+}
+
+// property of a rule. Those that are not given have their value when a rule is made.
+type property struct {
+	name  string
+	value any
+	given bool
+}
+
+// Values of properties, from icftypes.h.
+const (
+	inbound     = int32(1)          // NET_FW_RULE_DIR_IN
+	allow       = int32(1)          // NET_FW_ACTION_ALLOW
+	allProfiles = int32(0x7fffffff) // NET_FW_PROFILE2_ALL
+	anything    = "*"
+)
+
+// properties with which a rule lets in what it names, from everywhere. The order is that in which they can be set: ports need
+// a protocol.
+func properties(r desired.FirewallRule) []property {
+	protocol := int32(windows.IPPROTO_TCP)
+	if r.Protocol == desired.UDP {
+		protocol = windows.IPPROTO_UDP
+	}
+	var ports []string
+	for _, port := range r.Ports {
+		ports = append(ports, strconv.Itoa(int(port)))
+	}
+	return []property{
+		{"Name", r.Name, true},
+		{"Grouping", daemon.FirewallGroup, true},
+		{"Direction", inbound, true},
+		{"Protocol", protocol, true},
+		{"LocalPorts", strings.Join(ports, ","), true},
+		{"Profiles", allProfiles, true},
+		{"Action", allow, true},
+		{"Enabled", true, true},
+		{"RemotePorts", anything, false},
+		{"LocalAddresses", anything, false},
+		{"RemoteAddresses", anything, false},
+		{"InterfaceTypes", "All", false},
+		{"Interfaces", nil, false},
+		{"ApplicationName", "", false},
+		{"ServiceName", "", false},
+	}
+}
+
+// is tells whether a rule of ours lets in what it should. What cannot be read is not as it should be.
+func (o comObject) is(r desired.FirewallRule) bool {
+	return !slices.ContainsFunc(properties(r), func(p property) bool {
+		is, err := o.get(p.name)
+		if text, isText := is.(string); isText {
+			is = strings.ReplaceAll(text, ", ", ",")
+		}
+		return err != nil || is != p.value
+	})
+}
+
+func (p policy) add(r desired.FirewallRule) error {
+	o, err := newCOMObject("HNetCfg.FwRule")
+	if err != nil {
+		return err
+	}
+	defer o.Release()
+	for _, given := range properties(r) {
+		if !given.given {
+			continue
+		}
+		if err := o.put(given.name, given.value); err != nil {
+			return err
+		}
+	}
+	return p.rules.call("Add", o.IDispatch)
+}
+
+// remove removes a rule of ours. Windows removes by name, and somebody else's may have the same: so it gets a name of its own first.
+func (p policy) remove(o comObject) (name string, err error) {
+	is, err := o.get("Name")
+	name, _ = is.(string)
+	if err != nil {
+		return name, err
+	}
+	id, err := windows.GenerateGUID()
+	if err != nil {
+		return name, err
+	}
+	own := name + " " + id.String()
+	if err := o.put("Name", own); err != nil {
+		return name, err
+	}
+	return name, p.rules.call("Remove", own)
+}
+
+// effect tells why rules of the computer itself have none, where that is so.
+func (p policy) effect() error {
+	state, err := p.whole.get("LocalPolicyModifyState")
+	if err != nil {
+		return fmt.Errorf("asking the firewall whether rules have an effect: %w", err)
+	}
+	switch state { // NET_FW_MODIFY_STATE
+	case int32(1):
+		return fmt.Errorf("%w: a group policy has the last word; let it allow the ports, or local rules", daemon.ErrNoFirewall)
+	case int32(2):
+		return fmt.Errorf("%w: it lets nothing in at all (inbound connections are blocked)", daemon.ErrNoFirewall)
+	}
+	return nil
+}

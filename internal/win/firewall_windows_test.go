@@ -1,0 +1,191 @@
+package win
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-ole/go-ole"
+	"github.com/go-ole/go-ole/oleutil"
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim/contract"
+)
+
+func TestTheFirewallKeepsItsPromises(t *testing.T) {
+	mustBeWine(t) // rules of ours on a real Windows belong to a node
+	mustHaveFirewall(t)
+	host := mustHost(t)
+	contract.Firewall(t, func(t *testing.T) contract.FirewallFixture {
+		mustRunFirewall(t, host.Services)
+		forgetRules(t)
+		t.Cleanup(func() { forgetRules(t) })
+		edit := func(property string, value any) func(*testing.T, string) {
+			return func(t *testing.T, name string) {
+				withRule(t, name, func(o comObject) error { return o.put(property, value) })
+			}
+		}
+		return contract.FirewallFixture{
+			Firewall: host.Firewall,
+			Rules:    allRules,
+			Give:     giveRule,
+			Edits: map[string]func(*testing.T, string){
+				"disabled":      edit("Enabled", false),
+				"blocks":        edit("Action", 0),
+				"outbound":      edit("Direction", 2),
+				"one profile":   edit("Profiles", 1),
+				"one client":    edit("RemoteAddresses", "192.0.2.1"),
+				"one address":   edit("LocalAddresses", "192.0.2.2"),
+				"a program":     edit("ApplicationName", `C:\k\kubelet.exe`),
+				"a service":     edit("ServiceName", "kubelet"),
+				"other ports":   edit("LocalPorts", "1"),
+				"wireless only": edit("InterfaceTypes", "Wireless"),
+			},
+			Stop: func(t *testing.T) {
+				if err := host.Services.Stop(t.Context(), firewallService); err != nil {
+					t.Fatal(err)
+				}
+			},
+		}
+	})
+}
+
+// TestAWindowsWithoutFirewallIsTold: rules are not needed where nothing filters, and there are none to be taken away.
+func TestAWindowsWithoutFirewallIsTold(t *testing.T) {
+	if _, err := firewallRuns(); !errors.Is(err, daemon.ErrNotFound) {
+		t.Skipf("this Windows has the firewall's service (%v)", err)
+	}
+	rules := []desired.FirewallRule{{Name: contract.FirstRule, Protocol: desired.TCP, Ports: []uint16{22}}}
+	if changed, err := (firewall{}).Set(t.Context(), rules); !errors.Is(err, daemon.ErrNoFirewall) || len(changed) > 0 {
+		t.Errorf("Set() = %q, %v, want %v", changed, err, daemon.ErrNoFirewall)
+	}
+	if changed, err := (firewall{}).Set(t.Context(), nil); err != nil || len(changed) > 0 {
+		t.Errorf("Set() without rules = %q, %v", changed, err)
+	}
+}
+
+// mustHaveFirewall skips where the firewall's objects do nothing, as those of Wine.
+func mustHaveFirewall(t *testing.T) {
+	t.Helper()
+	withPolicy(t, func(p policy) error {
+		if err := p.effect(); err != nil {
+			t.Skipf("the firewall's objects do nothing (lab/shims/hnetcfg.c): %v", err)
+		}
+		return nil
+	})
+}
+
+// mustRunFirewall declares the firewall's service, which Wine does not have, until the test ends.
+func mustRunFirewall(t *testing.T, s daemon.Services) {
+	t.Helper()
+	removeAfter(t, s, firewallService)
+	_, err := s.Put(t.Context(), desired.Service{Name: firewallService, Description: "stands in for that of Windows", Command: command(t, "runs")})
+	if err := errors.Join(err, s.Start(t.Context(), firewallService)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func withPolicy(t *testing.T, use func(policy) error) {
+	t.Helper()
+	release, err := initializeCOM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	p, err := openPolicy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := use(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eachRule hands over the rules that are ours or the contract's.
+func eachRule(t *testing.T, use func(p policy, o comObject) error) {
+	t.Helper()
+	withPolicy(t, func(p policy) error {
+		var rules []comObject
+		err := oleutil.ForEach(p.rules.IDispatch, func(v *ole.VARIANT) error {
+			o := comObject{v.ToIDispatch()} // released below
+			rules = append(rules, o)
+			return nil
+		})
+		for _, o := range rules {
+			group, errGroup := o.get("Grouping")
+			name, errName := o.get("Name")
+			err = errors.Join(err, errGroup, errName)
+			isOfTest := name == contract.FirstRule || name == contract.SecondRule || group == daemon.FirewallGroup
+			if err == nil && isOfTest {
+				err = use(p, o)
+			}
+			o.Release()
+		}
+		return err
+	})
+}
+
+func forgetRules(t *testing.T) {
+	t.Helper()
+	eachRule(t, func(p policy, o comObject) error {
+		_, err := p.remove(o)
+		return err
+	})
+}
+
+func withRule(t *testing.T, name string, edit func(comObject) error) {
+	t.Helper()
+	eachRule(t, func(_ policy, o comObject) error {
+		if is, err := o.get("Name"); err != nil || is != name {
+			return err
+		}
+		return edit(o)
+	})
+}
+
+func giveRule(t *testing.T, r desired.FirewallRule) {
+	t.Helper()
+	withPolicy(t, func(p policy) error {
+		if err := p.add(r); err != nil {
+			return err
+		}
+		return nil
+	})
+	withRule(t, r.Name, func(o comObject) error { return o.put("Grouping", "somebody's") })
+}
+
+func allRules(t *testing.T) (rules []contract.Rule) {
+	t.Helper()
+	eachRule(t, func(_ policy, o comObject) error {
+		group, _ := o.get("Grouping")
+		name, _ := o.get("Name")
+		protocol, _ := o.get("Protocol")
+		ports, err := o.get("LocalPorts")
+		if err != nil {
+			return err
+		}
+		r := desired.FirewallRule{Name: name.(string), Protocol: desired.TCP}
+		if protocol == int32(windows.IPPROTO_UDP) {
+			r.Protocol = desired.UDP
+		}
+		for port := range strings.SplitSeq(ports.(string), ",") {
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil {
+				return err
+			}
+			r.Ports = append(r.Ports, uint16(n))
+		}
+		works := !slices.ContainsFunc(properties(r), func(p property) bool {
+			is, err := o.get(p.name)
+			return p.name != "Grouping" && (err != nil || is != p.value)
+		})
+		rules = append(rules, contract.Rule{FirewallRule: r, Ours: group == daemon.FirewallGroup, Works: works})
+		return nil
+	})
+	return rules
+}

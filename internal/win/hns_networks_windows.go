@@ -1,0 +1,242 @@
+package win
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/Microsoft/hcsshim/hcn"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// Networks implements the port of the overlay: it returns the networks, ordered by ID.
+func (h *HNS) Networks(ctx context.Context) ([]hns.Network, error) {
+	var networks []hns.Network
+	err := h.look(ctx, "looking at networks", func() (err error) {
+		networks, err = networksNow()
+		return err
+	})
+	if err != nil {
+		return nil, unlessNone(err)
+	}
+	return networks, nil
+}
+
+func networksNow() ([]hns.Network, error) {
+	all, err := listed(hcn.ListNetworks)
+	if err != nil {
+		return nil, err
+	}
+	var networks []hns.Network
+	for _, n := range all {
+		networks = append(networks, networkOf(n))
+	}
+	slices.SortFunc(networks, func(a, b hns.Network) int { return cmp.Compare(a.ID, b.ID) })
+	return networks, nil
+}
+
+// findNetwork is the network with an ID. hcn's own search compares texts, and Windows' is in upper case.
+func findNetwork(id string) (hcn.HostComputeNetwork, error) {
+	all, err := listed(hcn.ListNetworks)
+	if err != nil {
+		return hcn.HostComputeNetwork{}, err
+	}
+	i := slices.IndexFunc(all, func(n hcn.HostComputeNetwork) bool { return same(n.Id, id) })
+	if i < 0 {
+		return hcn.HostComputeNetwork{}, fmt.Errorf("network %s: %w", id, hns.ErrNotFound)
+	}
+	return all[i], nil
+}
+
+// CreateNetwork implements the port of the overlay: it makes a network and returns it with the addresses that Windows gave it.
+// When it does not get them before ctx ends, there is a network without them. One of that name is hns.ErrExists.
+func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error) {
+	what := "creating network " + n.Name
+	var made hns.Network
+	err := h.change(ctx, what, func() (err error) {
+		made, err = createNetwork(n)
+		return err
+	})
+	if err != nil {
+		return hns.Network{}, err
+	}
+	for !made.ManagementIP.IsValid() || made.Type == hns.Overlay && made.RouterMAC == "" {
+		if err := pause(ctx, tick); err != nil {
+			return hns.Network{}, fmt.Errorf("%s: waiting for its addresses: %w", what, err)
+		}
+		var now hcn.HostComputeNetwork
+		err := h.look(ctx, what+": waiting for its addresses", func() (err error) {
+			now, err = findNetwork(made.ID)
+			return err
+		})
+		if err != nil {
+			return hns.Network{}, err
+		}
+		made = networkOf(now)
+	}
+	return made, nil
+}
+
+func createNetwork(n hns.Network) (hns.Network, error) {
+	others, err := networksNow()
+	if err != nil {
+		return hns.Network{}, err
+	}
+	for _, other := range others { // Windows allows two of one name
+		if other.Name == n.Name {
+			return hns.Network{}, fmt.Errorf("network %s: %w", other.ID, hns.ErrExists)
+		}
+	}
+	if err := canHavePort(n.VXLANPort); err != nil {
+		return hns.Network{}, err
+	}
+	made, err := documentOf(n).Create()
+	if err != nil {
+		return hns.Network{}, err
+	}
+	if n.HostRoute { // a network takes it only when it is there
+		if err := made.AddPolicy(hcn.PolicyNetworkRequest{Policies: []hcn.NetworkPolicy{policyOf(hcn.HostRoute, struct{}{})}}); err != nil {
+			return hns.Network{}, errors.Join(fmt.Errorf("giving it a route from the host: %w", asOurs(err)), made.Delete())
+		}
+	}
+	is := networkOf(*made)
+	is.HostRoute = n.HostRoute
+	return is, nil
+}
+
+// isOwnPort tells whether an overlay has another port than Windows gives it.
+func isOwnPort(port uint16) bool { return port != 0 && port != hns.DefaultVXLANPort }
+
+// canHavePort refuses a port of its own for an overlay where the service would not heed it (VxlanPortVersion in hcn).
+func canHavePort(port uint16) error {
+	if !isOwnPort(port) {
+		return nil
+	}
+	globals, err := hcn.GetGlobals()
+	if err != nil {
+		return fmt.Errorf("asking for the version of the Host Network Service: %w", err)
+	}
+	v, least := globals.Version, hcn.VxlanPortVersion[0].MinVersion
+	if v.Major < least.Major || v.Major == least.Major && v.Minor < least.Minor {
+		return fmt.Errorf("this Windows can have no other VXLAN port than %d: its Host Network Service is %d.%d, and must be %d.%d for port %d",
+			hns.DefaultVXLANPort, v.Major, v.Minor, least.Major, least.Minor, port)
+	}
+	return nil
+}
+
+// documentOf is a network as hcn wants it.
+func documentOf(n hns.Network) *hcn.HostComputeNetwork {
+	d := &hcn.HostComputeNetwork{Name: n.Name, Type: hcn.NetworkType(n.Type), SchemaVersion: hcn.V2SchemaVersion()}
+	if !n.Persistent {
+		d.Flags = hcn.EnableNonPersistent
+	}
+	ipam := hcn.Ipam{Type: "Static"}
+	for _, s := range n.Subnets {
+		ipam.Subnets = append(ipam.Subnets, subnetFor(s))
+	}
+	d.Ipams = []hcn.Ipam{ipam}
+	if n.Adapter != "" {
+		d.Policies = append(d.Policies, policyOf(hcn.NetAdapterName, hcn.NetAdapterNameNetworkPolicySetting{NetworkAdapterName: n.Adapter}))
+	}
+	if n.Type == hns.Overlay {
+		d.Policies = append(d.Policies, policyOf(hcn.AutomaticDNS, hcn.AutomaticDNSNetworkPolicySetting{Enable: n.AutomaticDNS}))
+	}
+	if isOwnPort(n.VXLANPort) {
+		d.Policies = append(d.Policies, policyOf(hcn.VxlanPort, hcn.VxlanPortPolicySetting{Port: n.VXLANPort}))
+	}
+	return d
+}
+
+func subnetFor(s hns.Subnet) hcn.Subnet {
+	d := hcn.Subnet{IpAddressPrefix: s.Prefix.String()}
+	if s.Gateway.IsValid() {
+		everywhere := "0.0.0.0/0"
+		if s.Gateway.Is6() {
+			everywhere = "::/0"
+		}
+		d.Routes = []hcn.Route{{NextHop: s.Gateway.String(), DestinationPrefix: everywhere}}
+	}
+	if s.VNI != 0 {
+		d.Policies = []json.RawMessage{written(hcn.SubnetPolicy{Type: hcn.VSID, Settings: written(hcn.VsidPolicySetting{IsolationId: s.VNI})})}
+	}
+	return d
+}
+
+func policyOf(kind hcn.NetworkPolicyType, settings any) hcn.NetworkPolicy {
+	return hcn.NetworkPolicy{Type: kind, Settings: written(settings)}
+}
+
+// written is one of hcn's documents as JSON, which they can always be.
+func written(document any) json.RawMessage {
+	raw, _ := json.Marshal(document)
+	return raw
+}
+
+// DeleteNetwork implements the port of the overlay. An absent network is hns.ErrNotFound.
+func (h *HNS) DeleteNetwork(ctx context.Context, id string) error {
+	return h.change(ctx, "deleting network "+id, (&hcn.HostComputeNetwork{Id: id}).Delete)
+}
+
+// AddRemotes implements the port of the overlay. Remotes that are there stay as they are; a subnet that another host has is
+// hns.ErrExists, and nothing changes.
+func (h *HNS) AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
+	return h.changeRemotes(ctx, "adding remote subnets to network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
+		have := networkOf(n).Remotes
+		var missing []hcn.NetworkPolicy
+		for _, r := range remotes {
+			r.RouterMAC = macOf(r.RouterMAC)
+			i := slices.IndexFunc(have, func(other hns.RemoteSubnet) bool { return other.Prefix == r.Prefix })
+			switch {
+			case i >= 0 && have[i] != r:
+				return nil, fmt.Errorf("subnet %v is that of %v: %w", r.Prefix, have[i].Host, hns.ErrExists)
+			case i < 0 && r.VNI > maxRemoteVNI:
+				return nil, fmt.Errorf("subnet %v: VNI %d is more than %d, the largest for remote subnets", r.Prefix, r.VNI, maxRemoteVNI)
+			case i < 0:
+				missing = append(missing, policyOf(hcn.RemoteSubnetRoute, hcn.RemoteSubnetRoutePolicySetting{
+					DestinationPrefix: r.Prefix.String(), IsolationId: uint16(r.VNI), ProviderAddress: r.Host.String(), DistributedRouterMacAddress: r.RouterMAC,
+				}))
+			}
+		}
+		return missing, nil
+	}, (*hcn.HostComputeNetwork).AddPolicy)
+}
+
+// maxRemoteVNI is what fits into the policy of a remote subnet.
+const maxRemoteVNI = 1<<16 - 1
+
+// RemoveRemotes implements the port of the overlay. Absent ones are no error.
+func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
+	return h.changeRemotes(ctx, "removing remote subnets from network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
+		var there []hcn.NetworkPolicy
+		for _, p := range n.Policies {
+			if p.Type != hcn.RemoteSubnetRoute {
+				continue
+			}
+			is := remoteOf(p)
+			if slices.ContainsFunc(remotes, func(r hns.RemoteSubnet) bool { r.RouterMAC = macOf(r.RouterMAC); return r == is }) {
+				there = append(there, p) // as Windows writes it, by which it finds it
+			}
+		}
+		return there, nil
+	}, (*hcn.HostComputeNetwork).RemovePolicy)
+}
+
+// changeRemotes changes those policies of a network that find finds in what the network is, in one request.
+func (h *HNS) changeRemotes(ctx context.Context, what, network string, find func(hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error),
+	change func(*hcn.HostComputeNetwork, hcn.PolicyNetworkRequest) error) error {
+	return h.change(ctx, what, func() error {
+		n, err := findNetwork(network)
+		if err != nil {
+			return err
+		}
+		policies, err := find(n)
+		if err != nil || len(policies) == 0 {
+			return err
+		}
+		return change(&n, hcn.PolicyNetworkRequest{Policies: policies})
+	})
+}

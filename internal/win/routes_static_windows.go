@@ -1,0 +1,45 @@
+package win
+
+import (
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/windows"
+)
+
+// StaticRoute is an IPv4 route that somebody has set; Windows makes those to the subnets of an interface itself.
+type StaticRoute struct {
+	To      netip.Prefix
+	Gateway netip.Addr
+	Metric  uint32
+}
+
+// StaticRoutes returns the routes of the interface that has an address. When none has it, that is daemon.ErrNotFound.
+func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
+	index, err := interfaceWith(address)
+	if err != nil {
+		return nil, err
+	}
+	var found []StaticRoute
+	err = eachRoute(func(row *windows.MibIpForwardRow2) {
+		if row.InterfaceIndex == index && row.Protocol == windows.MIB_IPPROTO_NETMGMT {
+			to := netip.PrefixFrom(ipv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
+			found = append(found, StaticRoute{To: to, Gateway: ipv4(row.NextHop), Metric: row.Metric})
+		}
+	})
+	return found, err
+}
+
+// AddStaticRoute adds a route to the interface that has an address. It lasts until the next start of Windows. One that is there is no
+// error.
+func AddStaticRoute(address netip.Addr, r StaticRoute) error {
+	index, err := interfaceWith(address)
+	if err != nil {
+		return err
+	}
+	err = addRoute(index, r.To, r.Gateway, r.Metric)
+	if errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
+		return nil
+	}
+	return err
+}
