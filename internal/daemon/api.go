@@ -12,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,11 +39,11 @@ type credentials struct {
 	certificate *tls.Certificate
 }
 
-// api is the API server, as one identity sees it. It knows nodes, certificate requests and events and nothing else, which
-// keeps WICD small.
+// api is the API server, as one identity sees it. It knows nodes, certificate requests, events and Services and nothing else,
+// which keeps WICD small.
 type api struct {
-	core, certificates, events rest.Interface
-	transport                  *http.Transport
+	core, certificates, events, discovery rest.Interface
+	transport                             *http.Transport
 }
 
 // newAPI makes a client; it connects with the first request.
@@ -71,7 +72,7 @@ func newAPI(h Host, b agent.Bootstrap, c credentials) (*api, error) {
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -91,6 +92,7 @@ func newAPI(h Host, b agent.Bootstrap, c credentials) (*api, error) {
 		{&a.core, "/api", corev1.SchemeGroupVersion},
 		{&a.certificates, "/apis", certificatesv1.SchemeGroupVersion},
 		{&a.events, "/apis", eventsv1.SchemeGroupVersion},
+		{&a.discovery, "/apis", discoveryv1.SchemeGroupVersion},
 	} {
 		c := config
 		c.APIPath, c.GroupVersion = group.path, &group.version

@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // ourServices are the names that services of ours have, in this version or another.
@@ -18,8 +19,9 @@ func ourServices() []string {
 	}
 }
 
-// Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. It changes nothing.
-func Facts(ctx context.Context, h Host, program string) (agent.Facts, error) {
+// Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. Where cloud is a platform that names nodes, its
+// metadata service is asked. Facts changes nothing.
+func Facts(ctx context.Context, h Host, program, cloud string) (agent.Facts, error) {
 	host, err := h.System.Facts(ctx)
 	if err != nil {
 		return agent.Facts{}, fmt.Errorf("reading the facts of the host: %w", err)
@@ -28,7 +30,11 @@ func Facts(ctx context.Context, h Host, program string) (agent.Facts, error) {
 	if err != nil {
 		return agent.Facts{}, err
 	}
-	return agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}, nil
+	f := agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}
+	if f.CloudName, err = (platform.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {
+		f.NoCloudName = err.Error() // the rest is worth knowing
+	}
+	return f, nil
 }
 
 func serviceFacts(ctx context.Context, s Services) ([]agent.ServiceFacts, error) {

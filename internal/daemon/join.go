@@ -23,9 +23,11 @@ func (a *applying) joinSteps() []applyStep {
 		{"authorizing keys", a.tryKeys},
 		{"linking programs", a.linkPrograms},
 		{"leaving the former cluster", a.leaveFormerCluster},
+		{"forgetting networks of others", a.forgetNetworks},
 		{"writing configuration", a.writeFiles},
 		{"setting the environment", a.setEnvironment},
 		{"trusting certificates", a.trustCertificates},
+		{"opening the firewall", a.openFirewall},
 		{"handing over the bootstrap token", a.writeBootstrap},
 		{"remembering the request", a.remember},
 		{"starting services", a.startServices},
@@ -114,6 +116,11 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	}
 	if r.Desired.CNI != nil {
 		paths = append(paths, r.Desired.CNI.Path)
+	}
+	if r.Desired.Network != nil {
+		for _, f := range r.Desired.Network.Files {
+			paths = append(paths, f.Path)
+		}
 	}
 	for _, path := range paths {
 		if rest, ok := strings.CutPrefix(path, `C:\`); !ok || !isRelative(rest) {

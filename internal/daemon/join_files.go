@@ -106,6 +106,11 @@ func (a *applying) leaveFormerCluster(ctx context.Context) error {
 	if cni := a.former.Desired.CNI; cni != nil {
 		traces = append(traces, cni.Path)
 	}
+	if network := a.former.Desired.Network; network != nil {
+		for _, f := range network.Files {
+			traces = append(traces, f.Path)
+		}
+	}
 	for _, name := range traces {
 		if err := a.Disk.RemoveAll(name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)

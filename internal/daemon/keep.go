@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -116,14 +117,18 @@ func (k *keeping) rested(now time.Time) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(k.wanted), func(s desired.Service) bool { return k.careers[s.Name].rests().After(now) })
 }
 
-// stopEdited stops the services whose declaration was edited, those that depend on others first.
+// stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start anew, those that
+// depend on others first.
 func (k *keeping) stopEdited(ctx context.Context, now time.Time, found map[string]Service) {
+	restart := k.life.restartsAsked()
 	for _, s := range slices.Backward(k.rested(now)) {
 		one := k.keeper
 		one.wanted = []desired.Service{s}
-		stopped, err := one.stop(ctx, found, nil)
+		stopped, err := one.stop(ctx, found, restart)
 		if err != nil {
 			k.fails(k.careers[s.Name], now, err)
+		} else {
+			k.life.restartDone(s.Name)
 		}
 		if len(stopped) > 0 {
 			k.careers[s.Name].mended(now)
@@ -193,6 +198,29 @@ func (k *keeping) note(now time.Time, r *round) {
 	k.life.setHealth(h)
 }
 
+// restartService has a service restarted. One that does not run is started anyway.
+func (l *life) restartService(name, why string) {
+	l.mu.Lock()
+	l.restarts[name] = why
+	l.mu.Unlock()
+	select {
+	case l.restartAsked <- struct{}{}:
+	default: // there is one already
+	}
+}
+
+func (l *life) restartsAsked() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.restarts)
+}
+
+func (l *life) restartDone(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.restarts, name)
+}
+
 // due is when to look again although nobody told of a change.
 func (k *keeping) due(now time.Time) time.Time {
 	due := now.Add(servicesEvery)
@@ -227,6 +255,8 @@ func (k *keeping) await(ctx context.Context, changes <-chan struct{}, wait time.
 			return true
 		case _, watching := <-changes:
 			return watching
+		case <-k.life.restartAsked:
+			return true
 		case <-time.After(k.awaitedIn()):
 			if k.cameTrue(ctx) {
 				return true

@@ -34,10 +34,12 @@ func (l *leaving) leaveSteps() []applyStep {
 		{"removing services", l.removeServices},
 		{"ending containers", l.endContainers},
 		{"removing networks of pods", l.removeNetworks},
+		{"removing networks", l.removeNetwork},
 		{"untrusting certificates", l.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", l.removeLayers},
 		{"removing files", l.removeFiles},
+		{"closing the firewall", l.closeFirewall},
 		{"completing", l.end},
 	}
 }

@@ -88,7 +88,7 @@ func (l *leaving) removeFiles(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		failures = nil
 		for _, name := range there {
-			failures = append(failures, l.removeTree(ctx, name)...)
+			failures = append(failures, removeTree(ctx, l.Disk, name)...)
 		}
 		if len(failures) == 0 || attempt == removalAttempts {
 			break
@@ -145,27 +145,27 @@ func (l *leaving) targets() ([]string, error) {
 
 // removeTree removes a file, or a folder with all that is in it, as far as possible. It does not follow links: behind them are
 // volumes of pods.
-func (l *leaving) removeTree(ctx context.Context, name string) (failures []error) {
+func removeTree(ctx context.Context, d Disk, name string) (failures []error) {
 	if ctx.Err() != nil {
 		return []error{ctx.Err()}
 	}
-	info, err := l.Disk.Stat(name)
+	info, err := d.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil && info.IsDir() {
-		names, err := l.Disk.List(name)
+		names, err := d.List(name)
 		if err != nil {
 			return []error{fmt.Errorf("%s: %w", name, err)}
 		}
 		for _, child := range names {
-			failures = append(failures, l.removeTree(ctx, name+`\`+child)...)
+			failures = append(failures, removeTree(ctx, d, name+`\`+child)...)
 		}
 	}
 	if len(failures) > 0 {
 		return failures // the folder cannot be empty
 	}
-	if err := l.Disk.Remove(name); err != nil {
+	if err := d.Remove(name); err != nil {
 		return []error{fmt.Errorf("%s: %w", name, err)}
 	}
 	return nil

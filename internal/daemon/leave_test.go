@@ -34,13 +34,14 @@ type state struct {
 	Environment map[string]string
 	Trusted     []string
 	Remnants    []string
+	Rules       []sim.Rule
 	Files       map[string]string
 }
 
 // stateOf leaves out journal, logs and what remains.
 func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	t.Helper()
-	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Files: map[string]string{}}
+	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Rules: w.Rules(), Files: map[string]string{}}
 	services, err := w.Host().Services.List(t.Context(), []string{"backup"})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +92,7 @@ func newShared(t *testing.T) *sim.Windows {
 		t.Fatal(err)
 	}
 	w.SetVariable("OTHER", "somebody's")
+	w.AddRule(sim.Rule{FirewallRule: rules()[0], Group: "somebody's"})
 	return w
 }
 
@@ -135,6 +137,7 @@ func leavingRequest(t *testing.T, c *cargo) agent.JoinRequest {
 	r.Desired.Environment = map[string]string{"NO_PROXY": ".svc"}
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY", "NO_PROXY"}
 	r.Desired.Certificates = otherAuthority(t)
+	r.Desired.Firewall = rules()
 	r.Desired.SecretsVersion = "1"
 	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: credentialFile, Content: "secret"}, {Path: `C:\data\ours.txt`, Content: "x"}}}
 	return r
@@ -162,6 +165,7 @@ func TestAHostThatLeftIsWhatItWas(t *testing.T) {
 	for _, part := range []string{
 		"service kubelet removed", "container pause ended", "process of " + shim + " ended", "network " + podNetwork + " of a pod removed",
 		"variable NO_PROXY of the machine removed", desired.ContainerdRoot + " removed", `C:\k\store removed`, "left cluster " + r.Cluster,
+		`rule "kubelet" of the firewall removed`,
 	} {
 		if !slices.ContainsFunc(result.Removed, func(line string) bool { return strings.HasPrefix(line, part) }) {
 			t.Errorf("%q is not told; told was %q", part, result.Removed)

@@ -24,8 +24,11 @@ type Call struct {
 	Path string
 	// Program opens the executable that runs.
 	Program func() (io.ReadCloser, error)
-	// Serve runs the service under the control of Windows, which ends it by way of the context.
-	Serve func(run func(context.Context)) error
+	// Serve runs the service under the control of Windows, which ends it by way of the context. The exit code is the service's when it
+	// ends without being asked to.
+	Serve func(run func(context.Context) (exitCode uint32)) error
+	// Contain sees to it that the processes that this one starts end with it, however it ends.
+	Contain func() error
 }
 
 // command is one command of the program.
@@ -43,6 +46,7 @@ func commands() []command {
 		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
 		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
 		{"run", "keeps this host as the last join asked, until it is told to stop", run},
+		{"host", "runs a program as a service, which it is not by itself: host [flags] -- <program> [arguments]", hostCommand},
 	}
 }
 
@@ -75,7 +79,7 @@ func usage(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.about)
 	}
-	fmt.Fprintln(w, "\nAll but update and run write lines of JSON on standard output: steps, then one result or one error.")
+	fmt.Fprintln(w, "\nAll but update, run and host write lines of JSON on standard output: steps, then one result or one error.")
 }
 
 // start lets the command define its flags, reads them, and runs it.
@@ -91,16 +95,23 @@ func (c command) start(ctx context.Context, call Call) int {
 
 // parse reads the flags. done tells that the command has nothing to do any more, and with which exit code.
 func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
+	if code, done := parseFlags(call, flags); done {
+		return code, true
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(call.Stderr, "unexpected argument %q\n", flags.Arg(0))
+	}
+	return 1, flags.NArg() > 0
+}
+
+// parseFlags leaves what comes after the flags.
+func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
 	if wantsHelp(call.Args[1:]) {
 		flags.SetOutput(call.Stdout)
 	}
 	err := flags.Parse(call.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		return 0, true
-	}
-	if err == nil && flags.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-		fmt.Fprintln(call.Stderr, err)
 	}
 	return 1, err != nil
 }
@@ -128,6 +139,7 @@ func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, Host) (any
 }
 
 func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service is asked for the host's name: AWS or GCP")
 	return converse(call, flags, func(_ *agent.Session, h Host) (any, error) {
 		program, err := call.Program()
 		if err != nil {
@@ -138,7 +150,7 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 		if err != nil {
 			return nil, fmt.Errorf("hashing the program: %w", err)
 		}
-		return Facts(ctx, h, sum)
+		return Facts(ctx, h, sum, *cloud)
 	})
 }
 
@@ -175,8 +187,7 @@ func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 type service func(ctx context.Context, h Host, log *slog.Logger)
 
 func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int {
-	asService := flags.Bool("windows-service", false, "run under the control of Windows' service manager")
-	logName := flags.String("log-file", "", `file for the log, C:\var\log\wicd\wicd.log; without it, the log goes to standard error`)
+	asService, logName := serviceFlags(flags)
 	if code, done := parse(call, flags); done {
 		return code
 	}
@@ -185,6 +196,11 @@ func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int 
 		return 1
 	}
 	return 0
+}
+
+func serviceFlags(flags *flag.FlagSet) (asService *bool, logName *string) {
+	return flags.Bool("windows-service", false, "run under the control of Windows' service manager"),
+		flags.String("log-file", "", `file for the log, C:\var\log\wicd\wicd.log; without it, the log goes to standard error`)
 }
 
 func runService(ctx context.Context, call Call, asService bool, logName string, do service) error {
@@ -203,5 +219,8 @@ func runService(ctx context.Context, call Call, asService bool, logName string, 
 		do(ctx, h, logger)
 		return nil
 	}
-	return call.Serve(func(ctx context.Context) { do(ctx, h, logger) })
+	return call.Serve(func(ctx context.Context) uint32 {
+		do(ctx, h, logger)
+		return 0
+	})
 }

@@ -20,7 +20,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 }
 
 func TestEveryCommandExplainsItself(t *testing.T) {
-	for _, name := range []string{"facts", "receive", "join", "leave", "status", "run"} {
+	for _, name := range []string{"facts", "receive", "join", "leave", "status", "run", "host"} {
 		code, stdout, _ := call(name, "--help")
 		if code != 0 || !strings.Contains(stdout, "windows-instance-config-daemon "+name) {
 			t.Errorf("%s --help: exit %d, %q", name, code, stdout)
@@ -33,10 +33,12 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 
 func TestWrongUseIsExplained(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"unknown", `unknown command "unknown"; the commands are facts, receive, join, leave, status, update, run`},
+		{"unknown", `unknown command "unknown"; the commands are facts, receive, join, leave, status, update, run, host`},
 		{"", "Usage:"},
 		{"facts extra", `unexpected argument "extra"`},
 		{"run --nonsense", "nonsense"},
+		{"host --env x -- y", "NAME=value is needed"},
+		{"host --log-file x", "there is no program: host [flags] -- <program> [arguments] is needed"},
 	} {
 		code, stdout, stderr := call(strings.Fields(test.args)...)
 		if code != 1 || !strings.Contains(stderr, test.want) || stdout != "" {

@@ -14,14 +14,31 @@ import (
 // metricsFile is what windows_exporter adds to its own metrics, with its collector textfile. So WICD needs no port.
 const metricsFile = desired.Metrics + `\wicd.prom`
 
-// certificateMetric is what alerts are made of.
-const certificateMetric = "wicd_certificate_expiration_timestamp_seconds"
+// What alerts are made of.
+const (
+	certificateMetric = "wicd_certificate_expiration_timestamp_seconds"
+	networkMetric     = "wicd_network_unavailable"
+	repairsMetric     = "wicd_network_repairs_total"
+)
 
-// tellCertificates writes when each certificate of the node expires. It writes nothing when that is there already.
-func (l *life) tellCertificates() error {
+// tellMetrics writes when each certificate of the node expires, and how its network is. It writes nothing when that is there already.
+func (l *life) tellMetrics() error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# HELP %s When a certificate on this node expires, in seconds since 1970.\n# TYPE %s gauge\n", certificateMetric, certificateMetric)
+	metric := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	metric(certificateMetric, "gauge", "When a certificate on this node expires, in seconds since 1970.")
 	b.WriteString(certificateLines(l.certificates()))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.network.known {
+		metric(networkMetric, "gauge", "1 while the network of pods is not as it should be.")
+		unavailable := 0
+		if l.network.reason != "" {
+			unavailable = 1
+		}
+		fmt.Fprintf(&b, "%s %d\n", networkMetric, unavailable)
+		metric(repairsMetric, "counter", "How often the network of pods was mended since the daemon started, or was given other settings.")
+		fmt.Fprintf(&b, "%s %d\n", repairsMetric, l.repairsDone)
+	}
 	if _, err := l.host.Disk.WriteFile(metricsFile, b.String()); err != nil {
 		return fmt.Errorf("writing %s: %w", metricsFile, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,7 +131,7 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 
 // tell tells the node how the host is. What of it cannot be told keeps nothing else from it.
 func (l *life) tell(ctx context.Context, client *api, node *corev1.Node) (err error) {
-	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart} {
+	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart, l.tellNetwork} {
 		err = errors.Join(err, part(ctx, client, node))
 	}
 	return err
@@ -183,7 +184,7 @@ func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error
 	if reported(node, report) {
 		return l.confirm(true)
 	}
-	if cni := l.record.Desired.CNI; cni != nil && !l.host.Disk.Exists(cni.Path) {
+	if !l.hasNetwork() {
 		return nil
 	}
 	running, err := l.allRun(ctx)
@@ -197,6 +198,20 @@ func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error
 	l.said = said
 	l.did("version %s with settings %s reported", l.record.Desired.Version, settings)
 	return l.confirm(true)
+}
+
+// hasNetwork tells whether the files are there that wait for the network of pods.
+func (l *life) hasNetwork() bool {
+	var paths []string
+	if cni := l.record.Desired.CNI; cni != nil {
+		paths = append(paths, cni.Path)
+	}
+	if l.wanted.Network != nil {
+		for _, f := range l.wanted.Network.Files {
+			paths = append(paths, f.Path)
+		}
+	}
+	return !slices.ContainsFunc(paths, func(path string) bool { return !l.host.Disk.Exists(path) })
 }
 
 func reported(node *corev1.Node, report map[string]string) bool {

@@ -179,8 +179,11 @@ type Host struct {
 	Certificates Certificates
 	Containers   Containers
 	NextStart    NextStart
+	Networks     Networks
+	Firewall     Firewall
+	Routes       Routes
 	Disk         Disk
-	// Dial makes connections to the API server; nil takes this machine's network.
+	// Dial makes connections to the API server and to the metadata service of a cloud; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

@@ -24,6 +24,7 @@ func (a *applying) pullSteps() []applyStep {
 		{"writing configuration", a.writeFiles},
 		{"setting the environment", a.setEnvironment},
 		{"trusting certificates", a.trustCertificates},
+		{"opening the firewall", a.openFirewall},
 		{"remembering the request", a.remember},
 		{"starting services", a.startOthers},
 		{"removing old versions", a.removeOldVersions},

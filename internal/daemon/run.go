@@ -57,7 +57,8 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 		}
 		l := &life{
 			host: h, record: r, wanted: wanted, line: line, log: o.Log, options: o,
-			poked: make(chan struct{}, 1), renewed: make(chan struct{}), askedAnew: make(chan struct{}, 1),
+			poked: make(chan struct{}, 1), renewed: make(chan struct{}), askedAnew: make(chan struct{}, 1), restartAsked: make(chan struct{}, 1),
+			frontends: newFrontends(), restarts: map[string]string{},
 			began: time.Now(), told: map[trouble]bool{},
 		}
 		l.live(ctx)
@@ -107,18 +108,30 @@ type life struct {
 	becoming atomic.Bool
 	// askedAnew tells that the Node is to have another version than before.
 	askedAnew chan struct{}
+	// restartAsked tells that services are to be restarted.
+	restartAsked chan struct{}
+	// frontends is what the cluster says of Services, as far as a network of ours has to have load balancers for them.
+	frontends *frontends
 	options   RunOptions
 	began     time.Time
 
 	mu     sync.Mutex
 	health health
 	wait   awaited
+	// network is how the network of pods is, repairs are those that the Node is to be told of, repairsDone is how many there were.
+	network     networkState
+	repairs     []trouble
+	repairsDone int
+	// restarts are services that are to be restarted, with the reason.
+	restarts map[string]string
 	// asked is the version that the Node is to have; empty as long as it says nothing.
 	asked string
 	// said is the Node as it was when we wrote to it last, told are the troubles of which there is an event. They are for who
 	// follows the Node.
 	said *corev1.Node
 	told map[trouble]bool
+	// firewallOff is true when it was said that the firewall does not work. It is for who keeps settings.
+	firewallOff bool
 }
 
 // live works until the record changes or ctx is done.
@@ -129,8 +142,10 @@ func (l *life) live(ctx context.Context) {
 	var work sync.WaitGroup
 	work.Go(func() { l.keepServices(ctx) })
 	work.Go(func() { l.keepSettings(ctx) })
+	work.Go(func() { l.keepNetwork(ctx) })
 	work.Go(func() { l.keepInCluster(ctx) })
 	work.Go(func() { l.keepLogs(ctx) })
+	work.Go(func() { l.keepRoutes(ctx) })
 	work.Go(func() { l.watchRestart(ctx) })
 	l.awaitNewRecord(ctx)
 	end()
@@ -193,6 +208,9 @@ func (l *life) keepInCluster(ctx context.Context) {
 		})
 		work.Go(func() { l.pull(term, client) })
 		work.Go(func() { l.keepVersion(term, client) })
+		if l.wanted.Network != nil {
+			work.Go(func() { l.frontends.follow(term, client) })
+		}
 		l.renew(term, client, id)
 		end(nil)
 		work.Wait()

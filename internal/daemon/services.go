@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 	if _, err := k.stop(ctx, found, a.restart); err != nil {
 		return err
 	}
-	if err := a.dropOutdated(); err != nil {
+	if err := errors.Join(a.dropOutdated(), a.removeFormerNetwork(ctx)); err != nil {
 		return err
 	}
 	if err := commit(); err != nil {

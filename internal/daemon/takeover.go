@@ -173,3 +173,20 @@ func isEmpty(d Disk, folder string) bool {
 	names, err := d.List(folder)
 	return err == nil && len(names) == 0
 }
+
+// forgetNetworks removes what network plugins remember of a cluster that this host was in before, without a record of ours: with
+// those addresses taken, pods would get none (OCPBUGS-65625). While a container runs, its address may be among them.
+func (a *applying) forgetNetworks(ctx context.Context) error {
+	if a.former.Cluster == a.request.Cluster || !a.Disk.Exists(desired.CNIData) {
+		return nil
+	}
+	run, err := a.Containers.List(ctx)
+	if err != nil || len(run) > 0 {
+		return err
+	}
+	if failures := removeTree(ctx, a.Disk, desired.CNIData); len(failures) > 0 {
+		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
+	}
+	a.did("%s removed: it was another cluster's", desired.CNIData)
+	return nil
+}

@@ -59,8 +59,9 @@ func (l *life) tend(ctx context.Context) error {
 		a.authorizeKeys(ctx),
 		a.setEnvironment(ctx),
 		a.trustCertificates(ctx),
+		l.mendFirewall(ctx, a),
 		a.removeOldCertificates(),
-		l.tellCertificates(),
+		l.tellMetrics(),
 	)
 }
 

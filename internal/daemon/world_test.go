@@ -44,7 +44,7 @@ var errCut = errors.New("the connection was cut")
 func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	host := w.windows.Host()
 	code := daemon.Main(ctx, daemon.Call{
-		Path: w.path, Args: []string{command}, Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
+		Path: w.path, Args: strings.Fields(command), Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
 		Host:    func() (daemon.Host, error) { return host, nil },
 		Program: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(program)), nil },
 	})

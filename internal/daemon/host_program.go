@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// releasedWithin is how long a program that was ended may hold its output open, by way of others that it started.
+const releasedWithin = 5 * time.Second
+
+// hostCommand runs a program that knows nothing of Windows' service manager as a service: its output is the log, its exit code that
+// of the service, and it ends with the service. It gets no notice of that: Windows has none for programs without a window.
+func hostCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	asService, logName := serviceFlags(flags)
+	var variables []string
+	flags.Func("env", "variable of the program's environment besides our own, as NAME=value; may be given again", func(variable string) error {
+		if name, _, ok := strings.Cut(variable, "="); !ok || name == "" {
+			return errors.New("NAME=value is needed")
+		}
+		variables = append(variables, variable)
+		return nil
+	})
+	if code, done := parseFlags(call, flags); done {
+		return code
+	}
+	if flags.NArg() == 0 {
+		fmt.Fprintln(call.Stderr, "there is no program: host [flags] -- <program> [arguments] is needed")
+		return 1
+	}
+	code, err := hostProgram(ctx, call, *asService, *logName, hosted{command: flags.Args(), variables: variables})
+	if err != nil {
+		fmt.Fprintln(call.Stderr, err)
+		return 1
+	}
+	return int(code)
+}
+
+// hosted is a program with its arguments, and the variables that it has besides ours.
+type hosted struct{ command, variables []string }
+
+func hostProgram(ctx context.Context, call Call, asService bool, logName string, program hosted) (uint32, error) {
+	h, err := call.Host()
+	if err != nil {
+		return 0, err
+	}
+	if err := call.Contain(); err != nil {
+		return 0, fmt.Errorf("making sure that %s ends with this process: %w", program.command[0], err)
+	}
+	log := call.Stderr
+	if logName != "" {
+		file := &serviceLog{disk: h.Disk, name: logName}
+		defer file.Close()
+		log = file
+	}
+	run := func(ctx context.Context) uint32 { return program.run(ctx, carefree{log}) }
+	if !asService {
+		return run(ctx), nil
+	}
+	return 0, call.Serve(run)
+}
+
+// run runs the program until it ends, or ctx does.
+func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
+	cmd := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
+	cmd.Env = append(os.Environ(), p.variables...)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = output, output, releasedWithin
+	err := cmd.Run()
+	if err == nil || ctx.Err() != nil {
+		return 0
+	}
+	slog.New(slog.NewJSONHandler(output, nil)).Error("The program does not run any more", "program", p.command[0], "error", err.Error())
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return uint32(exit.ExitCode())
+	}
+	return 1
+}
+
+// carefree loses what cannot be written: a program whose output is not taken any more would end, or hang.
+type carefree struct{ io.Writer }
+
+// Write implements io.Writer.
+func (c carefree) Write(p []byte) (int, error) {
+	_, _ = c.Writer.Write(p)
+	return len(p), nil
+}

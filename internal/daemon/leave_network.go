@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// removeNetwork removes the networks that a service of ours made. The connection that asks for it may be cut meanwhile; the next leave
+// goes on.
+func (l *leaving) removeNetwork(ctx context.Context) error {
+	if l.formerWanted.Network == nil {
+		return nil
+	}
+	removed, err := removeNetworks(ctx, l.Networks, l.formerWanted.Network.Names())
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		l.stays("the networks of pods: %v", err)
+	}
+	for _, name := range removed {
+		l.did("network %s removed", name)
+	}
+	return nil
+}
+
+// removeFormerNetwork removes the networks that were wanted before, and are not any more: of another provider, or with another name. What
+// made them has stopped. Pods on them get other networks from the new one, or when somebody makes them anew.
+func (a *applying) removeFormerNetwork(ctx context.Context) error {
+	former, wanted := a.formerWanted.Network, a.wanted.Network
+	if former == nil {
+		return nil
+	}
+	names := former.Names()
+	if wanted != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(wanted.Names(), name) })
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	removed, err := removeNetworks(ctx, a.Networks, names)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		a.did("the former network stays: %v", err)
+	}
+	for _, name := range removed {
+		a.did("network %s removed: it is wanted no more", name)
+	}
+	return nil
+}
+
+// removeNetworks removes networks with what is in them, and all load balancers: kube-proxy takes each for its own, too.
+func removeNetworks(ctx context.Context, networks Networks, names []string) (removed []string, err error) {
+	is, err := networks.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gone := hns.State{Networks: slices.DeleteFunc(is.Networks, func(n hns.Network) bool { return !slices.Contains(names, n.Name) })}
+	if len(gone.Networks) == 0 {
+		return nil, nil
+	}
+	gone.LoadBalancers = is.LoadBalancers
+	for _, e := range is.Endpoints {
+		if slices.ContainsFunc(gone.Networks, func(n hns.Network) bool { return n.ID == e.Network }) {
+			gone.Endpoints = append(gone.Endpoints, e)
+		}
+	}
+	if err := networks.Remove(ctx, gone); err != nil {
+		return nil, fmt.Errorf("removing networks: %w", err)
+	}
+	for _, n := range gone.Networks {
+		removed = append(removed, n.Name)
+	}
+	return removed, nil
+}

@@ -1,0 +1,360 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// How long something of the network may be missing, or left over, before something is done about it. kube-proxy programs a changed
+// Service within a second or two, and waits for ten when it starts (pkg/proxy/winkernel/proxier.go).
+const (
+	// lostAfter is for a load balancer or an endpoint that was there.
+	lostAfter = 5 * time.Second
+	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen.
+	lostWhenBusy = 30 * time.Second
+	lateAfter    = 2 * time.Minute
+	// proxyClears is more than kube-proxy takes to remove, when it starts, what the one before it made.
+	proxyClears = 5 * time.Second
+	// proxyStarts is how long kube-proxy is given when it starts.
+	proxyStarts = 30 * time.Second
+	// makerStarts is how long the service that makes the network is given before it is restarted.
+	makerStarts = 3 * time.Minute
+	// orphanedAfter is for what belongs to no Service any more.
+	orphanedAfter = time.Minute
+	// restartPause is how long after a restart for lost load balancers the next one may come; it doubles up to restartPauses.
+	restartPause  = 5 * time.Minute
+	restartPauses = time.Hour
+	// massLoss is how many load balancers there must have been to know without waiting, when there is none at all, that they were lost.
+	massLoss = 3
+	// namedLosses is how many losses a message names.
+	namedLosses = 5
+)
+
+// networkView is what one look at the network has shown.
+type networkView struct {
+	now time.Time
+	// state is empty when the look failed with err.
+	state hns.State
+	err   error
+	// told tells what the cluster says of Services; nil as long as it has not.
+	told *frontends
+	// pods are the networks of pods that plugins made, as they remember them.
+	pods []podNetwork
+	// proxy is the process of kube-proxy; 0 when it does not run.
+	proxy uint32
+}
+
+// podNetwork is the network of a pod: that of its sandbox.
+type podNetwork struct {
+	sandbox string
+	address netip.Addr
+}
+
+// networkPlan is what is to be done about the network, and what the Node is told of it.
+type networkPlan struct {
+	// joint is what the host knows of the network; nil as long as it cannot be used.
+	joint *desired.Joint
+	// create is the host's own endpoint, when it is not there.
+	create *hns.Endpoint
+	// remove is what belongs to nobody.
+	remove hns.State
+	// restart are services, with the reason.
+	restart map[string]string
+	// end are pods without a network, whose sandboxes are ended so that the kubelet makes them anew.
+	end []podNetwork
+	// troubles are for condition WindowsNetworkUnavailable.
+	troubles []networkTrouble
+	// again is when to look again; zero for the usual time.
+	again time.Duration
+}
+
+type networkTrouble struct{ reason, message string }
+
+// networkMemory is what is remembered from look to look.
+type networkMemory struct {
+	// network is the ID of the network when it was seen last; down says that the Host Network Service did not answer since.
+	network string
+	down    bool
+	// absent is since when the network is not there, maker when the service that makes it was restarted last.
+	absent, maker time.Time
+	// proxy is the process of kube-proxy, proxySince since when it runs as far as we know.
+	proxy      uint32
+	proxySince time.Time
+	// restarts counts those of kube-proxy for lost load balancers that did not help; restarted is the last.
+	restarts  int
+	restarted time.Time
+	// mending says that kube-proxy was restarted for what was lost, and that not all is there yet.
+	mending bool
+	// made says that this process of kube-proxy has made all load balancers once.
+	made bool
+	// had are the frontends that this process of kube-proxy has made load balancers for.
+	had map[frontend]bool
+	// lost, orphans and bare are since when frontends, objects (by ID) and pods (by sandbox) are so.
+	lost    map[frontend]time.Time
+	orphans map[string]time.Time
+	bare    map[string]time.Time
+}
+
+func newNetworkMemory() *networkMemory {
+	return &networkMemory{had: map[frontend]bool{}, lost: map[frontend]time.Time{}, orphans: map[string]time.Time{}, bare: map[string]time.Time{}}
+}
+
+// judge says what is to be done. It only looks, and remembers.
+func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
+	p := networkPlan{restart: map[string]string{}}
+	if v.proxy != m.proxy {
+		m.proxy, m.proxySince = v.proxy, v.now
+		m.made = false
+		clear(m.had)
+	}
+	if v.err != nil {
+		m.down = m.down || errors.Is(v.err, hns.ErrUnavailable)
+		p.trouble(v1alpha1.ReasonHNSUnavailable, "%v", v.err)
+		return p
+	}
+	network := m.find(&p, want, v)
+	if network == nil {
+		return p
+	}
+	endpoint := hostEndpointOf(v.state, network.ID, want.Endpoint)
+	if endpoint == nil {
+		p.create = &hns.Endpoint{Network: network.ID, Name: want.Endpoint, Address: lastOf(network.Subnets[0].Prefix), Host: true}
+		p.trouble(v1alpha1.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", want.Endpoint, want.Name)
+		return p
+	}
+	subnet := network.Subnets[0].Prefix
+	p.joint = &desired.Joint{
+		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
+		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
+	}
+	m.judgePods(&p, v)
+	if v.told != nil {
+		m.judgeLoadBalancers(&p, want, v)
+		m.judgeOrphans(&p, want, v)
+	}
+	return p
+}
+
+// find returns the network when it can be used.
+func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView) *hns.Network {
+	i := slices.IndexFunc(v.state.Networks, func(n hns.Network) bool { return n.Name == want.Name })
+	if i < 0 || len(v.state.Networks[i].Subnets) == 0 || v.state.Networks[i].RouterMAC == "" || !v.state.Networks[i].ManagementIP.IsValid() {
+		if m.absent.IsZero() {
+			m.absent = v.now
+		}
+		p.trouble(v1alpha1.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
+		m.judgeMaker(p, want, v.now)
+		return nil
+	}
+	network := &v.state.Networks[i]
+	switch {
+	case m.down: // kube-proxy takes objects that it could not ask for to be gone (kubernetes#139519)
+		m.restartProxy(p, want, v, "the Host Network Service was away")
+	case m.network != "" && m.network != network.ID:
+		m.restartProxy(p, want, v, "network "+want.Name+" was made anew")
+	}
+	m.network, m.down, m.absent = network.ID, false, time.Time{}
+	return network
+}
+
+// judgeMaker has the service that makes the network start anew, when it does not make one that is gone. As long as there was none, it
+// may be waiting for something; unless it makes none later than at its start.
+func (m *networkMemory) judgeMaker(p *networkPlan, want desired.Network, now time.Time) {
+	patience := makerStarts
+	if want.Once && m.network != "" && m.maker.Before(m.absent) {
+		patience = lostAfter
+		p.soon()
+	}
+	if (m.network != "" || want.Once) && now.Sub(later(m.absent, m.maker)) >= patience {
+		m.maker = now
+		p.restart[want.MadeBy] = "network " + want.Name + " is gone"
+	}
+}
+
+func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
+	i := slices.IndexFunc(s.Endpoints, func(e hns.Endpoint) bool { return e.Network == network && e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Endpoints[i]
+}
+
+// lastOf is the last address of a range before that of broadcasts.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 1 << (7 - bit%8)
+	}
+	return netip.AddrFrom4(b).Prev()
+}
+
+// judgePods finds pods that lost their endpoints: nothing but a new sandbox gives them a network again.
+func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
+	has := map[netip.Addr]bool{}
+	for _, e := range v.state.Endpoints {
+		has[e.Address] = has[e.Address] || !e.Remote
+	}
+	bare := map[string]time.Time{}
+	var named []string
+	for _, pod := range v.pods {
+		if has[pod.address] {
+			continue
+		}
+		bare[pod.sandbox] = sinceOr(m.bare, pod.sandbox, v.now)
+		if v.now.Sub(bare[pod.sandbox]) < lostAfter {
+			p.soon()
+			continue
+		}
+		p.end = append(p.end, pod)
+		named = append(named, pod.address.String())
+	}
+	m.bare = bare
+	if len(named) > 0 {
+		p.trouble(v1alpha1.ReasonHNSEndpointLost, "%d pods have lost their network and are made anew: %s", len(named), some(named))
+	}
+}
+
+// judgeLoadBalancers finds Services without a load balancer. kube-proxy does not notice, and makes all of them when it starts.
+func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network, v networkView) {
+	if v.proxy == 0 {
+		return // it will make them when it starts
+	}
+	have := map[frontend]bool{}
+	for _, b := range v.state.LoadBalancers {
+		for _, vip := range b.VIPs {
+			have[frontend{vip, b.External, b.Protocol}] = true
+		}
+	}
+	expected := v.told.expected(v.now, lostAfter)
+	patience := lostAfter
+	if v.told.busy(v.now) {
+		patience = lostWhenBusy
+	}
+	if len(v.state.LoadBalancers) == 0 && len(m.had) >= massLoss {
+		patience = 0
+	}
+	named, overdue := m.missing(p, v, have, expected, patience)
+	runs := v.now.Sub(m.proxySince)
+	if len(m.lost) == 0 && runs >= proxyClears {
+		m.made, m.mending, m.restarts = true, false, 0
+	}
+	starts := runs < proxyStarts && !m.made
+	if len(named) == 0 || starts && !m.mending {
+		return
+	}
+	slices.Sort(named)
+	p.trouble(v1alpha1.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), some(named))
+	pause := min(restartPause<<min(m.restarts, 10), restartPauses)
+	if overdue == 0 || starts || m.restarts > 0 && v.now.Sub(m.restarted) < pause {
+		return
+	}
+	m.restartProxy(p, want, v, fmt.Sprintf("%d load balancers are missing", overdue))
+	m.restarts, m.restarted = m.restarts+1, v.now
+}
+
+// missing are the frontends without a load balancer that the Node is to be told of, by name, and how many of them have been without
+// for too long.
+func (m *networkMemory) missing(p *networkPlan, v networkView, have map[frontend]bool, expected map[frontend]string, patience time.Duration) (named []string, overdue int) {
+	lost := map[frontend]time.Time{}
+	for front, service := range expected {
+		if have[front] {
+			m.had[front] = m.had[front] || v.now.Sub(m.proxySince) >= proxyClears
+			continue
+		}
+		lost[front] = sinceOr(m.lost, front, v.now)
+		away := v.now.Sub(lost[front])
+		late := m.had[front] && away >= patience || away >= lateAfter
+		if late {
+			overdue++
+		}
+		if late || m.mending {
+			named = append(named, service+" ("+front.String()+")")
+		}
+		if m.had[front] {
+			p.soon()
+		}
+	}
+	m.lost = lost
+	return named, overdue
+}
+
+// restartProxy restarts kube-proxy, which then makes everything anew. Until all is there, the Node is told of what is not.
+func (m *networkMemory) restartProxy(p *networkPlan, want desired.Network, v networkView, why string) {
+	if v.proxy != 0 && p.restart[want.Proxy] == "" {
+		p.restart[want.Proxy], m.mending = why, true
+	}
+}
+
+// judgeOrphans finds load balancers of Services, and stand-ins for endpoints of other hosts, that belong to nobody any more: they keep
+// addresses and ports from those that come.
+func (m *networkMemory) judgeOrphans(p *networkPlan, want desired.Network, v networkView) {
+	services, err := netip.ParsePrefix(want.ServiceCIDR)
+	if err != nil {
+		return
+	}
+	known := v.told.addresses()
+	orphans := map[string]time.Time{}
+	gone := func(id string) bool {
+		orphans[id] = sinceOr(m.orphans, id, v.now)
+		return v.now.Sub(orphans[id]) >= orphanedAfter
+	}
+	used := map[string]bool{}
+	for _, b := range v.state.LoadBalancers {
+		for _, id := range b.Endpoints {
+			used[id] = true
+		}
+		nobodys := len(b.VIPs) > 0 && !slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return known[vip] || !services.Contains(vip) })
+		if nobodys && gone(b.ID) {
+			p.remove.LoadBalancers = append(p.remove.LoadBalancers, b)
+		}
+	}
+	for _, e := range v.state.Endpoints {
+		isHost := slices.ContainsFunc(v.state.Networks, func(n hns.Network) bool { return n.ManagementIP == e.Address })
+		if e.Remote && e.Network == m.network && e.Name != want.Endpoint && !known[e.Address] && !used[e.ID] && !isHost && gone(e.ID) {
+			p.remove.Endpoints = append(p.remove.Endpoints, e)
+		}
+	}
+	m.orphans = orphans
+}
+
+func (p *networkPlan) trouble(reason, format string, args ...any) {
+	p.troubles = append(p.troubles, networkTrouble{reason, fmt.Sprintf(format, args...)})
+}
+
+// soon has the network looked at again before long: something seems to be wrong.
+func (p *networkPlan) soon() { p.again = networkSoon }
+
+// sinceOr is since when something is so, or now when it is for the first time.
+func sinceOr[K comparable](all map[K]time.Time, key K, now time.Time) time.Time {
+	return cmp.Or(all[key], now)
+}
+
+// some names a few of a list.
+func some(names []string) string {
+	text := strings.Join(names[:min(len(names), namedLosses)], ", ")
+	if more := len(names) - namedLosses; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// message is what a Node is told; empty when all is well.
+func (p networkPlan) message() (reason, message string) {
+	if len(p.troubles) == 0 {
+		return "", ""
+	}
+	var all []string
+	for _, t := range p.troubles {
+		all = append(all, t.message)
+	}
+	return p.troubles[0].reason, shortened(strings.Join(all, "; "))
+}

@@ -1,0 +1,273 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// overlaid is a member whose pods are on a network of a simulated overlay, with Services that a simulated kube-proxy serves.
+type overlaid struct {
+	*member
+	hns      *sim.HNS
+	services int
+}
+
+const (
+	overlayName = "OVNKubernetesHybridOverlayNetwork"
+	cniConfig   = `C:\k\cni\config\cni.conf`
+	proxyConfig = `C:\k\kube-proxy.conf`
+	// restored is how long anything that Windows loses may be away.
+	restored = 30 * time.Second
+)
+
+func newOverlaid(t *testing.T, services int) *overlaid {
+	t.Helper()
+	cluster, err := sim.NewIsolatedCluster()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	o := &overlaid{services: services, member: &member{cluster: cluster, stop: func() {}}}
+	for i := range services {
+		o.putService(t, i)
+	}
+	c := newCargo("1")
+	o.request = newMemberRequest(cluster, c)
+	o.request.Desired.CNI = nil
+	folder := desired.VersionFolder(c.digest())
+	proxy := ours("kube-proxy", folder+`\kubelet.exe --config=`+proxyConfig, "hybrid-overlay-node")
+	proxy.Needs = []string{proxyConfig}
+	own := len(o.request.Desired.Services) - 1
+	o.request.Desired.Services = append(o.request.Desired.Services[:own:own],
+		ours("hybrid-overlay-node", folder+`\kube-log-runner.exe overlay`, "kubelet"), proxy, o.request.Desired.Services[own])
+	o.request.Desired.Network = &desired.Network{
+		Name: overlayName, MadeBy: "hybrid-overlay-node", Endpoint: "VIPEndpoint", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16",
+		Files: []desired.File{
+			{Path: cniConfig, Content: `{"name":"{{.Network}}","subnet":"{{.PodCIDR}}","until":"{{.LastPodIP}}","provider":"{{.ManagementIP}}"}`},
+			{Path: proxyConfig, Content: `{"node":"{{.Node}}","vip":"{{.SourceVIP}}"}`},
+		},
+	}
+	o.windows = newWindows(t, sim.WindowsOptions{
+		Dial: cluster.Dial, RestartDelay: never,
+		Programs: map[string]sim.Program{
+			"kubelet": sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program(), "hybrid-overlay-node": o.makeNetwork, "kube-proxy": o.serve,
+		},
+	})
+	o.hns = o.windows.HNS()
+	mustSend(t, o.windows, c)
+	mustJoin(t, o.windows, o.request)
+	t.Cleanup(func() { o.stop() })
+	o.start(t)
+	o.awaitVersion(t)
+	return o
+}
+
+func vip(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 1, byte(i + 1)}) }
+
+// putService makes a Service with an endpoint.
+func (o *overlaid) putService(t *testing.T, i int) {
+	t.Helper()
+	name := fmt.Sprintf("s%d", i)
+	service := map[string]any{
+		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": "ns", "name": name},
+		"spec": map[string]any{"clusterIP": vip(i).String(), "ports": []any{map[string]any{"name": "web", "port": 80, "protocol": "TCP"}}},
+	}
+	slice := map[string]any{
+		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+		"metadata":    map[string]any{"namespace": "ns", "name": name, "labels": map[string]any{"kubernetes.io/service-name": name}},
+		"addressType": "IPv4", "ports": []any{map[string]any{"name": "web", "port": 8080}},
+		"endpoints": []any{map[string]any{"addresses": []any{"10.132.9.9"}, "conditions": map[string]any{"ready": true}}},
+	}
+	if err := errors.Join(o.cluster.Put("/api/v1/namespaces/ns/services/"+name, service),
+		o.cluster.Put("/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/"+name, slice)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeNetwork is the overlay's program: it makes the network whenever it is not there.
+func (o *overlaid) makeNetwork(ctx context.Context, _ sim.Process) uint32 {
+	for ctx.Err() == nil {
+		networks, err := o.hns.Networks(ctx)
+		if err == nil && len(networks) == 0 {
+			_, _ = o.hns.CreateNetwork(ctx, hns.Network{Name: overlayName, Type: hns.Overlay, Subnets: []hns.Subnet{
+				{Prefix: netip.MustParsePrefix("10.132.1.0/24"), Gateway: netip.MustParseAddr("10.132.1.1"), VNI: 4097},
+			}})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return 0
+}
+
+// serve is a kube-proxy: it makes load balancers when it has started, and notices nothing more.
+func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
+	_ = o.hns.Remove(ctx, hns.State{LoadBalancers: o.hns.State().LoadBalancers})
+	select {
+	case <-ctx.Done():
+		return 0
+	case <-time.After(10 * time.Second):
+	}
+	var all hns.State
+	for i := range o.services {
+		all.LoadBalancers = append(all.LoadBalancers, hns.LoadBalancer{VIPs: []netip.Addr{vip(i)}, Protocol: hns.TCP, External: 80, Internal: 8080})
+	}
+	o.hns.Add(all)
+	<-ctx.Done()
+	return 0
+}
+
+func (o *overlaid) condition() (c corev1.NodeCondition) {
+	for _, c := range o.node().Status.Conditions {
+		if c.Type == v1alpha1.ConditionWindowsNetworkUnavailable {
+			return c
+		}
+	}
+	return c
+}
+
+// missing says what is missing of the network; empty when nothing is.
+func (o *overlaid) missing() string {
+	s := o.hns.State()
+	switch {
+	case len(s.Networks) != 1:
+		return "the network"
+	case len(s.Endpoints) != 1 || s.Endpoints[0].Name != "VIPEndpoint" || !s.Endpoints[0].Host:
+		return "the host's endpoint"
+	case len(s.LoadBalancers) != o.services:
+		return fmt.Sprintf("%d load balancers", o.services-len(s.LoadBalancers))
+	}
+	return ""
+}
+
+// mend lets time pass until everything is there and the Node says so. The Node must have been told otherwise meanwhile, with the
+// reason.
+func (o *overlaid) mend(t *testing.T, reason string) {
+	t.Helper()
+	began, told := time.Now(), ""
+	for o.missing() != "" || told == "" || o.condition().Status != corev1.ConditionFalse {
+		if c := o.condition(); c.Status == corev1.ConditionTrue {
+			told += c.Reason + " "
+		}
+		if time.Since(began) > restored {
+			t.Fatalf("after %v %q is missing; the condition is %+v", restored, o.missing(), o.condition())
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	if !strings.Contains(told, reason) {
+		t.Errorf("the Node was told %q, want %s", told, reason)
+	}
+	t.Logf("%s: mended after %v", reason, time.Since(began))
+}
+
+func TestTheNetworkIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOverlaid(t, 20)
+		time.Sleep(time.Minute)
+		if missing := o.missing(); missing != "" {
+			t.Fatalf("after the join, %s is missing", missing)
+		}
+		disk := o.windows.Disk()
+		expectContent(t, disk, cniConfig, `{"name":"`+overlayName+`","subnet":"10.132.1.0/24","until":"10.132.1.253","provider":"192.0.2.10"}`)
+		expectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
+		if c := o.condition(); c.Status != corev1.ConditionFalse || c.Reason != v1alpha1.ReasonNetworkWorks {
+			t.Errorf("the condition is %+v", c)
+		}
+		kubelet, overlay := o.windows.Service("kubelet").PID, o.windows.Service("hybrid-overlay-node").PID
+		for _, step := range []struct {
+			what, reason string
+			harm         func()
+		}{
+			{"HNS restarts and has lost everything", v1alpha1.ReasonHNSNetworkMissing, func() { o.hns.Restart(true) }},
+			{"HNS is away for a while", v1alpha1.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
+			{"all load balancers are lost", v1alpha1.ReasonLoadBalancersLost, o.hns.LoseLoadBalancers},
+			{"one is lost", v1alpha1.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
+			{"the host's endpoint is lost", v1alpha1.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Endpoints[0].ID) }},
+			{"the network is lost, and made anew at once", v1alpha1.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
+		} {
+			t.Log(step.what)
+			step.harm()
+			o.mend(t, step.reason)
+			time.Sleep(2 * time.Hour)
+			if missing := o.missing(); missing != "" {
+				t.Fatalf("%s is missing again", missing)
+			}
+		}
+		if o.windows.Service("kubelet").PID != kubelet || o.windows.Service("hybrid-overlay-node").PID != overlay {
+			t.Error("services were restarted that had nothing to do with it")
+		}
+		if o.cluster.Count("POST", "/events") == 0 {
+			t.Error("no event tells of a repair")
+		}
+		writes := o.cluster.Count("PATCH", "") + o.cluster.Count("POST", "")
+		calls := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"]
+		time.Sleep(4 * time.Minute)
+		if more := o.cluster.Count("PATCH", "") + o.cluster.Count("POST", "") - writes; more > 0 {
+			t.Errorf("%d writes to the cluster while nothing happens", more)
+		}
+		if more := o.hns.Calls()["CreateEndpoint"] + o.hns.Calls()["Remove"] - calls; more > 0 {
+			t.Errorf("%d changes of the network while nothing happens", more)
+		}
+	})
+}
+
+func TestLeavingRemovesTheNetworksThatAreOurs(t *testing.T) {
+	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+	mustSend(t, w, c)
+	r := newRequest(c)
+	r.Desired.Network = &desired.Network{Name: overlayName, Base: "Base" + overlayName, MadeBy: "kubelet", Endpoint: "VIPEndpoint", Proxy: "kube-proxy"}
+	mustJoin(t, w, r)
+	w.HNS().Add(hns.State{
+		Networks:      []hns.Network{{ID: "n1", Name: overlayName}, {ID: "n0", Name: "Base" + overlayName}, {ID: "nat", Name: "nat"}},
+		Endpoints:     []hns.Endpoint{{ID: "e1", Network: "n1"}, {ID: "e2", Network: "n1", Remote: true}, {ID: "others", Network: "nat"}},
+		LoadBalancers: []hns.LoadBalancer{{ID: "b1", Protocol: hns.TCP, External: 80}},
+	})
+	mustLeave(t, w, r.Cluster)
+	is := w.HNS().State()
+	if len(is.Networks) != 1 || is.Networks[0].Name != "nat" || len(is.Endpoints) != 1 || len(is.LoadBalancers) != 0 {
+		t.Errorf("there remain %+v", is)
+	}
+}
+
+func TestAddressesOfAnotherClusterAreForgotten(t *testing.T) {
+	const reserved = desired.CNIData + `\networks\` + overlayName + `\10.132.0.2`
+	for name, test := range map[string]struct {
+		prepare func(*sim.Windows)
+		stays   bool
+	}{
+		"nothing runs":        {prepare: func(*sim.Windows) {}},
+		"a container has one": {prepare: func(w *sim.Windows) { w.AddContainer("pause", shim) }, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
+			mustWrite(t, w.Disk(), reserved, "x")
+			mustWrite(t, w.Disk(), shim, "a shim")
+			test.prepare(w)
+			mustSend(t, w, c)
+			r := newRequest(c)
+			mustJoin(t, w, r)
+			if w.Disk().Exists(reserved) != test.stays {
+				t.Errorf("the address is there: %v, want %v", !test.stays, test.stays)
+			}
+			mustWrite(t, w.Disk(), reserved, "x")
+			mustJoin(t, w, r)
+			if !w.Disk().Exists(reserved) {
+				t.Error("a repeated join forgot an address of this cluster")
+			}
+		})
+	}
+}
