@@ -17,9 +17,9 @@ demo: ## Shows how a Windows host becomes a node. HOSTS=3 or HOSTS=sim:20; EXIT=
 	@hack/prepare.sh
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
-build: ## Builds the operator and the daemon into bin/.
+build: ## Builds the operator and its programs for Windows hosts into bin/.
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/wmco
-	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
 payload: ## Builds what the operator carries for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload
@@ -54,7 +54,7 @@ vet:
 
 lint:
 	$(TOOL) staticcheck ./...
-	GOOS=windows "$$($(TOOL) -n staticcheck)" ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/...
+	GOOS=windows "$$($(TOOL) -n staticcheck)" ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
 
 generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds

@@ -9,6 +9,7 @@ package csr
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -122,6 +123,9 @@ func settled(req *certificatesv1.CertificateSigningRequest) bool {
 // isOurs says whether the request claims to be about a Windows host: by who makes it, or by the identity it asks
 // for. A Linux node that joins with kubeadm's or the cluster's own bootstrap token does not.
 func (c candidate) isOurs() bool {
+	if c.isOVNKubernetes() {
+		return false
+	}
 	user := c.req.Spec.Username
 	if user == c.known.bootstrapper() || strings.HasPrefix(user, v1alpha1.WICDUserPrefix) || c.known.isNodeOfHost(user) {
 		return true
@@ -137,6 +141,14 @@ func (c candidate) isOurs() bool {
 		}
 	}
 	return false
+}
+
+// isOVNKubernetes says whether a kubelet asks for nothing but its host's identity in OVN-Kubernetes, as hybrid-overlay-node does.
+// OVN-Kubernetes has an approver of its own for that.
+func (c candidate) isOVNKubernetes() bool {
+	node, isKubelet := strings.CutPrefix(c.req.Spec.Username, nodeUserPrefix)
+	return isKubelet && c.req.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
+		slices.Equal(c.commonNames, []string{"system:ovn-node:" + node}) && slices.Equal(c.organizations, []string{"system:ovn-nodes"})
 }
 
 // bootstrapper is the user name of those who hold a bootstrap token.

@@ -116,6 +116,13 @@ func wicdByKubelet() *request {
 	return r
 }
 
+// overlayByKubelet is what hybrid-overlay-node asks for as the kubelet.
+func overlayByKubelet() *request {
+	r := wicdByKubelet()
+	r.subject = pkix.Name{CommonName: "system:ovn-node:win-2", Organization: []string{"system:ovn-nodes"}}
+	return r
+}
+
 // newKey makes a key of a kind, also of kinds that are refused.
 func newKey(t testing.TB, kind string) (key crypto.Signer) {
 	t.Helper()
@@ -281,6 +288,7 @@ func TestRequestsOfOthersAreLeftAlone(t *testing.T) {
 		{"signer of somebody else", change(kubeletServing(), func(r *request) {
 			r.signer, r.user, r.subject.CommonName = "example.com/ingress", anyoneElse, "shop.example.com"
 		}), "leave"},
+		{"identity in OVN-Kubernetes, which approves it", overlayByKubelet(), "leave"},
 		{"node without a name", change(kubeletBootstrap(), func(r *request) { r.subject.CommonName, r.user = "system:node:", anyoneElse }), "leave"},
 		{"bootstrap ServiceAccount of another namespace", change(kubeletBootstrap(), func(r *request) {
 			r.user, r.subject.CommonName = "system:serviceaccount:other:windows-node-bootstrapper", "system:node:win-9"

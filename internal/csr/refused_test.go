@@ -17,7 +17,16 @@ import (
 func TestClientRequestsThatBreakARuleAreRefused(t *testing.T) { runCases(t, clientCases()) }
 
 func clientCases() []testCase {
-	var cases []testCase
+	cases := []testCase{
+		{"kubelet asks for another host's identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) { r.subject.CommonName = "system:ovn-node:win-1" }), "CommonNameNotAllowed"},
+		{"kubelet hides an identity of ours behind one in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) {
+			r.subject.Organization = append(r.subject.Organization, "system:wicd-nodes")
+		}), "CommonNameNotAllowed"},
+		{"kubelet asks a signer of kubelets for an identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) {
+			r.signer = "kubernetes.io/kube-apiserver-client-kubelet"
+		}), "CommonNameNotAllowed"},
+		{"host asks with its token for an identity in OVN-Kubernetes", change(overlayByKubelet(), func(r *request) { r.user = bootstrapUser }), "CommonNameNotAllowed"},
+	}
 	for kind, base := range map[string]func() *request{"kubelet": kubeletBootstrap, "WICD": wicdBootstrap} {
 		prefix := strings.TrimSuffix(base().subject.CommonName, "win-1")
 		cases = append(cases, []testCase{
