@@ -144,9 +144,9 @@ func (c cache) removeUnused(name string) {
 	}
 }
 
-// A program is a main package of this module.
+// A program is a main package of this module, or of one that it requires.
 type program struct {
-	pkg   string // relative to the module
+	pkg   string // relative to the module, or the import path of another module's
 	about string
 	env   []string // for the Go command, such as GOOS=windows
 	// sources are the folders of this module that the program is made from, besides pkg.
@@ -175,7 +175,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := contentKey(append([]string{string(version), p.pkg, ldflags}, p.env...), module, append(p.sources, p.pkg, "go.mod", "go.sum"))
+	key, err := contentKey(append([]string{string(version), p.pkg, ldflags}, p.env...), module, append(p.folders(), "go.mod", "go.sum"))
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +184,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		if p.library {
 			mode = "-buildmode=c-shared"
 		}
-		cmd := exec.CommandContext(ctx, "go", "build", mode, "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, "./"+p.pkg)
+		cmd := exec.CommandContext(ctx, "go", "build", mode, "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, p.target())
 		cmd.Dir = module
 		cmd.Env = append(os.Environ(), p.env...)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -192,6 +192,28 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		return nil
 	}})
+}
+
+// others says that the program is another module's, whose version is in go.mod.
+func (p program) others() bool {
+	host, _, _ := strings.Cut(p.pkg, "/")
+	return strings.Contains(host, ".")
+}
+
+// target is the program as the Go command wants it.
+func (p program) target() string {
+	if p.others() {
+		return p.pkg
+	}
+	return "./" + p.pkg
+}
+
+// folders are those of this module that the program is made from.
+func (p program) folders() []string {
+	if p.others() {
+		return p.sources
+	}
+	return append(p.sources, p.pkg)
 }
 
 // ldflags strips the program and stamps the version of Kubernetes into it, which only Kubernetes' own build scripts do otherwise.

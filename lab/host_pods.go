@@ -14,9 +14,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-
-	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
 // What is on a host of its pods. None of it asks containerd or the kubelet.
@@ -74,15 +71,6 @@ func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
 		return "", fmt.Errorf("asking %s for containers: %w", h.name, err)
 	}
 	return string(result.Stdout), nil
-}
-
-// NetworkObjects returns what the host's network service has of a kind.
-func (h *Host) NetworkObjects(kind hns.Kind) ([]hns.Object, error) {
-	dir, err := h.Path(guestapi.NetworksDir)
-	if err != nil {
-		return nil, err
-	}
-	return hns.Store{Dir: dir}.List(kind, "")
 }
 
 // PodAddresses returns the addresses that the host has for its pods.

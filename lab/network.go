@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
 // A network connects hosts to each other and to this machine, and to nothing else:
@@ -31,7 +33,7 @@ type network struct {
 const (
 	bridgeName = "bridge"
 	uplinkName = "uplink"
-	hostLink   = "eth0"
+	hostLink   = hostspec.Link
 )
 
 // firstHost is the last byte of the first host's address.

@@ -20,6 +20,8 @@ const (
 	WebserverImage = "lab.test/win-webserver:1"
 	// WebserverCtrlBreakImage is the same, and wants to be asked to stop by Ctrl-Break, which is what hcsshim makes of SIGHUP.
 	WebserverCtrlBreakImage = "lab.test/win-webserver:ctrl-break"
+	// AgnhostImage is the program with which Kubernetes tests itself, for those who ask for it with AddAgnhost.
+	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 )
 
 // WebserverProgram is the program of WebserverImage; see the command containers/webserver.
@@ -62,6 +64,27 @@ func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
 		}
 	}
 	return r, nil
+}
+
+func agnhostProgram() program {
+	return program{
+		pkg: "k8s.io/kubernetes/test/images/agnhost", about: "building agnhost (some minutes the first time)",
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+	}
+}
+
+// AddAgnhost has a registry of StartPodImages serve AgnhostImage as well. The programs that upstream's image has beside it, such as a
+// shell, are not in it.
+func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return err
+	}
+	agnhost, err := c.build(ctx, agnhostProgram())
+	if err != nil {
+		return err
+	}
+	return r.pushProgram(ctx, AgnhostImage, agnhost, "")
 }
 
 // pushProgram makes an image of a program and puts it where a mirror of its registry has it.

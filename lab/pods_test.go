@@ -42,6 +42,7 @@ func TestPods(t *testing.T) {
 	t.Run("WhatEndsBehindContainerdIsRestarted", func(t *testing.T) { p.in(t).endedRestarts() })
 	t.Run("PodsOutliveContainerd", func(t *testing.T) { p.in(t).outliveContainerd() })
 	t.Run("StoppingAsksFirst", func(t *testing.T) { p.in(t).stopping() })
+	t.Run("KubernetesOwnTestProgramRuns", func(t *testing.T) { p.in(t).agnhost() })
 	t.Run("PodsComeBackAfterAReboot", func(t *testing.T) { p.in(t).comeBack(p.host.Reboot) })
 	t.Run("PodsComeBackAfterAPowerCut", func(t *testing.T) {
 		p.in(t).comeBack(func(ctx context.Context) error {
@@ -197,6 +198,52 @@ func (p pods) outliveContainerd() {
 	}
 }
 
+// agnhost runs the program with which Kubernetes tests itself: it asks a pod of ours, says what it is called, and finishes its grace.
+func (p pods) agnhost() {
+	const grace, says = int64(60), "Sleeping 2 seconds before terminating"
+	if err := p.AddAgnhost(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	_, err := p.WinWebserver(p.t.Context(), "agnhost", 1, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec = world.AgnhostPod("--delay-shutdown=2")
+		d.Spec.Template.Spec.TerminationGracePeriodSeconds = new(grace)
+		d.Spec.Template.Finalizers = []string{"lab.test/looks-at-it"} // so that its end can be looked at
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var pod corev1.Pod
+	p.eventually("agnhost answers", func(ctx context.Context) string {
+		list, err := p.Pods(ctx, "agnhost")
+		if err != nil || len(list) != 1 || list[0].Status.PodIP == "" {
+			return fmt.Sprintf("its pods are %v (%v)", list, err)
+		}
+		pod = list[0]
+		if answer, err := world.CallPort(ctx, pod.Status.PodIP, world.AgnhostPort, "/echo?msg=hello"); err != nil || answer != "hello" {
+			return fmt.Sprintf("it says %q (%v)", answer, err)
+		}
+		return ""
+	})
+	other := p.expectServing("win-webserver", 2)[0]
+	dial := fmt.Sprintf("/dial?host=%s&port=%d&protocol=http&request=name", other.Status.PodIP, world.WebserverPort)
+	if answer, err := world.CallPort(p.t.Context(), pod.Status.PodIP, world.AgnhostPort, dial); err != nil || !strings.Contains(answer, `{"responses":["`+other.Name) {
+		p.t.Errorf("of another pod, %s, it says %q (%v)", other.Name, answer, err)
+	}
+	log := make(chan string, 1)
+	go func() {
+		text, err := p.Logs(p.t.Context(), &pod, true)
+		log <- fmt.Sprint(text, err)
+	}()
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "agnhost"}}
+	if err := p.Client.Delete(p.t.Context(), d); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectEnded(pod, 0)
+	if text := <-log; !strings.Contains(text, says) {
+		p.t.Errorf("its log is %q, want %q in it", text, says)
+	}
+}
+
 // stopping deletes pods that take it differently.
 func (p pods) stopping() {
 	tests := []struct {
@@ -305,9 +352,9 @@ func (p pods) expectOnHost(ctx context.Context, count int) string {
 			return fmt.Sprintf("the host has %d processes of %s (%v), want %d", is, program, err, want)
 		}
 	}
-	for _, kind := range []hns.Kind{hns.Endpoint, hns.Namespace} {
-		if objects, err := p.host.NetworkObjects(kind); err != nil || len(objects) != count {
-			return fmt.Sprintf("the host has of %s %v (%v), want %d", kind, objects, err, count)
+	for kind, want := range map[hns.Kind]int{hns.Endpoint: count, hns.Namespace: count + 1} { // one is the host's own
+		if objects, err := p.host.NetworkObjects(kind); err != nil || len(objects) != want {
+			return fmt.Sprintf("the host has of %s %v (%v), want %d", kind, objects, err, want)
 		}
 	}
 	addresses, err := p.host.PodAddresses(ctx)

@@ -29,7 +29,7 @@ var ErrNoWindows = errors.New("no Windows hosts on this machine")
 func guestProgram() program {
 	return program{
 		pkg: "guest", about: "building the hosts' own programs",
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, sources: []string{"sshd", "guestapi"},
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, sources: []string{"sshd", "guestapi", "hns"},
 	}
 }
 
@@ -115,6 +115,7 @@ func (c cache) template(ctx context.Context) (string, error) {
 		files := map[string]string{
 			below(guestapi.GuestProgram):                             guest,
 			"windows/system32/OpenSSH/sshd.exe":                      guest,
+			"lab/hns.exe":                                            guest,
 			"windows/system32/shutdown.exe":                          guest,
 			"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
 			"windows/system32/vmcompute.dll":                         hostCompute,

@@ -25,7 +25,7 @@ const (
 	networkSoon  = 2 * time.Second
 	// A look asks Windows for each endpoint and load balancer, which is work where there are thousands: at most one part in so many of
 	// the time is spent on it, unless it were more seldom than networkSeldom.
-	lookShare     = 20
+	lookShare     = 5
 	networkSeldom = time.Minute
 	// networkAnswers is how long one look, or one change, may take.
 	networkAnswers = 30 * time.Second

@@ -294,7 +294,7 @@ func pausedInstance(p place) {
 
 func featureNeedsRestart(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{
-		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be seen,
+		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be seen
 	}})
 	first := host.Windows().BootID()
 	name := p.announce(h, nil)

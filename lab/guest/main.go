@@ -1,7 +1,8 @@
 //go:build windows
 
 // Command guest is what the lab puts into a Windows host, under several names: guest.exe
-// keeps Wine running and does what the lab asks for, sshd.exe is the SSH server's service,
+// keeps Wine running and does what the lab asks for, sshd.exe is the SSH server's service, hns.exe
+// that of networks,
 // shutdown.exe restarts the host, which Wine itself cannot, and powershell.exe, which Wine
 // lacks, records that somebody wanted it.
 package main
@@ -18,6 +19,8 @@ func main() {
 	switch name := strings.TrimSuffix(strings.ToLower(filepath.Base(os.Args[0])), ".exe"); {
 	case name == "sshd":
 		err = serveSSH()
+	case name == "hns":
+		err = serveNetworks()
 	case name == "shutdown":
 		err = shutdown(os.Args[1:])
 	case name == "powershell":

@@ -165,7 +165,7 @@ func recordPowerShell() error {
 	return errors.New("there is no PowerShell in the lab")
 }
 
-// setup reads registry entries as JSON and writes them; then it sets up the SSH server as a service.
+// setup reads registry entries as JSON and writes them; then it sets up the services.
 func setup(in io.Reader) error {
 	var entries []guestapi.RegistryEntry
 	if err := json.NewDecoder(in).Decode(&entries); err != nil {
@@ -180,5 +180,5 @@ func setup(in io.Reader) error {
 	if err := registry.DeleteKey(registry.CURRENT_USER, `Software\Wine\Version`); err != nil && !errors.Is(err, registry.ErrNotExist) {
 		return fmt.Errorf("removing Wine's own version: %w", err)
 	}
-	return createSSHService()
+	return createServices()
 }

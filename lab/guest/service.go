@@ -8,18 +8,29 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 )
 
-// sshProgram is where Windows has its SSH server.
-const sshProgram = `C:\windows\system32\OpenSSH\sshd.exe`
+// Where the programs of the lab's services are: the SSH server where Windows has it.
+const (
+	sshProgram      = `C:\windows\system32\OpenSSH\sshd.exe`
+	networksProgram = `C:\lab\hns.exe`
+)
 
-func createSSHService() error {
+func createServices() error {
 	m, err := mgr.Connect()
 	if err != nil {
 		return fmt.Errorf("connecting to the service manager: %w", err)
 	}
 	defer m.Disconnect()
-	s, err := m.CreateService("sshd", sshProgram, mgr.Config{StartType: mgr.StartAutomatic, DisplayName: "OpenSSH SSH Server"})
-	if err != nil {
-		return fmt.Errorf("creating the service sshd: %w", err)
+	for _, c := range []struct{ name, program, displayed string }{
+		{"sshd", sshProgram, "OpenSSH SSH Server"},
+		{networksService, networksProgram, "Host Network Service"},
+	} {
+		s, err := m.CreateService(c.name, c.program, mgr.Config{StartType: mgr.StartAutomatic, DisplayName: c.displayed})
+		if err != nil {
+			return fmt.Errorf("creating the service %s: %w", c.name, err)
+		}
+		if err := s.Close(); err != nil {
+			return fmt.Errorf("closing the service %s: %w", c.name, err)
+		}
 	}
-	return s.Close()
+	return nil
 }

@@ -3,8 +3,37 @@
 package hns
 
 import (
+	"errors"
+	"io"
 	"os"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-func lock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX) }
+// Locks are those of the open file (OFD): Wine makes locks of the same kind for the programs of a host, so that keepers and
+// tests, which are no such programs, and they keep out of each other's way.
+
+// lock takes the byte at an offset for this open file alone, and waits for it.
+func lock(f *os.File, offset int64) error { return setLock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, offset) }
+
+// tryLock takes the byte beside others who do the same, unless somebody has it alone.
+func tryLock(f *os.File, offset int64) (taken bool, err error) {
+	err = setLock(f, unix.F_OFD_SETLK, unix.F_RDLCK, offset)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func unlock(f *os.File, offset int64) error {
+	return setLock(f, unix.F_OFD_SETLK, unix.F_UNLCK, offset)
+}
+
+func setLock(f *os.File, command, kind int, offset int64) error {
+	for {
+		err := unix.FcntlFlock(f.Fd(), command, &unix.Flock_t{Type: int16(kind), Whence: io.SeekStart, Start: offset, Len: 1})
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -7,15 +7,19 @@ import (
 	"strings"
 )
 
+// Version is what the service says of itself: that of Windows Server 2022, which has all that hcsshim knows of.
+func version() map[string]any { return map[string]any{"Major": 15, "Minor": 4} }
+
 // Call answers a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in
-// hcsshim's internal/hns. Objects are made by the second generation; here they are read and deleted. managementIP is
-// the host's own address.
-func (s Store) Call(method, path, managementIP string) string {
-	output, err := s.answer(method, strings.Split(strings.Trim(path, "/"), "/"), managementIP)
+// hcsshim's internal/hns. Both generations have the same objects. NewID is for what is created.
+func (s *Store) Call(method, path, body string, newID func() string) (answer string, err error) {
+	c := oldCall{Store: s, method: method, path: strings.Split(strings.Trim(path, "/"), "/"), body: []byte(body), newID: newID, names: map[string]string{}}
+	output, err := c.answer()
 	if err != nil {
-		return encode(map[string]any{"Success": false, "Error": err.Error()})
+		err = fmt.Errorf("%s %s: %w", method, path, err)
+		return encode(map[string]any{"Success": false, "Error": err.Error(), "ErrorCode": CodeOf(err)}), err
 	}
-	return encode(map[string]any{"Success": true, "Output": output})
+	return encode(map[string]any{"Success": true, "Output": output}), nil
 }
 
 func encode(v any) string {
@@ -26,75 +30,194 @@ func encode(v any) string {
 	return string(raw)
 }
 
-func (s Store) answer(method string, path []string, managementIP string) (any, error) {
-	collection, id := path[0], ""
-	if len(path) > 1 {
-		id = path[1]
+// oldCall is one call of the first generation.
+type oldCall struct {
+	*Store
+	method string
+	path   []string
+	body   []byte
+	newID  func() string
+	names  map[string]string // of networks, by ID
+}
+
+// id is the object that the path names, and verb what is to be done with it.
+func (c oldCall) id() string { return c.part(1) }
+
+func (c oldCall) verb() string { return c.part(2) }
+
+func (c oldCall) part(n int) string {
+	if len(c.path) <= n {
+		return ""
 	}
-	view := func(o Object) any { return oldNetwork(o, managementIP) }
-	kind := Network
-	switch {
-	case collection == "globals":
-		return map[string]int{"Major": 15, "Minor": 4}, nil // what hcsshim makes of Windows Server 2022's service
-	case collection == "endpointstats":
-		return map[string]string{"EndpointId": id}, nil
-	case collection == "endpoints" && len(path) > 2 && path[2] == "stats":
-		return map[string]string{"EndpointId": id}, nil
-	case collection == "endpoints":
-		kind, view = Endpoint, func(o Object) any { return oldEndpoint(o) }
-	case collection == "networks":
-	case method == http.MethodGet:
-		return []any{}, nil
-	}
-	switch {
-	case method == http.MethodDelete && id != "":
-		return nil, s.Delete(kind, id)
-	case method == http.MethodGet && id != "":
-		o, err := s.Get(kind, id)
-		if err != nil {
-			return nil, err
+	return c.path[n]
+}
+
+func (c oldCall) answer() (any, error) {
+	switch c.path[0] {
+	case "globals":
+		return version(), nil
+	case "networks":
+		return c.objects(Network, c.oldNetwork, newNetwork)
+	case "endpoints":
+		if c.verb() != "" {
+			return c.endpointVerb()
 		}
-		return view(o), nil
-	case method == http.MethodGet:
-		all, err := s.List(kind, "")
+		return c.objects(Endpoint, c.oldEndpoint, newEndpoint)
+	case "endpointstats":
+		return c.statistics()
+	case "policylists":
+		return c.policyLists()
+	case "namespaces":
+		if c.verb() != "" {
+			return c.namespaceVerb()
+		}
+		return c.objects(Namespace, oldNamespace, newNamespace)
+	}
+	return nil, Unsupported
+}
+
+// objects answers calls that are the same for most kinds. View shows an object as the first generation does, read is the way back.
+func (c oldCall) objects(k Kind, view func(Object) map[string]any, read func(Object) Object) (any, error) {
+	switch id := c.id(); {
+	case c.method == http.MethodGet && id == "":
+		all, err := c.List(k, "")
 		views := []any{}
 		for _, o := range all {
 			views = append(views, view(o))
 		}
 		return views, err
+	case c.method == http.MethodGet:
+		o, err := c.Get(k, id)
+		if err != nil {
+			return nil, err
+		}
+		return view(o), nil
+	case c.method == http.MethodDelete && id != "":
+		return map[string]any{}, c.Delete(k, id)
+	case c.method == http.MethodPost:
+		return c.post(k, view, read)
 	}
-	return nil, fmt.Errorf("%s %s is not in the lab's stand-in for the network service", method, strings.Join(path, "/"))
+	return nil, Unsupported
 }
 
-func oldNetwork(o Object, managementIP string) map[string]any {
-	var n struct {
-		Ipams []struct {
-			Subnets []struct {
-				IpAddressPrefix string
-				Routes          []struct{ NextHop string }
-			}
+func (c oldCall) post(k Kind, view func(Object) map[string]any, read func(Object) Object) (any, error) {
+	old := Object{}
+	if len(c.body) > 0 {
+		var err error
+		if old, err = parse(c.body); err != nil {
+			return nil, err
 		}
 	}
-	o.into(&n)
-	subnets := []map[string]string{}
-	for _, ipam := range n.Ipams {
-		for _, subnet := range ipam.Subnets {
-			old := map[string]string{"AddressPrefix": subnet.IpAddressPrefix}
-			if len(subnet.Routes) > 0 {
-				old["GatewayAddress"] = subnet.Routes[0].NextHop
-			}
-			subnets = append(subnets, old)
+	if id := c.id(); id != "" { // a change: its policies are those given
+		policies := newPolicies(old["Policies"])
+		err := c.Modify(k, id, []byte(encode(map[string]any{"RequestType": "Update", "Settings": map[string]any{"Policies": policies}})))
+		if err != nil {
+			return nil, err
 		}
+		o, err := c.Get(k, id)
+		return view(o), err
 	}
-	return map[string]any{"ID": o.id(), "Name": o.text("Name"), "Type": o.text("Type"), "ManagementIP": managementIP, "Subnets": subnets}
+	id := old.id()
+	if id == "" {
+		id = c.newID()
+	}
+	o, err := c.Create(k, id, []byte(encode(read(old))))
+	if err != nil {
+		return nil, err
+	}
+	return view(o.clone()), nil
 }
 
-func oldEndpoint(o Object) map[string]any {
-	old := map[string]any{
-		"ID": o.id(), "Name": o.text("Name"), "VirtualNetwork": o.text("HostComputeNetwork"), "MacAddress": o.text("MacAddress"),
+func (c oldCall) statistics() (any, error) {
+	o, err := c.Get(Endpoint, c.id())
+	return map[string]any{"EndpointId": o.id(), "InstanceId": o.id()}, err
+}
+
+// endpointVerb attaches an endpoint to the host or a container, or takes it from there.
+func (c oldCall) endpointVerb() (any, error) {
+	var r struct{ SystemType, ContainerId string }
+	if len(c.body) > 0 {
+		if err := json.Unmarshal(c.body, &r); err != nil {
+			return nil, InvalidJSON
+		}
 	}
-	if addresses := o.addresses(); len(addresses) > 0 {
-		old["IPAddress"] = addresses[0]
+	change := map[string]any{"ResourceType": "Endpoint", "RequestType": "Add", "Settings": map[string]any{"EndpointId": c.id()}}
+	switch c.verb() {
+	case "stats":
+		return c.statistics()
+	case "detach":
+		change["RequestType"] = "Remove"
+	case "attach":
+		o, err := c.Get(Endpoint, c.id())
+		if err != nil {
+			return nil, err
+		}
+		if o.text("HostComputeNamespace") != "" {
+			return nil, AlreadyAttached
+		}
+	default:
+		return nil, Unsupported
 	}
-	return old
+	if r.SystemType != "Host" { // a container's compartment is its namespace, which the second generation gives it
+		return map[string]any{}, nil
+	}
+	return map[string]any{}, c.Modify(Namespace, hostDefaultID, []byte(encode(change)))
+}
+
+func (c oldCall) namespaceVerb() (any, error) {
+	kinds := map[string]string{"addresource": "Add", "removeresource": "Remove"}
+	var r struct {
+		Type string
+		Data struct{ Id string }
+	}
+	if err := json.Unmarshal(c.body, &r); err != nil || kinds[c.verb()] == "" {
+		return nil, Unsupported
+	}
+	change := map[string]any{
+		"ResourceType": r.Type, "RequestType": kinds[c.verb()], "Settings": map[string]any{r.Type + "Id": r.Data.Id},
+	}
+	if err := c.Modify(Namespace, c.id(), []byte(encode(change))); err != nil {
+		return nil, err
+	}
+	o, err := c.Get(Namespace, c.id())
+	return oldNamespace(o), err
+}
+
+// policyLists answers for load balancers and routes, which the first generation has in one collection.
+func (c oldCall) policyLists() (any, error) {
+	kindOf := func(id string) Kind {
+		if _, err := c.Get(Route, id); err == nil {
+			return Route
+		}
+		return LoadBalancer
+	}
+	switch {
+	case c.method == http.MethodGet && c.id() == "":
+		views := []any{}
+		for _, k := range []Kind{LoadBalancer, Route} {
+			all, err := c.List(k, "")
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range all {
+				views = append(views, oldPolicyList(o))
+			}
+		}
+		return views, nil
+	case c.method == http.MethodPost && c.id() == "":
+		old, err := parse(c.body)
+		if err != nil {
+			return nil, err
+		}
+		k, o, err := newPolicyList(old)
+		if err != nil {
+			return nil, err
+		}
+		made, err := c.Create(k, c.newID(), []byte(encode(o)))
+		if err != nil {
+			return nil, err
+		}
+		return oldPolicyList(made.clone()), nil
+	}
+	return c.objects(kindOf(c.id()), oldPolicyList, nil)
 }

@@ -17,7 +17,7 @@ func HcnEnumerateNetworks(query *uint16, list, details **uint16) uint32 {
 
 //export HcnCreateNetwork
 func HcnCreateNetwork(id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.Network, id, settings, handle, details)
+	return create(hns.Network, id, text(settings), handle, details)
 }
 
 //export HcnOpenNetwork
@@ -50,7 +50,7 @@ func HcnEnumerateEndpoints(query *uint16, list, details **uint16) uint32 {
 
 //export HcnCreateEndpoint
 func HcnCreateEndpoint(network uintptr, id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.Endpoint, id, settings, handle, details)
+	return createEndpoint(network, id, settings, handle, details)
 }
 
 //export HcnOpenEndpoint
@@ -83,7 +83,7 @@ func HcnEnumerateNamespaces(query *uint16, list, details **uint16) uint32 {
 
 //export HcnCreateNamespace
 func HcnCreateNamespace(id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.Namespace, id, settings, handle, details)
+	return create(hns.Namespace, id, text(settings), handle, details)
 }
 
 //export HcnOpenNamespace
@@ -116,7 +116,7 @@ func HcnEnumerateLoadBalancers(query *uint16, list, details **uint16) uint32 {
 
 //export HcnCreateLoadBalancer
 func HcnCreateLoadBalancer(id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.LoadBalancer, id, settings, handle, details)
+	return create(hns.LoadBalancer, id, text(settings), handle, details)
 }
 
 //export HcnOpenLoadBalancer
@@ -149,7 +149,7 @@ func HcnEnumerateSdnRoutes(query *uint16, list, details **uint16) uint32 {
 
 //export HcnCreateSdnRoute
 func HcnCreateSdnRoute(id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
-	return create(hns.Route, id, settings, handle, details)
+	return create(hns.Route, id, text(settings), handle, details)
 }
 
 //export HcnOpenSdnRoute

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
-func store() hns.Store { return hns.Store{Dir: guestapi.NetworksDir, Changed: addressesChanged} }
+// networks are those of the host. The calls of a C library have no other way to what they work on, and it remembers what it has read.
+var networks = hns.Store{Dir: guestapi.NetworksDir, Address: ownAddress, Changed: addressesChanged}
 
 // addressesChanged has the host's keeper give the host the addresses of all endpoints; no program can on Wine.
 func addressesChanged() error {
@@ -46,19 +48,13 @@ type object struct {
 }
 
 // failed ends a call of Windows' network service: besides its result there is a description.
-func failed(err error, kind hns.Kind, details **uint16, call string) uint32 {
+func failed(err error, details **uint16, call string) uint32 {
 	if err == nil {
-		return result(nil, "%s", call)
+		return 0
 	}
-	missing := map[hns.Kind]windows.Handle{hns.Network: windows.HCN_E_NETWORK_NOT_FOUND, hns.Endpoint: windows.HCN_E_ENDPOINT_NOT_FOUND}
-	code := hcs.Fail
-	switch number, known := missing[kind]; {
-	case errors.Is(err, hcs.InvalidHandle):
-		code = hcs.InvalidHandle
-	case errors.Is(err, hns.ErrNotFound) && known:
-		code = hcs.Result(number)
-	case errors.Is(err, hns.ErrNotFound):
-		code = hcs.NoElement
+	code := hns.CodeOf(err)
+	if errors.Is(err, hcs.InvalidHandle) {
+		code = hns.Code(hcs.InvalidHandle)
 	}
 	description, _ := json.Marshal(map[string]any{"Success": false, "Error": err.Error(), "ErrorCode": uint32(code)})
 	give(details, string(description))
@@ -66,33 +62,57 @@ func failed(err error, kind hns.Kind, details **uint16, call string) uint32 {
 	return uint32(code)
 }
 
+// noted ends a call that the log has also when all went well: those that ask for one object are too many.
+func noted(err error, details **uint16, call string) uint32 {
+	if err == nil {
+		note("%s", call)
+	}
+	return failed(err, details, call)
+}
+
 func enumerate(kind hns.Kind, query *uint16, list, details **uint16) uint32 {
-	found, err := store().List(kind, text(query))
+	call := fmt.Sprintf("HcnEnumerate%ss", kind)
+	err := networks.Begin(call)
 	ids := []string{}
-	for _, o := range found {
-		ids = append(ids, fmt.Sprint(o["ID"]))
+	if err == nil {
+		var found []string
+		found, err = networks.IDs(kind, text(query))
+		ids = append(ids, found...)
 	}
 	if err == nil {
 		raw, _ := json.Marshal(ids)
 		give(list, string(raw))
 	}
-	return failed(err, kind, details, fmt.Sprintf("HcnEnumerate%ss %s", kind, text(query)))
+	return failed(err, details, call+" "+text(query))
 }
 
-func create(kind hns.Kind, id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
+func create(kind hns.Kind, id unsafe.Pointer, settings string, handle *uintptr, details **uint16) uint32 {
+	call := fmt.Sprintf("HcnCreate%s", kind)
+	err := networks.Begin(call)
 	own := *(*windows.GUID)(id)
-	var err error
-	if own == (windows.GUID{}) {
+	if err == nil && own == (windows.GUID{}) {
 		own, err = windows.GenerateGUID()
 	}
-	name := guidText(own)
+	var made hns.Object
 	if err == nil {
-		_, err = store().Create(kind, name, []byte(text(settings)))
+		made, err = networks.Create(kind, guidText(own), []byte(settings))
 	}
 	if err == nil {
-		handles.add(handle, object{kind, name})
+		handles.add(handle, object{kind, fmt.Sprint(made["ID"])})
 	}
-	return failed(err, kind, details, fmt.Sprintf("HcnCreate%s %s %s", kind, name, text(settings)))
+	return noted(err, details, fmt.Sprintf("%s %s %s", call, guidText(own), settings))
+}
+
+// createEndpoint makes an endpoint of the network that a handle is for.
+func createEndpoint(network uintptr, id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
+	document := text(settings)
+	var e map[string]any
+	if of, err := find[object](network); err == nil && json.Unmarshal([]byte(document), &e) == nil && e["HostComputeNetwork"] == nil {
+		e["HostComputeNetwork"] = of.id
+		raw, _ := json.Marshal(e)
+		document = string(raw)
+	}
+	return create(hns.Endpoint, id, document, handle, details)
 }
 
 // guidText is a GUID as in the JSON of objects: without braces.
@@ -101,37 +121,55 @@ func guidText(id windows.GUID) string { return strings.Trim(id.String(), "{}") }
 func guidAt(id unsafe.Pointer) string { return guidText(*(*windows.GUID)(id)) }
 
 func open(kind hns.Kind, id unsafe.Pointer, handle *uintptr, details **uint16) uint32 {
-	_, err := store().Get(kind, guidAt(id))
+	call := fmt.Sprintf("HcnOpen%s", kind)
+	err := networks.Begin(call)
+	if err == nil {
+		err = networks.Exists(kind, guidAt(id))
+	}
 	if err == nil {
 		handles.add(handle, object{kind, guidAt(id)})
 	}
-	return failed(err, kind, details, fmt.Sprintf("HcnOpen%s %s", kind, guidAt(id)))
+	return failed(err, details, call+" "+guidAt(id))
 }
 
 func modify(kind hns.Kind, handle uintptr, request *uint16, details **uint16) uint32 {
-	o, err := find[object](handle)
+	call := fmt.Sprintf("HcnModify%s", kind)
+	o, err := begin(handle, call)
 	if err == nil {
-		err = store().Modify(kind, o.id, []byte(text(request)))
+		err = networks.Modify(kind, o.id, []byte(text(request)))
 	}
-	return failed(err, kind, details, fmt.Sprintf("HcnModify%s %s %s", kind, o.id, text(request)))
+	return noted(err, details, fmt.Sprintf("%s %s %s", call, o.id, text(request)))
 }
 
 func properties(kind hns.Kind, handle uintptr, to, details **uint16) uint32 {
+	call := fmt.Sprintf("HcnQuery%sProperties", kind)
+	o, err := begin(handle, call)
+	var document string
+	if err == nil {
+		document, err = networks.Properties(kind, o.id)
+	}
+	if err == nil {
+		give(to, document)
+	}
+	return failed(err, details, call+" "+o.id)
+}
+
+// begin is how calls with a handle begin.
+func begin(handle uintptr, call string) (object, error) {
 	o, err := find[object](handle)
-	var found hns.Object
 	if err == nil {
-		found, err = store().Get(kind, o.id)
+		err = networks.Begin(call)
 	}
-	if err == nil {
-		raw, _ := json.Marshal(found)
-		give(to, string(raw))
-	}
-	return failed(err, kind, details, fmt.Sprintf("HcnQuery%sProperties %s", kind, o.id))
+	return o, err
 }
 
 func remove(kind hns.Kind, id unsafe.Pointer, details **uint16) uint32 {
-	err := store().Delete(kind, guidAt(id))
-	return failed(err, kind, details, fmt.Sprintf("HcnDelete%s %s", kind, guidAt(id)))
+	call := fmt.Sprintf("HcnDelete%s", kind)
+	err := networks.Begin(call)
+	if err == nil {
+		err = networks.Delete(kind, guidAt(id))
+	}
+	return noted(err, details, call+" "+guidAt(id))
 }
 
 func forget(handle uintptr) uint32 {
@@ -143,17 +181,38 @@ func forget(handle uintptr) uint32 {
 //
 //export HNSCall
 func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
-	give(answer, store().Call(text(method), text(path), ownAddress()))
-	note("HNSCall %s %s %s", text(method), text(path), text(body))
-	return 0
+	call := fmt.Sprintf("HNSCall %s %s", text(method), text(path))
+	err := networks.Begin(call)
+	if err == nil {
+		var said string
+		said, err = networks.Call(text(method), text(path), text(body), newID)
+		give(answer, said)
+	}
+	if text(method) == http.MethodGet {
+		return failed(err, nil, call)
+	}
+	return noted(err, nil, call+" "+text(body))
 }
 
-// ownAddress is the address from which this host speaks to others. Nothing is sent to find it.
+func newID() string {
+	id, _ := windows.GenerateGUID() // it fails for want of memory only
+	return guidText(id)
+}
+
+// ownAddress is the first address of this host's network card; those of pods are on the loopback link. It cannot be asked of a UDP
+// socket: Go sets an option on those that Wine does not know (SIO_UDP_NETRESET, error 10045).
 func ownAddress() string {
-	conn, err := net.Dial("udp4", "192.0.2.1:9")
-	if err != nil {
-		return ""
+	cards, _ := net.Interfaces()
+	for _, card := range cards {
+		if card.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		all, _ := card.Addrs()
+		for _, a := range all {
+			if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
+				return n.IP.String()
+			}
+		}
 	}
-	defer conn.Close()
-	return conn.LocalAddr().(*net.UDPAddr).IP.String()
+	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 	"unicode/utf16"
 	"unsafe"
@@ -36,15 +37,22 @@ func give(to **uint16, text string) {
 
 func text(p *uint16) string { return windows.UTF16PtrToString(p) }
 
-// note writes a line to the log that all processes of the host share.
-func note(format string, args ...any) {
-	log, err := os.OpenFile(guestapi.HostComputeLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// log is the file that all processes of the host share; nil where it cannot be written.
+var log = sync.OnceValue(func() *os.File {
+	file, err := os.OpenFile(guestapi.HostComputeLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return
+		return nil
 	}
-	defer log.Close()
+	return file
+})
+
+// note writes a line to the log.
+func note(format string, args ...any) {
 	program, _ := os.Executable()
-	fmt.Fprintf(log, "%s %s[%d] %s\n", time.Now().Format("15:04:05.000"), filepath.Base(program), os.Getpid(), fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%s %s[%d] %s\n", time.Now().Format("15:04:05.000"), filepath.Base(program), os.Getpid(), fmt.Sprintf(format, args...))
+	if file := log(); file != nil {
+		_, _ = file.WriteString(line)
+	}
 }
 
 // result turns what became of a call into what Windows would return, and leaves a line in the log.

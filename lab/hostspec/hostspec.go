@@ -21,6 +21,9 @@ const (
 	ServiceLog    = "output.log"
 )
 
+// Link is the network interface of a host.
+const Link = "eth0"
+
 // PodNetworkName is how the hosts' network service calls the network of pods.
 const PodNetworkName = "lab"
 

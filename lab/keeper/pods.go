@@ -26,26 +26,44 @@ func onDriveC(path string) string {
 	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
 }
 
-func networks() hns.Store { return hns.Store{Dir: onDriveC(guestapi.NetworksDir)} }
+// networks are what the host's network service has. Whoever asks for them closes them.
+func networks() *hns.Store {
+	return &hns.Store{Dir: onDriveC(guestapi.NetworksDir), Address: ownAddress}
+}
+
+// ownAddress is the address that the host has on its network.
+func ownAddress() string {
+	link, err := netlink.LinkByName(hostspec.Link)
+	if err != nil {
+		return ""
+	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil || len(have) == 0 {
+		return ""
+	}
+	return have[0].IP.String()
+}
 
 // forgetPods does what a boot does to containers and their networks: they are gone, and the host's own network for pods is
 // there. It runs while no program of the host does.
 func (h host) forgetPods() error {
+	store := networks()
+	defer store.Close()
 	failures := errors.Join(
 		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
 		os.RemoveAll(onDriveC(guestapi.MountsDir)),
-		networks().Forget(),
+		store.Forget(),
 		setAddresses())
 	if failures != nil {
 		return fmt.Errorf("forgetting the pods of the last boot: %w", failures)
 	}
-	return h.makePodNetwork()
+	return h.makePodNetwork(store)
 }
 
 // makePodNetwork makes the network that pods of the host are connected to, as a network provider would.
-func (h host) makePodNetwork() error {
+func (h host) makePodNetwork(store *hns.Store) error {
 	const id = "0A0B0C0D-0000-4000-8000-00000000AB1E"
-	if _, err := networks().Get(hns.Network, id); err == nil || h.spec.PodNetwork == "" {
+	if store.Exists(hns.Network, id) == nil || h.spec.PodNetwork == "" {
 		return nil
 	}
 	_, of, err := net.ParseCIDR(h.spec.PodNetwork)
@@ -64,7 +82,7 @@ func (h host) makePodNetwork() error {
 	if err != nil {
 		return fmt.Errorf("encoding the network of pods: %w", err)
 	}
-	_, err = networks().Create(hns.Network, id, settings)
+	_, err = store.Create(hns.Network, id, settings)
 	return err
 }
 
@@ -92,7 +110,9 @@ func servePods() error {
 }
 
 func podAddresses() error {
-	addresses, err := networks().Addresses()
+	store := networks()
+	defer store.Close()
+	addresses, err := store.Addresses()
 	if err != nil {
 		return err
 	}

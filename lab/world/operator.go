@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/winbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -163,18 +162,20 @@ func (o Options) components() ([]build.Component, error) {
 		if o.Pods {
 			names = append(names, "containerd-shim-runhcs-v1", "win-overlay")
 		}
+		if o.Overlay {
+			names = append(names, "kube-proxy", "hybrid-overlay-node")
+		}
+		if o.Flannel {
+			names = append(names, "kube-proxy", "flanneld")
+		}
 		return build.Named(append(names, o.Components...)...)
 	}
 	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
 	return slices.DeleteFunc(build.Components(), ofSome), nil
 }
 
-// payload builds what the operator carries. For Wine hosts the programs are patched; see package winbuild.
+// payload builds what the operator carries.
 func (w *World) payload(ctx context.Context, o Options) (string, error) {
-	root, err := repository(ctx)
-	if err != nil {
-		return "", err
-	}
 	dir := filepath.Join(w.folder.Path, "payload")
 	if o.WineHosts == 0 {
 		return dir, simulatedPayload(ctx, dir, cmp.Or(o.ProgramBytes, wicdBytes))
@@ -183,24 +184,7 @@ func (w *World) payload(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cacheDir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	patches := filepath.Join(cacheDir, "wmco", "winbuild")
-	_, err = build.Build(ctx, build.Options{
-		Components: components,
-		Root:       root,
-		Out:        dir,
-		Log:        o.Log,
-		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
-			if filepath.Clean(moduleDir) == root {
-				return nil, nil // our own programs run on Wine as they are
-			}
-			return winbuild.Flags(ctx, moduleDir, patches)
-		},
-	})
-	return dir, err
+	return dir, buildPayload(ctx, dir, components, o.Log)
 }
 
 // repository is the folder of the operator's own module.

@@ -47,6 +47,7 @@ func (w *World) startImages(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("serving the images of pods: %w", err)
 	}
+	w.images = registry
 	for _, source := range lab.ImageSources() {
 		w.mirrors = append(w.mirrors, v1alpha1.RegistryMirrors{
 			Source: source, MirrorSourcePolicy: v1alpha1.NeverContactSource,
@@ -55,6 +56,23 @@ func (w *World) startImages(ctx context.Context) error {
 	}
 	return nil
 }
+
+// AgnhostPort is where pods of AgnhostPod answer. They share it with all of their host, so that there can be one on a host.
+const AgnhostPort = 8090
+
+// AgnhostPod is a pod for a Windows node with Kubernetes' own test program: a web server that can also ask others ("agnhost netexec
+// --help"). Images of worlds with pods have it after AddAgnhost.
+func AgnhostPod(flags ...string) corev1.PodSpec {
+	spec := WebserverPod()
+	c := &spec.Containers[0]
+	c.Name, c.Image = "agnhost", lab.AgnhostImage
+	c.Args = append([]string{"netexec", fmt.Sprintf("--http-port=%d", AgnhostPort), "--udp-port=-1"}, flags...)
+	c.Ports[0].ContainerPort, c.ReadinessProbe.TCPSocket.Port = AgnhostPort, intstr.FromInt32(AgnhostPort)
+	return spec
+}
+
+// AddAgnhost has the registry of pods' images serve what AgnhostPod needs.
+func (w *World) AddAgnhost(ctx context.Context) error { return w.Lab.AddAgnhost(ctx, w.images) }
 
 // WebserverPod is a pod for a Windows node that answers HTTP requests on WebserverPort with its own name. The environment is
 // that of the program (see the command lab/containers/webserver), as in "GRACE_SECONDS=40".
@@ -150,10 +168,15 @@ func waitingFor(p *corev1.Pod) string {
 // Call asks a WebserverPod by its address, which this machine reaches, and returns the answer. Each call is a connection
 // of its own.
 func Call(ctx context.Context, podIP, path string) (string, error) {
+	return CallPort(ctx, podIP, WebserverPort, path)
+}
+
+// CallPort is Call for a pod that answers on another port.
+func CallPort(ctx context.Context, podIP string, port int, path string) (string, error) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	url := "http://" + net.JoinHostPort(podIP, fmt.Sprint(WebserverPort)) + path
+	url := "http://" + net.JoinHostPort(podIP, fmt.Sprint(port)) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err

@@ -42,6 +42,11 @@ type Options struct {
 	// Pods gives Wine hosts what it takes to run pods: containerd's shim, a pod network, and a registry with images that
 	// the settings lead to. See WinWebserver.
 	Pods bool
+	// Overlay connects the pods of Wine hosts by OVN-Kubernetes' hybrid overlay, with a kube-proxy on each host. Something plays
+	// OVN-Kubernetes' master.
+	Overlay bool
+	// Flannel connects the pods of Wine hosts by Flannel, with a kube-proxy on each host.
+	Flannel bool
 	// Components are further ones, by name, that Wine hosts get besides what a Ready node needs.
 	Components []string
 	// ProgramBytes is the size of each program that simulated hosts get, WICD aside; 64 KiB when 0. Real programs
@@ -70,6 +75,10 @@ type World struct {
 	simulated  []*sim.Host
 	authorized ssh.PublicKey // that of Key
 	pods       bool
+	images     *lab.Registry // of pods
+	overlay    bool
+	flannel    bool
+	stop       context.CancelFunc         // ends what plays OVN-Kubernetes
 	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
 	folder     *lab.Folder
 }
@@ -117,6 +126,14 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 	}
 	if err := w.connect(ctx); err != nil {
 		return err
+	}
+	w.flannel = o.Flannel
+	if w.overlay = o.Overlay; w.overlay {
+		var playing context.Context
+		playing, w.stop = context.WithCancel(context.Background())
+		if err := playOVN(playing, w.Client, w.Lab.ControlPlane.RESTConfig(), o.Log); err != nil {
+			return err
+		}
 	}
 	return w.install(ctx)
 }
@@ -217,6 +234,15 @@ func (w *World) Configure(ctx context.Context) error {
 	if w.pods {
 		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, w.mirrors
 	}
+	if w.overlay {
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+	}
+	if w.flannel {
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+		if err := configureFlannel(ctx, w.Client); err != nil {
+			return err
+		}
+	}
 	return errors.Join(w.Client.Create(ctx, secret), w.Client.Create(ctx, config))
 }
 
@@ -277,6 +303,9 @@ func (w *World) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error 
 func (w *World) Close() {
 	if w.Operator != nil {
 		w.Operator.Kill()
+	}
+	if w.stop != nil {
+		w.stop()
 	}
 	for _, h := range w.simulated {
 		h.Close()

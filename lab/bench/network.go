@@ -1,0 +1,298 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientrest "k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// How many nodes the overlay has, and how many more there are when one starts.
+const (
+	overlayNodes = 500
+	remoteNodes  = 1000
+)
+
+// overlays are the overlay's programs of many nodes in this process, each with a simulated Host Network Service, on a real API
+// server.
+type overlays struct {
+	*sheet
+	set        kubernetes.Interface
+	kubeconfig string
+	dir        string
+	hosts      []*overlayHost
+}
+
+type overlayHost struct {
+	name string
+	hns  *sim.HNS
+	stop func()
+}
+
+func measureOverlay(ctx context.Context, s *sheet) error {
+	s.say("Starting a control plane")
+	l, err := lab.Open(ctx, lab.Options{Progress: s.progress})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	o := &overlays{sheet: s}
+	if o.dir, err = os.MkdirTemp("", "wmco-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(o.dir)
+	if err := o.prepare(ctx, l); err != nil {
+		return err
+	}
+	defer o.stopAll()
+	if err := o.measureChange(ctx); err != nil {
+		return err
+	}
+	return o.measureStart(ctx)
+}
+
+// prepare makes what OVN-Kubernetes would: rights, and somebody who approves certificates.
+func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
+	config := clientrest.CopyConfig(l.ControlPlane.RESTConfig())
+	config.QPS, config.Burst = 1000, 1000
+	if o.set, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	o.kubeconfig = filepath.Join(o.dir, "kubeconfig")
+	if err := l.ControlPlane.Kubeconfig(o.kubeconfig); err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "ovn-nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:ovn-nodes"}},
+	}
+	if _, err := o.set.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	go o.approve(ctx)
+	return nil
+}
+
+func (o *overlays) approve(ctx context.Context) {
+	for ctx.Err() == nil {
+		list, err := o.set.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+		if err == nil {
+			for i := range list.Items {
+				o.approveOne(ctx, &list.Items[i])
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func (o *overlays) approveOne(ctx context.Context, r *certificatesv1.CertificateSigningRequest) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil || len(r.Status.Conditions) > 0 {
+		return
+	}
+	if asked, err := x509.ParseCertificateRequest(block.Bytes); err != nil || !strings.HasPrefix(asked.Subject.CommonName, "system:ovn-node:") {
+		return
+	}
+	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Bench"}}
+	_, _ = o.set.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}) // tried again with the next list
+}
+
+// createNodes makes Nodes with numbers from..to-1. Those that no program is started for have a router's address.
+func (o *overlays) createNodes(ctx context.Context, from, to int, others bool) error {
+	var failed error
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	for part := range 8 {
+		work.Go(func() {
+			for i := from + part; i < to; i += 8 {
+				if err := o.createNode(ctx, i, others); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	work.Wait()
+	return failed
+}
+
+func (o *overlays) createNode(ctx context.Context, i int, others bool) error {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprintf("win-%d", i), Labels: map[string]string{corev1.LabelOSStable: "windows"},
+		Annotations: map[string]string{overlay.SubnetAnnotation: subnetOf(i).String()},
+	}}
+	if others {
+		n.Annotations[overlay.RouterMACAnnotation] = fmt.Sprintf("00-15-5D-01-%02X-%02X", i/256, i%256)
+	}
+	if _, err := o.set.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, addressOf(i))
+	_, err := o.set.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func subnetOf(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(132 + i/256), byte(i % 256), 0}), 24)
+}
+
+func addressOf(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{192, 168, byte(i / 250), byte(i%250 + 1)})
+}
+
+// start starts the program of a node.
+func (o *overlays) start(ctx context.Context, i int) *overlayHost {
+	ctx, cancel := context.WithCancel(ctx)
+	h := &overlayHost{name: fmt.Sprintf("win-%d", i), hns: sim.NewHNS(sim.HNSOptions{ManagementIP: addressOf(i)})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		overlay.Run(ctx, overlay.Options{
+			Node: h.name, BootstrapKubeconfig: o.kubeconfig, CertDir: filepath.Join(o.dir, h.name), CertDuration: 24 * time.Hour,
+			HNS: h.hns, Watcher: h.hns, Log: slog.New(slog.DiscardHandler),
+		})
+	}()
+	h.stop = func() { cancel(); <-done }
+	return h
+}
+
+func (o *overlays) stopAll() {
+	var work sync.WaitGroup
+	for _, h := range o.hosts {
+		work.Go(h.stop)
+	}
+	work.Wait()
+	o.hosts = nil
+}
+
+// has says how many remote subnets a host's overlay has, and whether one of them is that one.
+func (h *overlayHost) has(subnet netip.Prefix) (count int, is bool) {
+	for _, n := range h.hns.State().Networks {
+		if n.Name != overlay.Network {
+			continue
+		}
+		for _, r := range n.Remotes {
+			is = is || r.Prefix == subnet
+		}
+		return len(n.Remotes), is
+	}
+	return 0, false
+}
+
+// measureChange measures how long it takes until all nodes know that one has another subnet.
+func (o *overlays) measureChange(ctx context.Context) error {
+	o.say("%d nodes start their overlay", overlayNodes)
+	if err := o.createNodes(ctx, 0, overlayNodes, false); err != nil {
+		return err
+	}
+	if err := o.createNode(ctx, overlayNodes, true); err != nil {
+		return err
+	}
+	for i := range overlayNodes {
+		o.hosts = append(o.hosts, o.start(ctx, i))
+	}
+	if err := o.await(ctx, "all know each other", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == overlayNodes }); err != nil {
+		return err
+	}
+	time.Sleep(10 * time.Second) // whatever else follows a start
+	for _, h := range o.hosts {
+		h.hns.ResetCalls()
+	}
+	changed := netip.MustParsePrefix("10.200.0.0/24")
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, overlay.SubnetAnnotation, changed)
+	began := time.Now()
+	_, err := o.set.CoreV1().Nodes().Patch(ctx, fmt.Sprintf("win-%d", overlayNodes), types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	if err := o.await(ctx, "all know the change", func(h *overlayHost) bool { n, is := h.has(changed); return is && n == overlayNodes }); err != nil {
+		return err
+	}
+	o.number("overlay.seconds_500", time.Since(began).Seconds(), "s")
+	calls := 0
+	for _, h := range o.hosts {
+		c := h.hns.Calls()
+		calls = max(calls, c["AddRemotes"]+c["RemoveRemotes"]+c["CreateNetwork"]+c["DeleteNetwork"])
+	}
+	o.number("overlay.changes_per_node", float64(calls), "count")
+	return nil
+}
+
+// measureStart measures a program that starts where a thousand other nodes are already.
+func (o *overlays) measureStart(ctx context.Context) error {
+	o.stopAll()
+	o.say("%d more nodes", remoteNodes-overlayNodes)
+	if err := o.createNodes(ctx, overlayNodes+1, remoteNodes+1, true); err != nil {
+		return err
+	}
+	if err := o.completeRouters(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	h := o.start(ctx, 0) // with the certificate that it has, and without any network
+	o.hosts = []*overlayHost{h}
+	if err := o.await(ctx, "it knows all", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == remoteNodes }); err != nil {
+		return err
+	}
+	o.number("overlay.start_seconds_1000", time.Since(began).Seconds(), "s")
+	return nil
+}
+
+// completeRouters waits until every Node has the address of its router.
+func (o *overlays) completeRouters(ctx context.Context) error {
+	list, err := o.set.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	without := slices.IndexFunc(list.Items, func(n corev1.Node) bool { return n.Annotations[overlay.RouterMACAnnotation] == "" })
+	if without >= 0 {
+		return fmt.Errorf("Node %s has no router", list.Items[without].Name)
+	}
+	return nil
+}
+
+func (o *overlays) await(ctx context.Context, what string, holds func(*overlayHost) bool) error {
+	const patience = 10 * time.Minute // hundreds of programs share this machine with the API server
+	for end := time.Now().Add(patience); ; {
+		without := slices.IndexFunc(o.hosts, func(h *overlayHost) bool { return !holds(h) })
+		if without < 0 {
+			return nil
+		}
+		if time.Now().After(end) {
+			n, _ := o.hosts[without].has(netip.Prefix{})
+			return fmt.Errorf("waiting until %s: after %s %s has %d remote subnets", what, patience, o.hosts[without].name, n)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// lostServices is how many load balancers there were before the most cited loss (kubernetes#110849).
+const lostServices = 577
+
+// netHost is one Wine host with the overlay and a real kube-proxy.
+type netHost struct {
+	*stage
+	host *lab.Host
+}
+
+func measureNetworkHost(ctx context.Context, s *sheet) error {
+	s.say("Bringing up the cluster, the operator and a host with an overlay")
+	w, err := world.Open(ctx, world.Options{WineHosts: 1, Overlay: true, Log: s.progress})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	n := &netHost{stage: &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: 1}, host: w.Lab.Hosts()[0]}
+	if err := n.prepare(ctx); err != nil {
+		return err
+	}
+	before := processes()
+	if _, err := n.join(ctx, n.waiting[:1]); err != nil {
+		return err
+	}
+	for _, measure := range []func(context.Context) error{
+		func(context.Context) error { return n.measureJoin(before) }, n.measureRepair, n.measureMemory,
+	} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureJoin measures, by WICD's journal, the time from when the overlay's program runs to when the pod network is configured, and
+// counts the processes that were started besides the services.
+func (n *netHost) measureJoin(before map[int]string) error {
+	raw, err := n.host.ReadFile(desired.State + `\journal.jsonl`)
+	if err != nil {
+		return err
+	}
+	var began, ended time.Time
+	for line := range strings.Lines(string(raw)) {
+		var e agent.JournalEntry
+		if json.Unmarshal([]byte(line), &e) != nil {
+			continue
+		}
+		switch {
+		case strings.Contains(e.Change, "service hybrid-overlay-node started"):
+			began = e.Time
+		case strings.Contains(e.Change, `cni.conf written`):
+			ended = e.Time
+		}
+	}
+	if began.IsZero() || !ended.After(began) {
+		return fmt.Errorf("the journal does not tell when the network began (%v) and was there (%v)", began, ended)
+	}
+	n.number("join.network_seconds", ended.Sub(began).Seconds(), "s")
+	shells := 0
+	for pid, command := range processes() {
+		if _, was := before[pid]; !was && (strings.Contains(command, "powershell") || strings.Contains(command, "netsh") || strings.Contains(command, "cmd.exe")) {
+			shells++
+		}
+	}
+	starts, err := n.host.PowerShellStarts()
+	if err != nil {
+		return err
+	}
+	n.number("join.network_processes", float64(shells+len(starts)), "count")
+	return nil
+}
+
+// measureRepair measures how soon it is noticed that Windows' network service has restarted without its load balancers, and how soon
+// all of them are back.
+func (n *netHost) measureRepair(ctx context.Context) error {
+	n.say("%d Services", lostServices)
+	for i := range lostServices {
+		if err := n.createService(ctx, i); err != nil {
+			return err
+		}
+	}
+	whole := func(context.Context) (bool, error) {
+		have, err := n.host.NetworkObjects(hns.LoadBalancer)
+		return len(have) >= lostServices, err
+	}
+	if err := n.until(ctx, "all Services have load balancers", whole); err != nil {
+		return err
+	}
+	if err := n.until(ctx, "the Node says so", n.tells(corev1.ConditionFalse)); err != nil {
+		return err
+	}
+	time.Sleep(quietBefore)
+	began := time.Now()
+	if err := n.host.RestartNetworkService(ctx, hns.LoadBalancer, hns.Endpoint); err != nil {
+		return err
+	}
+	restarted := time.Now()
+	if err := n.until(ctx, "the Node tells of the loss", n.tells(corev1.ConditionTrue)); err != nil {
+		return err
+	}
+	n.say("The service was away for %.1f s; the Node told %.1f s after it stopped", restarted.Sub(began).Seconds(), time.Since(began).Seconds())
+	n.number("repair.detect_seconds", time.Since(began).Seconds(), "s")
+	if err := n.until(ctx, "all load balancers are back", whole); err != nil {
+		return err
+	}
+	n.number("repair.restore_577_seconds", time.Since(restarted).Seconds(), "s")
+	return nil
+}
+
+// quietBefore is how long kube-proxy and WICD are left alone before something is lost.
+const quietBefore = 30 * time.Second
+
+func (n *netHost) createService(ctx context.Context, i int) error {
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("bench-%d", i)}
+	s := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}}
+	if err := n.Client.Create(ctx, s); err != nil {
+		return err
+	}
+	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
+	port, number, protocol, ready := "web", int32(8080), corev1.ProtocolTCP, true
+	return n.Client.Create(ctx, &discoveryv1.EndpointSlice{
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: &protocol}},
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{fmt.Sprintf("10.132.%d.%d", 200+i/250, i%250+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		}},
+	})
+}
+
+// tells looks whether the Node's network condition has a status.
+func (n *netHost) tells(status corev1.ConditionStatus) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		var node corev1.Node
+		if err := n.Client.Get(ctx, types.NamespacedName{Name: n.host.Name()}, &node); err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == v1alpha1.ConditionWindowsNetworkUnavailable && c.Status == status
+		}), nil
+	}
+}
+
+// measureMemory measures the overlay's program where there are a thousand other nodes.
+func (n *netHost) measureMemory(ctx context.Context) error {
+	n.say("%d other nodes", remoteNodes)
+	for i := range remoteNodes {
+		mac := fmt.Sprintf("00-15-5D-02-%02X-%02X", i/256, i%256)
+		if _, err := n.AddLinuxNode(ctx, fmt.Sprintf("other-%d", i), addressOf(i).String(), subnetOf(i).String(), mac); err != nil {
+			return err
+		}
+	}
+	const program = "hybrid-overlay-node.exe"
+	err := n.until(ctx, "the host has the ways to all", func(context.Context) (bool, error) {
+		networks, err := n.host.NetworkObjects(hns.Network)
+		for _, o := range networks {
+			policies, _ := o["Policies"].([]any)
+			if len(policies) >= remoteNodes {
+				return true, err
+			}
+		}
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	time.Sleep(quietBefore)
+	for pid, command := range processes() {
+		if !strings.Contains(command, program) {
+			continue
+		}
+		status := fmt.Sprintf("/proc/%d/status", pid)
+		n.number("overlay.rss_mb", megabytes(field(status, "VmRSS")), "MB")
+		n.number("overlay.rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
+		n.number("overlay.rss_program_mb", programMemory(pid), "MB")
+	}
+	return nil
+}

@@ -1,0 +1,473 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+var updateNetworks = flag.Bool("update-networks", false, "rewrite the golden file of network objects")
+
+// What TestNetwork has of Services.
+const (
+	manyServices  = 200
+	endpointsEach = 5
+	// settledAfter is how long WICD waits longer for load balancers after many Services have changed.
+	settledAfter   = 35 * time.Second
+	overlayNetwork = "OVNKubernetesHybridOverlayNetwork"
+)
+
+// TestNetwork has three Windows hosts with the real kube-proxy and our hybrid-overlay-node on the lab's network service.
+func TestNetwork(t *testing.T) {
+	if missing := lab.CanRunWindows(); missing != nil {
+		t.Skip("SKIPPED:", missing)
+	}
+	p := newPlace(t, world.Options{WineHosts: 3, Overlay: true})
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("there is an instance for each host", func(context.Context) string {
+		if n := len(p.instances()); n != len(p.Hosts()) {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	p.expectAllReady()
+	_ = t.Run("nodes know each other's subnets", func(t *testing.T) { p.in(t).expectWays() }) &&
+		t.Run("networks are those of OVN-Kubernetes", func(t *testing.T) { p.in(t).compareNetworks() }) &&
+		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).manyServices() }) &&
+		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
+		t.Run("after a restart of the host, too", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
+		t.Run("nothing is left of Services that are gone", func(t *testing.T) { p.in(t).noServices() })
+}
+
+// ways are the subnets of other nodes that a network of a host leads to, each with the address of its host.
+func (p place) ways(h *lab.Host, network string) (ways []string) {
+	for _, n := range p.objects(h, hns.Network) {
+		if n["Name"] != network {
+			continue
+		}
+		policies, _ := n["Policies"].([]any)
+		for _, policy := range policies {
+			var way struct {
+				Type     string
+				Settings struct{ DestinationPrefix, ProviderAddress, DistributedRouterMacAddress string }
+			}
+			if decode(policy, &way); way.Type == "RemoteSubnetRoute" {
+				ways = append(ways, way.Settings.DestinationPrefix+" by "+way.Settings.ProviderAddress)
+			}
+		}
+	}
+	slices.Sort(ways)
+	return ways
+}
+
+func decode(from, into any) {
+	b, err := json.Marshal(from)
+	if err == nil {
+		_ = json.Unmarshal(b, into)
+	}
+}
+
+func (p place) objects(h *lab.Host, kind hns.Kind) []hns.Object {
+	p.t.Helper()
+	found, err := h.NetworkObjects(kind)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return found
+}
+
+// expectWays waits until each host has a way to the subnet of each other node, and to those of Linux nodes.
+func (p place) expectWays(linux ...string) {
+	p.t.Helper()
+	p.eventually("each host has the ways to all others", func(ctx context.Context) string {
+		var nodes corev1.NodeList
+		if err := p.Client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
+			return err.Error()
+		}
+		for _, h := range p.Lab.Hosts() {
+			want := slices.Clone(linux)
+			for _, n := range nodes.Items {
+				if !strings.EqualFold(n.Name, h.Name()) {
+					want = append(want, n.Annotations[world.AnnotationSubnet]+" by "+n.Status.Addresses[0].Address)
+				}
+			}
+			slices.Sort(want)
+			if got := p.ways(h, overlayNetwork); !slices.Equal(got, want) {
+				return fmt.Sprintf("%s has %v, want %v", h.Name(), got, want)
+			}
+		}
+		return ""
+	})
+}
+
+// compareNetworks compares all objects of a host with a golden file, in which everything that differs from run to run has a name.
+func (p place) compareNetworks() {
+	h := p.Lab.Hosts()[0]
+	p.eventually("kube-proxy has made the load balancers of the cluster's own Services", func(context.Context) string {
+		if len(p.objects(h, hns.LoadBalancer)) == 0 {
+			return "there are none"
+		}
+		return ""
+	})
+	all := map[hns.Kind][]hns.Object{}
+	for _, kind := range []hns.Kind{hns.Network, hns.Endpoint, hns.LoadBalancer} {
+		all[kind] = slices.DeleteFunc(p.objects(h, kind), isOfAnotherService)
+		slices.SortFunc(all[kind], func(a, b hns.Object) int { return strings.Compare(orderOf(a), orderOf(b)) })
+	}
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := nameWhatDiffers(string(b)) + "\n"
+	golden := filepath.Join("testdata", "networks.golden")
+	if *updateNetworks {
+		if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		p.t.Fatalf("%v; run this test with -update-networks and read the file", err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		p.t.Errorf("network objects (-want +got), if it is meant run with -update-networks:\n%s", diff)
+	}
+}
+
+// isOfAnotherService tells whether an object is of a Service whose address is by chance: any but default/kubernetes.
+func isOfAnotherService(o hns.Object) bool {
+	var addressed struct {
+		FrontendVIPs     []string
+		IpConfigurations []struct{ IpAddress string }
+	}
+	decode(o, &addressed)
+	for _, c := range addressed.IpConfigurations {
+		addressed.FrontendVIPs = append(addressed.FrontendVIPs, c.IpAddress)
+	}
+	return slices.ContainsFunc(addressed.FrontendVIPs, func(vip string) bool { return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1" })
+}
+
+// orderOf puts objects in an order that is the same in each run: by name, then by kind of address.
+func orderOf(o hns.Object) string {
+	b, _ := json.Marshal(o["IpConfigurations"])
+	return fmt.Sprint(o["Name"], string(b))
+}
+
+// nameWhatDiffers gives identifiers and addresses names in the order in which they are met.
+func nameWhatDiffers(text string) string {
+	for _, kind := range []struct{ name, pattern string }{
+		{"guid", `(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`},
+		{"mac", `(?i)\b[0-9a-f]{2}(?:[-:][0-9a-f]{2}){5}\b`},
+		{"port", `\b[0-9]{5}\b`},
+		{"address", `\b10\.(?:99|2[0-9]{2})\.\d+\.\d+(?:/\d+)?`},
+	} {
+		names := map[string]string{}
+		text = regexp.MustCompile(kind.pattern).ReplaceAllStringFunc(text, func(found string) string {
+			key := strings.ToLower(found)
+			if names[key] == "" {
+				names[key] = fmt.Sprintf("<%s %d>", kind.name, len(names)+1)
+			}
+			return names[key]
+		})
+	}
+	return text
+}
+
+func (p place) linuxNode() {
+	ctx := p.t.Context()
+	n, err := p.AddLinuxNode(ctx, "linux-1", "10.99.200.1", "10.132.100.0/24", "0a:58:64:40:00:01")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectWays("10.132.100.0/24 by 10.99.200.1")
+	was := n.DeepCopy()
+	n.Annotations[world.AnnotationLinuxSubnets] = `{"default":["10.132.101.0/24"]}`
+	if err := p.Client.Patch(ctx, n, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectWays("10.132.101.0/24 by 10.99.200.1")
+	if err := p.Client.Delete(ctx, n); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectWays()
+}
+
+// manyServices makes Services whose endpoints are on other hosts, and waits for their load balancers on each host.
+func (p place) manyServices() {
+	began := time.Now()
+	var work sync.WaitGroup
+	for part := range 4 {
+		work.Go(func() {
+			for i := part; i < manyServices; i += 4 {
+				if err := p.createService(i); err != nil {
+					p.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	p.t.Logf("%d Services with %d endpoints were made in %s", manyServices, manyServices*endpointsEach, time.Since(began).Round(time.Millisecond))
+	for _, h := range p.Lab.Hosts() {
+		p.eventually(h.Name()+" has a load balancer for each Service", func(context.Context) string { return p.missing(h, p.vips()) })
+	}
+	p.t.Logf("all hosts had them after %s", time.Since(began).Round(100*time.Millisecond))
+}
+
+func (p place) createService(i int) error {
+	ctx, name := p.t.Context(), fmt.Sprintf("many-%d", i)
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	s.Spec.Ports = []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}}
+	if err := p.Client.Create(ctx, s); err != nil {
+		return err
+	}
+	port, number, protocol := "web", int32(8080), corev1.ProtocolTCP
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: &protocol}},
+	}
+	ready := true
+	for n := range endpointsEach {
+		number := i*endpointsEach + n
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{fmt.Sprintf("10.132.%d.%d", 200+number/250, number%250+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+		})
+	}
+	return p.Client.Create(ctx, slice)
+}
+
+// vips are the addresses of the Services that manyServices made.
+func (p place) vips() []string {
+	p.t.Helper()
+	var list corev1.ServiceList
+	if err := p.Client.List(p.t.Context(), &list, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		p.t.Fatal(err)
+	}
+	var vips []string
+	for _, s := range list.Items {
+		if strings.HasPrefix(s.Name, "many-") {
+			vips = append(vips, s.Spec.ClusterIP)
+		}
+	}
+	return vips
+}
+
+// missing says how many of some Services have no load balancer on a host; empty when all have one.
+func (p place) missing(h *lab.Host, vips []string) string {
+	has := map[string]bool{}
+	for _, b := range p.objects(h, hns.LoadBalancer) {
+		var balancer struct{ FrontendVIPs []string }
+		decode(b, &balancer)
+		for _, vip := range balancer.FrontendVIPs {
+			has[vip] = true
+		}
+	}
+	without := slices.DeleteFunc(slices.Clone(vips), func(vip string) bool { return has[vip] })
+	if len(without) > 0 {
+		return fmt.Sprintf("%d of %d Services have no load balancer, %s for one", len(without), len(vips), without[0])
+	}
+	return ""
+}
+
+// loseAndRestore takes away what Windows is known to lose, and waits until all of it is back; the Node has to say so meanwhile.
+func (p place) loseAndRestore() {
+	h, vips := p.Lab.Hosts()[0], p.vips()
+	time.Sleep(settledAfter)
+	for _, loss := range []struct {
+		what string
+		lose func() error
+	}{
+		{"a load balancer", func() error { return p.loseFirst(h, hns.LoadBalancer, "") }},
+		{"all load balancers", func() error { return h.LoseNetworkObjects(hns.LoadBalancer) }},
+		{"the host's endpoint", func() error { return p.loseFirst(h, hns.Endpoint, "VIPEndpoint") }},
+		{"load balancers and endpoints, as the service restarts", func() error {
+			return h.RestartNetworkService(p.t.Context(), hns.LoadBalancer, hns.Endpoint)
+		}},
+		{"everything, as the service restarts", func() error {
+			return h.RestartNetworkService(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network)
+		}},
+	} {
+		told, stop := p.watchNetwork(h)
+		began := time.Now()
+		if err := loss.lose(); err != nil {
+			p.t.Fatal(err)
+		}
+		p.eventually(loss.what+" is told", func(context.Context) string {
+			if told() == "" {
+				return "condition WindowsNetworkUnavailable was not True"
+			}
+			return ""
+		})
+		noticed := time.Since(began)
+		p.eventually("what is lost is back: "+loss.what, func(context.Context) string { return p.lacks(h, vips) })
+		p.t.Logf("lost: %s; noticed after %s, back after %s (%s)", loss.what, noticed.Round(100*time.Millisecond), time.Since(began).Round(100*time.Millisecond), told())
+		p.expectWays()
+		p.eventually("the Node says that all is well", func(context.Context) string {
+			if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
+				return c.Reason + ": " + c.Message
+			}
+			return ""
+		})
+		stop()
+	}
+	if told := p.repairsTold(h); told == 0 {
+		p.t.Error("no event tells of a repair")
+	}
+}
+
+// loseFirst loses the first object of a kind with a name.
+func (p place) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
+	for _, o := range p.objects(h, kind) {
+		var balancer struct{ FrontendVIPs []string }
+		decode(o, &balancer)
+		isMany := len(balancer.FrontendVIPs) > 0 && slices.Contains(p.vips(), balancer.FrontendVIPs[0])
+		if name != "" && o["Name"] == name || name == "" && isMany {
+			return h.LoseNetworkObject(kind, fmt.Sprint(o["ID"]))
+		}
+	}
+	return fmt.Errorf("there is no %s %q", kind, name)
+}
+
+// lacks says what a host lacks of its network.
+func (p place) lacks(h *lab.Host, vips []string) string {
+	if !slices.ContainsFunc(p.objects(h, hns.Network), func(o hns.Object) bool { return o["Name"] == overlayNetwork }) {
+		return "the network"
+	}
+	if !slices.ContainsFunc(p.objects(h, hns.Endpoint), func(o hns.Object) bool { return o["Name"] == "VIPEndpoint" }) {
+		return "the host's endpoint"
+	}
+	return p.missing(h, vips)
+}
+
+func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
+	var node corev1.Node
+	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: strings.ToLower(h.Name())}, &node); err != nil {
+		return c
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1alpha1.ConditionWindowsNetworkUnavailable {
+			return c
+		}
+	}
+	return c
+}
+
+// watchNetwork looks all the time, and told says with which reasons the condition was True.
+func (p place) watchNetwork(h *lab.Host) (told func() string, stop func()) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	var mu sync.Mutex
+	var reasons []string
+	go func() {
+		for ctx.Err() == nil {
+			if c := p.networkCondition(h); c.Status == corev1.ConditionTrue {
+				mu.Lock()
+				if !slices.Contains(reasons, c.Reason) {
+					reasons = append(reasons, c.Reason)
+				}
+				mu.Unlock()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	return func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Join(reasons, ", ")
+	}, cancel
+}
+
+// repairsTold is how many events tell of repairs of a host's network.
+func (p place) repairsTold(h *lab.Host) (n int) {
+	p.t.Helper()
+	var list eventsv1.EventList
+	if err := p.Client.List(p.t.Context(), &list); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Reason == v1alpha1.ReasonNetworkRepaired && strings.EqualFold(e.Regarding.Name, h.Name()) {
+			n++
+		}
+	}
+	return n
+}
+
+func (p place) restoreAfterRestart() {
+	ctx, h, vips := p.t.Context(), p.Lab.Hosts()[1], p.vips()
+	before, err := h.BootID(ctx)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := h.Exec(ctx, "shutdown.exe /r /t 0"); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := h.WaitForReboot(ctx, before); err != nil {
+		p.t.Fatal(err)
+	}
+	began := time.Now()
+	p.eventually("all is back after the restart", func(context.Context) string { return p.lacks(h, vips) })
+	p.t.Logf("all was back %s after the host", time.Since(began).Round(100*time.Millisecond))
+	p.expectWays()
+}
+
+func (p place) noServices() {
+	ctx, vips := p.t.Context(), p.vips()
+	for i := range manyServices {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("many-%d", i)}}
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: s.ObjectMeta}
+		for _, o := range []client.Object{s, slice} {
+			if err := client.IgnoreNotFound(p.Client.Delete(ctx, o)); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+	for _, h := range p.Lab.Hosts() {
+		p.eventually("nothing is left on "+h.Name(), func(context.Context) string {
+			for _, b := range p.objects(h, hns.LoadBalancer) {
+				var balancer struct{ FrontendVIPs []string }
+				if decode(b, &balancer); len(balancer.FrontendVIPs) > 0 && slices.Contains(vips, balancer.FrontendVIPs[0]) {
+					return "the load balancer of " + balancer.FrontendVIPs[0]
+				}
+			}
+			for _, e := range p.objects(h, hns.Endpoint) {
+				var endpoint struct{ IpConfigurations []struct{ IpAddress string } }
+				decode(e, &endpoint)
+				for _, c := range endpoint.IpConfigurations {
+					if slices.Contains(vips, c.IpAddress) || strings.HasPrefix(c.IpAddress, "10.132.20") {
+						return "the endpoint of " + c.IpAddress
+					}
+				}
+			}
+			return ""
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package hns
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Create makes an object with an ID. It has the ID that is returned: there is one namespace HostDefault, whoever wants it.
+func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err error) {
+	o, err := parse(settings)
+	if err != nil {
+		return nil, fmt.Errorf("creating %s %s: %w", k, id, err)
+	}
+	o["ID"] = id
+	err = s.change(func(now *state) error {
+		if k == Namespace && strings.EqualFold(o.text("Type"), "HostDefault") {
+			made, err = now.get(k, hostDefaultID)
+			return err
+		}
+		if now.objects[k][key(id)] != nil {
+			return Exists
+		}
+		made = o
+		if err := s.complete(now, k, o); err != nil {
+			return err
+		}
+		s.put(k, o)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating %s %s: %w", k, id, err)
+	}
+	return made, nil
+}
+
+// complete adds what Windows adds, and refuses what Windows does.
+func (s *Store) complete(now *state, k Kind, o Object) error {
+	switch k {
+	case Network:
+		return s.completeNetwork(now, o)
+	case Endpoint:
+		return now.completeEndpoint(o)
+	case LoadBalancer:
+		return now.checkLoadBalancer(o)
+	case Route:
+		return now.checkTargets(o)
+	case Namespace:
+		taken := 1 // the host's own compartment
+		for _, other := range now.objects[Namespace] {
+			taken = max(taken, other.number("NamespaceId"))
+		}
+		o["NamespaceId"] = float64(taken + 1)
+	}
+	return nil
+}
+
+// Get returns an object.
+func (s *Store) Get(k Kind, id string) (o Object, err error) {
+	err = s.look(func(now *state) error {
+		found, err := now.get(k, id)
+		o = found.clone()
+		return err
+	})
+	return o, err
+}
+
+// Exists says nothing when there is an object, else what Windows says.
+func (s *Store) Exists(k Kind, id string) error {
+	return s.look(func(now *state) error {
+		_, err := now.get(k, id)
+		return err
+	})
+}
+
+// Properties returns an object as JSON.
+func (s *Store) Properties(k Kind, id string) (document string, err error) {
+	err = s.look(func(now *state) error {
+		o, err := now.get(k, id)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(o)
+		document = string(raw)
+		return err
+	})
+	return document, err
+}
+
+// List returns the objects that a query (a HostComputeQuery) asks for, ordered by ID: those whose fields are as in its
+// filter, itself JSON in a string. They are not to be changed.
+func (s *Store) List(k Kind, query string) (found []Object, err error) {
+	err = s.find(k, query, func(o Object) { found = append(found, o) })
+	return found, err
+}
+
+// IDs returns the IDs of the objects that List returns.
+func (s *Store) IDs(k Kind, query string) (ids []string, err error) {
+	err = s.find(k, query, func(o Object) { ids = append(ids, o.id()) })
+	return ids, err
+}
+
+func (s *Store) find(k Kind, query string, found func(Object)) error {
+	filter, err := parseFilter(query)
+	if err != nil {
+		return err
+	}
+	return s.look(func(now *state) error {
+		for _, o := range now.list(k, filter) {
+			found(o)
+		}
+		return nil
+	})
+}
+
+// Modify changes an object as a request of Windows' API says.
+func (s *Store) Modify(k Kind, id string, request []byte) error {
+	var r request2
+	if err := json.Unmarshal(request, &r); err != nil {
+		return fmt.Errorf("modifying %s %s: %w: %v", k, id, InvalidJSON, err)
+	}
+	err := s.change(func(now *state) error {
+		was, err := now.get(k, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case k == Namespace:
+			return s.modifyNamespace(now, was.clone(), r)
+		case k == LoadBalancer || k == Route: // the whole object, which is how load balancers are changed
+			whole, err := parse(request)
+			if err != nil {
+				return err
+			}
+			whole["ID"] = was.id()
+			if err := s.complete(now, k, whole); err != nil {
+				return err
+			}
+			s.put(k, whole)
+			return nil
+		}
+		o := was.clone()
+		if err := r.policies(o); err != nil {
+			return err
+		}
+		s.put(k, o)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("modifying %s %s: %w", k, id, err)
+	}
+	return nil
+}
+
+// request2 is a request of the second generation to modify an object.
+type request2 struct {
+	ResourceType, RequestType string
+	Settings                  struct {
+		Policies                []any
+		EndpointId, ContainerId string
+	}
+}
+
+// Delete removes an object: an endpoint out of its namespace, too, and a network with its endpoints.
+func (s *Store) Delete(k Kind, id string) error {
+	err := s.change(func(now *state) error {
+		o, err := now.get(k, id)
+		if err != nil {
+			return err
+		}
+		switch {
+		case k == Endpoint:
+			s.leaveNamespace(now, o)
+		case k == Network:
+			for _, e := range now.list(Endpoint, map[string]any{"HostComputeNetwork": o.id()}) {
+				s.leaveNamespace(now, e)
+				s.remove(Endpoint, e.id())
+			}
+		case k == Namespace && key(o.id()) == hostDefaultID:
+			return AccessDenied
+		case k == Namespace:
+			for _, e := range now.list(Endpoint, map[string]any{"HostComputeNamespace": o.id()}) {
+				free := e.clone()
+				delete(free, "HostComputeNamespace")
+				s.put(Endpoint, free)
+			}
+		}
+		s.remove(k, o.id())
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s %s: %w", k, id, err)
+	}
+	return nil
+}
+
+// nonPersistent is the flag of networks that do not outlive a boot (NetworkFlags EnableNonPersistent).
+const nonPersistent = 8
+
+// Forget removes what Windows does not keep over a boot: everything but persistent networks and the host's own compartment, and with it
+// every Fault. No process of the host may run.
+func (s *Store) Forget() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return err
+	}
+	return s.locked(func() error {
+		if err := s.updateLocked(); err != nil {
+			return err
+		}
+		kept := []entry{hostDefault()}
+		for _, n := range s.known.list(Network, nil) {
+			if n.number("Flags")&nonPersistent == 0 {
+				kept = append(kept, entry{Network, key(n.id()), n})
+			}
+		}
+		return s.start(kept)
+	})
+}
+
+// Lose has objects of some kinds gone, as when the service comes back without them: nobody is told. The host's own compartment stays.
+func (s *Store) Lose(kinds ...Kind) error {
+	return s.change(func(now *state) error {
+		for _, k := range kinds {
+			for _, o := range now.list(k, nil) {
+				if key(o.id()) != hostDefaultID {
+					s.remove(k, o.id())
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// LoseOne has one object gone that a program had made, and nothing else: not even the references to it.
+func (s *Store) LoseOne(k Kind, id string) error {
+	return s.change(func(now *state) error {
+		if _, err := now.get(k, id); err != nil {
+			return err
+		}
+		s.remove(k, id)
+		return nil
+	})
+}
+
+// Addresses are the addresses of all endpoints that are of this host.
+func (s *Store) Addresses() (addresses []string, err error) {
+	err = s.look(func(now *state) error {
+		for _, e := range now.list(Endpoint, nil) {
+			addresses = append(addresses, e.ownAddresses()...)
+		}
+		return nil
+	})
+	return addresses, err
+}

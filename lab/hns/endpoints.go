@@ -1,0 +1,196 @@
+package hns
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+)
+
+// remoteEndpoint is the flag of endpoints that stand for those of other hosts.
+const remoteEndpoint = 1
+
+func (o Object) remote() bool { return o.number("Flags")&remoteEndpoint != 0 }
+
+func (o Object) addresses() []string {
+	var list []string
+	for _, c := range items(o["IpConfigurations"]) {
+		if a := text(c, "IpAddress"); a != "" {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// ownAddresses are those that this host has for an endpoint.
+func (o Object) ownAddresses() []string {
+	if o.remote() {
+		return nil
+	}
+	return o.addresses()
+}
+
+// place is an address on a network.
+func place(network, address string) string { return key(network) + " " + address }
+
+func (o Object) places(k Kind) []string {
+	if k != Endpoint {
+		return nil
+	}
+	var list []string
+	for _, a := range o.addresses() {
+		list = append(list, place(o.text("HostComputeNetwork"), a))
+	}
+	return list
+}
+
+// completeEndpoint gives an endpoint addresses where it asks for none, and refuses those that it cannot have.
+func (now *state) completeEndpoint(e Object) error {
+	network, err := now.get(Network, e.text("HostComputeNetwork"))
+	if err != nil {
+		return err
+	}
+	if !e.remote() {
+		if err := now.address(network, e); err != nil {
+			return err
+		}
+	}
+	for _, p := range e.places(Endpoint) {
+		for _, other := range now.addresses[p] {
+			if now.objects[Endpoint][other].remote() == e.remote() { // of different sorts Windows does not mind
+				return ObjectExists
+			}
+		}
+	}
+	if now.portTaken(e) {
+		return PortExists
+	}
+	if e.text("MacAddress") == "" {
+		e["MacAddress"] = now.freeMAC(network, e.id())
+	}
+	return nil
+}
+
+// address completes the address of an endpoint of this host by its network.
+func (now *state) address(network, e Object) error {
+	subnets := network.subnets()
+	if len(subnets) == 0 {
+		return nil
+	}
+	configurations := items(e["IpConfigurations"])
+	if len(configurations) == 0 {
+		configurations = []map[string]any{{}}
+	}
+	var complete []any
+	gateway := ""
+	for _, c := range configurations {
+		var of subnet
+		if text(c, "IpAddress") == "" {
+			free, s, err := now.free(network)
+			if err != nil {
+				return err
+			}
+			of, c["IpAddress"] = s, free.String()
+		} else if of = containing(subnets, text(c, "IpAddress")); !of.prefix.IsValid() {
+			return InvalidIP
+		}
+		if Object(c).number("PrefixLength") == 0 {
+			c["PrefixLength"] = float64(of.prefix.Bits())
+		}
+		gateway = of.gateway
+		complete = append(complete, c)
+	}
+	e["IpConfigurations"] = complete
+	if len(items(e["Routes"])) == 0 && gateway != "" {
+		e["Routes"] = []any{map[string]any{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}}
+	}
+	return nil
+}
+
+// containing is the subnet that an address is of, but for the gateway's; a subnet without a prefix when there is none.
+func containing(subnets []subnet, address string) subnet {
+	a, err := netip.ParseAddr(address)
+	for _, s := range subnets {
+		if err == nil && s.prefix.Contains(a) && address != s.gateway {
+			return s
+		}
+	}
+	return subnet{}
+}
+
+// portTaken says whether a port of the host that an endpoint wants is another's.
+func (now *state) portTaken(e Object) bool {
+	wanted := e.portMappings()
+	if len(wanted) == 0 {
+		return false
+	}
+	for _, other := range now.objects[Endpoint] {
+		for _, port := range other.portMappings() {
+			if slices.Contains(wanted, port) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+type hostPort struct{ protocol, port int }
+
+func (o Object) portMappings() []hostPort {
+	var list []hostPort
+	for _, p := range items(o["Policies"]) {
+		if settings, ok := p["Settings"].(map[string]any); ok && text(p, "Type") == "PortMapping" {
+			list = append(list, hostPort{Object(settings).number("Protocol"), Object(settings).number("ExternalPort")})
+		}
+	}
+	return list
+}
+
+// modifyNamespace adds an endpoint or a container to a namespace, or takes it out.
+func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error {
+	resource := resourceOf("Container", r.Settings.ContainerId)
+	if r.ResourceType == "Endpoint" {
+		was, err := now.get(Endpoint, r.Settings.EndpointId)
+		if err != nil {
+			return err
+		}
+		resource = resourceOf("Endpoint", was.id())
+		in := was.text("HostComputeNamespace")
+		if r.RequestType == "Add" && in != "" && key(in) != key(namespace.id()) {
+			return AlreadyAttached
+		}
+		endpoint := was.clone()
+		endpoint["HostComputeNamespace"] = namespace.id()
+		if r.RequestType == "Remove" {
+			delete(endpoint, "HostComputeNamespace")
+		}
+		s.put(Endpoint, endpoint)
+	}
+	namespace.drop(resource)
+	if r.RequestType == "Add" {
+		have, _ := namespace["Resources"].([]any)
+		namespace["Resources"] = append(have, resource)
+	}
+	s.put(Namespace, namespace)
+	return nil
+}
+
+// leaveNamespace takes an endpoint out of its namespace, when it is in one.
+func (s *Store) leaveNamespace(now *state, endpoint Object) {
+	was, err := now.get(Namespace, endpoint.text("HostComputeNamespace"))
+	if err != nil {
+		return
+	}
+	namespace := was.clone()
+	namespace.drop(resourceOf("Endpoint", endpoint.id()))
+	s.put(Namespace, namespace)
+}
+
+func resourceOf(kind, id string) map[string]any {
+	return map[string]any{"Type": kind, "Data": map[string]any{"ID": id}}
+}
+
+// drop takes a resource out of a namespace.
+func (o Object) drop(resource map[string]any) {
+	have, _ := o["Resources"].([]any)
+	o["Resources"] = slices.DeleteFunc(have, func(r any) bool { return reflect.DeepEqual(r, any(resource)) })
+}

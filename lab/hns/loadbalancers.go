@@ -1,0 +1,67 @@
+package hns
+
+import (
+	"fmt"
+	"slices"
+)
+
+// frontends are what a load balancer takes: each of its addresses with each of its ports. Without an address it takes ports of the host.
+func (o Object) frontends(k Kind) []string {
+	if k != LoadBalancer {
+		return nil
+	}
+	addresses, _ := o["FrontendVIPs"].([]any)
+	if len(addresses) == 0 {
+		addresses = []any{""}
+	}
+	var list []string
+	for _, port := range items(o["PortMappings"]) {
+		for _, a := range addresses {
+			list = append(list, fmt.Sprintf("%v %d %d", a, Object(port).number("Protocol"), Object(port).number("ExternalPort")))
+		}
+	}
+	return list
+}
+
+// targets are the endpoints that a load balancer or a route is for.
+func (o Object) targets() []string {
+	list, _ := o["HostComputeEndpoints"].([]any)
+	var ids []string
+	for _, id := range list {
+		ids = append(ids, key(fmt.Sprint(id)))
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// checkTargets refuses endpoints that do not exist.
+func (now *state) checkTargets(o Object) error {
+	for _, id := range o.targets() {
+		if _, err := now.get(Endpoint, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLoadBalancer refuses a load balancer that wants what another has. One that is the same in all has another code, as kube-proxy
+// meets it when it makes anew what was never gone.
+func (now *state) checkLoadBalancer(lb Object) error {
+	if len(items(lb["PortMappings"])) == 0 {
+		return InvalidPolicy
+	}
+	if err := now.checkTargets(lb); err != nil {
+		return err
+	}
+	for _, f := range lb.frontends(LoadBalancer) {
+		id, taken := now.frontends[f]
+		if !taken || id == key(lb.id()) {
+			continue
+		}
+		if other := now.objects[LoadBalancer][id]; slices.Equal(other.targets(), lb.targets()) {
+			return Exists
+		}
+		return PortExists
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package hns
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// items are the objects of a list in JSON.
+func items(list any) []map[string]any {
+	var found []map[string]any
+	all, _ := list.([]any)
+	for _, one := range all {
+		if o, ok := one.(map[string]any); ok {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func text(o map[string]any, field string) string { return Object(o).text(field) }
+
+// completeNetwork gives a network what Windows does: of an overlay the address of its router on this host and the host's own, and
+// the MAC addresses that its endpoints get.
+func (s *Store) completeNetwork(now *state, n Object) error {
+	if name := n.text("Name"); name != "" && len(now.list(Network, map[string]any{"Name": name})) > 0 {
+		return NetworkExists
+	}
+	if n.text("Type") == "" {
+		n["Type"] = "NAT"
+	}
+	digest := sha256.Sum256([]byte(key(n.id())))
+	if len(items(field(n, "MacPool", "Ranges"))) == 0 {
+		pool := fmt.Sprintf("00-15-5D-%02X-%X", digest[0], digest[1]>>4)
+		n["MacPool"] = map[string]any{"Ranges": []any{map[string]any{"StartMacAddress": pool + "0-00", "EndMacAddress": pool + "F-FF"}}}
+	}
+	if n.text("Type") == "Overlay" {
+		router := fmt.Sprintf("00-15-5D-%02X-%02X-%02X", digest[2], digest[3], digest[4])
+		n.addPolicy("DrMacAddress", map[string]any{"Address": router})
+		if s.Address != nil && s.Address() != "" {
+			n.addPolicy("ProviderAddress", map[string]any{"ProviderAddress": s.Address()})
+		}
+	}
+	n["State"] = 1
+	n["Health"] = map[string]any{"Extra": map[string]any{}}
+	return nil
+}
+
+// field is the value of a field in a field.
+func field(o Object, names ...string) any {
+	var v any = map[string]any(o)
+	for _, name := range names {
+		inner, _ := v.(map[string]any)
+		v = inner[name]
+	}
+	return v
+}
+
+// addPolicy adds a policy that Windows gives; whoever made the object may have said another.
+func (o Object) addPolicy(kind string, settings map[string]any) {
+	for _, p := range items(o["Policies"]) {
+		if text(p, "Type") == kind {
+			return
+		}
+	}
+	have, _ := o["Policies"].([]any)
+	o["Policies"] = append(slices.Clone(have), any(map[string]any{"Type": kind, "Settings": settings}))
+}
+
+// policies changes the policies of a network or an endpoint: any number at once. Those to remove are found by all of their settings;
+// one that is there already is there twice.
+func (r request2) policies(o Object) error {
+	was, _ := o["Policies"].([]any)
+	for _, p := range r.Settings.Policies {
+		if policy, ok := p.(map[string]any); !ok || text(policy, "Type") == "" {
+			return InvalidPolicy
+		}
+	}
+	among := func(p any) bool {
+		return slices.ContainsFunc(r.Settings.Policies, func(q any) bool { return reflect.DeepEqual(p, q) })
+	}
+	switch r.RequestType {
+	case "Add":
+		o["Policies"] = append(was, r.Settings.Policies...)
+	case "Remove":
+		o["Policies"] = slices.DeleteFunc(was, among)
+	case "Update", "Refresh":
+		o["Policies"] = r.Settings.Policies
+	default:
+		return Unsupported
+	}
+	return nil
+}
+
+// subnet is a range of a network's addresses.
+type subnet struct {
+	prefix  netip.Prefix
+	gateway string
+}
+
+func (o Object) subnets() []subnet {
+	var list []subnet
+	for _, ipam := range items(o["Ipams"]) {
+		for _, s := range items(ipam["Subnets"]) {
+			prefix, err := netip.ParsePrefix(text(s, "IpAddressPrefix"))
+			if err != nil {
+				continue
+			}
+			one := subnet{prefix: prefix.Masked()}
+			if routes := items(s["Routes"]); len(routes) > 0 {
+				one.gateway = text(routes[0], "NextHop")
+			}
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// free is an address of the network that nobody has, with its subnet.
+func (now *state) free(network Object) (netip.Addr, subnet, error) {
+	for _, s := range network.subnets() {
+		first := s.prefix.Addr().Next() // the first one is the network's own
+		for a := first; s.prefix.Contains(a) && s.prefix.Contains(a.Next()); a = a.Next() {
+			if a.String() != s.gateway && len(now.addresses[place(network.id(), a.String())]) == 0 {
+				return a, s, nil
+			}
+		}
+	}
+	return netip.Addr{}, subnet{}, fmt.Errorf("looking for a free address: %w", InvalidIP)
+}
+
+// freeMAC is an address of the network's pool that no endpoint of it has. Where to begin is the endpoint's ID.
+func (now *state) freeMAC(network Object, id string) string {
+	ranges := items(field(network, "MacPool", "Ranges"))
+	if len(ranges) == 0 {
+		return ""
+	}
+	start := strings.ReplaceAll(text(ranges[0], "StartMacAddress"), "-", "")
+	base, err := strconv.ParseUint(start, 16, 64)
+	if err != nil {
+		return ""
+	}
+	taken := map[string]bool{}
+	for _, e := range now.list(Endpoint, map[string]any{"HostComputeNetwork": network.id()}) {
+		taken[e.text("MacAddress")] = true
+	}
+	digest := sha256.Sum256([]byte(key(id)))
+	for i := range uint64(1 << 12) {
+		hex := fmt.Sprintf("%012X", base+(uint64(digest[0])<<4+uint64(digest[1])+i)&0xFFF)
+		mac := strings.Join([]string{hex[0:2], hex[2:4], hex[4:6], hex[6:8], hex[8:10], hex[10:12]}, "-")
+		if !taken[mac] {
+			return mac
+		}
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+package hns
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWindowsCompletesOverlays(t *testing.T) {
+	s := newStore(t)
+	for name, settings := range map[string]string{
+		"plain": `{"Name":"a","Type":"Overlay"}`,
+		"given": `{"Name":"b","Type":"Overlay","Policies":[{"Type":"VxlanPort","Settings":{"Port":9898}},
+			{"Type":"DrMacAddress","Settings":{"Address":"00-15-5D-01-02-03"}}]}`,
+		"l2bridge": `{"Name":"c","Type":"L2Bridge"}`,
+	} {
+		n := mustCreate(t, s, Network, "AAAAAAAA-0000-0000-0001-"+fmt.Sprintf("%012x", name), settings)
+		var have struct {
+			Policies []struct {
+				Type     string
+				Settings struct{ Address, ProviderAddress string }
+			}
+			MacPool struct {
+				Ranges []struct{ StartMacAddress, EndMacAddress string }
+			}
+		}
+		n.into(&have)
+		if len(have.MacPool.Ranges) != 1 || !strings.HasPrefix(have.MacPool.Ranges[0].StartMacAddress, "00-15-5D-") {
+			t.Errorf("%s: its MAC addresses are %v", name, have.MacPool)
+		}
+		var policies []string
+		for _, p := range have.Policies {
+			policies = append(policies, p.Type+" "+p.Settings.ProviderAddress)
+			if p.Type == "DrMacAddress" && (p.Settings.Address == "00-15-5D-01-02-03") != (name == "given") {
+				t.Errorf("%s: its router is %s", name, p.Settings.Address)
+			}
+		}
+		want := map[string][]string{
+			"plain": {"DrMacAddress ", "ProviderAddress 10.99.1.2"}, "given": {"VxlanPort ", "DrMacAddress ", "ProviderAddress 10.99.1.2"},
+		}
+		if diff := cmp.Diff(want[name], policies); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestEndpointsGetFreeAddresses(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	mustCreate(t, s, Network, networkID, `{"Ipams":[{"Subnets":[{"IpAddressPrefix":"10.1.0.0/29","Routes":[{"NextHop":"10.1.0.1"}]}]}]}`)
+	const in = `{"HostComputeNetwork":"` + networkID + `"`
+	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-0000000000FF", in+`,"IpConfigurations":[{"IpAddress":"10.1.0.3"}]}`)
+	macs := map[string]bool{}
+	for i, want := range []string{"10.1.0.2", "10.1.0.4", "10.1.0.5", "10.1.0.6"} {
+		e := mustCreate(t, s, Endpoint, fmt.Sprintf("EEEEEEEE-0000-0000-0000-%012d", i), in+`}`)
+		macs[e.text("MacAddress")] = true
+		raw, _ := json.Marshal([]any{e["IpConfigurations"], e["Routes"]})
+		if full := `[[{"IpAddress":"` + want + `","PrefixLength":29}],[{"DestinationPrefix":"0.0.0.0/0","NextHop":"10.1.0.1"}]]`; string(raw) != full {
+			t.Errorf("endpoint %d has %s, want %s", i, raw, full)
+		}
+	}
+	if len(macs) != 4 || macs[""] {
+		t.Errorf("four endpoints have MAC addresses %v", macs)
+	}
+	if _, err := s.Create(Endpoint, "EEEEEEEE-0000-0000-0000-00000000000F", []byte(in+`}`)); CodeOf(err) != InvalidIP {
+		t.Errorf("of a full network: %v", err)
+	}
+	if err := s.Delete(Endpoint, "EEEEEEEE-0000-0000-0000-000000000001"); err != nil {
+		t.Fatal(err)
+	}
+	if e := mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-00000000000F", in+`}`); e.addresses()[0] != "10.1.0.4" {
+		t.Errorf("what was free is %v", e.addresses())
+	}
+}
+
+func TestMACAddressesAreOfOneEndpoint(t *testing.T) {
+	const id = "EEEEEEEE-0000-0000-0000-000000000009"
+	in := `"HostComputeNetwork":"` + networkID + `"`
+	first := mustCreate(t, newStore(t), Endpoint, id, `{`+in+`}`).text("MacAddress")
+	s := newStore(t)
+	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000008", `{`+in+`,"MacAddress":"`+first+`"}`)
+	if second := mustCreate(t, s, Endpoint, id, `{`+in+`}`).text("MacAddress"); second == first || second == "" {
+		t.Errorf("an endpoint gets %q, which another has", second)
+	}
+}
+
+func TestWindowsRefuses(t *testing.T) {
+	const (
+		id       = "FFFFFFFF-0000-0000-0000-000000000001"
+		in       = `"HostComputeNetwork":"` + networkID + `"`
+		target   = `"HostComputeEndpoints":["` + endpointID + `"]`
+		frontend = `"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80,"InternalPort":8080}]`
+		nodePort = `"PortMappings":[{"Protocol":6,"ExternalPort":30080}]`
+		mapped   = `"Policies":[{"Type":"PortMapping","Settings":{"Protocol":6,"ExternalPort":8080}}]`
+	)
+	create := func(k Kind, settings string) func(*Store) error {
+		return func(s *Store) error {
+			_, err := s.Create(k, id, []byte(settings))
+			return err
+		}
+	}
+	add := func(endpoint, namespace string) func(*Store) error {
+		return func(s *Store) error {
+			return s.Modify(Namespace, namespace, fmt.Appendf(nil, `{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":%q}}`, endpoint))
+		}
+	}
+	for name, test := range map[string]struct {
+		do   func(*Store) error
+		want Code
+	}{
+		"a name twice":                          {create(Network, `{"Name":"pods"}`), NetworkExists},
+		"another name":                          {create(Network, `{"Name":"others"}`), 0},
+		"an endpoint's address twice":           {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), ObjectExists},
+		"the same for another host's":           {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.7"}]}`), 0},
+		"another host's twice":                  {create(Endpoint, `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.9.0.9"}]}`), ObjectExists},
+		"an address of another network":         {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.2.0.7"}]}`), InvalidIP},
+		"the router's address":                  {create(Endpoint, `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.1"}]}`), InvalidIP},
+		"a port of the host twice":              {create(Endpoint, `{`+in+`,`+mapped+`}`), PortExists},
+		"a load balancer twice":                 {create(LoadBalancer, `{`+frontend+`,`+target+`}`), Exists},
+		"its address with other endpoints":      {create(LoadBalancer, `{`+frontend+`}`), PortExists},
+		"its address with another port":         {create(LoadBalancer, `{`+strings.Replace(frontend, ":80,", ":81,", 1)+`}`), 0},
+		"its address with another protocol":     {create(LoadBalancer, `{`+strings.Replace(frontend, ":6,", ":17,", 1)+`}`), 0},
+		"another address with its port":         {create(LoadBalancer, `{`+strings.Replace(frontend, "96.0.1", "96.0.2", 1)+`}`), 0},
+		"a node port twice":                     {create(LoadBalancer, `{`+nodePort+`}`), PortExists},
+		"a load balancer without ports":         {create(LoadBalancer, `{`+target+`}`), InvalidPolicy},
+		"a load balancer for no endpoint known": {create(LoadBalancer, `{"HostComputeEndpoints":["`+id+`"],`+nodePort+`}`), EndpointNotFound},
+		"a route for no endpoint known":         {create(Route, `{"HostComputeEndpoints":["`+id+`"]}`), EndpointNotFound},
+		"no JSON":                               {create(Network, `{`), InvalidJSON},
+		"the end of what is not there":          {func(s *Store) error { return s.Delete(LoadBalancer, id) }, NotFound},
+		"the end of the host's compartment":     {func(s *Store) error { return s.Delete(Namespace, hostDefaultID) }, AccessDenied},
+		"an endpoint in two namespaces":         {add(endpointID, hostDefaultID), AlreadyAttached},
+		"an endpoint that is not there":         {add(id, namespaceID), EndpointNotFound},
+		"a policy that is none": {func(s *Store) error {
+			return s.Modify(Network, networkID, []byte(`{"RequestType":"Add","Settings":{"Policies":["x"]}}`))
+		}, InvalidPolicy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000002", `{"Flags":1,`+in+`,`+mapped+`,"IpConfigurations":[{"IpAddress":"10.9.0.9"}]}`)
+			mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000001", `{`+frontend+`,`+target+`}`)
+			mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", `{`+nodePort+`,`+target+`}`)
+			if err := add(endpointID, namespaceID)(s); err != nil {
+				t.Fatal(err)
+			}
+			before, err := s.List("", "")
+			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route} {
+				more, listing := s.List(k, "")
+				before, err = append(before, more...), errors.Join(err, listing)
+			}
+			if got := test.do(s); CodeOf(got) != test.want || err != nil {
+				t.Fatalf("it says %v (%v), want %v", got, err, test.want)
+			}
+			if test.want == 0 {
+				return
+			}
+			var after []Object
+			for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route} {
+				more, err := openStore(t, s.Dir).List(k, "")
+				if after = append(after, more...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("what is refused has changed: %s", diff)
+			}
+		})
+	}
+}
+
+func TestANetworkGoesWithItsEndpoints(t *testing.T) {
+	s := newStore(t)
+	told := 0
+	s.Changed = func() error {
+		told++
+		return nil
+	}
+	if err := s.Delete(Network, networkID); err != nil || told != 1 {
+		t.Fatalf("who looks after addresses was told %d times (%v)", told, err)
+	}
+	if left := names(t, s, Endpoint, ""); left != nil {
+		t.Errorf("there are endpoints %q", left)
+	}
+}
+
+func TestTheHostHasItsOwnCompartment(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	o, err := s.Create(Namespace, namespaceID, []byte(`{"Type":"HostDefault"}`))
+	if err != nil || o.id() != hostDefaultID {
+		t.Errorf("another one is made: %v (%v)", o, err)
+	}
+	if err := s.Lose(Namespace, Network); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"host"}, names(t, s, Namespace, "")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOthersSeeChangesAtOnce has two processes, one of which knew what was there before.
+func TestOthersSeeChangesAtOnce(t *testing.T) {
+	one := newStore(t)
+	other := openStore(t, one.Dir)
+	if before := names(t, other, Endpoint, ""); len(before) != 1 {
+		t.Fatalf("there are %q", before)
+	}
+	for n := range 3 * compactAt / 1000 { // over the size at which journals are written anew
+		request := fmt.Appendf(nil, `{"RequestType":"Update","Settings":{"Policies":[{"Type":"%d %s"}]}}`, n, strings.Repeat("x", 1000))
+		if err := one.Modify(Endpoint, endpointID, request); err != nil {
+			t.Fatal(err)
+		}
+		if n%500 != 0 {
+			continue
+		}
+		o, err := other.Get(Endpoint, endpointID)
+		if seen := text(items(o["Policies"])[0], "Type"); err != nil || !strings.HasPrefix(seen, fmt.Sprint(n, " ")) {
+			t.Fatalf("after change %d another sees %.20s (%v)", n, seen, err)
+		}
+	}
+	if one.known.Journal < 2 || one.known.Size > compactAt {
+		t.Errorf("the journal is number %d with %d bytes", one.known.Journal, one.known.Size)
+	}
+	if diff := cmp.Diff(names(t, one, Network, ""), names(t, openStore(t, one.Dir), Network, "")); diff != "" {
+		t.Error(diff)
+	}
+}
