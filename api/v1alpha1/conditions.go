@@ -139,7 +139,8 @@ const (
 	ReasonArchitectureUnsupported = "ArchitectureUnsupported"
 	// ReasonEditionUnsupported means a Windows that is not a server.
 	ReasonEditionUnsupported = "EditionUnsupported"
-	// ReasonHostnameInvalid means that the host's name, in lower case, is no RFC 1123 label.
+	// ReasonHostnameInvalid means that the host's name, in lower case, is no RFC 1123 label, or that the name that its cloud has for
+	// it cannot name a node.
 	ReasonHostnameInvalid = "HostnameInvalid"
 	// ReasonHostnameConflict means that another instance or node has this name already.
 	ReasonHostnameConflict = "HostnameConflict"
@@ -149,8 +150,12 @@ const (
 	ReasonDiskTooSmall = "DiskTooSmall"
 	// ReasonClockSkewed means that the host's clock is off by more than two minutes.
 	ReasonClockSkewed = "ClockSkewed"
-	// ReasonAddressMissing means that no interface with a default route has an IPv4 address.
+	// ReasonAddressMissing means that the host has no IPv4 address for its node: none on the interface with the default route, or on
+	// the one that spec.network of the instance chooses.
 	ReasonAddressMissing = "AddressMissing"
+	// ReasonTrunkPortUnsupported means that the adapter of the node's address puts its packets into a virtual LAN by itself, as it
+	// has to on a trunk port of a switch.
+	ReasonTrunkPortUnsupported = "TrunkPortUnsupported"
 	// ReasonVXLANPortUnsupported means that the overlay has a port of its own and that the host's Windows (build 17763) can use none but
 	// 4789.
 	ReasonVXLANPortUnsupported = "VXLANPortUnsupported"

@@ -130,11 +130,12 @@ type WindowsInstanceStatus struct {
 	// +optional
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
-	// hostname is the host's own name, in lower case; it is the name of the node.
+	// hostname is the name of the node: the host's own, in lower case, or that which the cloud has for its machine.
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
-	// nodeIP is the IPv4 address of the host's default-route interface; the kubelet registers with it.
+	// nodeIP is the IPv4 address of the host's default-route interface, or of the one that spec.network chooses; the kubelet
+	// registers with it.
 	// +optional
 	NodeIP string `json:"nodeIP,omitempty"`
 

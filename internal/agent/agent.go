@@ -7,6 +7,7 @@
 package agent
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -14,7 +15,8 @@ import (
 
 // The commands of WICD that the operator calls.
 const (
-	// CommandFacts reports what the host is (no request, result Facts). It changes nothing.
+	// CommandFacts reports what the host is (no request, result Facts). It changes nothing. Told of a platform (flag --platform), it
+	// also asks that for the host's name.
 	CommandFacts = "facts"
 	// CommandReceive takes content into the host's store (request ReceiveRequest, then bytes; result ReceiveResult).
 	CommandReceive = "receive"
@@ -37,12 +39,23 @@ type Facts struct {
 	// Joined is what the last join left; nil on a fresh host, while a join or a leave that was cut waits to be repeated, and on a host
 	// that left.
 	Joined *Joined `json:"joined,omitempty"`
+	// Platform is where the host runs, as OpenShift names it. The operator knows it, and fills it in.
+	Platform string `json:"-"`
+	// CloudName is the name that the platform's metadata service has for the host, and that its node is to have; NoCloudName is why
+	// there is none although it was asked for.
+	CloudName   string `json:"cloudName,omitempty"`
+	NoCloudName string `json:"noCloudName,omitempty"`
 }
+
+// FlagPlatform is the flag of CommandFacts that names the platform whose metadata service is asked.
+const FlagPlatform = "platform"
 
 // HostFacts are what Windows says about itself.
 type HostFacts struct {
 	// Hostname is the DNS host name, without domain, as Windows spells it.
 	Hostname string `json:"hostname"`
+	// Domain is the primary DNS suffix; empty where the host has none.
+	Domain string `json:"domain,omitempty"`
 	// Build and UBR are the last two numbers of the version, 20348 and 2402 in 10.0.20348.2402.
 	Build int `json:"build"`
 	UBR   int `json:"ubr"`
@@ -82,11 +95,22 @@ const (
 
 // Interface is one network interface.
 type Interface struct {
+	// Name is what people know it by (its alias): "Ethernet 2".
 	Name string `json:"name"`
-	// Addresses are IPv4 and IPv6 addresses, without prefix length.
-	Addresses []string `json:"addresses"`
-	// DefaultRoute is true on the interface with the IPv4 default route of the lowest metric.
-	DefaultRoute bool `json:"defaultRoute,omitempty"`
+	// Index is its number, and GUID its name for Windows, in lower case without braces. Windows gives both anew when the adapter is
+	// another one, and the index with each start.
+	Index uint32 `json:"index,omitempty"`
+	GUID  string `json:"guid,omitempty"`
+	// MAC is its address on the link: 00-15-5d-0a-0b-0c.
+	MAC string `json:"mac,omitempty"`
+	// Addresses are IPv4 and IPv6 addresses, with the length of the network's prefix.
+	Addresses []netip.Prefix `json:"addresses"`
+	// DefaultRoute is true on the interface with the IPv4 default route of the lowest metric. Metric is that of the interface's own
+	// best IPv4 default route, with the interface's share; 0 also where it has none.
+	DefaultRoute bool   `json:"defaultRoute,omitempty"`
+	Metric       uint32 `json:"metric,omitempty"`
+	// VLAN is the virtual LAN that the adapter's driver was told to put its packets into; 0 where it was told none.
+	VLAN uint16 `json:"vlan,omitempty"`
 }
 
 // ServiceFacts is one service on the host.
@@ -146,7 +170,7 @@ type JoinRequest struct {
 	Cluster string `json:"cluster"`
 	// Namespace is the operator's, where the host finds from now on what it must have.
 	Namespace string `json:"namespace"`
-	// Local is what the host fills in. The node's name is the host's own, in lower case.
+	// Local is what the host fills in. The node's name is the host's own, in lower case, or that which the platform has for it.
 	desired.Local
 	// Desired is what the host must have, and Secrets what goes with it. It is never logged.
 	Desired desired.Node    `json:"desired"`

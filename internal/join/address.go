@@ -34,6 +34,19 @@ func checkAddress(f agent.Facts, s Surroundings) *Unsupported {
 	return nil
 }
 
+// checkTrunk refuses an adapter that tags packets by itself: a virtual switch on it, with which pods are connected, does not.
+func checkTrunk(f agent.Facts, s Surroundings) *Unsupported {
+	adapter := Adapter(f, s.Interface)
+	for _, i := range f.Host.Interfaces {
+		if i.VLAN != 0 && strings.EqualFold(adapterOf(i.Name), adapter) {
+			return unsupported(v1alpha1.ReasonTrunkPortUnsupported,
+				"the adapter %q, which would carry the pod network, puts its packets into VLAN %d by itself (setting VlanID of its driver), so it is on a "+
+					"trunk port of a switch; let the switch do that (an access port), or choose another interface with spec.network", i.Name, i.VLAN)
+		}
+	}
+	return nil
+}
+
 // place is an address on an interface.
 type place struct {
 	name    string

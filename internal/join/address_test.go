@@ -64,6 +64,37 @@ func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
 	}
 }
 
+// TestAnAdapterOnATrunkPortIsRefused where the node would use it, and not where another interface has one.
+func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
+	tagged := func(at int) agent.Facts {
+		facts := goodHost()
+		facts.Host.Interfaces = several()
+		facts.Host.Interfaces[at].VLAN = 12
+		return facts
+	}
+	const backup, below, ethernet = 0, 3, 4
+	second := &v1alpha1.InstanceNetwork{Interface: "Ethernet 2"}
+	for _, test := range []struct {
+		what    string
+		tagged  int
+		network *v1alpha1.InstanceNetwork
+		refused bool
+	}{
+		{"the default route's", ethernet, nil, true},
+		{"another one", backup, nil, false},
+		{"the chosen one, below a virtual switch", below, second, true},
+		{"the default route's, and another is chosen", ethernet, second, false},
+	} {
+		u := join.Check(tagged(test.tagged), join.Surroundings{Now: noon(), Interface: test.network})
+		switch {
+		case u == nil && test.refused:
+			t.Errorf("%s: nothing is refused", test.what)
+		case u != nil && (!test.refused || u.Reason != v1alpha1.ReasonTrunkPortUnsupported || !strings.Contains(u.Message, "VLAN 12")):
+			t.Errorf("%s: %s: %s", test.what, u.Reason, u.Message)
+		}
+	}
+}
+
 func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 	only := func(i ...agent.Interface) []agent.Interface { return i }
 	for name, test := range map[string]struct {

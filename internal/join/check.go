@@ -60,6 +60,7 @@ func Check(f agent.Facts, s Surroundings) *Unsupported {
 		checkHostname,
 		checkNameFree,
 		checkAddress,
+		checkTrunk,
 		checkServices,
 		checkDisk,
 		checkClock,

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/world"
@@ -35,7 +37,7 @@ func TestMachines(t *testing.T) {
 	p := newPlace(t, world.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
 	p.expectReady(p.announce(plain, nil)) // so the operator runs, and has found no Machines
-	p.becomeOpenShift("AWS")
+	p.becomeOpenShift(platform.AWS)
 	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
 	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
 	for machine, source := range map[*unstructured.Unstructured]string{
@@ -50,6 +52,9 @@ func TestMachines(t *testing.T) {
 		})
 		p.expectReady(name)
 		i := p.instance(name)
+		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
+			t.Errorf("the node of instance %s is %+v, want it to have the name that AWS has for the machine: %s", i.Name, i.Status.NodeRef, want)
+		}
 		if i.Labels[v1alpha1.LabelSource] != source || i.Annotations[v1alpha1.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
 			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
 		}
@@ -78,7 +83,7 @@ func TestMachines(t *testing.T) {
 }
 
 // becomeOpenShift adds what an OpenShift on a platform has, and what users apply there.
-func (p place) becomeOpenShift(platform string) {
+func (p place) becomeOpenShift(where string) {
 	p.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
 	if err != nil {
@@ -95,16 +100,23 @@ func (p place) becomeOpenShift(platform string) {
 	if err := p.Client.Create(p.t.Context(), infrastructure); err != nil {
 		p.t.Fatal(err)
 	}
-	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": platform}}
+	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": where}}
 	if err := p.Client.Status().Update(p.t.Context(), infrastructure); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// machine starts a host and makes the Machine it belongs to.
+// awsDomain ends the names that AWS gives machines.
+const awsDomain = ".us-east-2.compute.internal"
+
+// machine starts a host on AWS, whose Windows has another name than the Machine it belongs to, and makes the Machine.
 func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
 	p.t.Helper()
-	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name}})
+	cloud := sim.NewMetadata(sim.MetadataOptions{
+		Platform: platform.AWS, Name: name + awsDomain, NoVersion1: true, Else: (&net.Dialer{}).DialContext,
+	})
+	p.t.Cleanup(cloud.Close)
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "EC2AMAZ-" + name[len(name)-4:], Dial: cloud.Dial}})
 	return p.machineAt(apiVersion, namespace, name, h.Address)
 }
 
