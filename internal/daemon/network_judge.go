@@ -171,7 +171,7 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 func (m *networkMemory) judgeMaker(p *networkPlan, want desired.Network, now time.Time) {
 	patience := makerStarts
 	if want.Once && m.network != "" && m.maker.Before(m.absent) {
-		patience = lostAfter
+		patience = networkSoon
 		p.soon()
 	}
 	if (m.network != "" || want.Once) && now.Sub(later(m.absent, m.maker)) >= patience {

@@ -21,9 +21,9 @@ func TestAMakerThatMakesItsNetworkOnceIsStartedAnew(t *testing.T) {
 		steps []step
 	}{
 		"its network is lost": {true, []step{
-			{}, {after: time.Minute, change: gone}, {after: 2 * time.Second}, {after: 3 * time.Second, restart: true},
+			{}, {after: time.Minute, change: gone}, {after: time.Second}, {after: time.Second, restart: true},
 			{after: 2 * time.Second}, {after: time.Minute}, {after: 2 * time.Minute, restart: true},
-			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: lostAfter, restart: true},
+			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: networkSoon, restart: true},
 		}},
 		"it was lost before we looked": {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}, {after: 2 * time.Minute}}},
 		"another makes it by itself":   {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}}},

@@ -33,18 +33,18 @@ func flanneld(folder string) Service {
 		Name:        flannelService,
 		Description: ServiceDescription(flannelService),
 		DependsOn:   []string{"kubelet"},
-		Command: programHost(folder, log) + folder + `\` + flannelProgram + ` --kube-subnet-mgr --kubeconfig-file=` + wicdKubeconfig +
+		Command: programHost(folder, log, "NODE_NAME="+markNode) + folder + `\` + flannelProgram + ` --kube-subnet-mgr --kubeconfig-file=` + wicdKubeconfig +
 			` --net-config-path=` + flannelNetConf + ` --subnet-file=` + flannelSubnet + ` --iface=` + markNodeIP +
 			` --set-node-network-unavailable=false`,
-		Environment: map[string]string{"NODE_NAME": markNode},
-		Needs:       []string{WICDIdentity},
-		Log:         log,
+		Needs: []string{WICDIdentity},
+		Log:   log,
 	}
 }
 
-// programHost is the beginning of a command line: WICD runs the program after it as a service, and writes what it says to a file.
-func programHost(folder string, log Log) string {
-	return folder + `\` + payload.WICD + ` host --windows-service --log-file ` + log.Path + ` -- `
+// programHost is the beginning of a command line: WICD runs the program after it as a service, with a variable, and writes what it says to
+// a file.
+func programHost(folder string, log Log, variable string) string {
+	return folder + `\` + payload.WICD + ` host --windows-service --log-file ` + log.Path + ` --env ` + variable + ` -- `
 }
 
 // Content is what hosts get of a payload: not what only another provider of the network needs. Its digest remains that of the whole:

@@ -43,6 +43,14 @@ type Network struct {
 	ServiceCIDR string `json:"serviceCIDR"`
 }
 
+// Names are those of all networks that the service makes.
+func (n Network) Names() []string {
+	if n.Base == "" {
+		return []string{n.Name}
+	}
+	return []string{n.Name, n.Base}
+}
+
 // networkServices are the services of the provider: one that makes the network, and one for the cluster's Services.
 func networkServices(in Inputs, folder string, logs LogLimits) []Service {
 	var maker Service
