@@ -106,6 +106,13 @@ func (n *networking) see(ctx context.Context) networkView {
 func (n *networking) act(ctx context.Context, p *networkPlan) {
 	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
 	defer cancel()
+	if p.joint != nil {
+		if err := n.write(*p.joint, p.restart); err != nil {
+			n.log.Error("The network cannot be written down", "error", err.Error())
+			p.again = networkSoon
+		}
+	}
+	n.removeOthers(ctx, p.remove)
 	if p.create != nil {
 		if e, err := n.host.Networks.CreateEndpoint(ctx, *p.create); err != nil {
 			p.trouble(v1alpha1.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
@@ -114,13 +121,6 @@ func (n *networking) act(ctx context.Context, p *networkPlan) {
 		}
 		p.again = networkSoon
 	}
-	if p.joint != nil {
-		if err := n.write(*p.joint, p.restart); err != nil {
-			n.log.Error("The network cannot be written down", "error", err.Error())
-			p.again = networkSoon
-		}
-	}
-	n.removeOrphans(ctx, p.remove)
 	for _, pod := range p.end {
 		if err := n.host.Containers.End(ctx, pod.sandbox); err != nil {
 			n.log.Error("A pod without network cannot be ended", "sandbox", pod.sandbox, "error", err.Error())
@@ -134,15 +134,15 @@ func (n *networking) act(ctx context.Context, p *networkPlan) {
 	}
 }
 
-func (n *networking) removeOrphans(ctx context.Context, orphans hns.State) {
+func (n *networking) removeOthers(ctx context.Context, orphans hns.State) {
 	if len(orphans.LoadBalancers)+len(orphans.Endpoints) == 0 {
 		return
 	}
 	if err := n.host.Networks.Remove(ctx, orphans); err != nil {
-		n.log.Error("What belongs to no Service cannot be removed", "error", err.Error())
+		n.log.Error("What belongs to nobody cannot be removed", "error", err.Error())
 		return
 	}
-	n.repaired("%d load balancers and %d endpoints removed that belong to no Service", len(orphans.LoadBalancers), len(orphans.Endpoints))
+	n.repaired("%d load balancers and %d endpoints removed that belong to nobody", len(orphans.LoadBalancers), len(orphans.Endpoints))
 }
 
 // write writes the files of the network. kube-proxy reads its own when it starts.

@@ -128,6 +128,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	endpoint := hostEndpointOf(v.state, network.ID, want.Endpoint)
 	if endpoint == nil {
 		p.create = &hns.Endpoint{Network: network.ID, Name: want.Endpoint, Address: lastOf(network.Subnets[0].Prefix), Host: true}
+		p.remove.Endpoints = othersWith(v.state, *p.create)
 		p.trouble(v1alpha1.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", want.Endpoint, want.Name)
 		return p
 	}
@@ -186,6 +187,17 @@ func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
 		return nil
 	}
 	return &s.Endpoints[i]
+}
+
+// othersWith are endpoints that have the address of the host's own: after a restart of Windows, kube-proxy knows the address from its
+// configuration and may make an endpoint for it first, which the host is not in.
+func othersWith(s hns.State, own hns.Endpoint) (others []hns.Endpoint) {
+	for _, e := range s.Endpoints {
+		if e.Network == own.Network && e.Address == own.Address {
+			others = append(others, e)
+		}
+	}
+	return others
 }
 
 // lastOf is the last address of a range before that of broadcasts.

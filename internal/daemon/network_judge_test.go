@@ -196,6 +196,11 @@ func TestNetworkIsJudged(t *testing.T) {
 		"the host's endpoint is lost": {
 			{}, {after: minute, change: lose("vip"), create: true, told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
 		},
+		"kube-proxy was faster than we": {
+			{change: all(lose("vip"), func(v *networkView) {
+				v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: "hasty", Network: "n1", Address: addr("10.132.1.254")})
+			}), create: true, remove: "hasty", told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+		},
 		"a pod lost its endpoint": {
 			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
 			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},

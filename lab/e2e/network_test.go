@@ -27,6 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
@@ -138,7 +139,7 @@ func (p place) compareNetworks() {
 	})
 	all := map[hns.Kind][]hns.Object{}
 	for _, kind := range []hns.Kind{hns.Network, hns.Endpoint, hns.LoadBalancer} {
-		all[kind] = slices.DeleteFunc(p.objects(h, kind), isOfAnotherService)
+		all[kind] = slices.DeleteFunc(p.objects(h, kind), isNotCompared)
 		slices.SortFunc(all[kind], func(a, b hns.Object) int { return strings.Compare(orderOf(a), orderOf(b)) })
 	}
 	b, err := json.MarshalIndent(all, "", "  ")
@@ -161,8 +162,9 @@ func (p place) compareNetworks() {
 	}
 }
 
-// isOfAnotherService tells whether an object is of a Service whose address is by chance: any but default/kubernetes.
-func isOfAnotherService(o hns.Object) bool {
+// isNotCompared tells whether an object is the lab's own network, or of a Service whose address is by chance: any but
+// default/kubernetes.
+func isNotCompared(o hns.Object) bool {
 	var addressed struct {
 		FrontendVIPs     []string
 		IpConfigurations []struct{ IpAddress string }
@@ -171,7 +173,7 @@ func isOfAnotherService(o hns.Object) bool {
 	for _, c := range addressed.IpConfigurations {
 		addressed.FrontendVIPs = append(addressed.FrontendVIPs, c.IpAddress)
 	}
-	return slices.ContainsFunc(addressed.FrontendVIPs, func(vip string) bool { return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1" })
+	return o["Name"] == hostspec.PodNetworkName || slices.ContainsFunc(addressed.FrontendVIPs, func(vip string) bool { return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1" })
 }
 
 // orderOf puts objects in an order that is the same in each run: by name, then by kind of address.
@@ -186,7 +188,7 @@ func nameWhatDiffers(text string) string {
 		{"guid", `(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`},
 		{"mac", `(?i)\b[0-9a-f]{2}(?:[-:][0-9a-f]{2}){5}\b`},
 		{"port", `\b[0-9]{5}\b`},
-		{"address", `\b10\.(?:99|2[0-9]{2})\.\d+\.\d+(?:/\d+)?`},
+		{"address", `\b10\.\d+\.\d+\.\d+(?:/\d+)?`},
 	} {
 		names := map[string]string{}
 		text = regexp.MustCompile(kind.pattern).ReplaceAllStringFunc(text, func(found string) string {
