@@ -28,8 +28,8 @@ const (
 	proxyStarts = 30 * time.Second
 	// makerStarts is how long the service that makes the network is given before it is restarted.
 	makerStarts = 3 * time.Minute
-	// orphanedAfter is for what belongs to no Service any more.
-	orphanedAfter = time.Minute
+	// orphanedAfter is for what belongs to no Service any more: longer than a watch of ours can lag behind that of kube-proxy.
+	orphanedAfter = 3 * time.Minute
 	// restartPause is how long after a restart for lost load balancers the next one may come; it doubles up to restartPauses.
 	restartPause  = 5 * time.Minute
 	restartPauses = time.Hour
@@ -96,6 +96,10 @@ type networkMemory struct {
 	mending bool
 	// made says that this process of kube-proxy has made all load balancers once.
 	made bool
+	// balances says that there was a load balancer; where there never was one, no restart is known to help. known are the addresses
+	// that endpoints of this host had.
+	balances bool
+	known    map[netip.Addr]bool
 	// had are the frontends that this process of kube-proxy has made load balancers for.
 	had map[frontend]bool
 	// lost, orphans and bare are since when frontends, objects (by ID) and pods (by sandbox) are so.
@@ -105,7 +109,7 @@ type networkMemory struct {
 }
 
 func newNetworkMemory() *networkMemory {
-	return &networkMemory{had: map[frontend]bool{}, lost: map[frontend]time.Time{}, orphans: map[string]time.Time{}, bare: map[string]time.Time{}}
+	return &networkMemory{had: map[frontend]bool{}, known: map[netip.Addr]bool{}, lost: map[frontend]time.Time{}, orphans: map[string]time.Time{}, bare: map[string]time.Time{}}
 }
 
 // judge says what is to be done. It only looks, and remembers.
@@ -209,16 +213,18 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(b).Prev()
 }
 
-// judgePods finds pods that lost their endpoints: nothing but a new sandbox gives them a network again.
+// judgePods finds pods that lost their endpoints: nothing but a new sandbox gives them a network again. A pod whose endpoint was never
+// seen is left alone, whatever the reason: to end it would be worse.
 func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
 	has := map[netip.Addr]bool{}
 	for _, e := range v.state.Endpoints {
 		has[e.Address] = has[e.Address] || !e.Remote
+		m.known[e.Address] = m.known[e.Address] || !e.Remote
 	}
 	bare := map[string]time.Time{}
 	var named []string
 	for _, pod := range v.pods {
-		if has[pod.address] {
+		if has[pod.address] || !m.known[pod.address] {
 			continue
 		}
 		bare[pod.sandbox] = sinceOr(m.bare, pod.sandbox, v.now)
@@ -240,6 +246,7 @@ func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network,
 	if v.proxy == 0 {
 		return // it will make them when it starts
 	}
+	m.balances = m.balances || len(v.state.LoadBalancers) > 0
 	have := map[frontend]bool{}
 	for _, b := range v.state.LoadBalancers {
 		for _, vip := range b.VIPs {
@@ -266,7 +273,7 @@ func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network,
 	slices.Sort(named)
 	p.trouble(v1alpha1.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), some(named))
 	pause := min(restartPause<<min(m.restarts, 10), restartPauses)
-	if overdue == 0 || starts || m.restarts > 0 && v.now.Sub(m.restarted) < pause {
+	if overdue == 0 || !m.balances || starts || m.restarts > 0 && v.now.Sub(m.restarted) < pause {
 		return
 	}
 	m.restartProxy(p, want, v, fmt.Sprintf("%d load balancers are missing", overdue))

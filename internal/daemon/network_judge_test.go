@@ -205,12 +205,18 @@ func TestNetworkIsJudged(t *testing.T) {
 			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
 			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},
 		},
+		"a pod whose endpoint was never seen is left alone": {
+			{change: all(lose("pod"), bare)}, {after: minute}, {after: time.Hour},
+		},
+		"where there never was a load balancer, kube-proxy is left alone": {
+			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, told: "LoadBalancersLost"}, {after: time.Hour, told: "LoadBalancersLost"},
+		},
 		"a pod that is being made has none yet": {
 			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 2 * time.Second, change: restore}, {after: minute},
 		},
 		"what belongs to nobody goes": {
-			{}, {after: minute, change: withOrphans}, {after: 30 * time.Second}, {after: 40 * time.Second, remove: "orphan stale"},
-			{after: 2 * time.Second, change: lose("orphan", "stale")}, {after: 30 * time.Second}, {after: 40 * time.Second, remove: "used"},
+			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan stale"},
+			{after: 2 * time.Second, change: lose("orphan", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
