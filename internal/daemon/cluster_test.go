@@ -200,7 +200,9 @@ func (m *member) checkRequest(t *testing.T, r *certificatesv1.CertificateSigning
 }
 
 func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
-	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(4 * time.Second) })
+	// The kubelet has such a certificate, too, and looks every second whether it can be Ready: what is left of its life when WICD's is
+	// renewed must be more than that.
+	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(12 * time.Second) })
 	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(identityFile) })
 	first, _ := m.windows.Disk().Read(identityFile)
 	m.cluster.SetCertificateLife(time.Hour)
