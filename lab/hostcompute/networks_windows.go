@@ -202,6 +202,16 @@ func newID() string {
 // ownAddress is the first address of this host's network card; those of pods are on the loopback link. It cannot be asked of a UDP
 // socket: Go sets an option on those that Wine does not know (SIO_UDP_NETRESET, error 10045).
 func ownAddress() string {
+	for range 100 {
+		if address := addressNow(); address != "" {
+			return address
+		}
+		time.Sleep(100 * time.Millisecond) // Wine has just started
+	}
+	return ""
+}
+
+func addressNow() string {
 	cards, _ := net.Interfaces()
 	for _, card := range cards {
 		if card.Flags&net.FlagLoopback != 0 {
