@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -190,25 +192,17 @@ func (m mirror) Delete(o any) error {
 func (m mirror) Replace(list []any, _ string) error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	services, endpoints := m.of.services, m.of.slices
-	if m.kind == "services" {
-		m.of.services = map[types.NamespacedName]clusterService{}
-	} else {
-		m.of.slices = map[types.NamespacedName]endpointSlice{}
-	}
-	now := time.Now()
+	listed := map[types.NamespacedName]bool{}
 	for _, o := range list {
-		m.of.put(o, now)
-	}
-	for name, s := range m.of.services {
-		if was, there := services[name]; there && m.kind == "services" && s.same(was) {
-			m.of.services[name] = was
+		if named, ok := o.(metav1.Object); ok {
+			listed[types.NamespacedName{Namespace: named.GetNamespace(), Name: named.GetName()}] = true
 		}
+		m.of.put(o, time.Now())
 	}
-	for name, s := range m.of.slices {
-		if was, there := endpoints[name]; there && m.kind == "endpointslices" && s.same(was) {
-			m.of.slices[name] = was
-		}
+	if m.kind == "services" {
+		maps.DeleteFunc(m.of.services, func(name types.NamespacedName, _ clusterService) bool { return !listed[name] })
+	} else {
+		maps.DeleteFunc(m.of.slices, func(name types.NamespacedName, _ endpointSlice) bool { return !listed[name] })
 	}
 	m.of.told[m.kind] = true
 	return nil

@@ -188,10 +188,7 @@ func (n *networking) pods(ctx context.Context, s hns.State) ([]podNetwork, error
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", networkResults, err)
 	}
-	has := map[netip.Addr]bool{}
-	for _, e := range s.Endpoints {
-		has[e.Address] = has[e.Address] || !e.Remote
-	}
+	has := ownAddresses(s)
 	var bare []podNetwork
 	for _, name := range names {
 		b, err := n.host.Disk.Read(networkResults + `\` + name)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,11 +15,8 @@ import (
 // judgePods finds pods that lost their endpoints: nothing but a new sandbox gives them a network again. A pod whose endpoint was never
 // seen is left alone, whatever the reason: to end it would be worse.
 func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
-	has := map[netip.Addr]bool{}
-	for _, e := range v.state.Endpoints {
-		has[e.Address] = has[e.Address] || !e.Remote
-		m.known[e.Address] = m.known[e.Address] || !e.Remote
-	}
+	has := ownAddresses(v.state)
+	maps.Copy(m.known, has)
 	bare := map[string]time.Time{}
 	var named []string
 	for _, pod := range v.pods {
@@ -37,6 +35,17 @@ func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
 	if len(named) > 0 {
 		p.trouble(v1alpha1.ReasonHNSEndpointLost, "%d pods have lost their network and are made anew: %s", len(named), some(named))
 	}
+}
+
+// ownAddresses are those of endpoints of this host.
+func ownAddresses(s hns.State) map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	for _, e := range s.Endpoints {
+		if !e.Remote {
+			own[e.Address] = true
+		}
+	}
+	return own
 }
 
 // judgeLoadBalancers finds Services without a load balancer. kube-proxy does not notice, and makes all of them when it starts.

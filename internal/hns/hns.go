@@ -46,6 +46,14 @@ type Network struct {
 // DefaultVXLANPort is the UDP port that an overlay of Windows has when it is given none.
 const DefaultVXLANPort = 4789
 
+// OwnVXLANPort is a port as Network.VXLANPort has it: 0 for Windows' own.
+func OwnVXLANPort(port uint16) uint16 {
+	if port == DefaultVXLANPort {
+		return 0
+	}
+	return port
+}
+
 // Subnet is a range of addresses of a network.
 type Subnet struct {
 	Prefix netip.Prefix

@@ -35,10 +35,7 @@ type Settings struct {
 
 // networks returns what a host with that subnet must have, in the order in which they are created.
 func (s Settings) networks(own netip.Prefix) []hns.Network {
-	port := s.VXLANPort
-	if port == hns.DefaultVXLANPort {
-		port = 0
-	}
+	port := hns.OwnVXLANPort(s.VXLANPort)
 	base, adapter := netip.MustParsePrefix(baseSubnet), physical(s.Adapter)
 	return []hns.Network{{
 		Name: BaseNetwork, Type: hns.Overlay, Adapter: adapter, VXLANPort: port, Persistent: true,
@@ -61,11 +58,7 @@ func physical(adapter string) string {
 // serves tells whether a network that is there can be the wanted one. What does not show from outside, or Windows chose, is not
 // compared. A network without a route from the host was not finished, unless there are ways to other nodes already: those come last.
 func serves(is, wanted hns.Network) bool {
-	port := is.VXLANPort
-	if port == hns.DefaultVXLANPort {
-		port = 0
-	}
-	return is.Type == wanted.Type && slices.Equal(is.Subnets, wanted.Subnets) && port == wanted.VXLANPort &&
+	return is.Type == wanted.Type && slices.Equal(is.Subnets, wanted.Subnets) && hns.OwnVXLANPort(is.VXLANPort) == wanted.VXLANPort &&
 		(is.HostRoute || !wanted.HostRoute || len(is.Remotes) > 0) &&
 		(wanted.Adapter == "" || is.Adapter == "" || strings.EqualFold(is.Adapter, wanted.Adapter))
 }

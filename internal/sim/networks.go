@@ -148,14 +148,12 @@ func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct
 			return n, nil, hns.ErrExists
 		}
 	}
-	if n.VXLANPort != 0 && n.VXLANPort != hns.DefaultVXLANPort && h.options.Build < firstWithVXLANPort {
+	if hns.OwnVXLANPort(n.VXLANPort) != 0 && h.options.Build < firstWithVXLANPort {
 		return n, nil, fmt.Errorf("Windows of build %d can have no other VXLAN port than %d", h.options.Build, hns.DefaultVXLANPort)
 	}
 	n = copied(n)
 	n.ID, n.RouterMAC, n.ManagementIP = h.newID(), "", netip.Addr{}
-	if n.VXLANPort == hns.DefaultVXLANPort {
-		n.VXLANPort = 0
-	}
+	n.VXLANPort = hns.OwnVXLANPort(n.VXLANPort)
 	h.networks[n.ID] = n
 	mac, done := h.newMAC(0x5D), make(chan struct{})
 	if h.options.Settle == 0 {

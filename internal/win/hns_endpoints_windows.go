@@ -101,12 +101,12 @@ func createEndpoint(e hns.Endpoint) (hns.Endpoint, error) {
 	if err != nil {
 		return hns.Endpoint{}, err
 	}
-	others, err := listed(hcn.ListEndpoints)
+	others, err := hcsshim.HNSListEndpointRequest()
 	if err != nil {
 		return hns.Endpoint{}, err
 	}
 	for _, other := range others { // Windows allows two of one name
-		o := endpointOf(other, nil)
+		o := listedEndpoint(other, nil)
 		if same(o.Network, e.Network) && (o.Name == e.Name || e.Address.IsValid() && o.Address == e.Address) {
 			return hns.Endpoint{}, fmt.Errorf("endpoint %s, %s, %v: %w", o.ID, o.Name, o.Address, hns.ErrExists)
 		}

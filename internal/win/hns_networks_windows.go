@@ -108,12 +108,9 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	return is, nil
 }
 
-// isOwnPort tells whether an overlay has another port than Windows gives it.
-func isOwnPort(port uint16) bool { return port != 0 && port != hns.DefaultVXLANPort }
-
 // canHavePort refuses a port of its own for an overlay where the service would not heed it (VxlanPortVersion in hcn).
 func canHavePort(port uint16) error {
-	if !isOwnPort(port) {
+	if hns.OwnVXLANPort(port) == 0 {
 		return nil
 	}
 	globals, err := hcn.GetGlobals()
@@ -145,7 +142,7 @@ func documentOf(n hns.Network) *hcn.HostComputeNetwork {
 	if n.Type == hns.Overlay {
 		d.Policies = append(d.Policies, policyOf(hcn.AutomaticDNS, hcn.AutomaticDNSNetworkPolicySetting{Enable: n.AutomaticDNS}))
 	}
-	if isOwnPort(n.VXLANPort) {
+	if hns.OwnVXLANPort(n.VXLANPort) != 0 {
 		d.Policies = append(d.Policies, policyOf(hcn.VxlanPort, hcn.VxlanPortPolicySetting{Port: n.VXLANPort}))
 	}
 	return d

@@ -56,9 +56,7 @@ func readPolicy(n *hns.Network, p hcn.NetworkPolicy) {
 	case hcn.InterfaceConstraint:
 		n.Adapter = cmp.Or(n.Adapter, settingsOf[hcn.InterfaceConstraintPolicySetting](p.Settings).InterfaceAlias)
 	case hcn.VxlanPort:
-		if port := settingsOf[hcn.VxlanPortPolicySetting](p.Settings).Port; port != hns.DefaultVXLANPort {
-			n.VXLANPort = port
-		}
+		n.VXLANPort = hns.OwnVXLANPort(settingsOf[hcn.VxlanPortPolicySetting](p.Settings).Port)
 	case hcn.RemoteSubnetRoute:
 		n.Remotes = append(n.Remotes, remoteOf(p))
 	case hcn.HostRoute:

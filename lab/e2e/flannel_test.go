@@ -28,16 +28,7 @@ func TestFlannel(t *testing.T) {
 	}
 	p := newPlace(t, world.Options{WineHosts: 2, Flannel: true})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[1])
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("there is an instance for each host", func(context.Context) string {
-		if n := len(p.instances()); n != len(p.Hosts()) {
-			return fmt.Sprintf("there are %d", n)
-		}
-		return ""
-	})
-	p.expectAllReady()
+	p.joinAll()
 	_ = t.Run("nodes know each other's ranges", func(t *testing.T) { p.in(t).expectFlannelWays() }) &&
 		t.Run("a Linux node comes and goes", func(t *testing.T) { p.in(t).flannelNode() }) &&
 		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).flannelServices() }) &&

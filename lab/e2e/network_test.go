@@ -48,16 +48,7 @@ func TestNetwork(t *testing.T) {
 		t.Skip("SKIPPED:", missing)
 	}
 	p := newPlace(t, world.Options{WineHosts: 3, Overlay: true})
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("there is an instance for each host", func(context.Context) string {
-		if n := len(p.instances()); n != len(p.Hosts()) {
-			return fmt.Sprintf("there are %d", n)
-		}
-		return ""
-	})
-	p.expectAllReady()
+	p.joinAll()
 	_ = t.Run("nodes know each other's subnets", func(t *testing.T) { p.in(t).expectWays() }) &&
 		t.Run("networks are those of OVN-Kubernetes", func(t *testing.T) { p.in(t).compareNetworks() }) &&
 		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&

@@ -61,16 +61,7 @@ func TestWindowsFleet(t *testing.T) {
 		r.MaxUnavailable = &one
 	})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[2])
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
-	p.eventually("there is an instance for each host", func(context.Context) string {
-		if n := len(p.instances()); n != len(p.Hosts()) {
-			return fmt.Sprintf("there are %d", n)
-		}
-		return ""
-	})
-	p.expectAllReady()
+	p.joinAll()
 	p.startApps()
 	p.expectApps()
 	watch, outages := p.watchBudget(1), p.watchOutages()

@@ -68,6 +68,21 @@ func (p place) in(t *testing.T) place {
 	return p
 }
 
+// joinAll announces all hosts, and waits until each is a Ready node.
+func (p place) joinAll() {
+	p.t.Helper()
+	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("there is an instance for each host", func(context.Context) string {
+		if n := len(p.instances()); n != len(p.Hosts()) {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	p.expectAllReady()
+}
+
 // host starts a simulated host that has not been announced.
 func (p place) host(o sim.Options) (*sim.Host, world.Host) {
 	p.t.Helper()
