@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 // requestTimeout bounds a request to the API server; watchTimeout ends a watch, which is then begun anew.
@@ -203,15 +204,15 @@ func (a *api) annotateNode(ctx context.Context, name string, annotations map[str
 const certificateSeconds = int32(24 * 60 * 60)
 
 // createRequest creates the certificate request.
-func (a *api) createRequest(ctx context.Context, p pending) error {
+func (a *api) createRequest(ctx context.Context, p identity.Pending) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seconds := certificateSeconds
 	return a.certificates.Post().Resource("certificatesigningrequests").Body(&certificatesv1.CertificateSigningRequest{
 		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.name},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:           p.request,
+			Request:           p.Request,
 			SignerName:        certificatesv1.KubeAPIServerClientSignerName,
 			ExpirationSeconds: &seconds,
 			Usages:            []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},

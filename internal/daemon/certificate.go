@@ -12,7 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 // errRefused means that the cluster refused the request, so that asking again with the same key is of no use.
@@ -22,34 +22,31 @@ var errRefused = errors.New("the certificate request was refused")
 // clocks may be wrong.
 var errRejected = errors.New("the API server does not accept the certificate")
 
-// refusedPause is how long WICD waits before it asks again after a refusal, and at least before it renews a certificate.
-const refusedPause = 5 * time.Minute
-
 // identify returns WICD's own certificate: the one on the host, unless it was rejected, or a new one. It tries until it
 // has one, or ctx is done.
-func (l *life) identify(ctx context.Context, rejected *x509.Certificate) (identity, error) {
+func (l *life) identify(ctx context.Context, rejected *x509.Certificate) (identity.Identity, error) {
 	retry := newBackoff()
 	for {
 		id, err := readIdentity(l.host.Disk, l.record.Node, time.Now())
-		if err == nil && !id.leaf.Equal(rejected) {
+		if err == nil && !id.Leaf.Equal(rejected) {
 			return id, nil
 		}
 		if id, err = l.bootstrap(ctx); err == nil {
 			return id, nil
 		}
 		if ctx.Err() != nil {
-			return identity{}, ctx.Err()
+			return identity.Identity{}, ctx.Err()
 		}
 		l.log.Warn("Certificate is not there yet", "error", err.Error())
 		if err := pause(ctx, pauseAfter(err, retry)); err != nil {
-			return identity{}, err
+			return identity.Identity{}, err
 		}
 	}
 }
 
 func pauseAfter(err error, retry *backoff) time.Duration {
 	if errors.Is(err, errRefused) {
-		return refusedPause
+		return identity.RefusedPause
 	}
 	return retry.next()
 }
@@ -57,7 +54,7 @@ func pauseAfter(err error, retry *backoff) time.Duration {
 // bootstrap asks for a certificate with what else shows who we are: the token of the join, or, once that is gone or worth
 // nothing any more, the kubelet's certificate. So a host whose cluster was away for longer than our certificate lived
 // comes back by itself.
-func (l *life) bootstrap(ctx context.Context) (identity, error) {
+func (l *life) bootstrap(ctx context.Context) (identity.Identity, error) {
 	token, err := bootstrapToken(l.host.Disk)
 	if err == nil {
 		id, err := l.requestAs(ctx, credentials{token: token})
@@ -67,18 +64,18 @@ func (l *life) bootstrap(ctx context.Context) (identity, error) {
 	}
 	kubelet, errKubelet := readKubeletIdentity(l.host.Disk, l.record.Node, time.Now())
 	if errKubelet != nil {
-		return identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
+		return identity.Identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
 	}
-	return l.requestAs(ctx, credentials{certificate: &kubelet.certificate})
+	return l.requestAs(ctx, credentials{certificate: &kubelet.Certificate})
 }
 
 // errExpiredToken is why a token is of no use that is there.
 var errExpiredToken = errors.New("the API server does not know it")
 
-func (l *life) requestAs(ctx context.Context, c credentials) (identity, error) {
+func (l *life) requestAs(ctx context.Context, c credentials) (identity.Identity, error) {
 	client, err := newAPI(l.host, l.record.Bootstrap, c)
 	if err != nil {
-		return identity{}, err
+		return identity.Identity{}, err
 	}
 	defer client.close()
 	return l.request(ctx, client)
@@ -86,96 +83,61 @@ func (l *life) requestAs(ctx context.Context, c credentials) (identity, error) {
 
 // renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one,
 // when the old one has expired, or when ctx is done.
-func (l *life) renew(ctx context.Context, client *api, id identity) {
-	at := renewalOf(id, rand.Float64())
-	if pause(ctx, leastLife(id)) != nil || awaitClock(ctx, at, time.Now) != nil {
+func (l *life) renew(ctx context.Context, client *api, id identity.Identity) {
+	at := id.Renewal(rand.Float64())
+	if pause(ctx, id.LeastUse()) != nil || identity.AwaitClock(ctx, at, time.Now) != nil {
 		return
 	}
 	retry := newBackoff()
-	for time.Now().Before(id.leaf.NotAfter) {
+	for time.Now().Before(id.Leaf.NotAfter) {
 		_, err := l.request(ctx, client)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		l.log.Warn("Certificate could not be renewed", "error", err.Error(), "expires", id.leaf.NotAfter)
-		wait := min(pauseAfter(err, retry), time.Until(id.leaf.NotAfter))
+		l.log.Warn("Certificate could not be renewed", "error", err.Error(), "expires", id.Leaf.NotAfter)
+		wait := min(pauseAfter(err, retry), time.Until(id.Leaf.NotAfter))
 		if pause(ctx, wait) != nil {
 			return
 		}
 	}
 }
 
-// renewalOf is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1,
-// gives, so that hosts that joined together do not renew together.
-func renewalOf(id identity, chance float64) time.Time {
-	life := id.leaf.NotAfter.Sub(id.leaf.NotBefore)
-	return id.leaf.NotBefore.Add(time.Duration(float64(life) * (0.75 + 0.1*chance)))
-}
-
-// leastLife is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of
-// the cluster's, each new one would be.
-func leastLife(id identity) time.Duration {
-	return min(refusedPause, id.leaf.NotAfter.Sub(id.leaf.NotBefore)/10)
-}
-
-// clockEvery is how often the clock is looked at by those who wait for a certain time.
-const clockEvery = time.Minute
-
-// awaitClock returns when the clock shows a time, or as much time has gone by as it was away. A clock may be set: that of
-// a virtual machine can be wrong by years until it has asked for the time.
-func awaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
-	end := time.NewTimer(at.Sub(clock()))
-	defer end.Stop()
-	look := time.NewTicker(clockEvery)
-	defer look.Stop()
-	for clock().Before(at) {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end.C:
-			return nil
-		case <-look.C:
-		}
-	}
-	return nil
-}
-
 // request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes
 // on waiting for the same request.
-func (l *life) request(ctx context.Context, client *api) (identity, error) {
+func (l *life) request(ctx context.Context, client *api) (identity.Identity, error) {
 	p, err := pendingRequest(l.host.Disk, l.record.Node)
 	if err != nil {
-		return identity{}, err
+		return identity.Identity{}, err
 	}
-	l.log.Info("Requesting certificate", "request", p.name)
+	l.log.Info("Requesting certificate", "request", p.Name)
 	issued, err := awaitCertificate(ctx, client, p)
 	if errors.Is(err, errRefused) {
-		return identity{}, errors.Join(err, l.host.Disk.Remove(pendingFile))
+		return identity.Identity{}, errors.Join(err, l.host.Disk.Remove(pendingFile))
 	}
 	if err != nil {
-		return identity{}, fmt.Errorf("requesting certificate %s: %w", p.name, err)
+		return identity.Identity{}, fmt.Errorf("requesting certificate %s: %w", p.Name, err)
 	}
-	whole := append(issued, p.key...)
-	id, err := parseIdentity(whole, v1alpha1.WICDUserPrefix+l.record.Node, v1alpha1.WICDGroup, time.Now())
+	whole := append(issued, p.Key...)
+	id, err := identity.Parse(whole, nameOf(l.record.Node), time.Now())
 	if err != nil {
-		return identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", errRefused, p.name, err),
+		return identity.Identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", errRefused, p.Name, err),
 			l.host.Disk.Remove(pendingFile))
 	}
 	if _, err := l.host.Disk.WriteFile(identityFile, string(whole)); err != nil {
-		return identity{}, fmt.Errorf("keeping the certificate: %w", err)
+		return identity.Identity{}, fmt.Errorf("keeping the certificate: %w", err)
 	}
-	l.did("certificate issued, valid until %s", id.leaf.NotAfter.UTC().Format(time.RFC3339))
+	l.did("certificate issued, valid until %s", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	return id, l.host.Disk.Remove(pendingFile)
 }
 
 // awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes
 // requests that nobody answered for a day; then the caller's next attempt makes it again.
-func awaitCertificate(ctx context.Context, client *api, p pending) ([]byte, error) {
+func awaitCertificate(ctx context.Context, client *api, p identity.Pending) ([]byte, error) {
 	if err := client.createRequest(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	for {
-		request, err := client.getRequest(ctx, p.name)
+		request, err := client.getRequest(ctx, p.Name)
 		if err != nil {
 			return nil, err
 		}

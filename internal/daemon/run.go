@@ -17,6 +17,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 // RunOptions is what the service needs besides the host.
@@ -215,9 +216,9 @@ func (l *life) keepInCluster(ctx context.Context) {
 		end(nil)
 		work.Wait()
 		if errors.Is(context.Cause(term), errRejected) {
-			l.log.Warn("Another certificate is needed", "error", errRejected.Error(), "expires", id.leaf.NotAfter)
-			rejected = id.leaf
-			_ = pause(ctx, refusedPause)
+			l.log.Warn("Another certificate is needed", "error", errRejected.Error(), "expires", id.Leaf.NotAfter)
+			rejected = id.Leaf
+			_ = pause(ctx, identity.RefusedPause)
 		}
 	}
 }
@@ -231,16 +232,16 @@ type line struct {
 }
 
 // to returns the connection to this server with this identity.
-func (n *line) to(h Host, server agent.Bootstrap, id identity) (*api, error) {
-	if n.client != nil && n.server == server && n.leaf.Equal(id.leaf) {
+func (n *line) to(h Host, server agent.Bootstrap, id identity.Identity) (*api, error) {
+	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}
-	client, err := newAPI(h, server, credentials{certificate: &id.certificate})
+	client, err := newAPI(h, server, credentials{certificate: &id.Certificate})
 	if err != nil {
 		return nil, err
 	}
 	n.close()
-	n.client, n.server, n.leaf = client, server, id.leaf
+	n.client, n.server, n.leaf = client, server, id.Leaf
 	return client, nil
 }
 

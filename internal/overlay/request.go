@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -56,10 +58,10 @@ func (r signingRequest) certificate() ([]byte, error) {
 const shortestLife = 10 * time.Minute
 
 // createRequest creates the request. The life is exactly what OVN-Kubernetes allows, and the usages are those it demands.
-func (c *client) createRequest(ctx context.Context, p pending, life time.Duration) error {
+func (c *client) createRequest(ctx context.Context, p identity.Pending, life time.Duration) error {
 	r := signingRequest{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}
-	r.Metadata.Name = p.name
-	r.Spec.Request, r.Spec.SignerName = p.request, "kubernetes.io/kube-apiserver-client"
+	r.Metadata.Name = p.Name
+	r.Spec.Request, r.Spec.SignerName = p.Request, "kubernetes.io/kube-apiserver-client"
 	r.Spec.ExpirationSeconds, r.Spec.Usages = int32(max(life, shortestLife).Seconds()), []string{"digital signature", "client auth"}
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -70,13 +72,13 @@ func (c *client) createRequest(ctx context.Context, p pending, life time.Duratio
 
 // awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes requests that
 // nobody answered for a day; then the caller's next attempt makes it again.
-func (c *client) awaitCertificate(ctx context.Context, p pending, life time.Duration) ([]byte, error) {
+func (c *client) awaitCertificate(ctx context.Context, p identity.Pending, life time.Duration) ([]byte, error) {
 	if err := c.createRequest(ctx, p, life); err != nil && !hasCode(err, http.StatusConflict) {
 		return nil, err
 	}
 	for {
 		var r signingRequest
-		if err := c.do(ctx, http.MethodGet, requestsPath+"/"+url.PathEscape(p.name), "", nil, &r); err != nil {
+		if err := c.do(ctx, http.MethodGet, requestsPath+"/"+url.PathEscape(p.Name), "", nil, &r); err != nil {
 			return nil, err
 		}
 		if issued, err := r.certificate(); len(issued) > 0 || err != nil {

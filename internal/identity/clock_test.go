@@ -1,9 +1,11 @@
-package daemon
+package identity_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 // TestAClockMayBeSet waits for a time 19 hours away, while somebody sets the clock.
@@ -32,10 +34,10 @@ func TestAClockMayBeSet(t *testing.T) {
 					return time.Now().Add(test.set)
 				}
 				at := began.Add(19 * hour).UTC().Round(0) // as in a certificate: nothing but what clocks show
-				if err := awaitClock(t.Context(), at, clock); err != nil {
+				if err := identity.AwaitClock(t.Context(), at, clock); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(began); took < test.want || took > test.want+clockEvery {
+				if took := time.Since(began); took < test.want || took > test.want+identity.ClockEvery {
 					t.Errorf("it took %v, want %v", took, test.want)
 				}
 			})

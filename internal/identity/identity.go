@@ -1,0 +1,141 @@
+// Package identity is how a program on a host comes to a certificate of its own, and when it renews it: what WICD and
+// hybrid-overlay-node have in common. Where they keep the files, and how they ask the API server, is their own matter.
+package identity
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// RefusedPause is how long to wait after a refusal before asking again, and at least before a certificate is renewed.
+const RefusedPause = 5 * time.Minute
+
+// Name is who somebody is to the API server.
+type Name struct{ User, Group string }
+
+// Identity is a certificate with its key.
+type Identity struct {
+	Certificate tls.Certificate
+	Leaf        *x509.Certificate
+}
+
+// Parse reads certificate and key from PEM and checks whose they are, and that they are valid now.
+func Parse(b []byte, of Name, now time.Time) (Identity, error) {
+	pair, err := tls.X509KeyPair(b, b)
+	if err != nil {
+		return Identity{}, err
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return Identity{}, err
+	}
+	if err := CheckLeaf(leaf, of.User, now); err != nil {
+		return Identity{}, err
+	}
+	if o := leaf.Subject.Organization; len(o) != 1 || o[0] != of.Group {
+		return Identity{}, fmt.Errorf("the certificate's organizations are %q, and should be %q", o, of.Group)
+	}
+	return Identity{Certificate: pair, Leaf: leaf}, nil
+}
+
+// CheckLeaf checks that a certificate is a user's, and has not expired.
+func CheckLeaf(leaf *x509.Certificate, user string, now time.Time) error {
+	if leaf.Subject.CommonName != user {
+		return fmt.Errorf("the certificate is for %q, and should be for %q", leaf.Subject.CommonName, user)
+	}
+	if !now.Before(leaf.NotAfter) {
+		return fmt.Errorf("the certificate expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Pending is a certificate request that waits to be issued.
+type Pending struct {
+	// Key and Request are PEM.
+	Key, Request []byte
+	// Name of the CertificateSigningRequest: the same for the same key, so that a restart finds it again.
+	Name string
+}
+
+// NewPending makes a key, and a request with it, as PEM.
+func NewPending(of Name) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	subject := pkix.Name{CommonName: of.User, Organization: []string{of.Group}}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return append(
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})...), nil
+}
+
+// ParsePending reads what NewPending made, and checks whose it is. The request's name begins with prefix.
+func ParsePending(b []byte, of Name, prefix string) (Pending, error) {
+	key, rest := pem.Decode(b)
+	request, _ := pem.Decode(rest)
+	if key == nil || request == nil {
+		return Pending{}, errors.New("a pending request has a key and a request")
+	}
+	parsed, err := x509.ParseCertificateRequest(request.Bytes)
+	if err != nil {
+		return Pending{}, err
+	}
+	if parsed.Subject.CommonName != of.User {
+		return Pending{}, fmt.Errorf("the request is for %q, and should be for %q", parsed.Subject.CommonName, of.User)
+	}
+	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
+	return Pending{Key: pem.EncodeToMemory(key), Request: pem.EncodeToMemory(request), Name: prefix + hex.EncodeToString(sum[:16])}, nil
+}
+
+// Renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
+// that joined together do not renew together.
+func (i Identity) Renewal(chance float64) time.Time {
+	return i.Leaf.NotBefore.Add(time.Duration(float64(i.life()) * (0.75 + 0.1*chance)))
+}
+
+// LeastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
+// cluster's, each new one would be.
+func (i Identity) LeastUse() time.Duration { return min(RefusedPause, i.life()/10) }
+
+func (i Identity) life() time.Duration { return i.Leaf.NotAfter.Sub(i.Leaf.NotBefore) }
+
+// ClockEvery is how often the clock is looked at by those who wait for a certain time.
+const ClockEvery = time.Minute
+
+// AwaitClock returns when the clock shows a time, or as much time has gone by as it was away. A clock may be set: that of a virtual
+// machine can be wrong by years until it has asked for the time.
+func AwaitClock(ctx context.Context, at time.Time, clock func() time.Time) error {
+	end := time.NewTimer(at.Sub(clock()))
+	defer end.Stop()
+	look := time.NewTicker(ClockEvery)
+	defer look.Stop()
+	for clock().Before(at) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end.C:
+			return nil
+		case <-look.C:
+		}
+	}
+	return nil
+}
