@@ -19,10 +19,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong.
+// networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong, and
+// networkAwaited while it is being made: a host that joins waits for nothing else.
 const (
-	networkEvery = 5 * time.Second
-	networkSoon  = 2 * time.Second
+	networkEvery   = 5 * time.Second
+	networkSoon    = 2 * time.Second
+	networkAwaited = 500 * time.Millisecond
 	// A look asks Windows for each endpoint and load balancer, which is work where there are thousands: at most one part in so many of
 	// the time is spent on it, unless it were more seldom than networkSeldom.
 	lookShare     = 5
@@ -68,8 +70,11 @@ func (l *life) keepNetwork(ctx context.Context) {
 			}
 		}
 		wait := max(networkEvery, min(lookShare*took, networkSeldom))
-		if plan.again > 0 || len(plan.troubles) > 0 {
-			wait = max(networkSoon, min(2*took, networkEvery))
+		if plan.again == 0 && len(plan.troubles) > 0 {
+			plan.soon()
+		}
+		if plan.again > 0 {
+			wait = max(plan.again, min(2*took, networkEvery))
 		}
 		select {
 		case <-ctx.Done():
@@ -106,20 +111,15 @@ func (n *networking) see(ctx context.Context) networkView {
 func (n *networking) act(ctx context.Context, p *networkPlan) {
 	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
 	defer cancel()
+	n.removeOthers(ctx, p.remove)
+	if p.create != nil {
+		n.create(ctx, p)
+	}
 	if p.joint != nil {
 		if err := n.write(*p.joint, p.restart); err != nil {
 			n.log.Error("The network cannot be written down", "error", err.Error())
-			p.again = networkSoon
+			p.soon()
 		}
-	}
-	n.removeOthers(ctx, p.remove)
-	if p.create != nil {
-		if e, err := n.host.Networks.CreateEndpoint(ctx, *p.create); err != nil {
-			p.trouble(v1alpha1.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
-		} else {
-			n.did("endpoint %s with address %s made", e.Name, e.Address)
-		}
-		p.again = networkSoon
 	}
 	for _, pod := range p.end {
 		if err := n.host.Containers.End(ctx, pod.sandbox); err != nil {
@@ -132,6 +132,20 @@ func (n *networking) act(ctx context.Context, p *networkPlan) {
 		n.repaired("service %s is restarted: %s", name, why)
 		n.restartService(name, why)
 	}
+}
+
+// create makes the host's own endpoint. Without it, nothing is written of the network: what would come of that has no source address.
+func (n *networking) create(ctx context.Context, p *networkPlan) {
+	e, err := n.host.Networks.CreateEndpoint(ctx, *p.create)
+	if err != nil {
+		p.trouble(v1alpha1.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
+		p.joint = nil
+		p.soon()
+		return
+	}
+	n.did("endpoint %s with address %s made", e.Name, e.Address)
+	p.joint.SourceVIP = e.Address.String()
+	p.again = networkAwaited
 }
 
 func (n *networking) removeOthers(ctx context.Context, orphans hns.State) {

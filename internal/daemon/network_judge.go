@@ -63,7 +63,7 @@ type podNetwork struct {
 type networkPlan struct {
 	// joint is what the host knows of the network; nil as long as it cannot be used.
 	joint *desired.Joint
-	// create is the host's own endpoint, when it is not there.
+	// create is the host's own endpoint, when it is not there; joint holds when it could be made.
 	create *hns.Endpoint
 	// remove is what belongs to nobody.
 	remove hns.State
@@ -129,17 +129,19 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	if network == nil {
 		return p
 	}
+	subnet := network.Subnets[0].Prefix
 	endpoint := hostEndpointOf(v.state, network.ID, want.Endpoint)
 	if endpoint == nil {
-		p.create = &hns.Endpoint{Network: network.ID, Name: want.Endpoint, Address: lastOf(network.Subnets[0].Prefix), Host: true}
-		p.remove.Endpoints = othersWith(v.state, *p.create)
+		endpoint = &hns.Endpoint{Network: network.ID, Name: want.Endpoint, Address: lastOf(subnet), Host: true}
+		p.create, p.remove.Endpoints = endpoint, othersWith(v.state, *endpoint)
 		p.trouble(v1alpha1.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", want.Endpoint, want.Name)
-		return p
 	}
-	subnet := network.Subnets[0].Prefix
 	p.joint = &desired.Joint{
 		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
 		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
+	}
+	if p.create != nil {
+		return p
 	}
 	m.judgePods(&p, v)
 	if v.told != nil {
@@ -158,6 +160,9 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 		}
 		p.trouble(v1alpha1.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
 		m.judgeMaker(p, want, v.now)
+		if v.now.Sub(m.absent) < makerStarts {
+			p.again = networkAwaited
+		}
 		return nil
 	}
 	network := &v.state.Networks[i]

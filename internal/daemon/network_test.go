@@ -225,6 +225,27 @@ func TestTheNetworkIsMended(t *testing.T) {
 	})
 }
 
+// TestWhatIsWrittenOfANetworkIsTrue: with a source address that nobody has, kube-proxy would make load balancers that lead nowhere.
+func TestWhatIsWrittenOfANetworkIsTrue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOverlaid(t, 1)
+		time.Sleep(time.Minute)
+		disk := o.windows.Disk()
+		if err := disk.Remove(proxyConfig); err != nil {
+			t.Fatal(err)
+		}
+		o.hns.Refuse("CreateEndpoint", errors.New("no"))
+		o.hns.Lose(o.hns.State().Endpoints[0].ID)
+		time.Sleep(time.Minute)
+		if disk.Exists(proxyConfig) || o.condition().Reason != v1alpha1.ReasonHNSEndpointLost {
+			t.Errorf("without the host's endpoint, kube-proxy's configuration is written (%v); the condition is %+v", disk.Exists(proxyConfig), o.condition())
+		}
+		o.hns.Refuse("CreateEndpoint", nil)
+		time.Sleep(5 * time.Second)
+		expectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
+	})
+}
+
 func TestLeavingRemovesTheNetworksThatAreOurs(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)

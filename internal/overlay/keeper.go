@@ -16,8 +16,11 @@ const (
 	// lookEvery is how often the networks are compared when nothing happens: so something that is lost without a word is back
 	// within 30 seconds.
 	lookEvery = 15 * time.Second
-	// lookSoon is the pause before a look at something that is expected to change.
-	lookSoon = time.Second
+	// lookSoon is the pause before a look at something that is expected to change: an address that Windows tells a moment after a
+	// network was made. A host joins only as fast as that is seen.
+	lookSoon = 250 * time.Millisecond
+	// atOnce is how long a call takes at most that fails before anything is done.
+	atOnce = time.Second
 	// missedFor is how long a network is missed before it is made again: a service that has just started may not have read everything
 	// yet, and to create a network can cut the host's connections.
 	missedFor = 2 * time.Second
@@ -226,7 +229,7 @@ func (k *keeper) createNetwork(ctx context.Context, n hns.Network, why string) e
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
 	made, err := k.hns.CreateNetwork(ctx, n)
-	if first && (err == nil || time.Since(began) > lookSoon) { // a failure that took its time may have been half done
+	if first && (err == nil || time.Since(began) > atOnce) { // a failure that took its time may have been half done
 		k.cut()
 	}
 	if err != nil {

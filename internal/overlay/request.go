@@ -111,7 +111,10 @@ func (c *client) awaitChange(ctx context.Context, r signingRequest) error {
 		}
 		return errChanged
 	})
-	if err != nil && !errors.Is(err, errChanged) && !hasCode(err, http.StatusGone) {
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	if err != nil && !hasCode(err, http.StatusGone) {
 		return fmt.Errorf("watching: %w", err)
 	}
 	if time.Since(began) < firstPause { // whoever ends watches at once must not be asked without pause

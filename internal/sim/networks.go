@@ -38,7 +38,8 @@ type HNS struct {
 	made      int // objects, which makes their IDs and MACs different
 	stopped   bool
 	slow      time.Duration
-	failures  []error // of the next calls, the first of them first
+	failures  []error          // of the next calls, the first of them first
+	refused   map[string]error // by the name of the call
 	calls     map[string]int
 	watches   map[chan struct{}]bool
 }
@@ -51,7 +52,7 @@ func NewHNS(o HNSOptions) *HNS {
 	o.Build = cmp.Or(o.Build, 20348)
 	h := &HNS{
 		options: o, networks: map[string]hns.Network{}, endpoints: map[string]hns.Endpoint{}, balancers: map[string]hns.LoadBalancer{},
-		calls: map[string]int{}, watches: map[chan struct{}]bool{},
+		refused: map[string]error{}, calls: map[string]int{}, watches: map[chan struct{}]bool{},
 	}
 	h.hostSpace = h.newID()
 	return h
@@ -78,6 +79,9 @@ func (h *HNS) begin(ctx context.Context, call string) error {
 	defer h.mu.Unlock()
 	if h.stopped {
 		return fmt.Errorf("%s: %w", call, hns.ErrUnavailable)
+	}
+	if err := h.refused[call]; err != nil {
+		return fmt.Errorf("%s: %w", call, err)
 	}
 	if len(h.failures) > 0 {
 		err := h.failures[0]

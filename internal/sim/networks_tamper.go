@@ -133,6 +133,13 @@ func (h *HNS) FailNext(failures ...error) {
 	h.failures = slices.Clone(failures)
 }
 
+// Refuse makes all calls of a name fail with an error from now on, without doing anything; nil lets them work again.
+func (h *HNS) Refuse(call string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refused[call] = err
+}
+
 // Calls counts the calls since the last ResetCalls, by the names of the methods of both ports.
 func (h *HNS) Calls() map[string]int {
 	h.mu.Lock()
