@@ -216,6 +216,8 @@ const (
 	ReasonSettling = "Settling"
 	// ReasonVersionUnfit means that the version does not go with the API server.
 	ReasonVersionUnfit = "VersionUnfit"
+	// ReasonUnpublished means that ConfigMap windows-services-<version> is not there yet: the operator writes it when it starts.
+	ReasonUnpublished = "Unpublished"
 	// ReasonFailed means that the action failed on this host; status.failure says why.
 	ReasonFailed = "Failed"
 )

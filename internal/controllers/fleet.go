@@ -138,6 +138,11 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	version := f.version()
 	s.Policy = policyOf(s.config.Spec.Rollout, version)
 	s.Policy.Unfit = f.skew.unfit()
+	is, err := f.published(ctx, version)
+	if client.IgnoreNotFound(err) != nil {
+		return s, err
+	}
+	s.Policy.Unpublished = err != nil
 	nodes, err := f.nodes(ctx)
 	if err != nil {
 		return s, err
@@ -159,8 +164,8 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 			delete(nodes, instance.Status.Hostname)
 		}
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(f.content.Digest)
-		if h.Node != nil && h.Node.Version != version {
-			h.Disruption = f.costs.of(ctx, f.common, h.Node.Version, version)
+		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
+			h.Disruption = f.costs.of(ctx, f.common, h.Node.Version, is)
 		}
 		h.Replace = replaceWhy(instance, s.config.Spec.Rollout.Machines)
 		h.Granted = f.grantOf(id)

@@ -86,17 +86,16 @@ type costs struct {
 	known map[[2]string]v1alpha1.PlanDisruption
 }
 
-// of is the disruption of a node that goes from one version to the other: a drain where what the versions consist of cannot be
-// compared.
-func (c *costs) of(ctx context.Context, in common, from, to string) v1alpha1.PlanDisruption {
+// of is the disruption of a node that comes from a version to another one, which is published: a drain where the one it has is
+// published no more, or the two cannot be compared.
+func (c *costs) of(ctx context.Context, in common, from string, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was, err1 := in.published(ctx, from)
-	is, err2 := in.published(ctx, to)
-	if errors.Join(err1, err2) != nil {
+	was, err := in.published(ctx, from)
+	if err != nil {
 		return v1alpha1.DisruptionDrain
 	}
-	key := [2]string{from + was.Annotations[v1alpha1.AnnotationSettings], to + is.Annotations[v1alpha1.AnnotationSettings]}
+	key := [2]string{from + was.Annotations[v1alpha1.AnnotationSettings], is.Name + is.Annotations[v1alpha1.AnnotationSettings]}
 	if d, known := c.known[key]; known {
 		return d
 	}

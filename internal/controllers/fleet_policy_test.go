@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -199,16 +200,47 @@ func TestWhatAVersionCosts(t *testing.T) {
 	}
 }
 
+// TestNoNodeGoesToAVersionThatIsNotPublished: what it disrupts is not known then, and a fleet would be drained for nothing.
+func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
+	s, _ := newTestSettings(t, publishedFor(t, "0.9.0", func(*desired.Node) {}))
+	s.serverVersion = func() string { return "v1.36.3" }
+	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}
+	instance.Status.Hostname = "win"
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "win", Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{v1alpha1.AnnotationVersion: "0.9.0"},
+	}}
+	if err := errors.Join(s.client.Create(t.Context(), instance), s.client.Create(t.Context(), node)); err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(s.common)
+	expect := func(unpublished bool, disruption v1alpha1.PlanDisruption) {
+		t.Helper()
+		seen, err := f.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := seen.Hosts[0]; seen.Policy.Unpublished != unpublished || is.Disruption != disruption {
+			t.Errorf("unpublished %v, a disruption %q, want %v and %q", seen.Policy.Unpublished, is.Disruption, unpublished, disruption)
+		}
+	}
+	expect(true, "")
+	if err := s.client.Create(t.Context(), publishedFor(t, s.version(), func(*desired.Node) {})); err != nil {
+		t.Fatal(err)
+	}
+	expect(false, v1alpha1.DisruptionNone)
+}
+
 func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
-	c, _ := newTestSettings(t, publishedFor(t, "2", func(*desired.Node) {}))
+	is := publishedFor(t, "2", func(*desired.Node) {})
+	c, _ := newTestSettings(t, is)
 	var known costs
-	if got := known.of(t.Context(), c.common, "1", "2"); got != v1alpha1.DisruptionDrain {
+	if got := known.of(t.Context(), c.common, "1", is); got != v1alpha1.DisruptionDrain {
 		t.Errorf("from a version that was not published, it costs %s", got)
 	}
 	if err := c.client.Create(t.Context(), publishedFor(t, "1", func(*desired.Node) {})); err != nil {
 		t.Fatal(err)
 	}
-	if got := known.of(t.Context(), c.common, "1", "2"); got != v1alpha1.DisruptionNone {
+	if got := known.of(t.Context(), c.common, "1", is); got != v1alpha1.DisruptionNone {
 		t.Errorf("when both are known, it costs %s", got)
 	}
 }

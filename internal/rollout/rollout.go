@@ -30,7 +30,9 @@ type Policy struct {
 	// Version that nodes shall have. Unfit says why no node may go there; empty when they may.
 	Version string
 	Unfit   string
-	Paused  bool
+	// Unpublished says that nodes cannot read yet what the version is; what it disrupts is not known before.
+	Unpublished bool
+	Paused      bool
 	// MaxUnavailable is a number or a percentage of all Windows nodes.
 	MaxUnavailable intstr.IntOrString
 	// Canary is nil where no node goes first.
@@ -122,7 +124,7 @@ type planner struct {
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
 	checks := []func(need) (reason, message string){
-		p.underWay, p.paused, p.failed, p.unfit, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
+		p.underWay, p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
 	}
 	for _, check := range checks {
 		reason, message := check(n)
@@ -176,6 +178,14 @@ func (p *planner) failed(n need) (reason, message string) {
 func (p *planner) unfit(n need) (reason, message string) {
 	if p.Policy.Unfit != "" && (n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionStage) {
 		return v1alpha1.ReasonVersionUnfit, p.Policy.Unfit
+	}
+	return "", ""
+}
+
+// unpublished holds a version back that nodes could not read: an operator that has just started is about to publish it.
+func (p *planner) unpublished(n need) (reason, message string) {
+	if p.Policy.Unpublished && n.action == v1alpha1.ActionUpgrade {
+		return v1alpha1.ReasonUnpublished, "what nodes of that version must have is not published yet"
 	}
 	return "", ""
 }

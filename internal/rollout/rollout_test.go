@@ -104,6 +104,8 @@ func TestDecide(t *testing.T) {
 	allPaused.Paused = true
 	unfit := allow(1)
 	unfit.Unfit = "kubelet v1.37.0 is newer than the API server"
+	unpublished := allow(2)
+	unpublished.Unpublished = true
 	percent := func(text string) rollout.Policy {
 		p := allow(0)
 		p.MaxUnavailable = intstr.FromString(text)
@@ -145,6 +147,8 @@ func TestDecide(t *testing.T) {
 		{"one paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
 		{"paused, and under way", allPaused, hosts(1, underWay), nil, "win-00:Upgrade"},
 		{"a version that does not go with the API server", unfit, hosts(1), nil, "win-00:Upgrade?VersionUnfit"},
+		{"a version that nodes cannot read yet", unpublished, named(host(""), host("", unstaged), host("", underWay)), nil,
+			"win-00:Upgrade?Unpublished win-01:Stage win-02:Upgrade"},
 		{"a node that came to its version just now is sure of it first", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?Settling win-01:Upgrade"},
 		{"a version that failed is brought to nobody else", allow(3), named(host(""), host("", failedHere)), nil, "win-00:Upgrade?RolloutStopped win-01:Upgrade?Failed"},
 		{"a drain that was given up holds up nobody else", allow(3), named(host(""), host("", notDrained)), nil, "win-00:Upgrade win-01:Upgrade?Failed"},
