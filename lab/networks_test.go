@@ -18,9 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/windows-machine-config/wmco/lab"
@@ -43,8 +41,11 @@ const networkPatience = 5 * time.Minute
 // TestNetworks runs programs that talk to Windows' network service, unchanged: kube-proxy.exe, win-overlay.exe and host-local.exe.
 func TestNetworks(t *testing.T) {
 	l := lab.Start(t, lab.Options{Hosts: []string{"win-1"}})
-	n := networks{t: t, lab: l, host: l.Hosts()[0]}
-	n.connect()
+	client, err := kubernetes.NewForConfig(l.ControlPlane.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := networks{t: t, lab: l, host: l.Hosts()[0], client: client}
 	n.makeNode()
 	n.place("kube-proxy", "win-overlay", "host-local", "flanneld")
 	n.makeNetwork()
@@ -69,15 +70,6 @@ func (n networks) in(t *testing.T) networks {
 	return n
 }
 
-func (n *networks) connect() {
-	config := n.lab.ControlPlane.RESTConfig()
-	config.QPS = -1
-	var err error
-	if n.client, err = kubernetes.NewForConfig(config); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
 // makeNode makes the host a node, whose programs may do everything.
 func (n *networks) makeNode() {
 	n.t.Helper()
@@ -91,11 +83,7 @@ func (n *networks) makeNode() {
 	}
 	n.write(`C:\k\kubeconfig`, credentials)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.host.Name()}}
-	if _, err := n.client.CoreV1().Nodes().Create(n.t.Context(), node, metav1.CreateOptions{}); err != nil {
-		n.t.Fatal(err)
-	}
-	status := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, n.host.Address())
-	if _, err := n.client.CoreV1().Nodes().Patch(n.t.Context(), n.host.Name(), types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := world.AddNode(n.t.Context(), n.client, node, n.host.Address()); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -318,23 +306,9 @@ func endpointsOf(service int) []string {
 }
 
 func (n networks) createService(number int) *corev1.Service {
-	name, port, portName := fmt.Sprintf("app-%d", number), int32(8080), ""
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	service, err := n.client.CoreV1().Services("default").Create(n.t.Context(), service, metav1.CreateOptions{})
+	service, err := world.AddService(n.t.Context(), n.client, fmt.Sprintf("app-%d", number), endpointsOf(number)...)
 	if err != nil {
 		n.t.Error(err)
-		return nil
-	}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: discoveryv1.AddressTypeIPv4,
-		Ports: []discoveryv1.EndpointPort{{Name: &portName, Port: &port}},
-	}
-	for _, address := range endpointsOf(number) {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
-	}
-	if _, err := n.client.DiscoveryV1().EndpointSlices("default").Create(n.t.Context(), slice, metav1.CreateOptions{}); err != nil {
-		n.t.Error(err)
-		return nil
 	}
 	return service
 }

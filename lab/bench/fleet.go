@@ -6,28 +6,20 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
 // fleet is a crowd whose hosts are there before they are announced: starting a simulated host is work for the machine that is
 // measured.
-type fleet struct {
-	*crowd
-	at []world.Host
-}
+type fleet struct{ crowd }
 
 const (
 	manyHosts = 1000
@@ -39,21 +31,14 @@ const (
 )
 
 func measureFleet(ctx context.Context, s *sheet) error {
-	if err := os.Setenv("TMPDIR", memory); err != nil {
-		return err
-	}
-	s.say("Bringing up the cluster and the operator")
-	w, err := world.Open(ctx, world.Options{Log: s.progress})
+	c, err := openCrowd(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	f := &fleet{crowd: &crowd{stage: &stage{World: w, sheet: s}}}
-	if err := f.prepare(ctx); err != nil {
-		return err
-	}
+	defer c.Close()
+	f := fleet{c}
 	all := intstr.FromString("100%")
-	if err := f.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Rollout.MaxUnavailable = &all }); err != nil {
+	if err := f.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Rollout.MaxUnavailable = &all }); err != nil {
 		return err
 	}
 	for _, measure := range []func(context.Context) error{f.measureJoins, f.measureIdle, f.measureHelperOnly, f.measureRemoval} {
@@ -64,37 +49,24 @@ func measureFleet(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// start starts simulated hosts that nobody has announced.
-func (f *fleet) start(n int) error {
-	for range n {
-		host, at, err := f.AddSimulated(sim.Options{
-			Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-			Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(f.joined)), BootTime: time.Second},
-		})
-		if err != nil {
-			return err
-		}
-		f.joined, f.at = append(f.joined, host), append(f.at, at)
-	}
-	return nil
-}
-
 // joinAll starts hosts, announces them at once, and waits until all are Ready.
-func (f *fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) {
-	if err := f.start(n); err != nil {
-		return 0, err
+func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) {
+	for range n {
+		if _, err := f.start(); err != nil {
+			return 0, err
+		}
 	}
-	began := time.Now()
-	for _, at := range f.at[len(f.at)-n:] {
-		if err := f.announceAt(ctx, at.Name, at.Address, at.Port); err != nil {
+	began, all := time.Now(), f.Hosts()
+	for _, at := range all[len(all)-n:] {
+		if err := f.Client.Create(ctx, at.Instance()); err != nil {
 			return 0, err
 		}
 	}
 	names := map[string]bool{}
-	for _, at := range f.at {
+	for _, at := range all {
 		names[at.Name] = true
 	}
-	err = f.watchFor(ctx, time.Second, 20*time.Minute, fmt.Sprintf("%d hosts are Ready", len(f.at)), func(ctx context.Context) (bool, error) {
+	err = f.watchFor(ctx, time.Second, 20*time.Minute, fmt.Sprintf("%d hosts are Ready", len(all)), func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
 		if err := f.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
 			return false, err
@@ -112,15 +84,13 @@ func (f *fleet) joinAll(ctx context.Context, n int) (seconds float64, err error)
 	return took, err
 }
 
-func (f *fleet) announceAt(ctx context.Context, name, address string, port int32) error {
-	return f.Client.Create(ctx, &v1alpha1.WindowsInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: name},
-		Spec:       v1alpha1.WindowsInstanceSpec{Address: address, Port: port, Username: world.User},
-	})
+// dead is a host that never answers.
+func dead(n int, port int) world.Host {
+	return world.Host{Name: fmt.Sprintf("dead-%d", n), Address: "127.0.0.1", Port: int32(port)}
 }
 
 // measureJoins lets few, some and many hosts join, some of them beside hosts that never answer.
-func (f *fleet) measureJoins(ctx context.Context) error {
+func (f fleet) measureJoins(ctx context.Context) error {
 	few, err := f.joinAll(ctx, fewHosts)
 	if err != nil {
 		return err
@@ -142,7 +112,7 @@ func (f *fleet) measureJoins(ctx context.Context) error {
 	if err := f.forgetDead(ctx); err != nil {
 		return err
 	}
-	rest := manyHosts - len(f.joined)
+	rest := manyHosts - len(f.Simulated())
 	many, err := f.joinAll(ctx, rest)
 	if err != nil {
 		return err
@@ -159,7 +129,7 @@ func (f *fleet) measureJoins(ctx context.Context) error {
 }
 
 // announceDead announces hosts that take a connection and never say anything, the worst kind: others are told apart at once.
-func (f *fleet) announceDead(ctx context.Context) (end func(), err error) {
+func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
 	var silent []net.Listener
 	end = func() {
 		for _, l := range silent {
@@ -173,8 +143,7 @@ func (f *fleet) announceDead(ctx context.Context) (end func(), err error) {
 			return nil, err
 		}
 		silent = append(silent, l)
-		port := int32(l.Addr().(*net.TCPAddr).Port)
-		if err := f.announceAt(ctx, fmt.Sprintf("dead-%d", n), "127.0.0.1", port); err != nil {
+		if err := f.Client.Create(ctx, dead(n, l.Addr().(*net.TCPAddr).Port).Instance()); err != nil {
 			end()
 			return nil, err
 		}
@@ -182,10 +151,9 @@ func (f *fleet) announceDead(ctx context.Context) (end func(), err error) {
 	return end, nil
 }
 
-func (f *fleet) forgetDead(ctx context.Context) error {
+func (f fleet) forgetDead(ctx context.Context) error {
 	for n := range deadHosts {
-		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: fmt.Sprintf("dead-%d", n)}}
-		if err := f.Client.Delete(ctx, i); err != nil {
+		if err := f.Client.Delete(ctx, dead(n, 0).Instance()); err != nil {
 			return err
 		}
 	}
@@ -193,7 +161,7 @@ func (f *fleet) forgetDead(ctx context.Context) error {
 }
 
 // measureIdle looks at the operator while nothing happens.
-func (f *fleet) measureIdle(ctx context.Context) error {
+func (f fleet) measureIdle(ctx context.Context) error {
 	f.say("Nothing happens for %s", idleFor)
 	time.Sleep(time.Minute) // what follows the joins is over
 	busy, err := f.Operator.CPUTime()
@@ -213,9 +181,7 @@ func (f *fleet) measureIdle(ctx context.Context) error {
 	}
 	writes := 0
 	for _, r := range requests {
-		ofDaemon := strings.HasPrefix(r.User, v1alpha1.WICDUserPrefix)
-		ofOperator := path.Base(strings.ReplaceAll(r.User, ":", "/")) == world.OperatorAccount
-		if (ofDaemon || ofOperator) && r.Writes() && r.Resource != "leases" && r.Resource != "subjectaccessreviews" {
+		if (isOperators(r) || isDaemons(r)) && r.Writes() && r.Resource != "leases" && r.Resource != "subjectaccessreviews" {
 			writes++
 		}
 	}
@@ -225,7 +191,7 @@ func (f *fleet) measureIdle(ctx context.Context) error {
 }
 
 // measureHelperOnly brings a version to a thousand nodes that differs in what no pod needs.
-func (f *fleet) measureHelperOnly(ctx context.Context) error {
+func (f fleet) measureHelperOnly(ctx context.Context) error {
 	dir, err := f.AnotherPayload("helper", "windows_exporter.exe")
 	if err != nil {
 		return err
@@ -235,9 +201,7 @@ func (f *fleet) measureHelperOnly(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	f.Operator.Kill()
-	f.Operator.Carry(dir)
-	if err := f.Operator.Start(); err != nil {
+	if err := f.Operator.Upgrade(dir); err != nil {
 		return err
 	}
 	cordons := 0
@@ -274,7 +238,7 @@ func (f *fleet) measureHelperOnly(ctx context.Context) error {
 }
 
 // versions counts the nodes that report each version.
-func (f *fleet) versions(ctx context.Context) (map[string]int, error) {
+func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 	var nodes corev1.NodeList
 	if err := f.Client.List(ctx, &nodes); err != nil {
 		return nil, err
@@ -287,7 +251,7 @@ func (f *fleet) versions(ctx context.Context) (map[string]int, error) {
 }
 
 // measureRemoval removes all hosts at once.
-func (f *fleet) measureRemoval(ctx context.Context) error {
+func (f fleet) measureRemoval(ctx context.Context) error {
 	here := client.InNamespace(v1alpha1.DefaultNamespace)
 	began := time.Now()
 	if err := f.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, here); err != nil {

@@ -47,7 +47,7 @@ func measureJoin(ctx context.Context, s *sheet) error {
 	if err := lab.CanRunWindows(); err != nil {
 		return fmt.Errorf("hosts with real Windows programs are needed: %w", err)
 	}
-	st, err := openStage(ctx, s)
+	st, err := openStage(ctx, s, world.Options{WineHosts: 1, WholePayload: true})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,17 +16,16 @@ import (
 	"sync"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientrest "k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/world"
 )
 
 // How many nodes the overlay has, and how many more there are when one starts.
@@ -76,9 +74,7 @@ func measureOverlay(ctx context.Context, s *sheet) error {
 
 // prepare makes what OVN-Kubernetes would: rights, and somebody who approves certificates.
 func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
-	config := clientrest.CopyConfig(l.ControlPlane.RESTConfig())
-	config.QPS, config.Burst = 1000, 1000
-	if o.set, err = kubernetes.NewForConfig(config); err != nil {
+	if o.set, err = kubernetes.NewForConfig(l.ControlPlane.RESTConfig()); err != nil {
 		return err
 	}
 	o.kubeconfig = filepath.Join(o.dir, "kubeconfig")
@@ -87,7 +83,7 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ovn-nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:ovn-nodes"}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: world.OverlayGroup}},
 	}
 	if _, err := o.set.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
@@ -97,30 +93,16 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 }
 
 func (o *overlays) approve(ctx context.Context) {
+	isOverlays := func(_ string, asked *x509.CertificateRequest) bool {
+		return strings.HasPrefix(asked.Subject.CommonName, world.OverlayUserPrefix)
+	}
 	for ctx.Err() == nil {
-		list, err := o.set.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
-		if err == nil {
-			for i := range list.Items {
-				o.approveOne(ctx, &list.Items[i])
-			}
-		}
+		_ = world.Approve(ctx, o.set, isOverlays) // tried again with the next list
 		select {
 		case <-ctx.Done():
 		case <-time.After(lookEvery):
 		}
 	}
-}
-
-func (o *overlays) approveOne(ctx context.Context, r *certificatesv1.CertificateSigningRequest) {
-	block, _ := pem.Decode(r.Spec.Request)
-	if block == nil || len(r.Status.Conditions) > 0 {
-		return
-	}
-	if asked, err := x509.ParseCertificateRequest(block.Bytes); err != nil || !strings.HasPrefix(asked.Subject.CommonName, "system:ovn-node:") {
-		return
-	}
-	r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Bench"}}
-	_, _ = o.set.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}) // tried again with the next list
 }
 
 // createNodes makes Nodes with numbers from..to-1. Those that no program is started for have a router's address.
@@ -151,11 +133,7 @@ func (o *overlays) createNode(ctx context.Context, i int, others bool) error {
 	if others {
 		n.Annotations[overlay.RouterMACAnnotation] = fmt.Sprintf("00-15-5D-01-%02X-%02X", i/256, i%256)
 	}
-	if _, err := o.set.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	patch := fmt.Appendf(nil, `{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, addressOf(i))
-	_, err := o.set.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err := world.AddNode(ctx, o.set, n, addressOf(i).String())
 	return err
 }
 

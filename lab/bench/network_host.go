@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -33,16 +31,12 @@ type netHost struct {
 }
 
 func measureNetworkHost(ctx context.Context, s *sheet) error {
-	s.say("Bringing up the cluster, the operator and a host with an overlay")
-	w, err := world.Open(ctx, world.Options{WineHosts: 1, Overlay: true, Log: s.progress})
+	st, err := openStage(ctx, s, world.Options{WineHosts: 1, Overlay: true})
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	n := &netHost{stage: &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: 1}, host: w.Lab.Hosts()[0]}
-	if err := n.prepare(ctx); err != nil {
-		return err
-	}
+	defer st.Close()
+	n := &netHost{stage: st, host: st.Lab.Hosts()[0]}
 	before := processes()
 	if _, err := n.join(ctx, n.waiting[:1]); err != nil {
 		return err
@@ -100,7 +94,8 @@ func (n *netHost) measureJoin(before map[int]string) error {
 func (n *netHost) measureRepair(ctx context.Context) error {
 	n.say("%d Services", lostServices)
 	for i := range lostServices {
-		if err := n.createService(ctx, i); err != nil {
+		address := fmt.Sprintf("10.132.%d.%d", 200+i/250, i%250+1)
+		if _, err := world.AddService(ctx, n.Clients, fmt.Sprintf("bench-%d", i), address); err != nil {
 			return err
 		}
 	}
@@ -135,22 +130,6 @@ func (n *netHost) measureRepair(ctx context.Context) error {
 // quietBefore is how long kube-proxy and WICD are left alone before something is lost.
 const quietBefore = 30 * time.Second
 
-func (n *netHost) createService(ctx context.Context, i int) error {
-	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("bench-%d", i)}
-	s := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "web", Port: 80}}}}
-	if err := n.Client.Create(ctx, s); err != nil {
-		return err
-	}
-	meta.Labels = map[string]string{discoveryv1.LabelServiceName: meta.Name}
-	port, number, protocol, ready := "web", int32(8080), corev1.ProtocolTCP, true
-	return n.Client.Create(ctx, &discoveryv1.EndpointSlice{
-		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: &protocol}},
-		Endpoints: []discoveryv1.Endpoint{{
-			Addresses: []string{fmt.Sprintf("10.132.%d.%d", 200+i/250, i%250+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		}},
-	})
-}
-
 // tells looks whether the Node's network condition has a status.
 func (n *netHost) tells(status corev1.ConditionStatus) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
@@ -173,7 +152,6 @@ func (n *netHost) measureMemory(ctx context.Context) error {
 			return err
 		}
 	}
-	const program = "hybrid-overlay-node.exe"
 	err := n.until(ctx, "the host has the ways to all", func(context.Context) (bool, error) {
 		networks, err := n.host.NetworkObjects(hns.Network)
 		for _, o := range networks {
@@ -189,13 +167,9 @@ func (n *netHost) measureMemory(ctx context.Context) error {
 	}
 	time.Sleep(quietBefore)
 	for pid, command := range processes() {
-		if !strings.Contains(command, program) {
-			continue
+		if strings.Contains(command, "hybrid-overlay-node.exe") {
+			n.memoryOf(pid, "overlay")
 		}
-		status := fmt.Sprintf("/proc/%d/status", pid)
-		n.number("overlay.rss_mb", megabytes(field(status, "VmRSS")), "MB")
-		n.number("overlay.rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
-		n.number("overlay.rss_program_mb", programMemory(pid), "MB")
 	}
 	return nil
 }

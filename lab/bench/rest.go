@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/world"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -24,7 +24,7 @@ func measureRest(ctx context.Context, s *sheet) error {
 	if err := lab.CanRunWindows(); err != nil {
 		return fmt.Errorf("a host with real Windows programs is needed: %w", err)
 	}
-	st, err := openStage(ctx, s)
+	st, err := openStage(ctx, s, world.Options{WineHosts: 1, WholePayload: true})
 	if err != nil {
 		return err
 	}
@@ -54,14 +54,20 @@ func measureRest(ctx context.Context, s *sheet) error {
 	asked, watches := 0, 0
 	for _, r := range requests {
 		switch {
-		case !strings.HasPrefix(r.User, v1alpha1.WICDUserPrefix):
+		case !isDaemons(r):
 		case r.Verb == "watch":
 			watches++
 		default:
 			asked++
 		}
 	}
-	measureMemory(s, after)
+	for pid, command := range after {
+		if strings.Contains(command, "windows-instance-config-daemon.exe run") {
+			s.memoryOf(pid, "wicd")
+			threads, _ := strconv.ParseFloat(field(fmt.Sprintf("/proc/%d/status", pid), "Threads"), 64)
+			s.number("wicd.threads", threads, "count")
+		}
+	}
 	s.number("wicd.processes_started", float64(started), "count")
 	s.number("wicd.requests_per_minute", float64(asked)/rest.Minutes(), "count")
 	s.number("wicd.watches_begun_per_minute", float64(watches)/rest.Minutes(), "count")
@@ -92,21 +98,14 @@ func processes() map[int]string {
 
 func isWindows(command string) bool { return strings.Contains(command, ".exe") }
 
-// measureMemory tells WICD's resident memory, and what of it is Wine's: the libraries that it maps, and the program, of which
+// memoryOf tells a program's resident memory, and what of it is Wine's: the libraries that it maps, and the program, of which
 // it keeps a copy in memory where Windows reads the pages that are used. On top of that, Wine keeps about a megabyte of each
 // thread's stack resident.
-func measureMemory(s *sheet, all map[int]string) {
-	for pid, command := range all {
-		if !strings.Contains(command, "windows-instance-config-daemon.exe run") {
-			continue
-		}
-		status := fmt.Sprintf("/proc/%d/status", pid)
-		s.number("wicd.rss_mb", megabytes(field(status, "VmRSS")), "MB")
-		s.number("wicd.rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
-		s.number("wicd.rss_program_mb", programMemory(pid), "MB")
-		threads, _ := strconv.ParseFloat(field(status, "Threads"), 64)
-		s.number("wicd.threads", threads, "count")
-	}
+func (s *sheet) memoryOf(pid int, name string) {
+	status := fmt.Sprintf("/proc/%d/status", pid)
+	s.number(name+".rss_mb", megabytes(field(status, "VmRSS")), "MB")
+	s.number(name+".rss_wine_libraries_mb", megabytes(field(status, "RssFile")), "MB")
+	s.number(name+".rss_program_mb", programMemory(pid), "MB")
 }
 
 // megabytes reads a size as /proc tells it: "1234 kB".

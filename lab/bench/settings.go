@@ -6,29 +6,24 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
 // memory is where simulated hosts have their drives: each real host has a drive of its own, and these would share one.
 const memory = "/dev/shm"
 
-// crowd is a world with simulated hosts that have joined: real daemon code, a real API server, a simulated Windows.
-type crowd struct {
-	*stage
-	joined []*sim.Host
-}
+// crowd is a world with simulated hosts: real daemon code, a real API server, a simulated Windows.
+type crowd struct{ *stage }
 
 // seldom is how often all nodes are looked at: a look at a thousand of them is work for the machine that is measured.
 const seldom = 2 * time.Second
@@ -36,20 +31,31 @@ const seldom = 2 * time.Second
 // fleets are how many hosts a change must reach, one after the other.
 func fleets() []int { return []int{1, 10, 1000} }
 
-func measureCrowd(ctx context.Context, s *sheet) error {
+// openCrowd brings up a cluster without hosts.
+func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 	if err := os.Setenv("TMPDIR", memory); err != nil {
-		return err
+		return crowd{}, err
 	}
-	s.say("Bringing up the cluster and the operator")
-	w, err := world.Open(ctx, world.Options{Log: s.progress})
+	st, err := openStage(ctx, s, world.Options{})
+	return crowd{st}, err
+}
+
+// start starts a host that nobody has announced.
+func (c crowd) start() (world.Host, error) {
+	_, at, err := c.AddSimulated(sim.Options{
+		// A machine that simulates a thousand kubelets has no time for the leases of them all every ten seconds.
+		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
+		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second},
+	})
+	return at, err
+}
+
+func measureCrowd(ctx context.Context, s *sheet) error {
+	c, err := openCrowd(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	c := &crowd{stage: &stage{World: w, sheet: s}}
-	if err := c.prepare(ctx); err != nil {
-		return err
-	}
+	defer c.Close()
 	for _, n := range fleets() {
 		if err := c.grow(ctx, n); err != nil {
 			return err
@@ -62,25 +68,16 @@ func measureCrowd(ctx context.Context, s *sheet) error {
 }
 
 // grow lets hosts join until there are so many.
-func (c *crowd) grow(ctx context.Context, n int) error {
+func (c crowd) grow(ctx context.Context, n int) error {
 	began := time.Now()
-	for len(c.joined) < n {
-		host, at, err := c.AddSimulated(sim.Options{
-			// A machine that simulates a thousand kubelets has no time for the leases of them all every ten seconds.
-			Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
-			Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.joined)), BootTime: time.Second},
-		})
+	for len(c.Simulated()) < n {
+		at, err := c.start()
 		if err != nil {
 			return err
 		}
-		instance := &v1alpha1.WindowsInstance{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: at.Name},
-			Spec:       v1alpha1.WindowsInstanceSpec{Address: at.Address, Port: at.Port, Username: world.User},
-		}
-		if err := c.Client.Create(ctx, instance); err != nil {
+		if err := c.Client.Create(ctx, at.Instance()); err != nil {
 			return err
 		}
-		c.joined = append(c.joined, host)
 	}
 	err := c.watchFor(ctx, seldom, 20*time.Minute, fmt.Sprintf("%d nodes are complete", n), func(ctx context.Context) (bool, error) {
 		updated, err := c.updated(ctx)
@@ -91,7 +88,7 @@ func (c *crowd) grow(ctx context.Context, n int) error {
 }
 
 // published identifies what nodes shall have.
-func (c *crowd) published(ctx context.Context) (settings string, err error) {
+func (c crowd) published(ctx context.Context) (settings string, err error) {
 	var maps corev1.ConfigMapList
 	if err := c.Client.List(ctx, &maps, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
 		return "", err
@@ -105,7 +102,7 @@ func (c *crowd) published(ctx context.Context) (settings string, err error) {
 }
 
 // updated is how many nodes say that they have come to what is published.
-func (c *crowd) updated(ctx context.Context) (n int, err error) {
+func (c crowd) updated(ctx context.Context) (n int, err error) {
 	settings, err := c.published(ctx)
 	if err != nil || settings == "" {
 		return 0, err
@@ -123,20 +120,20 @@ func (c *crowd) updated(ctx context.Context) (n int, err error) {
 }
 
 // measureMirror changes the mirror of a registry, and sees when the last host has it.
-func (c *crowd) measureMirror(ctx context.Context) error {
+func (c crowd) measureMirror(ctx context.Context) error {
 	var seconds, writes []float64
 	connections := c.connections()
 	for round := range rounds {
-		mirror := fmt.Sprintf("mirror-%d-%d.example", len(c.joined), round)
+		mirror := fmt.Sprintf("mirror-%d-%d.example", len(c.Simulated()), round)
 		time.Sleep(settle + 6*time.Second) // the operator counts nodes a while after they report
 		began := time.Now()
-		if err := c.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) {
+		if err := c.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) {
 			spec.Registries.Mirrors = []v1alpha1.RegistryMirrors{{Source: "quay.io", Mirrors: []v1alpha1.RegistryMirror{{Location: mirror}}}}
 		}); err != nil {
 			return err
 		}
 		err := c.watchFor(ctx, lookEvery, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
-			return !slices.ContainsFunc(c.joined, func(h *sim.Host) bool {
+			return !slices.ContainsFunc(c.Simulated(), func(h *sim.Host) bool {
 				text, err := h.Windows().Disk().Read(`C:\k\containerd\registries\quay.io\hosts.toml`)
 				return err != nil || !strings.Contains(string(text), mirror)
 			}), nil
@@ -151,56 +148,50 @@ func (c *crowd) measureMirror(ctx context.Context) error {
 			return err
 		}
 		writes = append(writes, float64(published))
-		c.say("%d hosts had the mirror after %.2f s; the operator wrote %d times", len(c.joined), took, published)
+		c.say("%d hosts had the mirror after %.2f s; the operator wrote %d times", len(c.Simulated()), took, published)
 	}
-	c.number(fmt.Sprintf("mirror.seconds_%d", len(c.joined)), median(seconds), "s")
-	c.number(fmt.Sprintf("mirror.operator_writes_%d", len(c.joined)), slices.Max(writes), "count")
-	c.number(fmt.Sprintf("mirror.ssh_connections_%d", len(c.joined)), float64(c.connections()-connections), "count")
+	c.number(fmt.Sprintf("mirror.seconds_%d", len(c.Simulated())), median(seconds), "s")
+	c.number(fmt.Sprintf("mirror.operator_writes_%d", len(c.Simulated())), slices.Max(writes), "count")
+	c.number(fmt.Sprintf("mirror.ssh_connections_%d", len(c.Simulated())), float64(c.connections()-connections), "count")
 	return nil
 }
 
 // writes is how many objects the operator wrote between two times; events and its Lease aside, which are not for nodes.
-func (c *crowd) writes(from, to time.Time) (n int, err error) {
+func (c crowd) writes(from, to time.Time) (n int, err error) {
 	requests, err := c.Lab.ControlPlane.Requests(from)
 	if err != nil {
 		return 0, err
 	}
 	for _, r := range requests {
-		if path.Base(strings.ReplaceAll(r.User, ":", "/")) == world.OperatorAccount && r.Writes() &&
-			r.Resource != "leases" && r.Resource != "events" && r.Resource != "subjectaccessreviews" && r.Time.Before(to) {
+		if isOperators(r) && r.Writes() && r.Time.Before(to) &&
+			r.Resource != "leases" && r.Resource != "events" && r.Resource != "subjectaccessreviews" {
 			n++
 		}
 	}
 	return n, nil
 }
 
-func (c *crowd) connections() (n int) {
-	for _, h := range c.joined {
+func isOperators(r lab.APIRequest) bool { return strings.HasSuffix(r.User, ":"+world.OperatorAccount) }
+
+func isDaemons(r lab.APIRequest) bool { return strings.HasPrefix(r.User, v1alpha1.WICDUserPrefix) }
+
+func (c crowd) connections() (n int) {
+	for _, h := range c.Simulated() {
 		n += h.SSH().Counters().Connections
 	}
 	return n
 }
 
-func (c *crowd) change(ctx context.Context, change func(*v1alpha1.WindowsConfigSpec)) error {
-	var config v1alpha1.WindowsConfig
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
-		return err
-	}
-	before := config.DeepCopy()
-	change(&config.Spec)
-	return c.Client.Patch(ctx, &config, client.MergeFrom(before))
-}
-
 // measureProxy sets a proxy, and counts what it interrupts.
-func (c *crowd) measureProxy(ctx context.Context) error {
-	few := c.joined[:10]
+func (c crowd) measureProxy(ctx context.Context) error {
+	few := c.Simulated()[:10]
 	before := observe(few)
 	was, err := c.published(ctx)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := c.change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Proxy.HTTPSProxy = "http://proxy.example:3128" }); err != nil {
+	if err := c.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Proxy.HTTPSProxy = "http://proxy.example:3128" }); err != nil {
 		return err
 	}
 	err = c.watchFor(ctx, seldom, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
@@ -208,12 +199,12 @@ func (c *crowd) measureProxy(ctx context.Context) error {
 			return false, err
 		}
 		updated, err := c.updated(ctx)
-		return updated == len(c.joined), err
+		return updated == len(c.Simulated()), err
 	})
 	if err != nil {
 		return err
 	}
-	c.say("%d hosts had the proxy, and services with it, after %.2f s", len(c.joined), time.Since(began).Seconds())
+	c.say("%d hosts had the proxy, and services with it, after %.2f s", len(c.Simulated()), time.Since(began).Seconds())
 	after := observe(few)
 	restarted := 0
 	for service, pid := range after.pids {
@@ -252,7 +243,7 @@ func observe(hosts []*sim.Host) observation {
 }
 
 // cordoned is how many nodes take no pods: a drain begins so.
-func (c *crowd) cordoned(ctx context.Context) (n int, err error) {
+func (c crowd) cordoned(ctx context.Context) (n int, err error) {
 	var nodes corev1.NodeList
 	if err := c.Client.List(ctx, &nodes); err != nil {
 		return 0, err

@@ -43,13 +43,14 @@ type stage struct {
 }
 
 // openStage brings up the cluster and waits for the operator, so that its start is in no measurement.
-func openStage(ctx context.Context, s *sheet) (*stage, error) {
-	s.say("Bringing up the cluster, the operator and a first host")
-	w, err := world.Open(ctx, world.Options{WineHosts: 1, WholePayload: true, Log: s.progress})
+func openStage(ctx context.Context, s *sheet, o world.Options) (*stage, error) {
+	s.say("Bringing up the cluster, the operator and %d hosts", o.WineHosts)
+	o.Log = s.progress
+	w, err := world.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: 1}
+	st := &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: o.WineHosts}
 	if err := st.prepare(ctx); err != nil {
 		w.Close()
 		return nil, err
@@ -92,18 +93,11 @@ func (st *stage) watchFor(ctx context.Context, every, patience time.Duration, wh
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until %s: %w\n%s", what, context.Cause(ctx), st.diagnosis())
+			return fmt.Errorf("waiting until %s: %w\n%s", what, context.Cause(ctx), st.Diagnosis())
 		case <-tick.C:
 		}
 	}
 }
-
-// diagnosis is what a person needs after something did not come about.
-func (st *stage) diagnosis() string {
-	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", tail(st.Operator.Log()), st.Lab.Logs())
-}
-
-func tail(log string) string { return log[max(0, len(log)-4000):] }
 
 // fresh boots hosts that nobody has touched, all at the same time.
 func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
@@ -189,7 +183,7 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []wor
 		seen := after[i].Sub(before[i])
 		a.seen = append(a.seen, seen)
 		if seen.Connections > 1 {
-			st.say("%s took %d connections; the end of the operator's log:\n%s", h.Name(), seen.Connections, tail(st.Operator.Log()))
+			st.say("%s took %d connections; %s", h.Name(), seen.Connections, st.Diagnosis())
 		}
 	}
 	return a, nil

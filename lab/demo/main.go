@@ -61,12 +61,12 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	joinCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not every host became a Ready node within %s", timeout))
 	defer cancel()
 	if err := watch(joinCtx, w, announced); err != nil {
-		return errors.Join(err, diagnose(w))
+		return errors.Join(err, errors.New(w.Diagnosis()))
 	}
 	podCtx, cancelPods := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the pods did not run within %s", timeout))
 	defer cancelPods()
 	if err := runPods(podCtx, w); err != nil {
-		return errors.Join(err, errors.New(w.Lab.Logs()))
+		return errors.Join(err, errors.New(w.Diagnosis()))
 	}
 	fmt.Print(next(w))
 	if !exit {
@@ -139,10 +139,4 @@ func nextWithPods(w *world.World) string {
   kubectl --kubeconfig %[1]s exec deployment/%[2]s -- webserver echo hello
   curl http://<address of a pod>:%[3]d
 `, w.Kubeconfig, webserver, world.WebserverPort)
-}
-
-// diagnose is what a person needs after a join that did not end well.
-func diagnose(w *world.World) error {
-	log := w.Operator.Log()
-	return fmt.Errorf("the end of the operator's log:\n%s", log[max(0, len(log)-4000):])
 }

@@ -11,11 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/world"
@@ -23,15 +19,13 @@ import (
 
 // TestFlannel has two Windows hosts with the real flanneld and kube-proxy on the lab's network service.
 func TestFlannel(t *testing.T) {
-	if missing := lab.CanRunWindows(); missing != nil {
-		t.Skip("SKIPPED:", missing)
-	}
+	needs(t, lab.CanRunWindows())
 	p := newPlace(t, world.Options{WineHosts: 2, Flannel: true})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[1])
 	p.joinAll()
 	_ = t.Run("nodes know each other's ranges", func(t *testing.T) { p.in(t).expectFlannelWays() }) &&
 		t.Run("a Linux node comes and goes", func(t *testing.T) { p.in(t).flannelNode() }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).flannelServices() }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(3) }) &&
 		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).flannelRestores() }) &&
 		t.Run("flanneld lives and dies with its service", func(t *testing.T) { p.in(t).flannelDies() }) &&
 		t.Run("nothing stays on a host that leaves", func(t *testing.T) { p.in(t).flannelLeaves(fresh) })
@@ -40,24 +34,8 @@ func TestFlannel(t *testing.T) {
 // expectFlannelWays waits until each host has a way to the range of each other node.
 func (p place) expectFlannelWays() {
 	p.t.Helper()
-	p.eventually("each host has the ways to all others", func(ctx context.Context) string {
-		var nodes corev1.NodeList
-		if err := p.Client.List(ctx, &nodes); err != nil {
-			return err.Error()
-		}
-		for _, h := range p.Lab.Hosts() {
-			var want []string
-			for _, n := range nodes.Items {
-				if !strings.EqualFold(n.Name, h.Name()) {
-					want = append(want, n.Spec.PodCIDR+" by "+n.Annotations[world.AnnotationFlannel+"public-ip"])
-				}
-			}
-			slices.Sort(want)
-			if got := p.ways(h, world.FlannelNetwork); !slices.Equal(got, want) {
-				return fmt.Sprintf("%s has %v, want %v", h.Name(), got, want)
-			}
-		}
-		return ""
+	p.expectWaysOf(world.FlannelNetwork, func(n corev1.Node) string {
+		return n.Spec.PodCIDR + " by " + n.Annotations[world.AnnotationFlannel+"public-ip"]
 	})
 }
 
@@ -70,21 +48,8 @@ func (p place) flannelNode() {
 	if ways := p.ways(p.Lab.Hosts()[0], world.FlannelNetwork); !slices.Contains(ways, n.Spec.PodCIDR+" by 10.99.200.1") {
 		p.t.Errorf("the ways are %v", ways)
 	}
-	if err := p.Client.Delete(p.t.Context(), n); err != nil {
-		p.t.Fatal(err)
-	}
+	p.remove(n)
 	p.expectFlannelWays()
-}
-
-func (p place) flannelServices() {
-	for i := range 3 {
-		if err := p.createService(i); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	for _, h := range p.Lab.Hosts() {
-		p.eventually(h.Name()+" has a load balancer for each Service", func(context.Context) string { return p.missing(h, p.vips()) })
-	}
 }
 
 // flannelRestores has the host's network service lose everything. flanneld does not notice until it is started again.
@@ -100,7 +65,7 @@ func (p place) flannelRestores() {
 		if told() == "" {
 			return "condition WindowsNetworkUnavailable was not True"
 		}
-		if !p.hasFlannel(h) {
+		if !p.has(h, hns.Network, world.FlannelNetwork) {
 			return "the network is not there"
 		}
 		if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
@@ -110,10 +75,6 @@ func (p place) flannelRestores() {
 	})
 	p.t.Logf("all was back after %s (%s)", time.Since(began).Round(100*time.Millisecond), told())
 	p.expectFlannelWays()
-}
-
-func (p place) hasFlannel(h *lab.Host) bool {
-	return slices.ContainsFunc(p.objects(h, hns.Network), func(o hns.Object) bool { return o["Name"] == world.FlannelNetwork })
 }
 
 // running are flanneld's processes on a host, each as its command line.
@@ -161,27 +122,10 @@ func (p place) flannelDies() {
 }
 
 func (p place) flannelLeaves(fresh snapshot) {
-	ctx, h := p.t.Context(), p.Lab.Hosts()[1]
-	var entries corev1.ConfigMap
-	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}, &entries); err != nil {
-		p.t.Fatal(err)
-	}
-	was := entries.DeepCopy()
-	delete(entries.Data, h.Address())
-	if err := p.Client.Patch(ctx, &entries, client.MergeFrom(was)); err != nil {
-		p.t.Fatal(err)
-	}
-	p.eventually(h.Name()+" has left", func(ctx context.Context) string {
-		var i v1alpha1.WindowsInstance
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: h.Address()}, &i); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("its instance is there (%v): %+v", err, i.Status.Maintenance)
-		}
-		return ""
-	})
-	for _, difference := range fresh.compare(takeSnapshot(p.t, h), p.noteOf(h.Address(), v1alpha1.EventHostLeft)) {
-		p.t.Error(difference)
-	}
-	if running := p.running(h); len(running) > 0 || p.hasFlannel(h) {
-		p.t.Errorf("there run %q, and the network is there: %v", running, p.hasFlannel(h))
+	h := p.Lab.Hosts()[1]
+	p.leave(h, fresh)
+	running, has := p.running(h), p.has(h, hns.Network, world.FlannelNetwork)
+	if len(running) > 0 || has {
+		p.t.Errorf("there run %q, and the network is there: %v", running, has)
 	}
 }

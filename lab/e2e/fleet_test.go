@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +22,8 @@ import (
 func TestFleet(t *testing.T) {
 	const hosts = 4
 	p := newPlace(t, world.Options{SimulatedHosts: hosts})
-	p.rollout(func(r *v1alpha1.RolloutSpec) {
-		two := intstr.FromInt32(2)
-		r.MaxUnavailable = &two
-	})
+	two := intstr.FromInt32(2)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &two })
 	for _, h := range p.Hosts() {
 		p.announce(h, nil)
 	}
@@ -66,25 +63,11 @@ func TestFleet(t *testing.T) {
 			t.Errorf("%d nodes were cordoned for another exporter", n)
 		}
 	})
-	t.Run("a restart that a user asks for", func(t *testing.T) {
-		p := p.in(t)
-		was := p.nodeNamed("win-2").Status.NodeInfo.BootID
-		p.annotateNode("win-2", v1alpha1.AnnotationReboot, "")
-		p.eventually("win-2 has restarted and is back", func(context.Context) string {
-			node := p.nodeNamed("win-2")
-			_, asked := node.Annotations[v1alpha1.AnnotationReboot]
-			if node.Status.NodeInfo.BootID == was || node.Spec.Unschedulable || asked {
-				return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
-			}
-			return ""
-		})
-	})
+	t.Run("a restart that a user asks for", func(t *testing.T) { p.in(t).restartNode("win-2") })
 	t.Run("leaving", func(t *testing.T) {
 		p := p.in(t)
 		for _, i := range p.instances() {
-			if err := p.Client.Delete(t.Context(), &i); err != nil {
-				t.Fatal(err)
-			}
+			p.remove(&i)
 		}
 		p.eventually("all hosts have left", func(ctx context.Context) string {
 			var instances v1alpha1.WindowsInstanceList
@@ -113,55 +96,42 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// rollout changes the user's rules.
-func (p place) rollout(change func(*v1alpha1.RolloutSpec)) {
-	p.t.Helper()
-	p.eventually("the rules are written", func(ctx context.Context) string {
-		var config v1alpha1.WindowsConfig
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
-			return err.Error()
-		}
-		was := config.DeepCopy()
-		change(&config.Spec.Rollout)
-		if err := p.Client.Patch(ctx, &config, client.MergeFrom(was)); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-}
-
 // restartWith ends the operator and starts one that carries another payload.
 func (p place) restartWith(dir string) {
 	p.t.Helper()
-	p.Operator.Kill()
-	p.Operator.Carry(dir)
-	if err := p.Operator.Start(); err != nil {
+	if err := p.Operator.Upgrade(dir); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-func (p place) nodeNamed(name string) *corev1.Node {
-	p.t.Helper()
-	var node corev1.Node
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
-		p.t.Fatal(err)
-	}
-	return &node
 }
 
 func (p place) reported(node string) string {
-	return p.nodeNamed(node).Annotations[v1alpha1.AnnotationVersion]
+	return p.node(node).Annotations[v1alpha1.AnnotationVersion]
 }
 
 // annotateNode does what kubectl annotate does.
 func (p place) annotateNode(name, key, value string) {
 	p.t.Helper()
-	node := p.nodeNamed(name)
+	node := p.node(name)
 	was := node.DeepCopy()
 	node.Annotations[key] = value
 	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// restartNode asks for a restart as users do, and waits until the node is back.
+func (p place) restartNode(name string) {
+	p.t.Helper()
+	was := p.node(name).Status.NodeInfo.BootID
+	p.annotateNode(name, v1alpha1.AnnotationReboot, "")
+	p.eventually(name+" has restarted and is back", func(context.Context) string {
+		node := p.node(name)
+		_, asked := node.Annotations[v1alpha1.AnnotationReboot]
+		if node.Status.NodeInfo.BootID == was || node.Spec.Unschedulable || asked {
+			return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
+		}
+		return notReady(node)
+	})
 }
 
 // expectVersion waits until all nodes report a version that fits.
@@ -182,7 +152,7 @@ func (p place) expectInService() {
 	p.t.Helper()
 	p.eventually("all nodes are in service", func(context.Context) string {
 		for _, h := range p.Hosts() {
-			if p.nodeNamed(h.Name).Spec.Unschedulable {
+			if p.node(h.Name).Spec.Unschedulable {
 				return h.Name + " is cordoned"
 			}
 		}
@@ -199,21 +169,13 @@ type budgetWatch struct {
 
 // watchBudget counts cordons from now on, and finds moments in which more nodes are cordoned than may be.
 func (p place) watchBudget(most int) *budgetWatch {
-	w := &budgetWatch{}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	p.t.Cleanup(func() { cancel(); <-done })
-	go func() {
-		defer close(done)
-		cordoned := map[string]bool{}
-		for ctx.Err() == nil {
-			var nodes corev1.NodeList
-			if err := p.Client.List(ctx, &nodes); err == nil {
-				w.look(nodes.Items, cordoned, most)
-			}
-			time.Sleep(20 * time.Millisecond) // how often it looks decides nothing but what it may miss
+	w, cordoned := &budgetWatch{}, map[string]bool{}
+	p.repeat(20*time.Millisecond, func(ctx context.Context) { // how often it looks decides nothing but what it may miss
+		var nodes corev1.NodeList
+		if err := p.Client.List(ctx, &nodes); err == nil {
+			w.look(nodes.Items, cordoned, most)
 		}
-	}()
+	})
 	return w
 }
 

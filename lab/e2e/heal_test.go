@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -28,16 +27,11 @@ import (
 // TestHealing does to the services of a node what people and accidents do: real services on a Windows host. The node mends
 // itself; nobody comes by SSH.
 func TestHealing(t *testing.T) {
-	if err := lab.CanRunWindows(); err != nil {
-		t.Skip("SKIPPED:", err)
-	}
+	needs(t, lab.CanRunWindows())
 	p := newPlace(t, world.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
+	p.joinAll()
 	w := ward{place: p, host: p.Lab.Hosts()[0]}
-	w.name = types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: w.host.Address()}
-	w.expectReady(w.name)
+	w.name = ours(w.host.Address())
 	w.eventually("all services run", func(context.Context) string { _, missing := w.look(); return missing })
 	w.declared = w.declarations()
 	connections := w.connections()
@@ -167,7 +161,7 @@ func (w ward) mends(service string) {
 		w.mend(service, h)
 	}
 	w.expectReady(w.name)
-	if missing := notReady(w.node()); missing != "" {
+	if missing := notReady(w.node("win-1")); missing != "" {
 		w.t.Error(missing)
 	}
 }
@@ -243,7 +237,7 @@ func (w ward) mend(service string, h harm) {
 
 // restarts restarts the host while the API server is away.
 func (w ward) restarts() {
-	boot := w.node().Status.NodeInfo.BootID
+	boot := w.node("win-1").Status.NodeInfo.BootID
 	stop := w.keepOperatorRunning()
 	defer stop()
 	w.Lab.ControlPlane.StopAPIServer()
@@ -261,16 +255,7 @@ func (w ward) restarts() {
 	if err := w.Lab.ControlPlane.StartAPIServer(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.eventually("the node reports the new boot and is Ready", func(ctx context.Context) string {
-		var node corev1.Node
-		if err := w.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
-			return err.Error()
-		}
-		if node.Status.NodeInfo.BootID == boot {
-			return "boot ID is still " + boot
-		}
-		return notReady(&node)
-	})
+	w.expectBooted("win-1", boot)
 	w.expectReady(w.name)
 	if after := w.pids(); !maps.Equal(before, after) {
 		w.t.Errorf("services were started anew when the API server came back: %v, then %v", before, after)

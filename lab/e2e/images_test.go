@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
@@ -27,17 +26,13 @@ import (
 // TestImages has the real containerd.exe pull and unpack images as the settings say. What was asked for, the logs of real
 // registries and of a real proxy tell.
 func TestImages(t *testing.T) {
-	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
-		if missing != nil {
-			t.Skip("SKIPPED:", missing)
-		}
-	}
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, world.Options{WineHosts: 1})
 	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
 		t.Fatal(err)
 	}
 	s := newShelf(p)
-	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: p.Hosts()[0].Address})
+	p.expectReady(ours(p.Hosts()[0].Address))
 	// The proxy comes first: containerd starts anew for it. A program on Wine that has checked a certificate sees no
 	// authority that is trusted afterwards.
 	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
@@ -238,9 +233,7 @@ func (s shelf) nameOf(r *lab.Registry) string {
 
 // throughAProxy pulls from where only the proxy gets to, with a password that only services are told.
 func (s shelf) throughAProxy() {
-	if missing := lab.CanRunForwardProxy(); missing != nil {
-		s.t.Skip("SKIPPED:", missing)
-	}
+	needs(s.t, lab.CanRunForwardProxy())
 	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
 	if err != nil {
 		s.t.Fatal(err)

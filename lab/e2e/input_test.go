@@ -108,16 +108,14 @@ func entryFaults(p place) {
 			"localhost":         "username=a", // resolves to 127.0.0.1
 		},
 	}
-	if err := p.Client.Create(p.t.Context(), cm); err != nil {
-		p.t.Fatal(err)
-	}
+	p.create(cm)
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.1"`, "username=")
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.2"`, "empty")
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.3"`, "user name")
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"no-such-host.test"`, "resolve")
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"1.2.3"`, "IPv4")
 	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"not_a_name"`, "DNS name")
-	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: h.Address})
+	p.expectReady(ours(h.Address))
 
 	mended := cm.DeepCopy()
 	mended.Data = map[string]string{h.Address: "username=" + world.User, "127.0.0.1": "username=a", "localhost": "username=a"}
@@ -238,15 +236,11 @@ func hostnameOfAnother(p place) {
 
 func nameOfLinuxNode(p place) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "penguin", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
-	if err := p.Client.Create(p.t.Context(), node); err != nil {
-		p.t.Fatal(err)
-	}
+	p.create(node)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "penguin"}})
 	name := p.announce(h, nil)
 	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameConflict, "penguin")
-	if err := p.Client.Delete(p.t.Context(), node); err != nil {
-		p.t.Fatal(err)
-	}
+	p.remove(node)
 	p.expectReady(name)
 }
 
@@ -261,23 +255,12 @@ func foreignService(p place) {
 }
 
 func noNetwork(p place) {
-	var config v1alpha1.WindowsConfig
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
-		p.t.Fatal(err)
-	}
-	good := config.Spec.Network
-	set := func(n v1alpha1.NetworkSpec) {
-		before := config.DeepCopy()
-		config.Spec.Network = n
-		if err := p.Client.Patch(p.t.Context(), &config, client.MergeFrom(before)); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	set(v1alpha1.NetworkSpec{})
+	good := p.config().Spec.Network
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-network"}})
 	name := p.announce(h, nil)
 	p.expect(name, v1alpha1.ConditionConfigured, v1alpha1.ReasonNetworkNotConfigured, "spec.network.provider")
-	set(good)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = good })
 	p.expectReady(name)
 }
 

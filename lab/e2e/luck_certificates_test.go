@@ -185,9 +185,7 @@ func nodeAskedFor(r *certificatesv1.CertificateSigningRequest) string {
 func (p place) expectPending(name string) {
 	p.t.Helper()
 	var r certificatesv1.CertificateSigningRequest
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: name}, &r); err != nil {
-		p.t.Fatal(err)
-	}
+	p.get(types.NamespacedName{Name: name}, &r)
 	if len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
 		p.t.Errorf("request %s by %s was decided: %+v", name, r.Spec.Username, r.Status.Conditions)
 	}
@@ -217,13 +215,6 @@ func (p place) askers(joined joiner, joining held) askers {
 		return ""
 	})
 	return a
-}
-
-func (p place) create(o client.Object) {
-	p.t.Helper()
-	if err := p.Client.Create(p.t.Context(), o); err != nil {
-		p.t.Fatal(err)
-	}
 }
 
 func (p place) withCertificate(j joiner, file string) client.Client {

@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
 )
 
 // operatorKilled kills the operator as soon as the first of a few hosts is in a step, for each step, and then at moments
@@ -66,7 +67,7 @@ func (p place) restartOperator() {
 // startOperator starts an operator that was killed. The dead one's Lease would end by itself, after 15 s.
 func (p place) startOperator() {
 	p.t.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: "windows-machine-config-operator"}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: world.OperatorAccount}}
 	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)); err != nil {
 		p.t.Fatal(err)
 	}

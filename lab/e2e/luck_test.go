@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,16 +94,8 @@ func (p place) forget(name types.NamespacedName) {
 	if err := p.Release(p.t.Context(), p.instance(name)); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.Client.Delete(p.t.Context(), p.instance(name)); err != nil {
-		p.t.Fatal(err)
-	}
-	p.eventually("instance "+name.Name+" is gone", func(ctx context.Context) string {
-		var i v1alpha1.WindowsInstance
-		if err := p.Client.Get(ctx, name, &i); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("reading it gives %v", err)
-		}
-		return ""
-	})
+	p.remove(p.instance(name))
+	p.expectGone(name, &v1alpha1.WindowsInstance{})
 }
 
 // reached tells whether a step of an instance has come to a state, or beyond.

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,15 +42,7 @@ func TestMachines(t *testing.T) {
 	for machine, source := range map[*unstructured.Unstructured]string{
 		inMachineAPI: v1alpha1.SourceMachine, inClusterAPI: v1alpha1.SourceClusterAPI,
 	} {
-		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: machine.GetName()}
-		p.eventually("Machine "+machine.GetName()+" becomes an instance", func(ctx context.Context) string {
-			if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-		p.expectReady(name)
-		i := p.instance(name)
+		i := p.expectInstance(machine)
 		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
 			t.Errorf("the node of instance %s is %+v, want it to have the name that AWS has for the machine: %s", i.Name, i.Status.NodeRef, want)
 		}
@@ -68,18 +59,23 @@ func TestMachines(t *testing.T) {
 		if err != nil || now.GetUID() != machine.GetUID() || now.GetDeletionTimestamp() != nil {
 			t.Errorf("an edit of the user data did something to Machine %s: %v", machine.GetName(), err)
 		}
-		if err := p.Client.Delete(t.Context(), machine); err != nil {
-			t.Fatal(err)
-		}
-		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: machine.GetName()}
-		p.eventually("the instance goes with its Machine", func(ctx context.Context) string {
-			err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{})
-			if apierrors.IsNotFound(err) {
-				return ""
-			}
-			return "it is still there"
-		})
+		p.remove(machine)
+		p.expectGone(ours(machine.GetName()), &v1alpha1.WindowsInstance{})
 	}
+}
+
+// expectInstance waits until a Machine has become an instance, and that a Ready node.
+func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.WindowsInstance {
+	p.t.Helper()
+	name := ours(machine.GetName())
+	p.eventually("Machine "+name.Name+" becomes an instance", func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	p.expectReady(name)
+	return p.instance(name)
 }
 
 // becomeOpenShift adds what an OpenShift on a platform has, and what users apply there.
@@ -97,9 +93,7 @@ func (p place) becomeOpenShift(where string) {
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
 	}}
-	if err := p.Client.Create(p.t.Context(), infrastructure); err != nil {
-		p.t.Fatal(err)
-	}
+	p.create(infrastructure)
 	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": where}}
 	if err := p.Client.Status().Update(p.t.Context(), infrastructure); err != nil {
 		p.t.Fatal(err)
@@ -127,9 +121,7 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 		"apiVersion": apiVersion, "kind": "Machine", "spec": map[string]any{},
 		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{v1alpha1.LabelMachineOS: "Windows"}},
 	}}
-	if err := p.Client.Create(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
+	p.create(m)
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
 		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": address},
 	}}
@@ -164,9 +156,7 @@ func (p place) userDataIsKept() {
 			p.t.Fatal(err)
 		}
 		p.eventually("edited user data is mended in "+namespace, there)
-		if err := p.Client.Delete(p.t.Context(), secret); err != nil {
-			p.t.Fatal(err)
-		}
+		p.remove(secret)
 		p.eventually("deleted user data comes back in "+namespace, there)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
@@ -38,21 +39,18 @@ const (
 	manyServices  = 200
 	endpointsEach = 5
 	// settledAfter is how long WICD waits longer for load balancers after many Services have changed.
-	settledAfter   = 35 * time.Second
-	overlayNetwork = "OVNKubernetesHybridOverlayNetwork"
+	settledAfter = 35 * time.Second
 )
 
 // TestNetwork has three Windows hosts with the real kube-proxy and our hybrid-overlay-node on the lab's network service.
 func TestNetwork(t *testing.T) {
-	if missing := lab.CanRunWindows(); missing != nil {
-		t.Skip("SKIPPED:", missing)
-	}
+	needs(t, lab.CanRunWindows())
 	p := newPlace(t, world.Options{WineHosts: 3, Overlay: true})
 	p.joinAll()
 	_ = t.Run("nodes know each other's subnets", func(t *testing.T) { p.in(t).expectWays() }) &&
 		t.Run("networks are those of OVN-Kubernetes", func(t *testing.T) { p.in(t).compareNetworks() }) &&
 		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).manyServices() }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(manyServices) }) &&
 		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
 		t.Run("after a restart of the host, too", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
 		t.Run("nothing is left of Services that are gone", func(t *testing.T) { p.in(t).noServices() })
@@ -95,23 +93,39 @@ func (p place) objects(h *lab.Host, kind hns.Kind) []hns.Object {
 	return found
 }
 
-// expectWays waits until each host has a way to the subnet of each other node, and to those of Linux nodes.
+func (p place) has(h *lab.Host, kind hns.Kind, name string) bool {
+	p.t.Helper()
+	return slices.ContainsFunc(p.objects(h, kind), func(o hns.Object) bool { return o["Name"] == name })
+}
+
+// expectWays waits until each host has a way to the subnet of each other Windows node, and to those of Linux nodes.
 func (p place) expectWays(linux ...string) {
+	p.t.Helper()
+	p.expectWaysOf(overlay.Network, func(n corev1.Node) string {
+		if n.Labels[corev1.LabelOSStable] != "windows" {
+			return ""
+		}
+		return n.Annotations[overlay.SubnetAnnotation] + " by " + n.Status.Addresses[0].Address
+	}, linux...)
+}
+
+// expectWaysOf waits until a network leads from each host to each other node that there is a way to, and by others.
+func (p place) expectWaysOf(network string, wayTo func(corev1.Node) string, others ...string) {
 	p.t.Helper()
 	p.eventually("each host has the ways to all others", func(ctx context.Context) string {
 		var nodes corev1.NodeList
-		if err := p.Client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
+		if err := p.Client.List(ctx, &nodes); err != nil {
 			return err.Error()
 		}
 		for _, h := range p.Lab.Hosts() {
-			want := slices.Clone(linux)
+			want := slices.Clone(others)
 			for _, n := range nodes.Items {
-				if !strings.EqualFold(n.Name, h.Name()) {
-					want = append(want, n.Annotations[world.AnnotationSubnet]+" by "+n.Status.Addresses[0].Address)
+				if way := wayTo(n); way != "" && !strings.EqualFold(n.Name, h.Name()) {
+					want = append(want, way)
 				}
 			}
 			slices.Sort(want)
-			if got := p.ways(h, overlayNetwork); !slices.Equal(got, want) {
+			if got := p.ways(h, network); !slices.Equal(got, want) {
 				return fmt.Sprintf("%s has %v, want %v", h.Name(), got, want)
 			}
 		}
@@ -156,15 +170,26 @@ func (p place) compareNetworks() {
 // isNotCompared tells whether an object is the lab's own network, or of a Service whose address is by chance: any but
 // default/kubernetes.
 func isNotCompared(o hns.Object) bool {
-	var addressed struct {
-		FrontendVIPs     []string
-		IpConfigurations []struct{ IpAddress string }
+	return o["Name"] == hostspec.PodNetworkName || slices.ContainsFunc(append(vipsOf(o), addressesOf(o)...), func(vip string) bool {
+		return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1"
+	})
+}
+
+// vipsOf are the addresses of Services that a load balancer is for.
+func vipsOf(o hns.Object) []string {
+	var balancer struct{ FrontendVIPs []string }
+	decode(o, &balancer)
+	return balancer.FrontendVIPs
+}
+
+// addressesOf are the addresses that an endpoint has.
+func addressesOf(o hns.Object) (addresses []string) {
+	var endpoint struct{ IpConfigurations []struct{ IpAddress string } }
+	decode(o, &endpoint)
+	for _, c := range endpoint.IpConfigurations {
+		addresses = append(addresses, c.IpAddress)
 	}
-	decode(o, &addressed)
-	for _, c := range addressed.IpConfigurations {
-		addressed.FrontendVIPs = append(addressed.FrontendVIPs, c.IpAddress)
-	}
-	return o["Name"] == hostspec.PodNetworkName || slices.ContainsFunc(addressed.FrontendVIPs, func(vip string) bool { return strings.HasPrefix(vip, "10.96.") && vip != "10.96.0.1" })
+	return addresses
 }
 
 // orderOf puts objects in an order that is the same in each run: by name, then by kind of address.
@@ -201,24 +226,22 @@ func (p place) linuxNode() {
 	}
 	p.expectWays("10.132.100.0/24 by 10.99.200.1")
 	was := n.DeepCopy()
-	n.Annotations[world.AnnotationLinuxSubnets] = `{"default":["10.132.101.0/24"]}`
+	n.Annotations[overlay.LinuxSubnetsAnnotation] = `{"default":["10.132.101.0/24"]}`
 	if err := p.Client.Patch(ctx, n, client.MergeFrom(was)); err != nil {
 		p.t.Fatal(err)
 	}
 	p.expectWays("10.132.101.0/24 by 10.99.200.1")
-	if err := p.Client.Delete(ctx, n); err != nil {
-		p.t.Fatal(err)
-	}
+	p.remove(n)
 	p.expectWays()
 }
 
-// manyServices makes Services whose endpoints are on other hosts, and waits for their load balancers on each host.
-func (p place) manyServices() {
+// services makes Services whose endpoints are on other hosts, and waits for their load balancers on each host.
+func (p place) services(count int) {
 	began := time.Now()
 	var work sync.WaitGroup
 	for part := range 4 {
 		work.Go(func() {
-			for i := part; i < manyServices; i += 4 {
+			for i := part; i < count; i += 4 {
 				if err := p.createService(i); err != nil {
 					p.t.Error(err)
 					return
@@ -227,7 +250,7 @@ func (p place) manyServices() {
 		})
 	}
 	work.Wait()
-	p.t.Logf("%d Services with %d endpoints were made in %s", manyServices, manyServices*endpointsEach, time.Since(began).Round(time.Millisecond))
+	p.t.Logf("%d Services with %d endpoints were made in %s", count, count*endpointsEach, time.Since(began).Round(time.Millisecond))
 	for _, h := range p.Lab.Hosts() {
 		p.eventually(h.Name()+" has a load balancer for each Service", func(context.Context) string { return p.missing(h, p.vips()) })
 	}
@@ -235,28 +258,16 @@ func (p place) manyServices() {
 }
 
 func (p place) createService(i int) error {
-	ctx, name := p.t.Context(), fmt.Sprintf("many-%d", i)
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
-	s.Spec.Ports = []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}}
-	if err := p.Client.Create(ctx, s); err != nil {
-		return err
-	}
-	port, number, protocol := "web", int32(8080), corev1.ProtocolTCP
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: &protocol}},
-	}
-	ready := true
+	var addresses []string
 	for n := range endpointsEach {
 		number := i*endpointsEach + n
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{fmt.Sprintf("10.132.%d.%d", 200+number/250, number%250+1)}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		})
+		addresses = append(addresses, fmt.Sprintf("10.132.%d.%d", 200+number/250, number%250+1))
 	}
-	return p.Client.Create(ctx, slice)
+	_, err := world.AddService(p.t.Context(), p.Clients, fmt.Sprintf("many-%d", i), addresses...)
+	return err
 }
 
-// vips are the addresses of the Services that manyServices made.
+// vips are the addresses of the Services that services made.
 func (p place) vips() []string {
 	p.t.Helper()
 	var list corev1.ServiceList
@@ -276,9 +287,7 @@ func (p place) vips() []string {
 func (p place) missing(h *lab.Host, vips []string) string {
 	has := map[string]bool{}
 	for _, b := range p.objects(h, hns.LoadBalancer) {
-		var balancer struct{ FrontendVIPs []string }
-		decode(b, &balancer)
-		for _, vip := range balancer.FrontendVIPs {
+		for _, vip := range vipsOf(b) {
 			has[vip] = true
 		}
 	}
@@ -338,9 +347,8 @@ func (p place) loseAndRestore() {
 // loseFirst loses the first object of a kind with a name.
 func (p place) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
 	for _, o := range p.objects(h, kind) {
-		var balancer struct{ FrontendVIPs []string }
-		decode(o, &balancer)
-		isMany := len(balancer.FrontendVIPs) > 0 && slices.Contains(p.vips(), balancer.FrontendVIPs[0])
+		own := vipsOf(o)
+		isMany := len(own) > 0 && slices.Contains(p.vips(), own[0])
 		if name != "" && o["Name"] == name || name == "" && isMany {
 			return h.LoseNetworkObject(kind, fmt.Sprint(o["ID"]))
 		}
@@ -350,10 +358,10 @@ func (p place) loseFirst(h *lab.Host, kind hns.Kind, name string) error {
 
 // lacks says what a host lacks of its network.
 func (p place) lacks(h *lab.Host, vips []string) string {
-	if !slices.ContainsFunc(p.objects(h, hns.Network), func(o hns.Object) bool { return o["Name"] == overlayNetwork }) {
+	if !p.has(h, hns.Network, overlay.Network) {
 		return "the network"
 	}
-	if !slices.ContainsFunc(p.objects(h, hns.Endpoint), func(o hns.Object) bool { return o["Name"] == "VIPEndpoint" }) {
+	if !p.has(h, hns.Endpoint, "VIPEndpoint") {
 		return "the host's endpoint"
 	}
 	return p.missing(h, vips)
@@ -374,29 +382,21 @@ func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
 
 // watchNetwork looks all the time, and told says with which reasons the condition was True.
 func (p place) watchNetwork(h *lab.Host) (told func() string, stop func()) {
-	ctx, cancel := context.WithCancel(p.t.Context())
 	var mu sync.Mutex
 	var reasons []string
-	go func() {
-		for ctx.Err() == nil {
-			if c := p.networkCondition(h); c.Status == corev1.ConditionTrue {
-				mu.Lock()
-				if !slices.Contains(reasons, c.Reason) {
-					reasons = append(reasons, c.Reason)
-				}
-				mu.Unlock()
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+	stop = p.repeat(100*time.Millisecond, func(context.Context) {
+		c := p.networkCondition(h)
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Status == corev1.ConditionTrue && !slices.Contains(reasons, c.Reason) {
+			reasons = append(reasons, c.Reason)
 		}
-	}()
+	})
 	return func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(reasons, ", ")
-	}, cancel
+	}, stop
 }
 
 // repairsTold is how many events tell of repairs of a host's network.
@@ -446,17 +446,14 @@ func (p place) noServices() {
 	for _, h := range p.Lab.Hosts() {
 		p.eventually("nothing is left on "+h.Name(), func(context.Context) string {
 			for _, b := range p.objects(h, hns.LoadBalancer) {
-				var balancer struct{ FrontendVIPs []string }
-				if decode(b, &balancer); len(balancer.FrontendVIPs) > 0 && slices.Contains(vips, balancer.FrontendVIPs[0]) {
-					return "the load balancer of " + balancer.FrontendVIPs[0]
+				if own := vipsOf(b); len(own) > 0 && slices.Contains(vips, own[0]) {
+					return "the load balancer of " + own[0]
 				}
 			}
 			for _, e := range p.objects(h, hns.Endpoint) {
-				var endpoint struct{ IpConfigurations []struct{ IpAddress string } }
-				decode(e, &endpoint)
-				for _, c := range endpoint.IpConfigurations {
-					if slices.Contains(vips, c.IpAddress) || strings.HasPrefix(c.IpAddress, "10.132.20") {
-						return "the endpoint of " + c.IpAddress
+				for _, address := range addressesOf(e) {
+					if slices.Contains(vips, address) || strings.HasPrefix(address, "10.132.20") {
+						return "the endpoint of " + address
 					}
 				}
 			}

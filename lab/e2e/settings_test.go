@@ -72,10 +72,7 @@ func connectionsOf(all []joiner) (n int) {
 // configure changes WindowsConfig.
 func (p place) configure(change func(*v1alpha1.WindowsConfigSpec)) {
 	p.t.Helper()
-	config := p.config()
-	before := config.DeepCopy()
-	change(&config.Spec)
-	if err := p.Client.Patch(p.t.Context(), config, client.MergeFrom(before)); err != nil {
+	if err := p.Change(p.t.Context(), change); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -83,9 +80,7 @@ func (p place) configure(change func(*v1alpha1.WindowsConfigSpec)) {
 func (p place) config() *v1alpha1.WindowsConfig {
 	p.t.Helper()
 	var config v1alpha1.WindowsConfig
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
-		p.t.Fatal(err)
-	}
+	p.get(types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
 	return &config
 }
 
@@ -224,9 +219,7 @@ func certificatesChange(p place, all []joiner) {
 	}
 	expectTrusted(1)
 	p.expectEvent(v1alpha1.TrustedCAConfigMap, v1alpha1.EventSettingsIgnored, "ConfigMap trusted-ca", "line ")
-	if err := p.Client.Delete(p.t.Context(), cm); err != nil {
-		p.t.Fatal(err)
-	}
+	p.remove(cm)
 	expectTrusted(0)
 	p.expectArrived(all)
 }
@@ -264,9 +257,7 @@ func mirrorsChange(p place, all []joiner) {
 	p.expectNoSecret("pass-word")
 	p.expectNoSecret(basic)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Registries = v1alpha1.RegistriesSpec{} })
-	if err := p.Client.Delete(p.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}})
 	p.eventually("the files are gone", func(context.Context) string {
 		for _, j := range all {
 			if disk := j.Windows().Disk(); disk.Exists(hosts) || disk.Exists(credentials) {
@@ -306,15 +297,13 @@ func publishedHeals(p place, all []joiner) {
 	before := p.lookAtHosts()
 	here := metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace}
 	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
-	version := p.versionOf(all[0])
+	version := p.reported(all[0].at.Name)
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: named(v1alpha1.ServicesConfigMapPrefix + version)},
 		&rbacv1.Role{ObjectMeta: named(v1alpha1.WICDRole)},
 		&corev1.Secret{ObjectMeta: named(v1alpha1.NodeSecrets)},
 	} {
-		if err := p.Client.Delete(p.t.Context(), object); err != nil {
-			p.t.Fatal(err)
-		}
+		p.remove(object)
 		p.eventually(fmt.Sprintf("%T %s is there again", object, object.GetName()), func(ctx context.Context) string {
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return err.Error()
@@ -336,13 +325,4 @@ func publishedHeals(p place, all []joiner) {
 	if slices.ContainsFunc(all, func(j joiner) bool { return len(j.Windows().Service("containerd").Environment) > 0 }) {
 		p.t.Error("a proxy is left")
 	}
-}
-
-func (p place) versionOf(j joiner) string {
-	p.t.Helper()
-	var node corev1.Node
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: j.at.Name}, &node); err != nil {
-		p.t.Fatal(err)
-	}
-	return node.Annotations[v1alpha1.AnnotationVersion]
 }

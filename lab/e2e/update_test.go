@@ -13,8 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -27,29 +25,24 @@ import (
 // TestAWindowsHostUpdatesItself lets a node go to a version with another daemon, and then to one whose daemon is no program:
 // by itself, on real services, and back to what worked.
 func TestAWindowsHostUpdatesItself(t *testing.T) {
-	if err := lab.CanRunWindows(); err != nil {
-		t.Skip(err)
-	}
+	needs(t, lab.CanRunWindows())
 	p := newPlace(t, world.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
-	p.expectReady(types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()})
-	p.rollout(func(r *v1alpha1.RolloutSpec) { r.Paused = true }) // else the operator brings the node back to its own version
+	p.joinAll()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // else the operator brings the node back to its own version
 	stats, err := host.Stats()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := p.published(p.node().Annotations[v1alpha1.AnnotationVersion])
+	first := p.published(p.reported("win-1"))
 	program, err := host.ReadFile(desired.Root + `\` + payload.WICD)
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
-	p.wish(second.Version)
+	p.annotateNode("win-1", v1alpha1.AnnotationDesiredVersion, second.Version)
 	p.eventually("the other version is reported", func(context.Context) string {
-		if is := p.node().Annotations[v1alpha1.AnnotationVersion]; is != second.Version {
+		if is := p.reported("win-1"); is != second.Version {
 			return "version is " + is
 		}
 		return ""
@@ -63,14 +56,14 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	}
 
 	third := p.stage(host, first, []byte("this is no program"))
-	p.wish(third.Version)
+	p.annotateNode("win-1", v1alpha1.AnnotationDesiredVersion, third.Version)
 	p.eventually("the node tells that it went back", func(context.Context) string {
-		for _, c := range p.node().Status.Conditions {
+		for _, c := range p.node("win-1").Status.Conditions {
 			if c.Type == v1alpha1.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonUpdateFailed {
 				return ""
 			}
 		}
-		return fmt.Sprintf("conditions are %+v", p.node().Status.Conditions)
+		return fmt.Sprintf("conditions are %+v", p.node("win-1").Status.Conditions)
 	})
 	p.expectGuardGone(host)
 	for name, is := range p.servicesOf(host) {
@@ -88,10 +81,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 func (p place) published(version string) desired.Node {
 	p.t.Helper()
 	var cm corev1.ConfigMap
-	name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
-	if err := p.Client.Get(p.t.Context(), name, &cm); err != nil {
-		p.t.Fatal(err)
-	}
+	p.get(ours(v1alpha1.ServicesConfigMapPrefix+version), &cm)
 	node, err := desired.FromData(cm.Data)
 	if err != nil {
 		p.t.Fatal(err)
@@ -122,24 +112,10 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	cm := &corev1.ConfigMap{
+	p.create(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: data,
-	}
-	if err := p.Client.Create(p.t.Context(), cm); err != nil {
-		p.t.Fatal(err)
-	}
+	})
 	return node
-}
-
-// wish lets the node have a version, as the operator does when it is the node's turn.
-func (p place) wish(version string) {
-	p.t.Helper()
-	node := p.node()
-	was := node.DeepCopy()
-	node.Annotations[v1alpha1.AnnotationDesiredVersion] = version
-	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
-		p.t.Fatal(err)
-	}
 }
 
 func (p place) expectGuardGone(host *lab.Host) {

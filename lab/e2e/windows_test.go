@@ -19,16 +19,11 @@ import (
 // TestWindowsHostBecomesReadyNode is the main job on real programs: kubelet.exe and containerd.exe, started by Wine's
 // service manager, make the host a Ready node through a bootstrap token and approved certificate requests.
 func TestWindowsHostBecomesReadyNode(t *testing.T) {
-	if err := lab.CanRunWindows(); err != nil {
-		t.Skip(err)
-	}
+	needs(t, lab.CanRunWindows())
 	p := newPlace(t, world.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
-	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
-		t.Fatal(err)
-	}
-	name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()}
-	p.expectReady(name)
+	p.joinAll()
+	name := ours(host.Address())
 
 	t.Run("TheNodeIsWhatUsersKnow", func(t *testing.T) { p.in(t).checkNode(host) })
 	t.Run("OneConnectionFourCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
@@ -37,17 +32,8 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	t.Run("AReleasedHostComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
 }
 
-func (p place) node() *corev1.Node {
-	p.t.Helper()
-	var node corev1.Node
-	if err := p.Client.Get(p.t.Context(), types.NamespacedName{Name: "win-1"}, &node); err != nil {
-		p.t.Fatal(err)
-	}
-	return &node
-}
-
 func (p place) checkNode(host *lab.Host) {
-	node := p.node()
+	node := p.node("win-1")
 	for key, want := range map[string]string{
 		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", v1alpha1.LabelOSID: "Windows",
 		v1alpha1.LabelBYOH: "true", v1alpha1.LabelWorker: "",
@@ -104,13 +90,20 @@ func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
 }
 
 func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
-	before := p.node().Status.NodeInfo.BootID
+	before := p.node("win-1").Status.NodeInfo.BootID
 	if err := host.Reboot(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually("the node reports a new boot and is Ready", func(ctx context.Context) string {
+	p.expectBooted("win-1", before)
+	p.expectReady(name)
+}
+
+// expectBooted waits until a node tells of another boot, and is Ready.
+func (p place) expectBooted(name, before string) {
+	p.t.Helper()
+	p.eventually("node "+name+" reports a new boot and is Ready", func(ctx context.Context) string {
 		var node corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 			return err.Error()
 		}
 		if node.Status.NodeInfo.BootID == before {
@@ -118,7 +111,6 @@ func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 		}
 		return notReady(&node)
 	})
-	p.expectReady(name)
 }
 
 func notReady(node *corev1.Node) string {
@@ -135,26 +127,14 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	was := p.node().UID
+	was := p.node("win-1").UID
 	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned
 		p.t.Fatal(err)
 	}
-	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
-	if err := p.Client.Delete(p.t.Context(), entries); err != nil {
-		p.t.Fatal(err)
-	}
-	p.eventually("the instance goes with its entry", func(ctx context.Context) string {
-		var i v1alpha1.WindowsInstance
-		if err := p.Client.Get(ctx, name, &i); err == nil {
-			return "it is still there"
-		}
-		return ""
-	})
-	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
-		p.t.Fatal(err)
-	}
-	p.expectReady(name)
-	if p.node().UID == was {
+	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}})
+	p.expectGone(name, &v1alpha1.WindowsInstance{})
+	p.joinAll()
+	if p.node("win-1").UID == was {
 		p.t.Error("the node is the old one")
 	}
 	after, err := host.Stats()

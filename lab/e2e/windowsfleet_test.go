@@ -5,11 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"slices"
@@ -21,9 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -50,16 +45,10 @@ const slowGrace = 40
 // TestWindowsFleet takes three Windows hosts that run pods through what happens to a fleet: another kubelet and back, another SSH key, a
 // restart that a user asks for, the end of one, and its return as a Machine.
 func TestWindowsFleet(t *testing.T) {
-	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
-		if missing != nil {
-			t.Skip("SKIPPED:", missing)
-		}
-	}
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, world.Options{WineHosts: 3, Pods: true})
-	p.rollout(func(r *v1alpha1.RolloutSpec) {
-		one := intstr.FromInt32(1)
-		r.MaxUnavailable = &one
-	})
+	one := intstr.FromInt32(1)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	fresh := takeSnapshot(t, p.Lab.Hosts()[2])
 	p.joinAll()
 	p.startApps()
@@ -127,9 +116,7 @@ func (p place) startApps() {
 	daemons.Spec.Selector = labels(appAgent)
 	daemons.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(appAgent).MatchLabels}, Spec: world.WebserverPod()}
 	for _, object := range []client.Object{budget, daemons} {
-		if err := p.Client.Create(ctx, object); err != nil {
-			p.t.Fatal(err)
-		}
+		p.create(object)
 	}
 }
 
@@ -238,23 +225,15 @@ func (p place) expectKubelets(fits func(program []byte) bool) {
 // restartOnDemand asks for a restart of a node.
 func (p place) restartOnDemand() {
 	const name = "win-1"
-	was := p.nodeNamed(name)
+	was := p.node(name)
 	agents := p.expectServing(appAgent, len(p.Hosts()))
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
 	began := time.Now()
-	p.annotateNode(name, v1alpha1.AnnotationReboot, "")
-	p.eventually(name+" has restarted and is back", func(context.Context) string {
-		node := p.nodeNamed(name)
-		_, asked := node.Annotations[v1alpha1.AnnotationReboot]
-		if node.Status.NodeInfo.BootID == was.Status.NodeInfo.BootID || node.Spec.Unschedulable || asked {
-			return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
-		}
-		return notReady(node)
-	})
+	p.restartNode(name)
 	p.t.Logf("%s was back %s after it was asked to restart", name, time.Since(began).Round(100*time.Millisecond))
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
-	if is := p.nodeNamed(name); is.UID != was.UID {
+	if is := p.node(name); is.UID != was.UID {
 		p.t.Error("the node is another one")
 	}
 	p.expectServing(appWeb, 3)
@@ -273,36 +252,10 @@ func (p place) restartOnDemand() {
 // leaveNoTrace takes the third host out of the cluster and looks what stays on it.
 func (p place) leaveNoTrace(fresh snapshot) {
 	host := p.Lab.Hosts()[2]
-	ctx := p.t.Context()
 	const keys = "file " + guestapi.AuthorizedKeysFile
 	fresh[keys] = takeSnapshot(p.t, host)[keys] // the key is another one since; who leaves keeps it
-	var entries corev1.ConfigMap
-	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}, &entries); err != nil {
-		p.t.Fatal(err)
-	}
-	was := entries.DeepCopy()
-	delete(entries.Data, host.Address())
-	if err := p.Client.Patch(ctx, &entries, client.MergeFrom(was)); err != nil {
-		p.t.Fatal(err)
-	}
-	began := time.Now()
-	p.eventually(host.Name()+" has left", func(ctx context.Context) string {
-		var i v1alpha1.WindowsInstance
-		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: host.Address()}, &i); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("its instance is there (%v): %+v", err, i.Status.Maintenance)
-		}
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: host.Name()}, &corev1.Node{}); !apierrors.IsNotFound(err) {
-			return fmt.Sprintf("its node is there (%v)", err)
-		}
-		return ""
-	})
-	p.t.Logf("%s had left after %s", host.Name(), time.Since(began).Round(100*time.Millisecond))
-	remains := p.noteOf(host.Address(), v1alpha1.EventHostLeft)
-	p.t.Logf("event %s says: %s", v1alpha1.EventHostLeft, remains)
-	for _, difference := range fresh.compare(takeSnapshot(p.t, host), remains) {
-		p.t.Error(difference)
-	}
-	if containers, err := host.Containers(ctx); err != nil || len(containers) > 0 {
+	p.leave(host, fresh)
+	if containers, err := host.Containers(p.t.Context()); err != nil || len(containers) > 0 {
 		p.t.Errorf("the host has containers %v (%v)", containers, err)
 	}
 	for kind, own := range map[hns.Kind]int{hns.Endpoint: 0, hns.Namespace: 1} { // one namespace is the host's own
@@ -313,23 +266,25 @@ func (p place) leaveNoTrace(fresh snapshot) {
 	p.expectServing(appWeb, 3)
 }
 
-// noteOf waits for an event and returns what it says.
-func (p place) noteOf(about, reason string) (note string) {
+// leave takes a host out of the cluster, and waits until it is as it was when it was fresh.
+func (p place) leave(host *lab.Host, fresh snapshot) {
 	p.t.Helper()
-	p.eventually(fmt.Sprintf("event %s on %s", reason, about), func(ctx context.Context) string {
-		var list eventsv1.EventList
-		if err := p.Client.List(ctx, &list); err != nil {
-			return err.Error()
-		}
-		for _, e := range list.Items {
-			if e.Regarding.Name == about && e.Reason == reason {
-				note = e.Note
-				return ""
-			}
-		}
-		return "there is none"
-	})
-	return note
+	var entries corev1.ConfigMap
+	p.get(ours(v1alpha1.InstancesConfigMap), &entries)
+	was := entries.DeepCopy()
+	delete(entries.Data, host.Address())
+	if err := p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+	began := time.Now()
+	p.expectGone(ours(host.Address()), &v1alpha1.WindowsInstance{})
+	p.expectGone(types.NamespacedName{Name: host.Name()}, &corev1.Node{})
+	p.t.Logf("%s had left after %s", host.Name(), time.Since(began).Round(100*time.Millisecond))
+	remains := p.expectEvent(host.Address(), v1alpha1.EventHostLeft)
+	p.t.Logf("event %s says: %s", v1alpha1.EventHostLeft, remains)
+	for _, difference := range fresh.compare(takeSnapshot(p.t, host), remains) {
+		p.t.Error(difference)
+	}
 }
 
 // comeAsMachine brings the third host back: its address is that of a Machine.
@@ -337,15 +292,7 @@ func (p place) comeAsMachine() {
 	host := p.Lab.Hosts()[2]
 	p.becomeOpenShift("None")
 	machine := p.machineAt("machine.openshift.io/v1beta1", machineAPINamespace, host.Name(), host.Address())
-	name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: machine.GetName()}
-	p.eventually("the Machine becomes an instance", func(ctx context.Context) string {
-		if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	p.expectReady(name)
-	if i := p.instance(name); i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.Hostname != host.Name() {
+	if i := p.expectInstance(machine); i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.Hostname != host.Name() {
 		p.t.Errorf("instance %s has labels %v and host name %s", i.Name, i.Labels, i.Status.Hostname)
 	}
 	p.expectServing(appAgent, len(p.Hosts()))
@@ -357,21 +304,22 @@ func (p place) anotherKey(watch *budgetWatch) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	private, text := newKey(p.t)
-	cordons, before := watch.cordons(), p.untouched()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret}}
-	if err := p.Client.Get(p.t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+	private, text, err := world.NewKey()
+	if err != nil {
 		p.t.Fatal(err)
 	}
+	cordons, before := watch.cordons(), p.untouched()
+	var secret corev1.Secret
+	p.get(ours(v1alpha1.PrivateKeySecret), &secret)
 	secret.Data[v1alpha1.PrivateKeyKey] = text
-	if err := p.Client.Update(p.t.Context(), secret); err != nil {
+	if err := p.Client.Update(p.t.Context(), &secret); err != nil {
 		p.t.Fatal(err)
 	}
 	began := time.Now()
 	want := sha256.Sum256(bytes.TrimSpace(ssh.MarshalAuthorizedKey(private.PublicKey())))
 	p.eventually("all nodes say that they let in the new key", func(context.Context) string {
 		for _, h := range p.Hosts() {
-			if is := p.nodeNamed(h.Name).Annotations[v1alpha1.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
+			if is := p.node(h.Name).Annotations[v1alpha1.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
 				return h.Name + " says " + is
 			}
 		}
@@ -406,7 +354,7 @@ func (p place) untouched() map[string]string {
 	p.t.Helper()
 	all := map[string]string{}
 	for _, host := range p.Lab.Hosts() {
-		node := p.nodeNamed(host.Name())
+		node := p.node(host.Name())
 		all["node "+node.Name] = fmt.Sprint(node.UID, node.Status.NodeInfo.BootID, node.Annotations[v1alpha1.AnnotationVersion])
 		for name, s := range p.servicesOf(host) {
 			if name != v1alpha1.WICDUpdateService { // it goes a minute after an update
@@ -415,24 +363,6 @@ func (p place) untouched() map[string]string {
 		}
 	}
 	return all
-}
-
-// newKey makes a key pair, and what a Secret has of it.
-func newKey(t *testing.T) (ssh.Signer, []byte) {
-	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer, pem.EncodeToMemory(block)
 }
 
 // logIn tries a key.
@@ -466,22 +396,15 @@ func (p place) watchOutages() *outageWatch {
 	w := &outageWatch{
 		since: map[string]time.Time{}, cordoned: map[string]time.Time{}, asked: map[types.UID]time.Time{}, pods: map[types.UID]time.Duration{},
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	p.t.Cleanup(func() { cancel(); <-done })
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			var instances v1alpha1.WindowsInstanceList
-			var nodes corev1.NodeList
-			pods, err := p.Pods(ctx, appSlow)
-			if err == nil && p.Client.List(ctx, &instances) == nil && p.Client.List(ctx, &nodes) == nil {
-				w.look(time.Now(), instances.Items, nodes.Items)
-				w.lookAtPods(time.Now(), pods)
-			}
-			time.Sleep(50 * time.Millisecond) // how exact the measurement is
+	p.repeat(50*time.Millisecond, func(ctx context.Context) { // how exact the measurement is
+		var instances v1alpha1.WindowsInstanceList
+		var nodes corev1.NodeList
+		pods, err := p.Pods(ctx, appSlow)
+		if err == nil && p.Client.List(ctx, &instances) == nil && p.Client.List(ctx, &nodes) == nil {
+			w.look(time.Now(), instances.Items, nodes.Items)
+			w.lookAtPods(time.Now(), pods)
 		}
-	}()
+	})
 	return w
 }
 

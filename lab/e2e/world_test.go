@@ -28,22 +28,14 @@ import (
 // gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then.
 const patience = 4 * time.Minute
 
-// openWorld opens a world for a test and closes it at its end. When the test fails, it shows what the operator said.
-func openWorld(t *testing.T, o world.Options) *world.World {
+// needs skips a test where something is missing, and says what.
+func needs(t *testing.T, missing ...error) {
 	t.Helper()
-	o.Log = os.Stderr
-	w, err := world.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			log := w.Operator.Log()
-			t.Logf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], w.Lab.Logs())
+	for _, err := range missing {
+		if err != nil {
+			t.Skip("SKIPPED:", err)
 		}
-		w.Close()
-	})
-	return w
+	}
 }
 
 // place is a world that is configured, in which a test adds hosts.
@@ -53,9 +45,20 @@ type place struct {
 	mu *sync.Mutex
 }
 
+// newPlace opens a world for a test and closes it at its end. When the test fails, it shows what the operator said.
 func newPlace(t *testing.T, o world.Options) place {
 	t.Helper()
-	w := openWorld(t, o)
+	o.Log = os.Stderr
+	w, err := world.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(w.Diagnosis())
+		}
+		w.Close()
+	})
 	if err := w.Configure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,32 +101,86 @@ func (p place) host(o sim.Options) (*sim.Host, world.Host) {
 // announce writes a WindowsInstance for a host; change may change it first.
 func (p place) announce(h world.Host, change func(*v1alpha1.WindowsInstance)) types.NamespacedName {
 	p.t.Helper()
-	i := &v1alpha1.WindowsInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: h.Name},
-		Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: world.User},
-	}
+	i := h.Instance()
 	if change != nil {
 		change(i)
 	}
-	if err := p.Client.Create(p.t.Context(), i); err != nil {
-		p.t.Fatal(err)
-	}
+	p.create(i)
 	return client.ObjectKeyFromObject(i)
 }
 
 func (p place) instance(name types.NamespacedName) *v1alpha1.WindowsInstance {
 	p.t.Helper()
 	var i v1alpha1.WindowsInstance
-	if err := p.Client.Get(p.t.Context(), name, &i); err != nil {
+	p.get(name, &i)
+	return &i
+}
+
+func (p place) node(name string) *corev1.Node {
+	p.t.Helper()
+	var node corev1.Node
+	p.get(types.NamespacedName{Name: name}, &node)
+	return &node
+}
+
+// ours is the name of an object in the operator's namespace.
+func ours(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: name}
+}
+
+func (p place) get(name types.NamespacedName, object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Get(p.t.Context(), name, object); err != nil {
 		p.t.Fatal(err)
 	}
-	return &i
+}
+
+func (p place) create(object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Create(p.t.Context(), object); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) remove(object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Delete(p.t.Context(), object); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // eventually waits until look is satisfied; look says what is missing.
 func (p place) eventually(what string, look func(context.Context) (missing string)) {
 	p.t.Helper()
 	world.Eventually(p.t, patience, what, look)
+}
+
+// repeat does something again and again, until stop is called or the test ends.
+func (p place) repeat(pause time.Duration, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			do(ctx)
+			time.Sleep(pause)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	p.t.Cleanup(stop)
+	return stop
+}
+
+// expectGone waits until there is no object of a name any more.
+func (p place) expectGone(name types.NamespacedName, object client.Object) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%T %s is gone", object, name.Name), func(ctx context.Context) string {
+		now := object.DeepCopyObject().(client.Object)
+		if err := p.Client.Get(ctx, name, now); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("it is there (%v): %+v", err, now)
+		}
+		return ""
+	})
 }
 
 // expect waits until a condition has a reason, and its message has the parts.
@@ -138,10 +195,8 @@ func (p place) expect(name types.NamespacedName, condition, reason string, parts
 		if c == nil || c.Reason != reason {
 			return fmt.Sprintf("it is %+v", c)
 		}
-		for _, part := range parts {
-			if !strings.Contains(c.Message, part) {
-				return fmt.Sprintf("message %q does not say %q", c.Message, part)
-			}
+		if !containsAll(c.Message, parts) {
+			return fmt.Sprintf("message %q does not say all of %q", c.Message, parts)
 		}
 		return ""
 	})
@@ -153,8 +208,8 @@ func (p place) expectReady(name types.NamespacedName) {
 	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
 }
 
-// expectEvent waits for an event on an object whose note has the parts.
-func (p place) expectEvent(about, reason string, parts ...string) {
+// expectEvent waits for an event on an object whose note has the parts, and returns that.
+func (p place) expectEvent(about, reason string, parts ...string) (note string) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("event %s on %s that says %v", reason, about, parts), func(ctx context.Context) string {
 		var list eventsv1.EventList
@@ -167,13 +222,14 @@ func (p place) expectEvent(about, reason string, parts ...string) {
 				notes = append(notes, e.Note)
 			}
 		}
-		for _, note := range notes {
+		for _, note = range notes {
 			if containsAll(note, parts) {
 				return ""
 			}
 		}
 		return fmt.Sprintf("its events say %q", notes)
 	})
+	return note
 }
 
 func containsAll(s string, parts []string) bool {
@@ -188,17 +244,12 @@ func containsAll(s string, parts []string) bool {
 // key replaces the data of Secret cloud-private-key; nil deletes it.
 func (p place) key(text []byte) {
 	p.t.Helper()
-	ctx := p.t.Context()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret}}
-	if err := p.Client.Delete(ctx, secret); err != nil && !apierrors.IsNotFound(err) {
-		p.t.Fatal(err)
-	}
-	if text == nil {
-		return
-	}
-	secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret},
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret},
 		Data: map[string][]byte{v1alpha1.PrivateKeyKey: text}}
-	if err := p.Client.Create(ctx, secret); err != nil {
+	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), secret)); err != nil {
 		p.t.Fatal(err)
+	}
+	if text != nil {
+		p.create(secret)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,7 @@ import (
 )
 
 // AnotherPayload makes a payload that differs from the operator's in the programs that are named, each by some bytes at its end,
-// which no program minds. It returns the folder; see Operator.Carry.
+// which no program minds. It returns the folder; see Operator.Upgrade.
 func (w *World) AnotherPayload(name string, changed ...string) (dir string, err error) {
 	was, err := payload.Open(w.Payload)
 	if err != nil {
@@ -46,17 +45,7 @@ func (w *World) AnotherPayload(name string, changed ...string) (dir string, err 
 
 // change appends something to a program and puts the result into the payload in dir.
 func change(p *payload.Payload, f payload.File, dir, with string) (payload.File, error) {
-	blob, err := p.Blob(f)
-	if err != nil {
-		return f, err
-	}
-	defer blob.Close()
-	decoder, err := zstd.NewReader(blob)
-	if err != nil {
-		return f, err
-	}
-	defer decoder.Close()
-	content, err := io.ReadAll(decoder)
+	content, err := contentOf(p, f)
 	if err != nil {
 		return f, err
 	}

@@ -77,11 +77,13 @@ func (o *Operator) Start() error {
 	return nil
 }
 
-// Carry has the operator carry another payload from its next start on, as another build of it would.
-func (o *Operator) Carry(dir string) {
+// Upgrade ends the operator and starts it with another payload, as another build of it would.
+func (o *Operator) Upgrade(dir string) error {
+	o.Kill()
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.payload = dir
+	o.mu.Unlock()
+	return o.Start()
 }
 
 // PeakMemory is the most that the process had resident so far, in bytes.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
@@ -20,11 +19,7 @@ import (
 // Logs is what the first container of a pod printed, as "kubectl logs" shows it. With follow it returns when the container has
 // ended.
 func (w *World) Logs(ctx context.Context, p *corev1.Pod, follow bool) (string, error) {
-	clients, err := kubernetes.NewForConfig(w.Lab.ControlPlane.RESTConfig())
-	if err != nil {
-		return "", err
-	}
-	stream, err := clients.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Follow: follow}).Stream(ctx)
+	stream, err := w.Clients.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Follow: follow}).Stream(ctx)
 	if err != nil {
 		return "", fmt.Errorf("reading the log of pod %s: %w", p.Name, err)
 	}
@@ -35,14 +30,9 @@ func (w *World) Logs(ctx context.Context, p *corev1.Pod, follow bool) (string, e
 
 // Exec runs a command in the first container of a pod, as "kubectl exec -i" does, and returns what it printed and its exit code.
 func (w *World) Exec(ctx context.Context, p *corev1.Pod, stdin string, command ...string) (output string, code int, err error) {
-	config := w.Lab.ControlPlane.RESTConfig()
-	clients, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return "", 0, err
-	}
-	request := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("exec").
+	request := w.Clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
+	executor, err := remotecommand.NewWebSocketExecutor(w.Lab.ControlPlane.RESTConfig(), "GET", request.URL().String())
 	if err != nil {
 		return "", 0, fmt.Errorf("running %q in pod %s: %w", command, p.Name, err)
 	}

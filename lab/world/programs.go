@@ -33,29 +33,30 @@ func Programs(ctx context.Context, dir string, log io.Writer, names ...string) e
 		return err
 	}
 	for _, f := range p.Manifest.Files {
-		if err := unpack(p, f, filepath.Join(dir, path.Base(f.Path))); err != nil {
+		content, err := contentOf(p, f)
+		if err != nil {
 			return fmt.Errorf("unpacking %s: %w", f.Path, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path.Base(f.Path)), content, 0o600); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func unpack(p *payload.Payload, f payload.File, to string) error {
+// contentOf is a file of a payload, decompressed.
+func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
 	blob, err := p.Blob(f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer blob.Close()
 	decoder, err := zstd.NewReader(blob)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer decoder.Close()
-	content, err := io.ReadAll(decoder)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, content, 0o600)
+	return io.ReadAll(decoder)
 }
 
 // buildPayload builds components for Wine hosts: their programs are patched; see package winbuild.

@@ -22,15 +22,10 @@ import (
 )
 
 // startHosts starts the simulated hosts, and lists all.
-func (w *World) startHosts(o Options, authorized []byte) error {
+func (w *World) startHosts(o Options) error {
 	for _, h := range w.Lab.Hosts() {
 		w.hosts = append(w.hosts, Host{Name: h.Name(), Address: h.Address(), Port: 22})
 	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey(authorized)
-	if err != nil {
-		return err
-	}
-	w.authorized = key
 	for _, name := range names(o.SimulatedHosts) {
 		if _, _, err := w.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name}}); err != nil {
 			return err

@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -60,8 +62,9 @@ type Options struct {
 type World struct {
 	// Lab has the control plane and the Wine hosts.
 	Lab *lab.Lab
-	// Client is a cluster administrator's.
-	Client client.Client
+	// Client is a cluster administrator's, and so are Clients, for the kinds that every cluster has.
+	Client  client.Client
+	Clients kubernetes.Interface
 	// Operator runs.
 	Operator *Operator
 	// Payload is the folder with what the operator carries for hosts.
@@ -92,6 +95,14 @@ type Host struct {
 	Port    int32
 }
 
+// Instance is what a user writes to announce the host.
+func (h Host) Instance() *v1alpha1.WindowsInstance {
+	return &v1alpha1.WindowsInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: h.Name},
+		Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: User},
+	}
+}
+
 // Open brings everything up but announces no host.
 func Open(ctx context.Context, o Options) (*World, error) {
 	w := &World{}
@@ -106,17 +117,21 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 	if w.folder, err = lab.NewFolder(ctx, "world", o.Log); err != nil {
 		return err
 	}
-	authorized, err := w.makeKey()
+	signer, key, err := NewKey()
 	if err != nil {
 		return err
 	}
+	w.authorized, w.Key = signer.PublicKey(), key
 	if w.Payload, err = w.payload(ctx, o); err != nil {
 		return fmt.Errorf("building the payload: %w", err)
 	}
-	if w.Lab, err = lab.Open(ctx, lab.Options{Hosts: names(o.WineHosts), User: User, AuthorizedKeys: authorized, Progress: o.Log}); err != nil {
+	w.Lab, err = lab.Open(ctx, lab.Options{
+		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(w.authorized), Progress: o.Log,
+	})
+	if err != nil {
 		return err
 	}
-	if err := w.startHosts(o, authorized); err != nil {
+	if err := w.startHosts(o); err != nil {
 		return err
 	}
 	if w.pods = o.Pods && o.WineHosts > 0; w.pods {
@@ -124,36 +139,32 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	if err := w.connect(ctx); err != nil {
+	if err := w.connect(); err != nil {
 		return err
 	}
 	w.flannel = o.Flannel
 	if w.overlay = o.Overlay; w.overlay {
 		var playing context.Context
 		playing, w.stop = context.WithCancel(context.Background())
-		if err := playOVN(playing, w.Client, w.Lab.ControlPlane.RESTConfig(), o.Log); err != nil {
+		if err := playOVN(playing, w.Client, w.Clients, o.Log); err != nil {
 			return err
 		}
 	}
 	return w.install(ctx)
 }
 
-// makeKey makes the key pair that the user of the operator would have.
-func (w *World) makeKey() (authorized []byte, err error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+// NewKey makes a key pair as the user of the operator would, and returns it, and what the Secret has of it.
+func NewKey() (signer ssh.Signer, text []byte, err error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	block, err := ssh.MarshalPrivateKey(private, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	w.Key = pem.EncodeToMemory(block)
-	key, err := ssh.NewPublicKey(public)
-	if err != nil {
-		return nil, err
-	}
-	return ssh.MarshalAuthorizedKey(key), nil
+	signer, err = ssh.NewSignerFromKey(private)
+	return signer, pem.EncodeToMemory(block), err
 }
 
 func names(n int) []string {
@@ -164,14 +175,17 @@ func names(n int) []string {
 	return list
 }
 
-// connect makes the administrator's client and kubeconfig.
-func (w *World) connect(context.Context) error {
+// connect makes the administrator's clients and kubeconfig.
+func (w *World) connect() error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	var err error
 	if w.Client, err = client.NewWithWatch(w.Lab.ControlPlane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if w.Clients, err = kubernetes.NewForConfig(w.Lab.ControlPlane.RESTConfig()); err != nil {
 		return err
 	}
 	w.Kubeconfig = filepath.Join(w.folder.Path, "kubeconfig")
@@ -230,7 +244,7 @@ func (w *World) Configure(ctx context.Context) error {
 	}
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
 	config.Spec.Network.Provider = v1alpha1.NetworkCustom
-	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: CNIConfig}
+	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridgeCNIConfig}
 	if w.pods {
 		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, w.mirrors
 	}
@@ -246,8 +260,19 @@ func (w *World) Configure(ctx context.Context) error {
 	return errors.Join(w.Client.Create(ctx, secret), w.Client.Create(ctx, config))
 }
 
-// CNIConfig is the pod network of hosts that run no pods: containernetworking's win-bridge with addresses of host-local.
-const CNIConfig = `{
+// Change changes WindowsConfig.
+func (w *World) Change(ctx context.Context, change func(*v1alpha1.WindowsConfigSpec)) error {
+	var config v1alpha1.WindowsConfig
+	if err := w.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+		return err
+	}
+	was := config.DeepCopy()
+	change(&config.Spec)
+	return w.Client.Patch(ctx, &config, client.MergeFrom(was))
+}
+
+// bridgeCNIConfig is the pod network of hosts that run no pods: containernetworking's win-bridge with addresses of host-local.
+const bridgeCNIConfig = `{
   "cniVersion": "0.3.1",
   "name": "lab",
   "type": "win-bridge",
@@ -265,11 +290,7 @@ func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 			entries[h.Address] = "username=" + User
 			continue
 		}
-		instance := &v1alpha1.WindowsInstance{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: h.Name},
-			Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: User},
-		}
-		if err := w.Client.Create(ctx, instance); err != nil {
+		if err := w.Client.Create(ctx, h.Instance()); err != nil {
 			return fmt.Errorf("announcing host %s: %w", h.Name, err)
 		}
 	}
@@ -289,14 +310,17 @@ func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 // Release has the operator leave a host as it is when its instance is deleted.
 func (w *World) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
 	was := i.DeepCopy()
-	if i.Annotations == nil {
-		i.Annotations = map[string]string{}
-	}
-	i.Annotations[v1alpha1.AnnotationRelease] = "true"
+	metav1.SetMetaDataAnnotation(&i.ObjectMeta, v1alpha1.AnnotationRelease, "true")
 	if err := w.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
 		return fmt.Errorf("releasing the host of %s: %w", i.Name, err)
 	}
 	return nil
+}
+
+// Diagnosis is what a person needs after something did not come about.
+func (w *World) Diagnosis() string {
+	log := w.Operator.Log()
+	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], w.Lab.Logs())
 }
 
 // Close takes everything down and removes what was made.
