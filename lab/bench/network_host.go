@@ -51,24 +51,27 @@ func measureNetworkHost(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// measureJoin measures, by WICD's journal, the time from when the overlay's program runs to when the pod network is configured, and
-// counts the processes that were started besides the services.
-func (n *netHost) measureJoin(before map[int]string) error {
+// measureJoin measures, by WICD's journal, the time from when the overlay's program is started, which is when the service before it
+// runs, to when the pod network is configured, and counts the processes that were started besides the services.
+func (n *netHost) measureJoin(others map[int]string) error {
 	raw, err := n.host.ReadFile(desired.State + `\journal.jsonl`)
 	if err != nil {
 		return err
 	}
-	var began, ended time.Time
+	var before, began, ended time.Time
 	for line := range strings.Lines(string(raw)) {
 		var e agent.JournalEntry
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
+		at := e.Time.Add(e.Duration) // which counts from when the step began
 		switch {
 		case strings.Contains(e.Change, "service hybrid-overlay-node started"):
-			began = e.Time
+			began = before
+		case strings.HasPrefix(e.Change, "service ") && strings.HasSuffix(e.Change, " started"):
+			before = at
 		case strings.Contains(e.Change, `cni.conf written`):
-			ended = e.Time
+			ended = at
 		}
 	}
 	if began.IsZero() || !ended.After(began) {
@@ -77,7 +80,7 @@ func (n *netHost) measureJoin(before map[int]string) error {
 	n.number("join.network_seconds", ended.Sub(began).Seconds(), "s")
 	shells := 0
 	for pid, command := range processes() {
-		if _, was := before[pid]; !was && (strings.Contains(command, "powershell") || strings.Contains(command, "netsh") || strings.Contains(command, "cmd.exe")) {
+		if _, was := others[pid]; !was && (strings.Contains(command, "powershell") || strings.Contains(command, "netsh") || strings.Contains(command, "cmd.exe")) {
 			shells++
 		}
 	}
