@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/windows-machine-config/wmco/internal/overlay"
-	"github.com/windows-machine-config/wmco/internal/win"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // service is the name of the service.
@@ -27,7 +27,7 @@ func main() {
 		Stderr: os.Stderr,
 		HNS:    networks,
 		Routes: routes{},
-		Serve:  func(run func(context.Context)) error { return win.Serve(service, run) },
+		Serve:  func(run func(context.Context)) error { return scm.Serve(service, run) },
 	})
 	stop()
 	os.Exit(code)

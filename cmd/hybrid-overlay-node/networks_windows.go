@@ -5,18 +5,19 @@ import (
 	"net/netip"
 
 	"github.com/windows-machine-config/wmco/internal/overlay"
-	"github.com/windows-machine-config/wmco/internal/win"
+	"github.com/windows-machine-config/wmco/internal/win/network"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // networks opens the Host Network Service of this Windows.
-func networks() (overlay.HNS, error) { return win.NewHNS(), nil }
+func networks() (overlay.HNS, error) { return network.NewHNS(scm.NewChanges()), nil }
 
 // routes are those of this Windows.
 type routes struct{}
 
 // Routes implements overlay.Routes.
 func (routes) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
-	found, err := win.StaticRoutes(address)
+	found, err := network.StaticRoutes(address)
 	var all []overlay.Route
 	for _, r := range found {
 		all = append(all, overlay.Route(r))
@@ -26,5 +27,5 @@ func (routes) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, er
 
 // AddRoute implements overlay.Routes.
 func (routes) AddRoute(_ context.Context, address netip.Addr, r overlay.Route) error {
-	return win.AddStaticRoute(address, win.StaticRoute(r))
+	return network.AddStaticRoute(address, network.StaticRoute(r))
 }

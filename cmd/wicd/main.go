@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/win"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 		Stderr:  os.Stderr,
 		Host:    machine,
 		Program: openProgram,
-		Serve:   func(run func(context.Context) uint32) error { return win.ServeCode(v1alpha1.WICDService, run) },
+		Serve:   func(run func(context.Context) uint32) error { return scm.ServeCode(v1alpha1.WICDService, run) },
 		Contain: win.Contain,
 	})
 	stop()

@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
 // containers are the compute systems of the Host Compute Service that shims of containerd made. Its functions are called without
@@ -23,7 +25,7 @@ type containers struct {
 	// patience is how long a container or a process may take to end.
 	patience time.Duration
 	// networks are what pods have their namespaces from.
-	networks *HNS
+	networks *network.HNS
 }
 
 // shimOwner is who owns the compute systems that shims make: they tell the name of their program.
@@ -121,7 +123,7 @@ func terminate(name string) error {
 
 // RemoveNamespace implements daemon.Containers.
 func (c containers) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
-	return c.networks.removeNamespace(ctx, id)
+	return c.networks.RemoveNamespace(ctx, id)
 }
 
 // driver says in which folder a layer is: in none, so that its name is its path; a flavour of 1 is a layer in the file system.

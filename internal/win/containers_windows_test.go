@@ -1,6 +1,7 @@
 package win
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/win/network"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // mustCreateContainer makes a container without processes, as a shim does.
@@ -31,18 +34,19 @@ func mustCreateContainer(t *testing.T, name string) {
 func mustCreateNetwork(t *testing.T) (namespace string) {
 	t.Helper()
 	keepAddresses(t)
-	network, err := documentOf(hns.Network{Name: "wicd-contract", Type: hns.Overlay, Subnets: []hns.Subnet{{
+	h := network.NewHNS(scm.NewChanges())
+	made, err := h.CreateNetwork(t.Context(), hns.Network{Name: "wicd-contract", Type: hns.Overlay, Subnets: []hns.Subnet{{
 		Prefix: netip.MustParsePrefix("10.250.0.0/24"), Gateway: netip.MustParseAddr("10.250.0.1"), VNI: 4097,
-	}}}).Create()
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := network.Delete(); err != nil {
+		if err := h.DeleteNetwork(context.Background(), made.ID); err != nil {
 			t.Error(err)
 		}
 	})
-	endpoint, err := network.CreateEndpoint(&hcn.HostComputeEndpoint{Name: "wicd-contract", SchemaVersion: hcn.V2SchemaVersion()})
+	endpoint, err := (&hcn.HostComputeNetwork{Id: made.ID}).CreateEndpoint(&hcn.HostComputeEndpoint{Name: "wicd-contract", SchemaVersion: hcn.V2SchemaVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +59,7 @@ func mustCreateNetwork(t *testing.T) (namespace string) {
 	}
 	t.Cleanup(func() {
 		left, err := hcn.ListEndpoints()
-		if err != nil || slices.ContainsFunc(left, func(e hcn.HostComputeEndpoint) bool { return same(e.Id, endpoint.Id) }) {
+		if err != nil || slices.ContainsFunc(left, func(e hcn.HostComputeEndpoint) bool { return strings.EqualFold(e.Id, endpoint.Id) }) {
 			t.Errorf("there are endpoints %+v, %v: that of the namespace is %s", left, err, endpoint.Id)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 func TestServicesKeepTheirPromises(t *testing.T) {
@@ -90,7 +91,7 @@ func TestContainersKeepTheirPromises(t *testing.T) {
 		f := contract.ContainersFixture{
 			Containers: host.Containers, Disk: host.Disk, Folder: tempFolder(t),
 			Start:   func(t *testing.T, path string) { running[path] = mustStartCopy(t, path) },
-			Running: func(_ *testing.T, path string) bool { return !died(uint32(running[path].Process.Pid)) },
+			Running: func(_ *testing.T, path string) bool { return !scm.Died(uint32(running[path].Process.Pid)) },
 		}
 		switch {
 		case !onWine():
@@ -248,7 +249,7 @@ func edits() map[string]func(*testing.T, string) {
 	const keep = windows.SERVICE_NO_CHANGE
 	all := map[string]func(*testing.T, string){
 		"environment": func(t *testing.T, name string) {
-			key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+name, registry.SET_VALUE)
+			key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+name, registry.SET_VALUE)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,13 +291,13 @@ func withService(t *testing.T, name string, access uint32, do func(windows.Handl
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	svc, err := m.open(name, access)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer svc.close()
-	if err := do(svc.handle); err != nil {
+	defer svc.Close()
+	if err := do(svc.Handle); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -356,15 +357,15 @@ func mustRemove(t *testing.T, s daemon.Services, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	for {
 		svc, err := m.open(name, deleteAccess)
 		if errors.Is(err, daemon.ErrNotFound) {
 			return
 		}
 		if err == nil {
-			err = windows.DeleteService(svc.handle)
-			svc.close()
+			err = windows.DeleteService(svc.Handle)
+			svc.Close()
 		}
 		if err != nil && !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
 			t.Fatalf("deleting service %s: %v", name, err)

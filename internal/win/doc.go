@@ -1,8 +1,10 @@
 // Package win is Windows itself behind the ports of internal/daemon: what it says about itself, its features,
-// its rights on files, its restart, its environment, the certificates it trusts, and its service control manager (SCM).
+// its rights on files, its restart, its environment, the certificates it trusts, its services, and its networks.
 //
-// It is the only package that calls Windows, and it does so through the system's DLLs: no PowerShell, and no text
-// meant for people is read, so that the language of the host does not matter. The one program it runs is shutdown.exe.
+// Two packages below it know nothing of the daemon, so that hybrid-overlay-node can use them, too: scm, the service control
+// manager as such, and network, the Host Network Service and routes. Nothing else calls Windows, and these do so through the
+// system's DLLs: no PowerShell, and no text meant for people is read, so that the language of the host does not matter. The one
+// program they run is shutdown.exe.
 // The contract tests of internal/sim hold for it as for the simulated Windows; docs/limitations.md says what of it
 // can only be seen on a real Windows.
 package win

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // machineEnvironment is the key below HKEY_LOCAL_MACHINE with the environment of the machine.
@@ -115,18 +116,14 @@ func (e environment) tell(ctx context.Context) {
 	}
 }
 
-// servicesKey is the key below HKEY_LOCAL_MACHINE with a key for each service; the environment of a service is the
-// value ownEnvironment there, REG_MULTI_SZ with lines NAME=value.
-const (
-	servicesKey    = `SYSTEM\CurrentControlSet\Services\`
-	ownEnvironment = "Environment"
-)
+// ownEnvironment is the value of a service's key with its environment: REG_MULTI_SZ with lines NAME=value.
+const ownEnvironment = "Environment"
 
 // ownVariables reads the environment of a service, nil when it has none. An absent service is daemon.ErrNotFound.
 func ownVariables(service string) (map[string]string, error) {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+service, registry.QUERY_VALUE|registry.WOW64_64KEY)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
-		return nil, fmt.Errorf(`opening HKLM\%s%s: %w`, servicesKey, service, err)
+		return nil, fmt.Errorf(`opening HKLM\%s%s: %w`, scm.ServicesKey, service, err)
 	}
 	defer key.Close()
 	lines, _, err := key.GetStringsValue(ownEnvironment)
@@ -136,7 +133,7 @@ func ownVariables(service string) (map[string]string, error) {
 	case errors.Is(err, registry.ErrUnexpectedType):
 		return parse([]string{"(no list)"}), nil
 	case err != nil:
-		return nil, fmt.Errorf(`reading %s of HKLM\%s%s: %w`, ownEnvironment, servicesKey, service, err)
+		return nil, fmt.Errorf(`reading %s of HKLM\%s%s: %w`, ownEnvironment, scm.ServicesKey, service, err)
 	}
 	return parse(lines), nil
 }
@@ -151,9 +148,9 @@ func setOwnVariables(service string, variables map[string]string) (changed bool,
 	if err != nil || maps.Equal(now, variables) {
 		return false, err
 	}
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+service, registry.SET_VALUE|registry.WOW64_64KEY|windows.WRITE_DAC)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, registry.SET_VALUE|registry.WOW64_64KEY|windows.WRITE_DAC)
 	if err != nil {
-		return false, fmt.Errorf(`opening HKLM\%s%s: %w`, servicesKey, service, err)
+		return false, fmt.Errorf(`opening HKLM\%s%s: %w`, scm.ServicesKey, service, err)
 	}
 	defer key.Close()
 	if len(variables) == 0 {
@@ -162,7 +159,7 @@ func setOwnVariables(service string, variables map[string]string) (changed bool,
 		err = key.SetStringsValue(ownEnvironment, lines(variables))
 	}
 	if err != nil {
-		return false, fmt.Errorf(`writing %s of HKLM\%s%s: %w`, ownEnvironment, servicesKey, service, err)
+		return false, fmt.Errorf(`writing %s of HKLM\%s%s: %w`, ownEnvironment, scm.ServicesKey, service, err)
 	}
 	return true, nil
 }

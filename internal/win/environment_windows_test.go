@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
+
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // testVariable is the variable of the tests in this file.
@@ -135,7 +137,7 @@ func mustOpenWindow(t *testing.T, hear func(message, lParam uintptr)) {
 // mustOpenService opens the key of the service of the tests.
 func mustOpenService(t *testing.T) registry.Key {
 	t.Helper()
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+testName, registry.ALL_ACCESS)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+testName, registry.ALL_ACCESS)
 	if err != nil {
 		t.Fatal(err)
 	}

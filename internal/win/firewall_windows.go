@@ -64,13 +64,13 @@ func firewallRuns() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer m.close()
+	defer m.Close()
 	s, err := m.open(firewallService, windows.SERVICE_QUERY_STATUS)
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
-	status, err := s.status()
+	defer s.Close()
+	status, err := s.Status()
 	return status.CurrentState == windows.SERVICE_RUNNING, err
 }
 

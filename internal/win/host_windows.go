@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/win/network"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // Host is the Windows this program runs on. It is made once in a process: each call takes one of the two thousand
@@ -17,12 +19,12 @@ func Host() (daemon.Host, error) {
 	if err != nil {
 		return daemon.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
 	}
-	scm := newServices()
-	networks := newHNS(scm)
+	changes := scm.NewChanges()
+	networks := network.NewHNS(changes)
 	return daemon.Host{
 		System:       &system{shutdown: folder + `\shutdown.exe`},
-		Services:     scm,
-		Changes:      scm,
+		Services:     &services{patience: time.Minute, silence: 30 * time.Second, grace: 2 * time.Minute},
+		Changes:      changes,
 		Programs:     programs{},
 		Probes:       probes{},
 		Environment:  environment{patience: 5 * time.Second},
@@ -34,17 +36,6 @@ func Host() (daemon.Host, error) {
 		Networks:     networks,
 		Disk:         daemon.Disk{},
 	}, nil
-}
-
-// newServices is the SCM, which a process has one of, as Host says.
-func newServices() *services {
-	return &services{
-		patience:  time.Minute,
-		silence:   30 * time.Second,
-		grace:     2 * time.Minute,
-		lookAgain: 2 * time.Second,
-		wake:      windows.NewCallback(func(uintptr) uintptr { return 0 }),
-	}
 }
 
 // system is Windows without its services.

@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // TestAHostLeaves takes services, processes, files and settings off this Windows. One service has a process that goes on for a while
@@ -66,7 +67,7 @@ func TestAHostLeaves(t *testing.T) {
 	if len(result.Remains) > 0 {
 		t.Errorf("remains: %q", result.Remains)
 	}
-	if !died(uint32(shim.Process.Pid)) {
+	if !scm.Died(uint32(shim.Process.Pid)) {
 		t.Error("the shim goes on")
 	}
 	if found, err := host.Services.List(t.Context(), nil); err != nil || len(found) > 0 {

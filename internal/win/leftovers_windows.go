@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // endLeftovers ends what a service that has stopped left behind: the programs that its process started, as kube-log-runner
@@ -22,14 +24,14 @@ func endLeftovers(ctx context.Context, command string) error {
 			return fmt.Errorf("looking for processes of %s: %w", program, err)
 		}
 		for _, p := range left {
-			defer p.close()
+			defer p.Close()
 			slog.Warn("Ending what a service left behind", "program", program)
-			if err := p.end(); err != nil {
+			if err := p.End(); err != nil {
 				return fmt.Errorf("ending a process of %s that was left behind: %w", program, err)
 			}
 		}
 		for _, p := range left {
-			for !p.ended() {
+			for !p.Ended() {
 				if err := pause(ctx, tick); err != nil {
 					return fmt.Errorf("waiting until a process of %s that was left behind is gone: %w", program, err)
 				}
@@ -50,12 +52,12 @@ func furtherPrograms(command string) (programs []string) {
 }
 
 // processesOf opens the processes that run a program.
-func processesOf(program string) ([]process, error) {
+func processesOf(program string) ([]scm.Process, error) {
 	return openProcesses(program[strings.LastIndexByte(program, '\\')+1:], func(image string) bool { return strings.EqualFold(image, program) })
 }
 
 // openProcesses opens the processes whose program has a name, or any name where it is empty, and a path that is wanted.
-func openProcesses(file string, wanted func(image string) bool) (found []process, err error) {
+func openProcesses(file string, wanted func(image string) bool) (found []scm.Process, err error) {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
 		return nil, err
@@ -69,13 +71,13 @@ func openProcesses(file string, wanted func(image string) bool) (found []process
 		const access = windows.SYNCHRONIZE | windows.PROCESS_TERMINATE | windows.PROCESS_QUERY_LIMITED_INFORMATION
 		h, err := windows.OpenProcess(access, false, entry.ProcessID)
 		if err != nil || entry.ProcessID == windows.GetCurrentProcessId() {
-			process{h}.close()
+			scm.Process{Handle: h}.Close()
 			continue // gone meanwhile, or not for us to end
 		}
-		if p := (process{h}); wanted(p.image()) && !p.ended() {
+		if p := (scm.Process{Handle: h}); wanted(image(p)) && !p.Ended() {
 			found = append(found, p)
 		} else {
-			p.close()
+			p.Close()
 		}
 	}
 	if !errors.Is(err, windows.ERROR_NO_MORE_FILES) {
@@ -92,19 +94,19 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 	left, err := openProcesses("", func(image string) bool { return strings.HasPrefix(strings.ToLower(image), below) })
 	defer func() {
 		for _, p := range left {
-			p.close()
+			p.Close()
 		}
 	}()
 	for _, p := range left {
-		ended = append(ended, p.image())
-		err = errors.Join(err, p.end())
+		ended = append(ended, image(p))
+		err = errors.Join(err, p.End())
 	}
 	slices.Sort(ended)
 	if err != nil {
 		return ended, fmt.Errorf("ending the programs below %s: %w", folder, err)
 	}
 	for _, p := range left {
-		for !p.ended() {
+		for !p.Ended() {
 			if err := pause(ctx, tick); err != nil {
 				return ended, fmt.Errorf("waiting until the programs below %s have ended: %w", folder, err)
 			}
@@ -114,10 +116,10 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 }
 
 // image is the path of the program of a process, empty when Windows does not say.
-func (p process) image() string {
+func image(p scm.Process) string {
 	buffer := make([]uint16, windows.MAX_LONG_PATH)
 	size := uint32(len(buffer))
-	if err := windows.QueryFullProcessImageName(p.handle, 0, &buffer[0], &size); err != nil {
+	if err := windows.QueryFullProcessImageName(p.Handle, 0, &buffer[0], &size); err != nil {
 		return ""
 	}
 	return windows.UTF16ToString(buffer[:size])

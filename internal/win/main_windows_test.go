@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/svc"
+
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // What makes the test program something else than tests.
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(vanish())
 	}
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "ends" {
-		if ServeCode("", func(context.Context) uint32 { return endsWith }) != nil {
+		if scm.ServeCode("", func(context.Context) uint32 { return endsWith }) != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)

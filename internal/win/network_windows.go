@@ -1,31 +1,21 @@
 package win
 
 import (
-	"errors"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
 // interfaces are the network interfaces that are up, without the loopback.
 func interfaces() ([]agent.Interface, error) {
-	buffer, err := answer(func(buffer *byte, size uint32, needed *uint32) error {
-		*needed = size
-		const skip = windows.GAA_FLAG_SKIP_ANYCAST | windows.GAA_FLAG_SKIP_MULTICAST | windows.GAA_FLAG_SKIP_DNS_SERVER
-		first := (*windows.IpAdapterAddresses)(unsafe.Pointer(buffer))
-		return windows.GetAdaptersAddresses(windows.AF_UNSPEC, skip, 0, first, needed)
-	})
-	if errors.Is(err, windows.ERROR_NO_DATA) {
-		return nil, nil
-	}
-	if err != nil {
+	adapters, err := network.Adapters()
+	if err != nil || len(adapters) == 0 {
 		return nil, err
 	}
 	routes, err := defaultRoutes()
@@ -34,10 +24,7 @@ func interfaces() ([]agent.Interface, error) {
 	}
 	var found []agent.Interface
 	best := -1
-	for a := (*windows.IpAdapterAddresses)(unsafe.Pointer(&buffer[0])); a != nil; a = a.Next {
-		if a.OperStatus != windows.IfOperStatusUp || a.IfType == windows.IF_TYPE_SOFTWARE_LOOPBACK {
-			continue
-		}
+	for _, a := range adapters {
 		is := describe(a)
 		if metric, ok := routes[a.Luid]; ok {
 			is.Metric = metric + a.Ipv4Metric // as Windows adds them
@@ -60,21 +47,9 @@ func describe(a *windows.IpAdapterAddresses) agent.Interface {
 		Index:     a.IfIndex,
 		GUID:      strings.ToLower(strings.Trim(name, "{}")),
 		MAC:       strings.ReplaceAll(net.HardwareAddr(a.PhysicalAddress[:a.PhysicalAddressLength]).String(), ":", "-"),
-		Addresses: addresses(a),
+		Addresses: network.Addresses(a),
 		VLAN:      vlan(name),
 	}
-}
-
-func addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
-	const duplicate = 2 // IpDadStateDuplicate: somebody else has it, so that Windows does not use it
-	all := []netip.Prefix{}
-	for u := a.FirstUnicastAddress; u != nil; u = u.Next {
-		if ip, ok := netip.AddrFromSlice(u.Address.IP()); ok && u.DadState != duplicate {
-			ip = ip.Unmap()
-			all = append(all, netip.PrefixFrom(ip, int(u.OnLinkPrefixLength)))
-		}
-	}
-	return all
 }
 
 // networkAdapters is the class of drivers below which each adapter has a key with a number.
@@ -106,7 +81,7 @@ func vlan(adapter string) uint16 {
 // defaultRoutes maps the LUID of an interface to the lowest metric of its IPv4 default routes.
 func defaultRoutes() (map[uint64]uint32, error) {
 	routes := map[uint64]uint32{}
-	err := eachRoute(func(r *windows.MibIpForwardRow2) {
+	err := network.EachRoute(func(r *windows.MibIpForwardRow2) {
 		if r.DestinationPrefix.PrefixLength != 0 {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
+	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
 func TestRoutesKeepTheirPromises(t *testing.T) {
@@ -45,8 +46,8 @@ func mustAddress(t *testing.T) netip.Addr {
 func mustRemoveRoutes(t *testing.T, to netip.Prefix) {
 	t.Helper()
 	var rows []windows.MibIpForwardRow2
-	err := eachRoute(func(row *windows.MibIpForwardRow2) {
-		if ipv4(row.DestinationPrefix.Prefix) == to.Addr() && int(row.DestinationPrefix.PrefixLength) == to.Bits() {
+	err := network.EachRoute(func(row *windows.MibIpForwardRow2) {
+		if network.IPv4(row.DestinationPrefix.Prefix) == to.Addr() && int(row.DestinationPrefix.PrefixLength) == to.Bits() {
 			rows = append(rows, *row)
 		}
 	})
@@ -83,9 +84,9 @@ func TestRoutesOfWindowsAreRead(t *testing.T) {
 
 func defaultHops(t *testing.T, i agent.Interface) (hops []netip.Addr) {
 	t.Helper()
-	err := eachRoute(func(row *windows.MibIpForwardRow2) {
+	err := network.EachRoute(func(row *windows.MibIpForwardRow2) {
 		if row.InterfaceIndex == i.Index && row.DestinationPrefix.PrefixLength == 0 {
-			hops = append(hops, ipv4(row.NextHop))
+			hops = append(hops, network.IPv4(row.NextHop))
 		}
 	})
 	if err != nil {
@@ -101,17 +102,4 @@ func within(networks []netip.Prefix, ip netip.Addr) bool {
 		}
 	}
 	return false
-}
-
-func TestAnAddressIsWrittenAsItIsRead(t *testing.T) {
-	ip := netip.MustParseAddr("169.254.169.254")
-	var a windows.RawSockaddrInet
-	setIPv4(&a, ip)
-	if a.Family != windows.AF_INET || ipv4(a) != ip {
-		t.Errorf("family %d, address %s", a.Family, ipv4(a))
-	}
-	// A SOCKADDR_IN has the address behind family and port.
-	if in := (*windows.RawSockaddrInet4)(unsafe.Pointer(&a)); netip.AddrFrom4(in.Addr) != ip {
-		t.Errorf("as SOCKADDR_IN it is %v", in.Addr)
-	}
 }

@@ -7,26 +7,12 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // service is an open service.
-type service struct{ handle windows.Handle }
-
-func (s service) close() { _ = windows.CloseServiceHandle(s.handle) }
-
-// status of a service. One whose process has died is stopped; the SCM of Windows takes a moment to see that, Wine's
-// never does.
-func (s service) status() (windows.SERVICE_STATUS_PROCESS, error) {
-	var status windows.SERVICE_STATUS_PROCESS
-	var needed uint32
-	err := windows.QueryServiceStatusEx(s.handle, windows.SC_STATUS_PROCESS_INFO,
-		(*byte)(unsafe.Pointer(&status)), uint32(unsafe.Sizeof(status)), &needed)
-	if err == nil && status.CurrentState != windows.SERVICE_STOPPED && died(status.ProcessId) {
-		status.CurrentState = windows.SERVICE_STOPPED
-		status.Win32ExitCode = uint32(windows.ERROR_PROCESS_ABORTED)
-	}
-	return status, err
-}
+type service struct{ scm.Service }
 
 // config is what QueryServiceConfig says of a service, as far as it is declared.
 type config struct {
@@ -38,8 +24,8 @@ type config struct {
 // config reads the configuration of a service by its name. Wine's SCM leaves the dependencies out of its answer, but
 // like that of Windows it keeps them in the registry.
 func (s service) config(name string) (config, error) {
-	buffer, err := answer(func(buffer *byte, size uint32, needed *uint32) error {
-		return windows.QueryServiceConfig(s.handle, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(buffer)), size, needed)
+	buffer, err := scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.QueryServiceConfig(s.Handle, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(buffer)), size, needed)
 	})
 	if err != nil {
 		return config{}, err
@@ -47,7 +33,7 @@ func (s service) config(name string) (config, error) {
 	q := (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(&buffer[0]))
 	dependsOn := list(q.Dependencies)
 	if dependsOn == nil {
-		dependsOn = texts(servicesKey+name, "DependOnService")
+		dependsOn = texts(scm.ServicesKey+name, "DependOnService")
 	}
 	return config{
 		kind:      q.ServiceType,
@@ -88,8 +74,8 @@ func (s service) description() (string, error) {
 
 // setting reads what QueryServiceConfig2 says at a level.
 func (s service) setting(level uint32) ([]byte, error) {
-	return answer(func(buffer *byte, size uint32, needed *uint32) error {
-		return windows.QueryServiceConfig2(s.handle, level, buffer, size, needed)
+	return scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
+		return windows.QueryServiceConfig2(s.Handle, level, buffer, size, needed)
 	})
 }
 

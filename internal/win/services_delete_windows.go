@@ -34,7 +34,7 @@ func isOwnProcess(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer m.close()
+	defer m.Close()
 	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS)
 	if errors.Is(err, daemon.ErrNotFound) {
 		return false, nil
@@ -42,8 +42,8 @@ func isOwnProcess(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer svc.close()
-	status, err := svc.status()
+	defer svc.Close()
+	status, err := svc.Status()
 	return err == nil && status.ProcessId == windows.GetCurrentProcessId(), err
 }
 
@@ -52,13 +52,13 @@ func unregister(name string) error {
 	if err != nil {
 		return err
 	}
-	defer m.close()
+	defer m.Close()
 	svc, err := m.open(name, deleteAccess)
 	if err != nil {
 		return err
 	}
-	defer svc.close()
-	if err := windows.DeleteService(svc.handle); !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
+	defer svc.Close()
+	if err := windows.DeleteService(svc.Handle); !errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) {
 		return err
 	}
 	return nil

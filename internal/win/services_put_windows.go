@@ -13,6 +13,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // What every service of ours has. The SCM takes milliseconds, and seconds for the reset period.
@@ -53,7 +54,7 @@ func put(d desired.Service) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer m.close()
+	defer m.Close()
 	// A restart as recovery needs the right to start.
 	const access = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_QUERY_STATUS | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 	s, err := m.open(d.Name, access)
@@ -64,7 +65,7 @@ func put(d desired.Service) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer s.close()
+	defer s.Close()
 	changed, err = s.configure(d)
 	changed = changed || created
 	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && s.runs() {
@@ -90,9 +91,9 @@ func (m manager) create(d desired.Service, access uint32) (service, error) {
 	if err != nil {
 		return service{}, err
 	}
-	h, err := windows.CreateService(m.handle, name, name, access, windows.SERVICE_WIN32_OWN_PROCESS,
+	h, err := windows.CreateService(m.Handle, name, name, access, windows.SERVICE_WIN32_OWN_PROCESS,
 		windows.SERVICE_AUTO_START, windows.SERVICE_ERROR_NORMAL, command, nil, nil, &block(d.DependsOn)[0], nil, nil)
-	return service{h}, err
+	return service{scm.Service{Handle: h}}, err
 }
 
 // configure makes what QueryServiceConfig tells equal to a declaration; it writes what differs.
@@ -127,13 +128,13 @@ func (s service) configure(d desired.Service) (changed bool, err error) {
 	}
 	// With nothing to change it still tells when the service is about to be deleted. The dependencies are always
 	// given: Wine's SCM forgets them otherwise.
-	return changed, windows.ChangeServiceConfig(s.handle, kind, start, keep, command, nil, nil,
+	return changed, windows.ChangeServiceConfig(s.Handle, kind, start, keep, command, nil, nil,
 		&block(d.DependsOn)[0], user, nil, nil)
 }
 
 // runs tells whether a service is anything but stopped.
 func (s service) runs() bool {
-	status, err := s.status()
+	status, err := s.Status()
 	return err == nil && status.CurrentState != windows.SERVICE_STOPPED
 }
 
@@ -236,7 +237,7 @@ func (s service) set(all []setting, changed bool) (bool, error) {
 }
 
 func (s service) change(one setting) error {
-	if err := windows.ChangeServiceConfig2(s.handle, one.level, (*byte)(one.value)); err != nil {
+	if err := windows.ChangeServiceConfig2(s.Handle, one.level, (*byte)(one.value)); err != nil {
 		return fmt.Errorf("changing its setting %d (SERVICE_CONFIG_*): %w", one.level, err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // Start implements daemon.Services.
@@ -32,7 +33,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 	if err != nil {
 		return err
 	}
-	defer m.close()
+	defer m.Close()
 	status, config, err := m.look(name)
 	if err != nil || status.CurrentState == windows.SERVICE_RUNNING {
 		return err
@@ -62,8 +63,8 @@ func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c con
 	if err != nil {
 		return status, c, err
 	}
-	defer svc.close()
-	if status, err = svc.status(); err != nil {
+	defer svc.Close()
+	if status, err = svc.Status(); err != nil {
 		return status, c, err
 	}
 	c, err = svc.config(name)
@@ -77,9 +78,9 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	if err != nil {
 		return err
 	}
-	defer svc.close()
+	defer svc.Close()
 	for {
-		status, err := svc.status()
+		status, err := svc.Status()
 		if err != nil {
 			return err
 		}
@@ -95,7 +96,7 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 			return fmt.Errorf("waiting until it has stopped: %w", err)
 		}
 	}
-	err = windows.StartService(svc.handle, 0, nil)
+	err = windows.StartService(svc.Handle, 0, nil)
 	var code syscall.Errno
 	switch {
 	case err == nil, errors.Is(err, windows.ERROR_SERVICE_ALREADY_RUNNING):
@@ -105,7 +106,7 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	case errors.As(err, &code):
 		// Not wrapped: a program that is missing must not look like a service that is.
 		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
-		if status, statusErr := svc.status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
+		if status, statusErr := svc.Status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
 			err = fmt.Errorf("%w; %s", err, ended(status))
 		}
 	}
@@ -118,11 +119,11 @@ func (s *services) started(ctx context.Context, m manager, name string) error {
 	if err != nil {
 		return err
 	}
-	defer svc.close()
+	defer svc.Close()
 	var checkPoint uint32
 	progress := time.Now()
 	for {
-		status, err := svc.status()
+		status, err := svc.Status()
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,7 @@ func (s *services) Stop(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("stopping service %s: %w", name, err)
 	}
-	defer m.close()
+	defer m.Close()
 	order, err := m.dependants(name)
 	if err != nil {
 		return fmt.Errorf("stopping service %s: %w", name, err)
@@ -171,22 +172,22 @@ func (s *services) Stop(ctx context.Context, name string) error {
 // dependants lists the active services that depend on a service, directly or not, in the order in which they can be
 // stopped; the service itself is last. It reads their declarations: Wine's EnumDependentServices always says none.
 func (m manager) dependants(name string) ([]string, error) {
-	all, err := m.services()
+	all, err := m.Services()
 	if err != nil {
 		return nil, err
 	}
 	needs := map[string][]string{}
 	for _, e := range all {
-		if e.status.CurrentState == windows.SERVICE_STOPPED {
+		if e.Status.CurrentState == windows.SERVICE_STOPPED {
 			continue
 		}
-		_, config, err := m.look(e.name)
+		_, config, err := m.look(e.Name)
 		if err != nil {
 			continue // gone, or not for us to stop
 		}
 		for _, dependency := range config.dependsOn {
 			dependency = strings.ToLower(dependency)
-			needs[dependency] = append(needs[dependency], e.name)
+			needs[dependency] = append(needs[dependency], e.Name)
 		}
 	}
 	var order []string
@@ -226,23 +227,23 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 	if err != nil {
 		return err
 	}
-	defer svc.close()
-	p, err := svc.process()
+	defer svc.Close()
+	p, err := svc.Process()
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.Close()
 	grace := s.grace
 	if end, limited := ctx.Deadline(); limited {
 		grace = min(grace, time.Until(end)*3/4)
 	}
 	asked := false
 	for end := time.Now().Add(grace); ; {
-		status, err := svc.status()
+		status, err := svc.Status()
 		switch {
 		case err != nil:
 			return err
-		case status.CurrentState == windows.SERVICE_STOPPED && p.ended():
+		case status.CurrentState == windows.SERVICE_STOPPED && p.Ended():
 			return nil
 		case time.Now().After(end):
 			slog.Warn("Ending the process of a service that does not stop", "service", name, "pid", status.ProcessId, "after", grace)
@@ -262,7 +263,7 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 // starting can later.
 func (s service) askToStop() (asked bool, err error) {
 	var status windows.SERVICE_STATUS
-	err = windows.ControlService(s.handle, windows.SERVICE_CONTROL_STOP, &status)
+	err = windows.ControlService(s.Handle, windows.SERVICE_CONTROL_STOP, &status)
 	switch {
 	case err == nil, errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
 		return true, nil
@@ -277,28 +278,28 @@ func (s service) askToStop() (asked bool, err error) {
 
 // kill ends the process of a service. The SCM would take that for a failure and start the service again: until it
 // knows that the service has stopped, there is no recovery.
-func (m manager) kill(ctx context.Context, name string, p process) error {
+func (m manager) kill(ctx context.Context, name string, p scm.Process) error {
 	const access = windows.SERVICE_QUERY_STATUS | windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 	svc, err := m.open(name, access)
 	if err != nil {
 		return err
 	}
-	defer svc.close()
+	defer svc.Close()
 	if recovery, err := svc.setting(windows.SERVICE_CONFIG_FAILURE_ACTIONS); err == nil {
 		none := windows.SERVICE_FAILURE_ACTIONS{Actions: &windows.SC_ACTION{}}
-		if err := windows.ChangeServiceConfig2(svc.handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, (*byte)(unsafe.Pointer(&none))); err != nil {
+		if err := windows.ChangeServiceConfig2(svc.Handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, (*byte)(unsafe.Pointer(&none))); err != nil {
 			return err
 		}
 		defer func() {
-			_ = windows.ChangeServiceConfig2(svc.handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, &recovery[0])
+			_ = windows.ChangeServiceConfig2(svc.Handle, windows.SERVICE_CONFIG_FAILURE_ACTIONS, &recovery[0])
 		}()
 	}
-	if err := p.end(); err != nil {
+	if err := p.End(); err != nil {
 		return fmt.Errorf("it does not stop, and ending its process: %w", err)
 	}
 	for {
-		status, err := svc.status()
-		if err != nil || status.CurrentState == windows.SERVICE_STOPPED && p.ended() {
+		status, err := svc.Status()
+		if err != nil || status.CurrentState == windows.SERVICE_STOPPED && p.Ended() {
 			return err
 		}
 		if err := pause(ctx, tick); err != nil {

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // services are the services of this Windows. Each call connects to the SCM anew and closes all handles: an open
@@ -24,11 +24,6 @@ type services struct {
 	silence time.Duration
 	// grace is how long a service may take to stop, and its process to end, before the process is ended.
 	grace time.Duration
-	// lookAgain is how often watched services are opened and looked at without a notice. There is none for absent services,
-	// and from Wine none for services about to be deleted, which an open handle holds up.
-	lookAgain time.Duration
-	// wake is a callback for Windows that does nothing; that it was called wakes the thread that watches.
-	wake uintptr
 }
 
 // tick is how often a service that is starting or stopping is looked at.
@@ -40,8 +35,8 @@ func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, 
 	if err != nil {
 		return nil, err
 	}
-	defer m.close()
-	all, err := m.services()
+	defer m.Close()
+	all, err := m.Services()
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
@@ -50,7 +45,7 @@ func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, 
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
 		}
-		name, asked := spelled(e.name, names)
+		name, asked := spelled(e.Name, names)
 		service, listed, err := m.read(name, asked)
 		if err != nil && asked && !gone(err) {
 			return nil, fmt.Errorf("reading service %s: %w", name, err)
@@ -69,7 +64,7 @@ func (m manager) read(name string, asked bool) (found daemon.Service, listed boo
 	if err != nil {
 		return found, false, err
 	}
-	defer s.close()
+	defer s.Close()
 	description, err := s.description()
 	if err != nil || !asked && !strings.HasPrefix(description, desired.ServiceDescription("")) {
 		return found, false, err
@@ -82,7 +77,7 @@ func (m manager) read(name string, asked bool) (found daemon.Service, listed boo
 	if err != nil {
 		return found, false, err
 	}
-	status, err := s.status()
+	status, err := s.Status()
 	declared := desired.Service{
 		Name: name, Description: description, Command: config.command, DependsOn: config.dependsOn, Environment: variables,
 	}
@@ -165,50 +160,15 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // manager is a connection to the SCM.
-type manager struct{ handle windows.Handle }
+type manager struct{ scm.Manager }
 
 func connect(access uint32) (manager, error) {
-	h, err := windows.OpenSCManager(nil, nil, windows.SC_MANAGER_CONNECT|access)
-	if err != nil {
-		return manager{}, fmt.Errorf("connecting to the service control manager: %w", err)
-	}
-	return manager{h}, nil
+	m, err := scm.Connect(access)
+	return manager{m}, err
 }
-
-func (m manager) close() { _ = windows.CloseServiceHandle(m.handle) }
 
 // open opens a service. An absent one is daemon.ErrNotFound.
 func (m manager) open(name string, access uint32) (service, error) {
-	n, err := windows.UTF16PtrFromString(name)
-	if err != nil {
-		return service{}, err
-	}
-	h, err := windows.OpenService(m.handle, n, access)
-	if errors.Is(err, windows.ERROR_SERVICE_DOES_NOT_EXIST) {
-		err = fmt.Errorf("there is no such service: %w", daemon.ErrNotFound)
-	}
-	return service{h}, err
-}
-
-// entry is a service in the SCM's list.
-type entry struct {
-	name   string
-	status windows.SERVICE_STATUS_PROCESS
-}
-
-// services lists all services that are programs.
-func (m manager) services() ([]entry, error) {
-	var count uint32
-	buffer, err := answer(func(buffer *byte, size uint32, needed *uint32) error {
-		return windows.EnumServicesStatusEx(m.handle, windows.SC_ENUM_PROCESS_INFO, windows.SERVICE_WIN32,
-			windows.SERVICE_STATE_ALL, buffer, size, needed, &count, nil, nil)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var all []entry
-	for _, e := range unsafe.Slice((*windows.ENUM_SERVICE_STATUS_PROCESS)(unsafe.Pointer(&buffer[0])), count) {
-		all = append(all, entry{name: windows.UTF16PtrToString(e.ServiceName), status: e.ServiceStatusProcess})
-	}
-	return all, nil
+	s, err := m.Open(name, access)
+	return service{s}, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // testName is the service of the tests in this file.
@@ -53,7 +54,7 @@ func mustOpen(t *testing.T, access uint32) service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 	svc, err := m.open(testName, access)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func TestStopWaitsUntilTheProcessIsGone(t *testing.T) {
 	if err := s.Stop(t.Context(), testName); err != nil {
 		t.Fatal(err)
 	}
-	if !(process{p}).ended() {
+	if !(scm.Process{Handle: p}).Ended() {
 		t.Error("Stop returned while the process was still there")
 	}
 }
@@ -191,7 +192,7 @@ func TestWhatAProcessStartedEndsWithIt(t *testing.T) {
 			crash(t, testName)
 			mustStart(t, s)
 			for _, p := range before {
-				if !p.ended() {
+				if !p.Ended() {
 					t.Error("the program that was left behind is still there")
 				}
 			}
@@ -217,14 +218,14 @@ func TestWhatAProcessStartedEndsWithIt(t *testing.T) {
 	}
 }
 
-func mustProcesses(t *testing.T, program string) []process {
+func mustProcesses(t *testing.T, program string) []scm.Process {
 	t.Helper()
 	found, err := processesOf(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range found {
-		t.Cleanup(p.close)
+		t.Cleanup(p.Close)
 	}
 	return found
 }
@@ -259,8 +260,8 @@ func TestPutRestoresWhatSomebodyChanged(t *testing.T) {
 			continue
 		}
 		svc := mustOpen(t, windows.SERVICE_CHANGE_CONFIG|windows.SERVICE_START)
-		err := change(svc.handle)
-		svc.close()
+		err := change(svc.Handle)
+		svc.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +308,7 @@ func TestFailuresAreFollowedByARestartAfterMilliseconds(t *testing.T) {
 func TestAServiceStartsAtBootAndIsKeptUp(t *testing.T) {
 	mustServe(t, "runs")
 	svc := mustOpen(t, windows.SERVICE_QUERY_CONFIG)
-	defer svc.close()
+	defer svc.Close()
 	got, err := svc.config(testName)
 	if err != nil || got.start != windows.SERVICE_AUTO_START || got.kind != windows.SERVICE_WIN32_OWN_PROCESS || !strings.EqualFold(got.account, "LocalSystem") {
 		t.Errorf("the service is %+v, %v; want it to start by itself, as LocalSystem, in a process of its own", got, err)
@@ -328,8 +329,8 @@ func TestPutKeepsALongerPreShutdownTime(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	svc := mustOpen(t, windows.SERVICE_CHANGE_CONFIG)
 	long := uint32(600_000)
-	err := windows.ChangeServiceConfig2(svc.handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&long)))
-	svc.close()
+	err := windows.ChangeServiceConfig2(svc.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&long)))
+	svc.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +354,10 @@ func TestPutIgnoresTheOrderAndCaseOfDependencies(t *testing.T) {
 func TestPutWaitsUntilADeletedServiceIsGone(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	held := mustOpen(t, deleteAccess)
-	if err := windows.DeleteService(held.handle); err != nil {
+	if err := windows.DeleteService(held.Handle); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(time.Second, held.close)
+	time.AfterFunc(time.Second, held.Close)
 	if changed, err := s.Put(t.Context(), d); err != nil || !changed {
 		t.Fatalf("Put() = %v, %v, want true, nil", changed, err)
 	}
@@ -368,8 +369,8 @@ func TestPutWaitsUntilADeletedServiceIsGone(t *testing.T) {
 func TestPutSaysWhoKeepsADeletedService(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	held := mustOpen(t, deleteAccess)
-	defer held.close()
-	if err := windows.DeleteService(held.handle); err != nil {
+	defer held.Close()
+	if err := windows.DeleteService(held.Handle); err != nil {
 		t.Fatal(err)
 	}
 	s.patience = 200 * time.Millisecond
@@ -383,7 +384,7 @@ func TestWatchLetsADeletedServiceGoAndSeesTheNext(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	changes, err := s.Watch(ctx, []string{testName})
+	changes, err := scm.NewChanges().Watch(ctx, []string{testName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,10 +400,11 @@ func TestWatchLetsADeletedServiceGoAndSeesTheNext(t *testing.T) {
 
 func TestWatchTellsByNotice(t *testing.T) {
 	s, d := mustServe(t, "runs")
-	s.lookAgain = time.Hour // so that only a notice can bring a message
+	watch := scm.NewChanges()
+	watch.LookAgain = time.Hour // so that only a notice can bring a message
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	changes, err := s.Watch(ctx, []string{testName})
+	changes, err := watch.Watch(ctx, []string{testName})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,12 +433,6 @@ func TestWatchTellsByNotice(t *testing.T) {
 		crash(t, testName)
 		await(t, changes, "died")
 		drain(changes)
-	}
-}
-
-func TestWatchTakesNoMoreThanItCanWaitFor(t *testing.T) {
-	if _, err := mustHost(t).Changes.Watch(t.Context(), make([]string, maxWatched+1)); err == nil {
-		t.Error("no error")
 	}
 }
 

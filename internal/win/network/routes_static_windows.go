@@ -1,4 +1,4 @@
-package win
+package network
 
 import (
 	"errors"
@@ -14,17 +14,17 @@ type StaticRoute struct {
 	Metric  uint32
 }
 
-// StaticRoutes returns the routes of the interface that has an address. When none has it, that is daemon.ErrNotFound.
+// StaticRoutes returns the routes of the interface that has an address. When none has it, that is fs.ErrNotExist.
 func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
-	index, err := interfaceWith(address)
+	index, err := InterfaceWith(address)
 	if err != nil {
 		return nil, err
 	}
 	var found []StaticRoute
-	err = eachRoute(func(row *windows.MibIpForwardRow2) {
+	err = EachRoute(func(row *windows.MibIpForwardRow2) {
 		if row.InterfaceIndex == index && row.Protocol == windows.MIB_IPPROTO_NETMGMT {
-			to := netip.PrefixFrom(ipv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
-			found = append(found, StaticRoute{To: to, Gateway: ipv4(row.NextHop), Metric: row.Metric})
+			to := netip.PrefixFrom(IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
+			found = append(found, StaticRoute{To: to, Gateway: IPv4(row.NextHop), Metric: row.Metric})
 		}
 	})
 	return found, err
@@ -33,11 +33,11 @@ func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
 // AddStaticRoute adds a route to the interface that has an address. It lasts until the next start of Windows. One that is there is no
 // error.
 func AddStaticRoute(address netip.Addr, r StaticRoute) error {
-	index, err := interfaceWith(address)
+	index, err := InterfaceWith(address)
 	if err != nil {
 		return err
 	}
-	err = addRoute(index, r.To, r.Gateway, r.Metric)
+	err = AddRoute(index, r.To, r.Gateway, r.Metric)
 	if errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package win
+package scm
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// answer calls a function of Windows that fills a buffer, with a larger one until it is large enough.
-func answer(call func(buffer *byte, size uint32, needed *uint32) error) ([]byte, error) {
+// Answer calls a function of Windows that fills a buffer, with a larger one until it is large enough.
+func Answer(call func(buffer *byte, size uint32, needed *uint32) error) ([]byte, error) {
 	const most = 256 << 10 // the SCM takes no larger one
 	for size := uint32(4096); ; {
 		buffer, needed := make([]byte, size), uint32(0)

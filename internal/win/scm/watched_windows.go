@@ -1,10 +1,8 @@
-package win
+package scm
 
 import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
-
-	"github.com/windows-machine-config/wmco/internal/daemon"
 )
 
 // watched is a service of a watcher.
@@ -21,12 +19,12 @@ type watched struct {
 	// missed is true when the key was closed after an edit that nobody was told of.
 	missed bool
 	// process ends without a notice from Wine's SCM; that of Windows takes a moment longer to tell.
-	process process
-	seen    daemon.ServiceState // "" when absent
+	process Process
+	seen    uint32 // SERVICE_*, 0 when absent
 	pid     uint32
 }
 
-func (s *watched) look(m manager, wake uintptr) (changed bool) {
+func (s *watched) look(m Manager, wake uintptr) (changed bool) {
 	if s.isSignalled() {
 		s.closeKey()
 	}
@@ -39,30 +37,30 @@ func (s *watched) look(m manager, wake uintptr) (changed bool) {
 			s.close() // an open handle would keep it from going; a client that lags must open it anew
 		}
 	}
-	if s.process.handle != 0 && s.process.ended() {
-		s.process.close()
-		s.process = process{}
+	if s.process.Handle != 0 && s.process.Ended() {
+		s.process.Close()
+		s.process = Process{}
 	}
 	if s.handle == 0 {
-		svc, err := m.open(s.name, windows.SERVICE_QUERY_STATUS)
+		svc, err := m.Open(s.name, windows.SERVICE_QUERY_STATUS)
 		if err != nil {
-			return s.now("", 0) || edited
+			return s.now(0, 0) || edited
 		}
-		s.handle = svc.handle
+		s.handle = svc.Handle
 	}
 	s.subscribe(wake)
-	status, err := service{s.handle}.status()
+	status, err := Service{s.handle}.Status()
 	if !s.subscribed || err != nil {
 		s.close()
 	}
 	if err != nil {
-		return s.now("", 0) || edited
+		return s.now(0, 0) || edited
 	}
-	return s.now(state(status), status.ProcessId) || edited
+	return s.now(status.CurrentState, status.ProcessId) || edited
 }
 
 // now remembers what a service is and tells whether that is new.
-func (s *watched) now(state daemon.ServiceState, pid uint32) (changed bool) {
+func (s *watched) now(state, pid uint32) (changed bool) {
 	changed = s.seen != state || s.pid != pid
 	s.seen, s.pid = state, pid
 	return changed
@@ -90,15 +88,15 @@ func (s *watched) subscribe(wake uintptr) {
 	if s.key == 0 {
 		s.openKey()
 	}
-	if s.process.handle == 0 {
-		s.process, _ = service{s.handle}.process() // without it, the SCM's notice comes
+	if s.process.Handle == 0 {
+		s.process, _ = Service{s.handle}.Process() // without it, the SCM's notice comes
 	}
 }
 
 // openKey asks for a signal when a value of the service's key changes. The key is opened anew each time: one that was
 // deleted, and made again, is another.
 func (s *watched) openKey() {
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, servicesKey+s.name, registry.NOTIFY|registry.WOW64_64KEY)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, ServicesKey+s.name, registry.NOTIFY|registry.WOW64_64KEY)
 	if err != nil {
 		return
 	}
@@ -126,6 +124,6 @@ func (s *watched) close() {
 	}
 	s.handle, s.subscribed = 0, false
 	s.closeKey()
-	s.process.close()
-	s.process = process{}
+	s.process.Close()
+	s.process = Process{}
 }

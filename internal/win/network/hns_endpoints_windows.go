@@ -1,4 +1,4 @@
-package win
+package network
 
 import (
 	"cmp"
@@ -191,8 +191,8 @@ func (h *HNS) remove(ctx context.Context, what string, call func() error) error 
 	return unlessNone(err)
 }
 
-// removeNamespace removes a namespace and the endpoints in it.
-func (h *HNS) removeNamespace(ctx context.Context, id string) (removed bool, err error) {
+// RemoveNamespace removes a namespace and the endpoints in it.
+func (h *HNS) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
 	var space *hcn.HostComputeNamespace
 	err = h.look(ctx, "looking for namespace "+id, func() error {
 		all, err := listed(hcn.ListNamespaces) // asking for one that is not there has no error of its own

@@ -1,4 +1,4 @@
-package win
+package network
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/Microsoft/hcsshim/hcn"
 
@@ -52,6 +53,9 @@ func findNetwork(id string) (hcn.HostComputeNetwork, error) {
 	return all[i], nil
 }
 
+// tick is how often a new network is looked at that has no addresses yet.
+const tick = 100 * time.Millisecond
+
 // CreateNetwork implements the port of the overlay: it makes a network and returns it with the addresses that Windows gave it.
 // When it does not get them before ctx ends, there is a network without them. One of that name is hns.ErrExists.
 func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error) {
@@ -65,8 +69,10 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 		return hns.Network{}, err
 	}
 	for !made.ManagementIP.IsValid() || made.Type == hns.Overlay && made.RouterMAC == "" {
-		if err := pause(ctx, tick); err != nil {
-			return hns.Network{}, fmt.Errorf("%s: waiting for its addresses: %w", what, err)
+		select {
+		case <-ctx.Done():
+			return hns.Network{}, fmt.Errorf("%s: waiting for its addresses: %w", what, ctx.Err())
+		case <-time.After(tick):
 		}
 		var now hcn.HostComputeNetwork
 		err := h.look(ctx, what+": waiting for its addresses", func() (err error) {

@@ -1,9 +1,10 @@
-package win
+package network
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -12,8 +13,8 @@ import (
 	"github.com/Microsoft/hcsshim/hcn"
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // HNS is the Host Network Service of this Windows, by the calls of hcsshim's package hcn. It answers the daemon's port and that of
@@ -23,7 +24,7 @@ import (
 // next one waits for it, so that a service that hangs costs two threads at most. hcn's log (logrus) has what it does on level
 // Debug only, which is off.
 type HNS struct {
-	scm *services
+	services *scm.Changes
 	// looks and changes hold one thing each while a call of that kind is under way.
 	looks, changes chan struct{}
 	// patience is how long a look, longPatience how long a change may take at most: making the first overlay cuts the host's
@@ -31,12 +32,10 @@ type HNS struct {
 	patience, longPatience time.Duration
 }
 
-// NewHNS makes the Host Network Service of this Windows. It is made once in a process: see Host.
-func NewHNS() *HNS { return newHNS(newServices()) }
-
-func newHNS(scm *services) *HNS {
+// NewHNS makes the Host Network Service of this Windows, whose watch is one of services. It is made once in a process.
+func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
-		scm: scm, looks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
+		services: services, looks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
 		patience: 30 * time.Second, longPatience: 3 * time.Minute,
 	}
 }
@@ -50,7 +49,7 @@ var errNoHNS = fmt.Errorf("%w: this Windows has none, because its feature Contai
 
 // Watch implements daemon.Networks.
 func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
-	return h.scm.Watch(ctx, []string{hnsService})
+	return h.services.Watch(ctx, []string{hnsService})
 }
 
 // look runs calls that change nothing.
@@ -171,16 +170,16 @@ func codesOfSilence() []syscall.Errno {
 
 // isInstalled tells whether there is a service of this name. It is taken to be there when nobody knows.
 func isInstalled(name string) bool {
-	m, err := connect(0)
+	m, err := scm.Connect(0)
 	if err != nil {
 		return true
 	}
-	defer m.close()
-	s, err := m.open(name, windows.SERVICE_QUERY_STATUS)
+	defer m.Close()
+	s, err := m.Open(name, windows.SERVICE_QUERY_STATUS)
 	if err == nil {
-		s.close()
+		s.Close()
 	}
-	return !errors.Is(err, daemon.ErrNotFound)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // listed lists with a function of hcn, which first asks which objects there are and then for each of them: one that goes in

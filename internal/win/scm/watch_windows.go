@@ -1,4 +1,4 @@
-package win
+package scm
 
 import (
 	"context"
@@ -20,22 +20,36 @@ const (
 	maxWatched = 31
 )
 
+// Changes tells of services that changed.
+type Changes struct {
+	// LookAgain is how often watched services are opened and looked at without a notice. There is none for absent services,
+	// and from Wine none for services about to be deleted, which an open handle holds up.
+	LookAgain time.Duration
+	// wake is a callback for Windows that does nothing; that it was called wakes the thread that watches.
+	wake uintptr
+}
+
+// NewChanges is called once in a process: each call takes one of the two thousand callbacks that Go can give to Windows.
+func NewChanges() *Changes {
+	return &Changes{LookAgain: 2 * time.Second, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
+}
+
 // Watch implements daemon.Changes. The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked
 // for them while it waits, so one thread is taken until ctx is done. A notice only wakes it: what changed it sees by
 // itself, so that none can be missed.
 //
 // The SCM tells nothing of declarations. They are in the registry, which signals edits of a service's key.
-func (s *services) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
+func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
 	if len(names) > maxWatched {
 		return nil, fmt.Errorf("watching %d services: at most %d can be watched", len(names), maxWatched)
 	}
-	m, err := connect(0)
+	m, err := Connect(0)
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{manager: m, wake: s.wake, lookAgain: s.lookAgain, changes: make(chan struct{}, 1)}
+	w := &watcher{Manager: m, wake: c.wake, lookAgain: c.LookAgain, changes: make(chan struct{}, 1)}
 	if w.stop, err = windows.CreateEvent(nil, 1, 0, nil); err != nil {
-		m.close()
+		m.Close()
 		return nil, err
 	}
 	for _, name := range names {
@@ -54,7 +68,7 @@ func (s *services) Watch(ctx context.Context, names []string) (<-chan struct{}, 
 
 // watcher watches services on one thread.
 type watcher struct {
-	manager
+	Manager
 	wake      uintptr
 	lookAgain time.Duration
 	stop      windows.Handle // event
@@ -100,9 +114,9 @@ func (w *watcher) free() {
 
 // reopen makes a new connection to the SCM, which sends nothing more to one that lags behind.
 func (w *watcher) reopen() {
-	if m, err := connect(0); err == nil {
+	if m, err := Connect(0); err == nil {
 		w.close()
-		w.manager = m
+		w.Manager = m
 	}
 }
 
@@ -111,8 +125,8 @@ func (w *watcher) close() {
 	for _, s := range w.services {
 		s.close()
 	}
-	w.manager.close()
-	w.manager = manager{}
+	w.Manager.Close()
+	w.Manager = Manager{}
 }
 
 // noticed waits for a notice, an edit, the end of a process or of ctx, which is true, or for the time to look again.
@@ -120,8 +134,8 @@ func (w *watcher) noticed() bool {
 	objects := []windows.Handle{w.stop}
 	for _, s := range w.services {
 		objects = append(objects, s.edited)
-		if s.process.handle != 0 {
-			objects = append(objects, s.process.handle)
+		if s.process.Handle != 0 {
+			objects = append(objects, s.process.Handle)
 		}
 	}
 	waitAlertably := windows.NewLazySystemDLL("kernel32.dll").NewProc("WaitForMultipleObjectsEx")
@@ -136,7 +150,7 @@ func (w *watcher) noticed() bool {
 // look looks at every service and asks to be told of the next change; it tells whether something changed.
 func (w *watcher) look() (changed bool) {
 	for _, s := range w.services {
-		if s.look(w.manager, w.wake) {
+		if s.look(w.Manager, w.wake) {
 			changed = true
 		}
 	}

@@ -1,0 +1,58 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// EachRoute hands all IPv4 routes to a function.
+func EachRoute(use func(*windows.MibIpForwardRow2)) error {
+	var table *windows.MibIpForwardTable2
+	err := windows.GetIpForwardTable2(windows.AF_INET, &table)
+	if errors.Is(err, windows.ERROR_NOT_FOUND) {
+		return nil // a host without any route
+	}
+	if err != nil {
+		return fmt.Errorf("listing routes: %w", err)
+	}
+	defer windows.FreeMibTable(unsafe.Pointer(table))
+	rows := table.Rows()
+	for i := range rows {
+		use(&rows[i])
+	}
+	return nil
+}
+
+// IPv4 is the address in a SOCKADDR_INET of family AF_INET, where it is what follows the port.
+func IPv4(a windows.RawSockaddrInet) netip.Addr {
+	return netip.AddrFrom4(*(*[4]byte)(unsafe.Pointer(&a.Data[0])))
+}
+
+func setIPv4(a *windows.RawSockaddrInet, ip netip.Addr) {
+	a.Family = windows.AF_INET
+	*(*[4]byte)(unsafe.Pointer(&a.Data[0])) = ip.As4()
+}
+
+// AddRoute adds a route that lasts until the next start of Windows. golang.org/x/sys lacks what it takes.
+func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) error {
+	dll := windows.NewLazySystemDLL("iphlpapi.dll")
+	prepare, create := dll.NewProc("InitializeIpForwardEntry"), dll.NewProc("CreateIpForwardEntry2")
+	if err := errors.Join(prepare.Find(), create.Find()); err != nil {
+		return fmt.Errorf("adding a route: %w (%w)", errors.ErrUnsupported, err)
+	}
+	var row windows.MibIpForwardRow2
+	_, _, _ = prepare.Call(uintptr(unsafe.Pointer(&row))) // gives no result
+	row.InterfaceIndex, row.Metric = index, metric
+	setIPv4(&row.DestinationPrefix.Prefix, to.Addr())
+	row.DestinationPrefix.PrefixLength = uint8(to.Bits())
+	setIPv4(&row.NextHop, gateway)
+	if code, _, _ := create.Call(uintptr(unsafe.Pointer(&row))); code != 0 {
+		return fmt.Errorf("adding a route to %s by %s: %w", to, gateway, syscall.Errno(code))
+	}
+	return nil
+}

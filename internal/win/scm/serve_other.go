@@ -1,0 +1,18 @@
+//go:build !windows
+
+package scm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+// Serve returns errors.ErrUnsupported: services are Windows'.
+func Serve(service string, _ func(context.Context)) error { return ServeCode(service, nil) }
+
+// ServeCode returns errors.ErrUnsupported: services are Windows'.
+func ServeCode(service string, _ func(context.Context) uint32) error {
+	return fmt.Errorf("running service %s on %s: %w", service, runtime.GOOS, errors.ErrUnsupported)
+}

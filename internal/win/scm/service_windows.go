@@ -1,0 +1,27 @@
+package scm
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+// Service is an open service. While it is open, it does not go away when it is deleted.
+type Service struct{ Handle windows.Handle }
+
+// Close closes the service.
+func (s Service) Close() { _ = windows.CloseServiceHandle(s.Handle) }
+
+// Status of a service. One whose process has died is stopped; the SCM of Windows takes a moment to see that, Wine's
+// never does.
+func (s Service) Status() (windows.SERVICE_STATUS_PROCESS, error) {
+	var status windows.SERVICE_STATUS_PROCESS
+	var needed uint32
+	err := windows.QueryServiceStatusEx(s.Handle, windows.SC_STATUS_PROCESS_INFO,
+		(*byte)(unsafe.Pointer(&status)), uint32(unsafe.Sizeof(status)), &needed)
+	if err == nil && status.CurrentState != windows.SERVICE_STOPPED && Died(status.ProcessId) {
+		status.CurrentState = windows.SERVICE_STOPPED
+		status.Win32ExitCode = uint32(windows.ERROR_PROCESS_ABORTED)
+	}
+	return status, err
+}
