@@ -50,6 +50,7 @@ func TestNetwork(t *testing.T) {
 	_ = t.Run("nodes know each other's subnets", func(t *testing.T) { p.in(t).expectWays() }) &&
 		t.Run("networks are those of OVN-Kubernetes", func(t *testing.T) { p.in(t).compareNetworks() }) &&
 		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&
+		t.Run("the overlay gets another port", func(t *testing.T) { p.in(t).anotherPort(9898) }) &&
 		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(manyServices) }) &&
 		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
 		t.Run("after a restart of the host, too", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
@@ -233,6 +234,45 @@ func (p place) linuxNode() {
 	p.expectWays("10.132.101.0/24 by 10.99.200.1")
 	p.remove(n)
 	p.expectWays()
+}
+
+// anotherPort changes the UDP port of the overlay, which takes new networks on each host.
+func (p place) anotherPort(port int32) {
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network.OVN = &v1alpha1.OVNNetwork{VXLANPort: port} })
+	for _, h := range p.Lab.Hosts() {
+		p.eventually(fmt.Sprintf("%s has the overlay on port %d", h.Name(), port), func(context.Context) string {
+			if is := p.portOf(h); is != port {
+				return fmt.Sprintf("it is on port %d", is)
+			}
+			if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
+				return c.Reason + ": " + c.Message
+			}
+			return p.lacks(h, nil)
+		})
+	}
+	p.expectWays()
+}
+
+// portOf is the port that a host's overlay was given; 0 when that is VXLAN's own, or there is no overlay.
+func (p place) portOf(h *lab.Host) (port int32) {
+	for _, n := range p.objects(h, hns.Network) {
+		var network struct {
+			Name     string
+			Policies []struct {
+				Type     string
+				Settings struct{ Port int32 }
+			}
+		}
+		if decode(n, &network); network.Name != overlay.Network {
+			continue
+		}
+		for _, policy := range network.Policies {
+			if policy.Type == "VxlanPort" {
+				port = policy.Settings.Port
+			}
+		}
+	}
+	return port
 }
 
 // services makes Services whose endpoints are on other hosts, and waits for their load balancers on each host.
