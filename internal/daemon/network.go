@@ -136,16 +136,15 @@ func (n *networking) act(ctx context.Context, p *networkPlan) {
 
 // create makes the host's own endpoint. Without it, nothing is written of the network: what would come of that has no source address.
 func (n *networking) create(ctx context.Context, p *networkPlan) {
+	p.soon() // not at once: the Node is to be told of the loss
 	e, err := n.host.Networks.CreateEndpoint(ctx, *p.create)
 	if err != nil {
 		p.trouble(v1alpha1.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
 		p.joint = nil
-		p.soon()
 		return
 	}
 	n.did("endpoint %s with address %s made", e.Name, e.Address)
 	p.joint.SourceVIP = e.Address.String()
-	p.again = networkAwaited
 }
 
 func (n *networking) removeOthers(ctx context.Context, orphans hns.State) {

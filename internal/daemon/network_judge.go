@@ -160,8 +160,8 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 		}
 		p.trouble(v1alpha1.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
 		m.judgeMaker(p, want, v.now)
-		if v.now.Sub(m.absent) < makerStarts {
-			p.again = networkAwaited
+		if m.network == "" && v.now.Sub(m.absent) < makerStarts {
+			p.again = networkAwaited // nobody is told of a loss
 		}
 		return nil
 	}
