@@ -161,7 +161,7 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 		p.trouble(v1alpha1.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
 		m.judgeMaker(p, want, v.now)
 		if m.network == "" && v.now.Sub(m.absent) < makerStarts {
-			p.again = networkAwaited // nobody is told of a loss
+			p.again = networkAwaited // it never was: there is no loss that the Node has to show for a while
 		}
 		return nil
 	}

@@ -2,7 +2,6 @@ package win
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -56,11 +55,7 @@ func (routes) Ensure(_ context.Context, r daemon.Route) (changed bool, err error
 	if !r.Gateway || !gateway.IsValid() {
 		gateway = netip.IPv4Unspecified() // the destination is on the link
 	}
-	err = network.AddRoute(index, r.To, gateway, 0)
-	if errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
-		return false, nil // somebody was faster
-	}
-	return err == nil, err
+	return network.AddRoute(index, r.To, gateway, 0) // not, where somebody was faster
 }
 
 // routeWatch is one that asked to be told.

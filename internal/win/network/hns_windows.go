@@ -47,7 +47,7 @@ const hnsService = "hns"
 // enabled.
 var errNoHNS = fmt.Errorf("%w: this Windows has none, because its feature Containers is not enabled", hns.ErrUnavailable)
 
-// Watch implements daemon.Networks.
+// Watch sends a message when the service stopped or started, until ctx is done; then it closes the channel.
 func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return h.services.Watch(ctx, []string{hnsService})
 }

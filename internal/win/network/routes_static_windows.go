@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"net/netip"
 
 	"golang.org/x/sys/windows"
@@ -37,9 +36,6 @@ func AddStaticRoute(address netip.Addr, r StaticRoute) error {
 	if err != nil {
 		return err
 	}
-	err = AddRoute(index, r.To, r.Gateway, r.Metric)
-	if errors.Is(err, windows.ERROR_OBJECT_ALREADY_EXISTS) {
-		return nil
-	}
+	_, err = AddRoute(index, r.To, r.Gateway, r.Metric)
 	return err
 }

@@ -38,12 +38,13 @@ func setIPv4(a *windows.RawSockaddrInet, ip netip.Addr) {
 	*(*[4]byte)(unsafe.Pointer(&a.Data[0])) = ip.As4()
 }
 
-// AddRoute adds a route that lasts until the next start of Windows. golang.org/x/sys lacks what it takes.
-func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) error {
+// AddRoute adds a route that lasts until the next start of Windows. One that is there is no error, and not added. golang.org/x/sys
+// lacks what it takes.
+func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) (added bool, err error) {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
 	prepare, create := dll.NewProc("InitializeIpForwardEntry"), dll.NewProc("CreateIpForwardEntry2")
 	if err := errors.Join(prepare.Find(), create.Find()); err != nil {
-		return fmt.Errorf("adding a route: %w (%w)", errors.ErrUnsupported, err)
+		return false, fmt.Errorf("adding a route: %w (%w)", errors.ErrUnsupported, err)
 	}
 	var row windows.MibIpForwardRow2
 	_, _, _ = prepare.Call(uintptr(unsafe.Pointer(&row))) // gives no result
@@ -51,8 +52,12 @@ func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) 
 	setIPv4(&row.DestinationPrefix.Prefix, to.Addr())
 	row.DestinationPrefix.PrefixLength = uint8(to.Bits())
 	setIPv4(&row.NextHop, gateway)
-	if code, _, _ := create.Call(uintptr(unsafe.Pointer(&row))); code != 0 {
-		return fmt.Errorf("adding a route to %s by %s: %w", to, gateway, syscall.Errno(code))
+	switch code, _, _ := create.Call(uintptr(unsafe.Pointer(&row))); syscall.Errno(code) {
+	case windows.ERROR_SUCCESS:
+		return true, nil
+	case windows.ERROR_OBJECT_ALREADY_EXISTS:
+		return false, nil
+	default:
+		return false, fmt.Errorf("adding a route to %s by %s: %w", to, gateway, syscall.Errno(code))
 	}
-	return nil
 }

@@ -34,9 +34,11 @@ func NewChanges() *Changes {
 	return &Changes{LookAgain: 2 * time.Second, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
 }
 
-// Watch implements daemon.Changes. The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked
-// for them while it waits, so one thread is taken until ctx is done. A notice only wakes it: what changed it sees by
-// itself, so that none can be missed.
+// Watch sends a message when one of the services changed, several changes in a short while with one, until ctx is done; then
+// it closes the channel. Services need not be there. It is the daemon's port for changes.
+//
+// The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked for them while it waits, so one thread is
+// taken until ctx is done. A notice only wakes it: what changed it sees by itself, so that none can be missed.
 //
 // The SCM tells nothing of declarations. They are in the registry, which signals edits of a service's key.
 func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
