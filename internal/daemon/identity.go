@@ -70,17 +70,10 @@ func kubeletHasCertificate(d Disk, node string, now time.Time) bool {
 
 // pendingRequest returns the request that is under way, or makes one with a new key.
 func pendingRequest(d Disk, node string) (identity.Pending, error) {
-	if b, err := d.Read(pendingFile); err == nil {
-		if p, err := identity.ParsePending(b, nameOf(node), "wicd-"); err == nil {
-			return p, nil
-		}
+	read := func() ([]byte, error) { return d.Read(pendingFile) }
+	write := func(b []byte) error {
+		_, err := d.WriteFile(pendingFile, string(b))
+		return err
 	}
-	b, err := identity.NewPending(nameOf(node))
-	if err != nil {
-		return identity.Pending{}, err
-	}
-	if _, err := d.WriteFile(pendingFile, string(b)); err != nil {
-		return identity.Pending{}, fmt.Errorf("keeping the key of WICD's next certificate: %w", err)
-	}
-	return identity.ParsePending(b, nameOf(node), "wicd-")
+	return identity.Ask(nameOf(node), "wicd-", read, write)
 }

@@ -68,8 +68,26 @@ type Pending struct {
 	Name string
 }
 
-// NewPending makes a key, and a request with it, as PEM.
-func NewPending(of Name) ([]byte, error) {
+// Ask returns the request that is under way, or makes one with a new key. read and write are those of the file that keeps it until the
+// certificate is issued; the request's name begins with prefix.
+func Ask(of Name, prefix string, read func() ([]byte, error), write func([]byte) error) (Pending, error) {
+	if b, err := read(); err == nil {
+		if p, err := parsePending(b, of, prefix); err == nil {
+			return p, nil
+		}
+	}
+	b, err := newPending(of)
+	if err != nil {
+		return Pending{}, err
+	}
+	if err := write(b); err != nil {
+		return Pending{}, fmt.Errorf("keeping the key of the next certificate: %w", err)
+	}
+	return parsePending(b, of, prefix)
+}
+
+// newPending makes a key, and a request with it, as PEM.
+func newPending(of Name) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -88,8 +106,8 @@ func NewPending(of Name) ([]byte, error) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})...), nil
 }
 
-// ParsePending reads what NewPending made, and checks whose it is. The request's name begins with prefix.
-func ParsePending(b []byte, of Name, prefix string) (Pending, error) {
+// parsePending reads what newPending made, and checks whose it is.
+func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	key, rest := pem.Decode(b)
 	request, _ := pem.Decode(rest)
 	if key == nil || request == nil {

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -29,17 +28,7 @@ func readIdentity(name, node string, now time.Time) (identity.Identity, error) {
 
 // pendingRequest returns the request that is under way, or makes one with a new key.
 func pendingRequest(file, node string) (identity.Pending, error) {
-	if b, err := os.ReadFile(file); err == nil {
-		if p, err := identity.ParsePending(b, nameOf(node), "hybrid-overlay-node-"); err == nil {
-			return p, nil
-		}
-	}
-	b, err := identity.NewPending(nameOf(node))
-	if err != nil {
-		return identity.Pending{}, err
-	}
-	if err := writeFile(file, b); err != nil {
-		return identity.Pending{}, fmt.Errorf("keeping the key of the next certificate: %w", err)
-	}
-	return identity.ParsePending(b, nameOf(node), "hybrid-overlay-node-")
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	write := func(b []byte) error { return writeFile(file, b) }
+	return identity.Ask(nameOf(node), "hybrid-overlay-node-", read, write)
 }
