@@ -111,8 +111,10 @@ func (c *costs) of(ctx context.Context, in common, from string, is *corev1.Confi
 func (c common) published(ctx context.Context, version string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
 	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
-	err := c.client.Get(ctx, name, cm, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
-	return cm, err
+	if err := c.client.Get(ctx, name, cm, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	return cm, nil
 }
 
 // compareVersions says what it takes to make one of the other. What differs between nodes is the same in both.
