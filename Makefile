@@ -25,16 +25,16 @@ payload: ## Builds what the operator carries for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload
 
 test: ## Runs the tests that need no Windows host; with Wine also those of the code that calls Windows.
-	go test ./...
-	hack/wine-test.sh . ./internal/win/...
+	hack/failures-last.sh go test ./...
+	hack/failures-last.sh hack/wine-test.sh . ./internal/win/...
 	cd payload/containerd && go vet ./... && go test ./...
 	hack/wine-test.sh payload/containerd .
 	cd payload/windows-exporter && go vet ./... && go test ./...
-	cd lab && go test ./deploytest/ ./hcs/ ./hns/ ./image/ ./proxy/ ./winbuild/
+	cd lab && ../hack/failures-last.sh go test ./deploytest/ ./hcs/ ./hns/ ./image/ ./proxy/ ./winbuild/
 
 e2e: ## Runs the lab: real API server, real Windows programs on Wine hosts.
 	@hack/prepare.sh
-	cd lab && go test -count=1 -timeout 60m -run '$(or $(ONLY),.)' . ./e2e/
+	cd lab && ../hack/failures-last.sh go test -count=1 -timeout 60m -run '$(or $(ONLY),.)' . ./e2e/
 
 bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh
