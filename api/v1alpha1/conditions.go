@@ -167,7 +167,8 @@ const (
 	ReasonConfigured = "Configured"
 	// ReasonJoining means that the steps of the join run; status.steps says which.
 	ReasonJoining = "Joining"
-	// ReasonRebooting means that the host restarts to go on with the join.
+	// ReasonRebooting means that the host restarts to go on with the join. Condition Reachable has it while the host does not answer for
+	// that reason.
 	ReasonRebooting = "Rebooting"
 	// ReasonWaitingForSlot means that rollout.maxConcurrentJoins hosts are joining already.
 	ReasonWaitingForSlot = "WaitingForSlot"

@@ -58,7 +58,12 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 		Progress:    func(p join.Progress) { status.progress(ctx, p) },
 		Now:         time.Now,
 	}
-	return job.Run(ctx)
+	from := join.RebootedFrom(v.Instance, time.Now())
+	err := job.Run(ctx)
+	if from != "" && status.now().BootID == from {
+		err = join.Restarting(err, from)
+	}
+	return err
 }
 
 // attempt is what a join asks of the cluster.
@@ -151,7 +156,7 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	}
 	st := a.status.now()
 	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
-		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from}
+		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
 	}
 	st.Hostname = join.NodeName(f)
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)

@@ -194,6 +194,18 @@ type Rebooting struct {
 	Reason string
 	// BootID of the host before it.
 	BootID string
+	// Awaited says that an attempt before this one restarted the host, and Away that it does not answer meanwhile.
+	Awaited, Away bool
+}
+
+// Restarting is what an attempt that ended with err means for a host that an attempt before restarted, when its boot ID was from: it is
+// away for a while, which is no failure. A host that lets nobody in, or is another one, is not restarting.
+func Restarting(err error, from string) error {
+	var u *Unreachable
+	if !errors.As(err, &u) || u.Reason == v1alpha1.ReasonAuthenticationFailed || u.Reason == v1alpha1.ReasonHostKeyChanged {
+		return err
+	}
+	return &Rebooting{Reason: "it does not answer yet", BootID: from, Awaited: true, Away: true}
 }
 
 // Error makes Rebooting an error.

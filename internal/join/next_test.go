@@ -3,6 +3,7 @@ package join_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -224,6 +225,44 @@ func reasonOf(st v1alpha1.WindowsInstanceStatus, kind string) string {
 		return c.Reason
 	}
 	return ""
+}
+
+// A host that is being restarted refuses connections, and says what it waits for all the same.
+func TestAHostThatRestartsIsAway(t *testing.T) {
+	var st v1alpha1.WindowsInstanceStatus
+	refused := func(reason string) error {
+		return &join.StepError{Step: join.StepConnect, Err: &join.Unreachable{Reason: reason, Err: errors.New("x")}}
+	}
+	join.Report(&st, 1, true, &join.Rebooting{Reason: "feature Containers takes effect after a restart", BootID: "7"})
+	for _, test := range []struct {
+		when      string
+		err       error
+		reachable string
+	}{
+		{"still there", &join.Rebooting{Reason: "it has not restarted yet", BootID: "7", Awaited: true}, v1alpha1.ReasonConnected},
+		{"away", join.Restarting(refused(v1alpha1.ReasonConnectionRefused), "7"), v1alpha1.ReasonRebooting},
+	} {
+		join.Report(&st, 1, true, test.err)
+		join.Observe(&st, 1, nil, "v")
+		required := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionRebootRequired)
+		if required == nil || !strings.Contains(required.Message, "Containers") {
+			t.Errorf("%s: RebootRequired is %+v", test.when, required)
+		}
+		if got := reasonOf(st, v1alpha1.ConditionReady); got != v1alpha1.ReasonRebooting {
+			t.Errorf("%s: Ready has reason %s", test.when, got)
+		}
+		if got := reasonOf(st, v1alpha1.ConditionReachable); got != test.reachable {
+			t.Errorf("%s: Reachable has reason %s", test.when, got)
+		}
+		if _, waits := join.Retry(test.err); !waits {
+			t.Errorf("%s: it counts as a failure", test.when)
+		}
+	}
+	for _, reason := range []string{v1alpha1.ReasonAuthenticationFailed, v1alpha1.ReasonHostKeyChanged} {
+		if err := refused(reason); join.Restarting(err, "7") != err {
+			t.Errorf("%s is taken for a restart", reason)
+		}
+	}
 }
 
 func TestRebootIsOverWhenTheBootIDIsNew(t *testing.T) {

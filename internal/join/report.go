@@ -93,7 +93,9 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 	reason := Reason(err)
 	set.absentUnless(isUsersTurn(err), v1alpha1.ConditionStalled, reason, err)
 	if unready := (*Unready)(nil); attempted && !errors.As(err, &unready) {
-		set.absentUnless(reason == v1alpha1.ReasonRebooting, v1alpha1.ConditionRebootRequired, reason, err)
+		if r := (*Rebooting)(nil); !errors.As(err, &r) || !r.Awaited { // else it says already what needed the restart
+			set.absentUnless(reason == v1alpha1.ReasonRebooting, v1alpha1.ConditionRebootRequired, reason, err)
+		}
 		set.reached(err)
 		set.supported(err)
 	}
@@ -186,6 +188,11 @@ func Reached(st *v1alpha1.WindowsInstanceStatus, generation int64, err error) {
 // first time, whatever kept it from being reached before: its Machine may be replaced for it.
 func (c conditions) reached(err error) {
 	var u *Unreachable
+	var r *Rebooting
+	if errors.As(err, &r) && r.Away {
+		c.not(v1alpha1.ConditionReachable, v1alpha1.ReasonRebooting, r.Error())
+		return
+	}
 	if errors.As(err, &u) {
 		was := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionReachable)
 		if was != nil && was.Reason != u.Reason && u.Reason == v1alpha1.ReasonAuthenticationFailed {
