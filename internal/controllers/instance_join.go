@@ -37,6 +37,7 @@ const tokenSeconds = 15 * 60
 // join carries one attempt out and keeps the status up to date meanwhile.
 func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	a := &attempt{instances: c, view: v, status: status}
+	status.pause = progressPause(c.slots.held())
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
 		Connect:     a.connect,
@@ -197,7 +198,7 @@ func (a *attempt) slot() (func(), error) {
 
 // podNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
 func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
-	if n, known := a.outlook.of(a.view.config.Network); known {
+	if n, known := a.outlook.network(a.view.config.Network); known {
 		return n, nil
 	}
 	known, _, err := a.render(ctx, a.view.config)
@@ -210,7 +211,11 @@ func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error
 // desired is what is published for all nodes. So a host that joins and one that has joined are made the same. What is
 // published outlives settings that make no sense any more, for the nodes that are there; a new one has to wait for better.
 func (a *attempt) desired(ctx context.Context) (join.Want, error) {
-	known, _, err := a.render(ctx, a.view.config)
+	known, recent := a.outlook.recent(a.view.config)
+	var err error
+	if !recent {
+		known, _, err = a.render(ctx, a.view.config)
+	}
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err
 	}

@@ -27,15 +27,20 @@ type status struct {
 	written *v1alpha1.WindowsInstance
 	wanted  *v1alpha1.WindowsInstance
 	said    string // the reason of Ready that was told last
-	// progressed is when progress was written last.
+	// progressed is when progress was written last, and pause how long the next one waits after it.
 	progressed time.Time
+	pause      time.Duration
 }
 
-// progressEvery is how often progress is written: steps that follow each other within it are one write.
+// progressEvery is how often progress is written: steps that follow each other within it are one write. Where many hosts join, each waits
+// longer, or most of what the API server does would be to write how far they are.
 const progressEvery = time.Second
 
+// progressPause is the pause between writes of progress of each of so many hosts.
+func progressPause(hosts int) time.Duration { return progressEvery * time.Duration(1+hosts/10) }
+
 func newStatus(c common, i *v1alpha1.WindowsInstance) *status {
-	return &status{common: c, written: i.DeepCopy(), wanted: i, said: readyReason(i)}
+	return &status{common: c, written: i.DeepCopy(), wanted: i, said: readyReason(i), pause: progressEvery}
 }
 
 // now is the status as it shall be; write writes it.
@@ -60,7 +65,7 @@ func (s *status) progress(ctx context.Context, p join.Progress) {
 	if took, done := join.Track(s.now(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
 	}
-	if time.Since(s.progressed) < progressEvery {
+	if time.Since(s.progressed) < s.pause {
 		return
 	}
 	s.progressed = time.Now()

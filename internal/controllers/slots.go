@@ -24,6 +24,13 @@ func (s *slots) take(limit int) (release func(), ok bool) {
 	}), true
 }
 
+// held is how many are taken.
+func (s *slots) held() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
 // free says whether a place is left.
 func (s *slots) free(limit int) bool {
 	s.mu.Lock()
