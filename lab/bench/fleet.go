@@ -56,32 +56,53 @@ func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) 
 			return 0, err
 		}
 	}
-	began, all := time.Now(), f.Hosts()
-	for _, at := range all[len(all)-n:] {
+	all := f.Hosts()
+	began, fresh := time.Now(), all[len(all)-n:]
+	ready, err := f.awaitReady(ctx, fresh)
+	if err != nil {
+		return 0, err
+	}
+	for _, at := range fresh {
 		if err := f.Client.Create(ctx, at.Instance()); err != nil {
 			return 0, err
 		}
 	}
-	names := map[string]bool{}
-	for _, at := range all {
-		names[at.Name] = true
-	}
-	err = f.watchFor(ctx, time.Second, 20*time.Minute, fmt.Sprintf("%d hosts are Ready", len(all)), func(ctx context.Context) (bool, error) {
-		var list v1alpha1.WindowsInstanceList
-		if err := f.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
-			return false, err
-		}
-		ready := 0
-		for _, i := range list.Items {
-			if names[i.Name] && meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
-				ready++
-			}
-		}
-		return ready == len(names), nil
-	})
+	err = ready()
 	took := time.Since(began).Seconds()
 	f.say("%d hosts joined in %.1f s", n, took)
 	return took, err
+}
+
+// awaitReady begins to watch, and returns what waits until all of some hosts have been Ready. To list a thousand instances once a second
+// would be a good part of what the API server does meanwhile.
+func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) (wait func() error, err error) {
+	missing := map[string]bool{}
+	for _, at := range hosts {
+		missing[at.Name] = true
+	}
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		defer events.Stop()
+		for event := range events.ResultChan() {
+			i, ok := event.Object.(*v1alpha1.WindowsInstance)
+			if ok && meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+				delete(missing, i.Name)
+			}
+			if len(missing) == 0 {
+				done <- nil
+				return
+			}
+		}
+		done <- fmt.Errorf("waiting until hosts are Ready: the watch ended, %d are missing\n%s", len(missing), f.Diagnosis())
+	}()
+	return func() error { return <-done }, nil
 }
 
 // dead is a host that never answers.

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +18,6 @@ import (
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
-// memory is where simulated hosts have their drives: each real host has a drive of its own, and these would share one.
-const memory = "/dev/shm"
-
 // crowd is a world with simulated hosts: real daemon code, a real API server, a simulated Windows.
 type crowd struct{ *stage }
 
@@ -31,9 +27,9 @@ const seldom = 2 * time.Second
 // fleets are how many hosts a change must reach, one after the other.
 func fleets() []int { return []int{1, 10, 1000} }
 
-// openCrowd brings up a cluster without hosts.
+// openCrowd brings up a cluster without hosts. Each real host has a drive of its own; these would share one.
 func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
-	if err := os.Setenv("TMPDIR", memory); err != nil {
+	if err := lab.PreferMemory(); err != nil {
 		return crowd{}, err
 	}
 	st, err := openStage(ctx, s, world.Options{})

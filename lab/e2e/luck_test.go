@@ -108,7 +108,7 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
-	w, err := p.Client.(client.WithWatch).Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
+	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
 	if err != nil {
 		cancel()
 		p.t.Fatal(err)

@@ -63,7 +63,7 @@ type World struct {
 	// Lab has the control plane and the Wine hosts.
 	Lab *lab.Lab
 	// Client is a cluster administrator's, and so are Clients, for the kinds that every cluster has.
-	Client  client.Client
+	Client  client.WithWatch
 	Clients kubernetes.Interface
 	// Operator runs.
 	Operator *Operator
@@ -247,6 +247,8 @@ func (w *World) Configure(ctx context.Context) error {
 	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridgeCNIConfig}
 	if w.pods {
 		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, w.mirrors
+		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
+		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	}
 	if w.overlay {
 		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
