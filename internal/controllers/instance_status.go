@@ -26,7 +26,7 @@ type status struct {
 	common
 	written *v1alpha1.WindowsInstance
 	wanted  *v1alpha1.WindowsInstance
-	said    string // the reason of Ready that was told last
+	said    string // the reason of Ready that was written last
 	// progressed is when progress was written last, and pause how long the next one waits after it.
 	progressed time.Time
 	pause      time.Duration
@@ -74,13 +74,18 @@ func (s *status) progress(ctx context.Context, p join.Progress) {
 	}
 }
 
-// tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way.
+// tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way. What every host goes through until
+// it is Ready is in its conditions only.
 func (s *status) tellReason() {
 	ready := meta.FindStatusCondition(s.wanted.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason == s.said {
 		return
 	}
+	was := s.said
 	s.said = ready.Reason
+	if passing(ready.Reason) && was != v1alpha1.ReasonReady {
+		return
+	}
 	kind := corev1.EventTypeWarning
 	switch ready.Reason {
 	case v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonRebooting, v1alpha1.ReasonWaitingForSlot,
@@ -89,6 +94,15 @@ func (s *status) tellReason() {
 		kind = corev1.EventTypeNormal
 	}
 	s.tell(event{about: s.wanted, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
+}
+
+// passing says whether a reason is one of those that follow each other while a host becomes a node, where nothing is wrong.
+func passing(reason string) bool {
+	switch reason {
+	case v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonVersionPending:
+		return true
+	}
+	return false
 }
 
 func readyReason(i *v1alpha1.WindowsInstance) string {

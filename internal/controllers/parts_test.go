@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 func named(name string) types.NamespacedName {
@@ -84,6 +88,31 @@ func TestCredentialIDIsReadFromTheToken(t *testing.T) {
 			t.Errorf("token %q has ID %q", bad, id)
 		} else if bad != "" && strings.Contains(err.Error(), bad) {
 			t.Errorf("the error repeats the token: %v", err)
+		}
+	}
+}
+
+// A thousand hosts that join must not be six thousand events.
+func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
+	recorder := &told{}
+	i := &v1alpha1.WindowsInstance{}
+	for _, reason := range []string{
+		v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonJoining, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonVersionPending,
+		v1alpha1.ReasonReady, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonReady, v1alpha1.ReasonNodeMissing,
+	} {
+		s := newStatus(common{recorder: recorder}, i)
+		meta.SetStatusCondition(&s.now().Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
+		s.tellReason()
+	}
+	want := []string{
+		v1alpha1.ReasonJoining, v1alpha1.ReasonReady, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonReady, v1alpha1.ReasonNodeMissing,
+	}
+	if len(recorder.events) != len(want) {
+		t.Fatalf("%d events, want %d: %q", len(recorder.events), len(want), recorder.events)
+	}
+	for n, is := range recorder.events {
+		if !strings.Contains(is, " "+want[n]+" ") {
+			t.Errorf("event %d is %q, want %s", n+1, is, want[n])
 		}
 	}
 }
