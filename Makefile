@@ -34,7 +34,7 @@ test: ## Runs the tests that need no Windows host; with Wine also those of the c
 
 e2e: ## Runs the lab: real API server, real Windows programs on Wine hosts.
 	@hack/prepare.sh
-	cd lab && ../hack/failures-last.sh go test -count=1 -timeout 60m -run '$(or $(ONLY),.)' . ./e2e/
+	cd lab && ../hack/failures-last.sh go test -count=1 -timeout 80m -run '$(or $(ONLY),.)' . ./e2e/
 
 bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh

@@ -25,8 +25,9 @@ import (
 )
 
 // patience is how long a test waits for what takes seconds on an idle machine. It is more than the two minutes that WICD
-// gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then.
-const patience = 4 * time.Minute
+// gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then. And a machine that is
+// not ours alone can be slow for minutes.
+const patience = 8 * time.Minute
 
 // needs skips a test where something is missing, and says what.
 func needs(t *testing.T, missing ...error) {

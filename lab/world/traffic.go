@@ -42,8 +42,16 @@ func (w *World) StartTraffic(ctx context.Context, app string, pause time.Duratio
 	return t
 }
 
+// stale is how old what a client knows of pods may be. A pod goes on for two seconds once it is asked to stop: on a machine that stands
+// still for longer in between, a client would ask one that ended in order.
+const stale = time.Second
+
 func (t *Traffic) ask(ctx context.Context, n int) {
+	began := time.Now()
 	pods, err := t.world.Pods(ctx, t.app)
+	if time.Since(began) > stale {
+		return
+	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil || !isReady(&p) })
 	about := "no pod of " + t.app + " is Ready"
 	if err == nil && len(pods) > 0 {
