@@ -121,7 +121,7 @@ type common struct {
 	live     client.Reader
 	recorder events.EventRecorder
 	metrics  *metrics
-	// outlook is the cluster as settings saw it last.
+	// outlook is the cluster's network.
 	outlook *outlook
 	// serverVersion is the API server's, empty where it does not say.
 	serverVersion func() string

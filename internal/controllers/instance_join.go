@@ -198,7 +198,7 @@ func (a *attempt) slot() (func(), error) {
 
 // podNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
 func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
-	if n, known := a.outlook.network(a.view.config.Network); known {
+	if n, known := a.outlook.of(a.view.config.Network); known {
 		return n, nil
 	}
 	known, _, err := a.render(ctx, a.view.config)
@@ -211,11 +211,7 @@ func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error
 // desired is what is published for all nodes. So a host that joins and one that has joined are made the same. What is
 // published outlives settings that make no sense any more, for the nodes that are there; a new one has to wait for better.
 func (a *attempt) desired(ctx context.Context) (join.Want, error) {
-	known, recent := a.outlook.recent(a.view.config)
-	var err error
-	if !recent {
-		known, _, err = a.render(ctx, a.view.config)
-	}
+	known, _, err := a.render(ctx, a.view.config) // anew: what was wrong a moment ago must not be configured now
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +75,7 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 				t.Errorf("the condition is %+v", is)
 			}
 			isGood := test.reason == v1alpha1.ReasonPublished
-			n, known := c.outlook.network(config.Spec.Network)
+			n, known := c.outlook.of(config.Spec.Network)
 			if known != isGood || isGood && n.Type != "OVNKubernetes" {
 				t.Errorf("joins find %+v, %t", n, known)
 			}
@@ -130,7 +129,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 			return false
 		}
 	}
-	ovn := v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}}
+	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap, Message: "overlap"})
 	for n, step := range []struct {
 		err          error
@@ -145,40 +144,17 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		{errors.New("the API server does not answer"), false, false},
 		{nil, false, true},
 	} {
-		o.note(ovn, desired.Cluster{}, step.err)
+		o.note(ovn, desired.ClusterNetwork{VXLANPort: 9898}, step.err)
 		if got := heard(); got != step.heard {
 			t.Errorf("step %d: heard is %t", n+1, got)
 		}
-		if _, known := o.network(ovn.Network); known != step.known {
+		if _, known := o.of(ovn); known != step.known {
 			t.Errorf("step %d: known is %t", n+1, known)
 		}
 	}
-	o.note(ovn, desired.Cluster{}, overlap)
-	o.note(ovn, desired.Cluster{}, nil) // while nobody listens
-	if n, known := o.network(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}); known {
+	o.note(ovn, desired.ClusterNetwork{}, overlap)
+	o.note(ovn, desired.ClusterNetwork{}, nil) // while nobody listens
+	if n, known := o.of(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}); known {
 		t.Errorf("of another provider, %+v is known", n)
 	}
-}
-
-func TestAHostIsToldOfTheClusterAsItIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newOutlook()
-		config := v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}}
-		expect := func(when string, config v1alpha1.WindowsConfigSpec, want bool) {
-			t.Helper()
-			if c, recent := o.recent(config); recent != want || want && c.Server != "https://api:6443" {
-				t.Errorf("%s: %+v, %t", when, c, recent)
-			}
-		}
-		expect("before it was read", config, false)
-		o.note(config, desired.Cluster{Server: "https://api:6443"}, nil)
-		expect("just read", config, true)
-		changed := *config.DeepCopy()
-		changed.Logs.Size = "5Mi"
-		expect("with settings that nobody has tried", changed, false)
-		time.Sleep(outlookAge)
-		expect("a while later", config, false)
-		o.note(config, desired.Cluster{Server: "https://api:6443"}, errors.New("the settings make no sense"))
-		expect("with settings that make no sense", config, false)
-	})
 }

@@ -178,7 +178,7 @@ func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (d
 
 // render reads the cluster and says what nodes must have.
 func (c common) render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
-	defer func() { c.outlook.note(config, known, err) }()
+	defer func() { c.outlook.note(config.Network, known.Network, err) }()
 	if known, err = cluster.Read(ctx, c.live, c.Namespace); err != nil {
 		return known, r, err
 	}
