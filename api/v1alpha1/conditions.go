@@ -268,8 +268,6 @@ const (
 	EventInstanceSetup = "InstanceSetup"
 	// EventInstanceTeardown is told on ConfigMap windows-instances, or on a Machine, when the WindowsInstance made from it was removed.
 	EventInstanceTeardown = "InstanceTeardown"
-	// EventCertificateApproved is told on a WindowsInstance for a certificate request that was approved.
-	EventCertificateApproved = "CertificateApproved"
 	// EventCertificateRefused is told on a certificate request that claims to be of a Windows host and breaks a rule.
 	EventCertificateRefused = "CertificateRefused"
 	// EventHostKeyPinned is told on a WindowsInstance when its host key was seen for the first time and kept.

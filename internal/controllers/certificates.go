@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -31,9 +32,12 @@ const decideAgain = 15 * time.Second
 const certificateWorkers = 16
 
 // certificates approves the certificate requests of hosts, by the rules of package csr. It never denies one.
-type certificates struct{ common }
+type certificates struct {
+	common
+	servers apiServers
+}
 
-func newCertificates(c common) *certificates { return &certificates{c} }
+func newCertificates(c common) *certificates { return &certificates{common: c} }
 
 // Register adds the controller to the manager.
 func (c *certificates) Register(_ context.Context, m manager.Manager) error {
@@ -81,7 +85,6 @@ func (c *certificates) approve(ctx context.Context, request *certificatesv1.Cert
 	if err != nil {
 		return fmt.Errorf("approving certificate request %s: %w", request.Name, err)
 	}
-	c.tell(event{about: request, kind: corev1.EventTypeNormal, reason: v1alpha1.EventCertificateApproved, action: "Approve"}, "%s", d.Message)
 	return nil
 }
 
@@ -95,7 +98,7 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return csr.Known{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	servers, err := cluster.APIAddresses(ctx, c.live)
+	servers, err := c.servers.addresses(ctx, c.live)
 	if err != nil {
 		return csr.Known{}, err
 	}
@@ -106,6 +109,30 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	for i := range nodes.Items {
 		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
 	}
+	return known, nil
+}
+
+// apiServers are the addresses of the API. They change about never, and each host that joins makes three requests.
+type apiServers struct {
+	mu      sync.Mutex
+	askedAt time.Time
+	known   []string
+}
+
+// apiServersEvery is how old the addresses of the API may be.
+const apiServersEvery = 5 * time.Second
+
+func (s *apiServers) addresses(ctx context.Context, live client.Reader) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.askedAt) < apiServersEvery {
+		return s.known, nil
+	}
+	known, err := cluster.APIAddresses(ctx, live)
+	if err != nil {
+		return nil, err
+	}
+	s.known, s.askedAt = known, time.Now()
 	return known, nil
 }
 

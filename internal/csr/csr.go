@@ -82,8 +82,8 @@ type Decision struct {
 	Verdict Verdict
 	// Rule is the stable name of the rule that is broken; "" unless refused.
 	Rule string
-	// Message names the request, the field, its value and what is allowed, or what is approved; "" when the request is
-	// left alone. It is at most 1000 bytes of ASCII; what the requester wrote is quoted and shortened in it.
+	// Message names the request, the field, its value and what is allowed; "" unless refused. It is at most 1000 bytes of ASCII; what
+	// the requester wrote is quoted and shortened in it.
 	Message string
 	// Instance is the WindowsInstance the request is about, namespace/name; "" when there is none.
 	Instance string
@@ -105,8 +105,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 			return Decision{Verdict: Refuse, Rule: r.name, Message: message[:min(len(message), maxMessage)], Instance: c.instance()}
 		}
 	}
-	message := fmt.Sprintf("certificate of %q by signer %s", c.commonName, req.Spec.SignerName)
-	return Decision{Verdict: Approve, Message: message, Instance: c.instance()}
+	return Decision{Verdict: Approve, Instance: c.instance()}
 }
 
 // settled says that somebody has decided already, or that there is a certificate.
