@@ -11,6 +11,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
@@ -141,11 +142,11 @@ func awaitCertificate(ctx context.Context, client *api, p identity.Pending) ([]b
 		if err != nil {
 			return nil, err
 		}
+		if request, err = awaitAnswer(ctx, client, request); err != nil {
+			return nil, err
+		}
 		if done, err := answered(request); done {
 			return request.Status.Certificate, err
-		}
-		if err := awaitChange(ctx, client, request); err != nil {
-			return nil, err
 		}
 	}
 }
@@ -160,21 +161,28 @@ func answered(r *certificatesv1.CertificateSigningRequest) (bool, error) {
 	return len(r.Status.Certificate) > 0, nil
 }
 
-// awaitChange returns when the request changed, or some time has gone by.
-func awaitChange(ctx context.Context, client *api, r *certificatesv1.CertificateSigningRequest) error {
+// awaitAnswer returns the request once it is answered, or as it was last when it is gone or some time has gone by.
+func awaitAnswer(ctx context.Context, client *api, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+	if done, _ := answered(r); done {
+		return r, nil
+	}
 	w, err := client.watchRequest(ctx, r.Name, r.ResourceVersion)
 	if err != nil {
-		return fmt.Errorf("watching: %w", err)
+		return nil, fmt.Errorf("watching: %w", err)
 	}
 	defer w.Stop()
 	began := time.Now()
 	for event := range w.ResultChan() {
-		if _, ok := event.Object.(*certificatesv1.CertificateSigningRequest); ok && event.Type != "BOOKMARK" {
-			return nil
+		is, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || event.Type == watch.Deleted {
+			break
+		}
+		if done, _ := answered(is); done {
+			return is, nil
 		}
 	}
 	if time.Since(began) < time.Second { // whoever ends watches at once must not be asked without pause
-		return pause(ctx, time.Second)
+		return r, pause(ctx, time.Second)
 	}
-	return ctx.Err()
+	return r, ctx.Err()
 }

@@ -21,6 +21,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -268,13 +269,8 @@ func awaitIssued(ctx context.Context, api *kubeletAPI, name string) ([]byte, err
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range csr.Status.Conditions {
-			if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
-				return nil, fmt.Errorf("%w: request %s is %s", errPermanent, name, c.Type)
-			}
-		}
-		if len(csr.Status.Certificate) > 0 {
-			return csr.Status.Certificate, nil
+		if issued, err := issuedFor(csr); issued != nil || err != nil {
+			return issued, err
 		}
 		seconds := int64(25) // less than the client's timeout
 		w, err := api.certificates.CertificateSigningRequests().Watch(ctx, metav1.ListOptions{
@@ -283,13 +279,40 @@ func awaitIssued(ctx context.Context, api *kubeletAPI, name string) ([]byte, err
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-		case <-w.ResultChan():
-		}
+		issued, err := firstIssued(w)
 		w.Stop()
+		if issued != nil || err != nil {
+			return issued, err
+		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// firstIssued returns the certificate that a watch sees issued; nil when it ends before.
+func firstIssued(w watch.Interface) ([]byte, error) {
+	for event := range w.ResultChan() {
+		csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
+		if !ok || event.Type == watch.Deleted {
+			return nil, nil
+		}
+		if issued, err := issuedFor(csr); issued != nil || err != nil {
+			return issued, err
+		}
+	}
+	return nil, nil
+}
+
+// issuedFor returns the certificate that was issued for a request; nil when none was so far.
+func issuedFor(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	for _, c := range csr.Status.Conditions {
+		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
+			return nil, fmt.Errorf("%w: request %s is %s", errPermanent, csr.Name, c.Type)
+		}
+	}
+	if len(csr.Status.Certificate) == 0 {
+		return nil, nil
+	}
+	return csr.Status.Certificate, nil
 }
