@@ -38,6 +38,8 @@ type fleet struct {
 	skew  *skew
 	// plans tells the instances' controller of hosts whose plan changed.
 	plans chan ctrlevent.GenericEvent
+	// reportedAt is when the summary was written last.
+	reportedAt time.Time
 
 	mu   sync.Mutex
 	next map[types.NamespacedName]rollout.Next
@@ -116,7 +118,11 @@ func (f *fleet) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if !plan.Again.IsZero() {
 		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
 	}
-	return result, f.report(ctx, seen, plan.Summary)
+	later, err := f.report(ctx, seen, plan.Summary)
+	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
+		result.RequeueAfter = later
+	}
+	return result, err
 }
 
 // fleetSeen is what look found.
@@ -290,19 +296,27 @@ func (f *fleet) done(id types.NamespacedName) {
 	delete(f.next, id) // the next plan is news, even if it is the same
 }
 
-// report writes what all plans come to into the status of WindowsConfig, where there is one.
-func (f *fleet) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) error {
+// summaryEvery is how often the summary is written: while a fleet joins, each plan has another.
+const summaryEvery = 2 * time.Second
+
+// report writes what all plans come to into the status of WindowsConfig, where there is one. What came too soon after the last is
+// written later.
+func (f *fleet) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) (later time.Duration, err error) {
 	if s.config.UID == "" {
-		return nil
+		return 0, nil
 	}
 	config := s.config.DeepCopy()
 	sum.StartedAt, sum.EstimatedEnd = estimate(s, sum)
 	config.Status.Rollout = &sum
 	if equality.Semantic.DeepEqual(s.config.Status.Rollout, config.Status.Rollout) {
-		return nil
+		return 0, nil
+	}
+	if wait := summaryEvery - time.Since(f.reportedAt); wait > 0 {
+		return wait, nil
 	}
 	if err := f.client.Status().Patch(ctx, config, client.MergeFrom(s.config)); err != nil {
-		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
+		return 0, fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
 	}
-	return nil
+	f.reportedAt = time.Now()
+	return 0, nil
 }
