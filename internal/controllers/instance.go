@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -78,7 +79,7 @@ func (c *instances) Register(ctx context.Context, m manager.Manager) error {
 		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(source.Channel(c.fleet.plans, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(source.Channel(c.outlook.changed, handler.EnqueueRequestsFromMapFunc(c.everyone))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.ofNode), builder.WithPredicates(
+		Watches(&corev1.Node{}, c.nodeEvents(), builder.WithPredicates(
 			predicate.Or(matters(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.everyone)).
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.everyone),
@@ -114,7 +115,7 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 	}
 	d, place := c.admit(seen, join.Next(seen.Seen))
 	defer place()
-	if d.Action == join.Start { // the cache may not have heard of our own last write
+	if d.Action == join.Start || newlyWaits(d, seen.Instance) { // the cache may not have heard of our own last write
 		admitted := seen.admitted
 		if seen, err = c.gather(ctx, c.live, r.NamespacedName); seen == nil || err != nil {
 			return reconcile.Result{}, err
@@ -190,6 +191,11 @@ func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
 	}
 	v.admitted, v.place = true, release
 	return d, release
+}
+
+// newlyWaits says whether an instance that was not known to wait for a place does.
+func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
+	return errors.Is(d.Err, join.ErrNoSlot) && conditionOf(i, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonWaitingForSlot
 }
 
 // view is all that is known about an instance before something is decided.
@@ -310,6 +316,21 @@ func (c *instances) notBefore(i *v1alpha1.WindowsInstance) time.Time {
 		c.retries.reset(id)
 	}
 	return c.retries.until(id)
+}
+
+// nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts
+// join, its instance waits a little and sees that at once.
+func (c *instances) nodeEvents() handler.EventHandler {
+	ask := func(ctx context.Context, node client.Object, q queue) {
+		for _, r := range c.ofNode(ctx, node) {
+			q.AddAfter(r, progressPause(c.slots.held())-progressEvery)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q queue) { ask(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q queue) { ask(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q queue) { ask(ctx, e.Object, q) },
+	}
 }
 
 // ofNode names the instance whose host is the node.

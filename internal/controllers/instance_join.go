@@ -60,6 +60,7 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 		Now:         time.Now,
 	}
 	from := join.RebootedFrom(v.Instance, time.Now())
+	defer status.settle()
 	err := job.Run(ctx)
 	if from != "" && status.now().BootID == from {
 		err = join.Restarting(err, from)
@@ -150,7 +151,8 @@ func internalIP(node *corev1.Node) string {
 	return ""
 }
 
-// learned keeps what the host is. From here on its name is its node's.
+// learned keeps what the host is. From here on its name is its node's. It is written with the next progress, and at the latest before
+// the host gets a token.
 func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	if err := a.hold(ctx); err != nil {
 		return err
@@ -163,7 +165,7 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
 	st.BootID = f.Host.BootID
-	return a.status.write(ctx)
+	return nil
 }
 
 // hold keeps the instance until its host has left the cluster. It comes before anything on the host is changed.

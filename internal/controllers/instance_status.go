@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,12 +25,15 @@ import (
 // Nobody else writes it, so that a patch needs no lock.
 type status struct {
 	common
-	written *v1alpha1.WindowsInstance
-	wanted  *v1alpha1.WindowsInstance
-	said    string // the reason of Ready that was written last
-	// progressed is when progress was written last, and pause how long the next one waits after it.
-	progressed time.Time
-	pause      time.Duration
+	wanted *v1alpha1.WindowsInstance
+	pause  time.Duration // between writes of progress
+
+	mu        sync.Mutex // guards what follows: progress that had to wait is written by a timer
+	written   *v1alpha1.WindowsInstance
+	writtenAt time.Time
+	said      string                          // the reason of Ready that was written last
+	waiting   *v1alpha1.WindowsInstanceStatus // progress that came too soon after the last write
+	late      *time.Timer                     // writes it
 }
 
 // progressEvery is how often progress is written: steps that follow each other within it are one write. Where many hosts join, each waits
@@ -48,36 +52,85 @@ func (s *status) now() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status
 
 // write patches what differs, and tells of a new reason of Ready in an event. No difference, no write.
 func (s *status) write(ctx context.Context) error {
-	if equality.Semantic.DeepEqual(s.written.Status, s.wanted.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.patch(ctx, s.wanted.Status.DeepCopy())
+}
+
+// patch is write, for who has the lock. What waited is in it.
+func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
+	s.drop()
+	if equality.Semantic.DeepEqual(&s.written.Status, to) {
 		return nil
 	}
-	want := s.wanted.DeepCopy() // the client writes the server's answer into what it patches
+	s.writtenAt = time.Now()
+	want := s.written.DeepCopy() // the client writes the server's answer into what it patches
+	want.Status = *to.DeepCopy()
 	if err := s.client.Status().Patch(ctx, want, client.MergeFrom(s.written)); err != nil {
-		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.wanted.Name, err)
+		return fmt.Errorf("writing the status of WindowsInstance %s: %w", s.written.Name, err)
 	}
-	s.written.Status = *s.wanted.Status.DeepCopy()
+	s.written.Status = *to
 	s.tellReason()
 	return nil
 }
 
-// progress keeps how a step goes. A write that fails is made up for by the next one, and so is one that comes too soon.
+// progress keeps how a step goes. A write that fails is made up for by the next one; one that comes too soon after another waits.
 func (s *status) progress(ctx context.Context, p join.Progress) {
+	s.track(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, wait := s.wanted.Status.DeepCopy(), s.pause-time.Since(s.writtenAt)
+	if wait <= 0 {
+		s.patchProgress(ctx, is)
+		return
+	}
+	s.waiting = is
+	if s.late == nil {
+		s.late = time.AfterFunc(wait, func() { s.catchUp(ctx) })
+	}
+}
+
+// track writes into the status how a step goes.
+func (s *status) track(p join.Progress) {
 	if took, done := join.Track(s.now(), p, time.Now()); done {
 		s.metrics.stepSeconds.WithLabelValues(p.Step).Observe(took.Seconds())
 	}
-	if time.Since(s.progressed) < s.pause {
-		return
+}
+
+// catchUp writes the progress that waited, so that a step which takes long is seen while it does.
+func (s *status) catchUp(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting != nil {
+		s.patchProgress(ctx, s.waiting)
 	}
-	s.progressed = time.Now()
-	if err := s.write(ctx); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).V(1).Info("Progress was not written", "step", p.Step, "reason", err.Error())
+}
+
+func (s *status) patchProgress(ctx context.Context, is *v1alpha1.WindowsInstanceStatus) {
+	if err := s.patch(ctx, is); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).V(1).Info("Progress was not written", "reason", err.Error())
+	}
+}
+
+// settle forgets the progress that waits: whoever goes on writes the whole status.
+func (s *status) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+}
+
+func (s *status) drop() {
+	s.waiting = nil
+	if s.late != nil {
+		s.late.Stop()
+		s.late = nil
 	}
 }
 
 // tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way. What every host goes through until
 // it is Ready is in its conditions only.
 func (s *status) tellReason() {
-	ready := meta.FindStatusCondition(s.wanted.Status.Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(s.written.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason == s.said {
 		return
 	}
@@ -93,7 +146,7 @@ func (s *status) tellReason() {
 		v1alpha1.ReasonDraining, v1alpha1.ReasonTakeOver:
 		kind = corev1.EventTypeNormal
 	}
-	s.tell(event{about: s.wanted, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
+	s.tell(event{about: s.written, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
 }
 
 // passing says whether a reason is one of those that follow each other while a host becomes a node, where nothing is wrong.
@@ -131,17 +184,14 @@ func (c *instances) report(ctx context.Context, v *view, s *status, d join.Decis
 	join.Observe(st, i.Generation, v.Node, v.Version)
 	ready := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {
-		s.progress(ctx, p)
+		s.track(p)
 	}
 	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
 }
 
 // reportPlan writes what comes next, and what is known of it.
 func (c *instances) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Plan = nil
-	if next := c.fleet.of(client.ObjectKeyFromObject(v.Instance)); next.Action != "" {
-		st.Plan = &next.Plan
-	}
+	st.Plan = c.planOf(v.Instance)
 	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
 		st.Failure = nil // nobody wants that version any more
 	}
@@ -162,6 +212,20 @@ func (c *instances) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	case required != nil && required.Reason == v1alpha1.ReasonRebootPending:
 		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionRebootRequired)
 	}
+}
+
+// planOf is what the fleet's plan says of a host, or will say in a moment: it has not heard yet of one that was announced, or has
+// joined, just now.
+func (c *instances) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
+	next := c.fleet.of(client.ObjectKeyFromObject(i)).Plan
+	joined := meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionConfigured)
+	switch {
+	case next.Action == "" && !joined && i.DeletionTimestamp == nil:
+		next = rollout.JoinPlan()
+	case next.Action == "", next.Action == v1alpha1.ActionJoin && joined:
+		return nil
+	}
+	return &next
 }
 
 // reportPayload writes which content the node has, which it shall have, and since when.

@@ -3,15 +3,21 @@ package controllers
 import (
 	"encoding/base64"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
 )
 
 func named(name string) types.NamespacedName {
@@ -102,6 +108,7 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 	} {
 		s := newStatus(common{recorder: recorder}, i)
 		meta.SetStatusCondition(&s.now().Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
+		s.written = s.wanted
 		s.tellReason()
 	}
 	want := []string{
@@ -115,4 +122,51 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 			t.Errorf("event %d is %q, want %s", n+1, is, want[n])
 		}
 	}
+}
+
+// A step that takes long is seen while it does, however soon it came after another.
+func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1")
+		join.Begin(&i.Status, 1)
+		c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
+		s := newStatus(common{client: c, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), c)}, i)
+		s.pause = 4 * time.Second
+		running := func() (steps []string) {
+			var is v1alpha1.WindowsInstance
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(i), &is); err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range is.Status.Steps {
+				if step.State == v1alpha1.StepRunning {
+					steps = append(steps, step.Name)
+				}
+			}
+			return steps
+		}
+		step := func(name string, state v1alpha1.StepState) {
+			s.progress(t.Context(), join.Progress{Step: name, State: state})
+		}
+		step(join.StepConnect, v1alpha1.StepRunning)
+		if got := running(); !slices.Equal(got, []string{join.StepConnect}) {
+			t.Errorf("at once, %q is seen", got)
+		}
+		time.Sleep(time.Second)
+		step(join.StepConnect, v1alpha1.StepDone)
+		step(join.StepInspect, v1alpha1.StepRunning)
+		time.Sleep(2 * time.Second)
+		if got := running(); !slices.Equal(got, []string{join.StepConnect}) {
+			t.Errorf("before the pause is over, %q is seen", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := running(); !slices.Equal(got, []string{join.StepInspect}) {
+			t.Errorf("after the pause, %q is seen", got)
+		}
+		step(join.StepInspect, v1alpha1.StepDone)
+		s.settle()
+		time.Sleep(time.Minute)
+		if got := running(); !slices.Equal(got, []string{join.StepInspect}) {
+			t.Errorf("after the join has ended, %q is seen", got)
+		}
+	})
 }

@@ -39,6 +39,25 @@ func TestStoryFreshFleet(t *testing.T) {
 	})
 }
 
+// A cache that has not heard yet that a host was joined must not make it wait for a place, to be joined once more.
+func TestStoryCacheLags(t *testing.T) {
+	one := atMost(2)
+	one.MaxConcurrentJoins = 1
+	tell(t, "cache-lags", 4, one, func(s *story) {
+		s.lags = true
+		s.announce(s.hosts...)
+		s.until("4 nodes", 10*time.Minute, func() bool {
+			s.instances.slots.taken = 0 // the others that took places have joined
+			return s.ready() == 4
+		})
+		for _, h := range s.hosts {
+			if h.joins != 1 {
+				s.t.Errorf("%s was joined %d times, want once", h.name, h.joins)
+			}
+		}
+	})
+}
+
 func TestStoryUpgrade(t *testing.T) {
 	tell(t, "upgrade-of-10", 10, atMost(3), func(s *story) {
 		s.settled(2)

@@ -38,6 +38,7 @@ type storyHost struct {
 	staged   bool
 	offered  []agent.Content // of the last transfer
 	joinedAt time.Time
+	joins    int      // how often it was joined
 	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
 	keys     []string // that it lets in, as lines of authorized_keys
@@ -174,7 +175,10 @@ func (h *storyHost) join(r agent.JoinRequest) {
 		h.story.say("%s joins with %s", h.name, r.Desired.Version)
 	}
 	h.cluster, h.version, h.others = r.Cluster, r.Desired.Version, false
-	h.joinedAt = time.Now()
+	h.joinedAt, h.joins = time.Now(), h.joins+1
+	if h.story.lags {
+		h.story.instances.slots.take(99) // another host waits for the place
+	}
 	if h.deaf > 0 {
 		h.deaf--
 		h.story.say("%s is joined again", h.name)

@@ -82,6 +82,9 @@ type story struct {
 	fleetSeen    string
 	settingsSeen string
 	fleetDue     time.Time
+	// former are the instances as they were when this tick began; with lags set, they are what the controllers' cache has.
+	former map[client.ObjectKey]client.Object
+	lags   bool
 	// budgets maps a label "app" of pods to how many may be evicted.
 	budgets map[string]int
 	pods    int
@@ -226,7 +229,7 @@ func (s *story) evicted(pod *corev1.Pod) error {
 // startOperator starts the operator, or another one after it: nothing but the cluster remembers.
 func (s *story) startOperator() {
 	c := common{
-		Options: Options{Namespace: "ns", Version: "1.1.0", Payload: &payload.Payload{Manifest: s.content}}, content: s.content, client: s.client, live: s.client, outlook: newOutlook(),
+		Options: Options{Namespace: "ns", Version: "1.1.0", Payload: &payload.Payload{Manifest: s.content}}, content: s.content, client: s.lagging(), live: s.client, outlook: newOutlook(),
 		recorder: storyEvents{s}, metrics: newMetrics(prometheus.NewRegistry(), s.client), dialer: s.dial,
 		serverVersion: func() string { return "v1.36.3" },
 	}
@@ -240,6 +243,21 @@ func (s *story) startOperator() {
 	clear(s.seen)
 	clear(s.due)
 	s.fleetSeen = ""
+}
+
+// lagging is the client of the controllers, whose cache may not have heard yet of what was written to instances.
+func (s *story) lagging() client.Client {
+	w := s.client.(client.WithWatch)
+	return interceptor.NewClient(w, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			i, isInstance := into.(*v1alpha1.WindowsInstance)
+			if !isInstance || !s.lags || s.former[key] == nil {
+				return c.Get(ctx, key, into, opts...)
+			}
+			s.former[key].(*v1alpha1.WindowsInstance).DeepCopyInto(i)
+			return nil
+		},
+	})
 }
 
 // storyEvents writes events into the story.
@@ -425,6 +443,7 @@ func (s *story) standing() string {
 func (s *story) tick() {
 	s.t.Helper()
 	time.Sleep(s.every)
+	s.former = maps.Clone(s.cache.objects["WindowsInstance"])
 	for _, h := range s.hosts {
 		h.goOn()
 	}

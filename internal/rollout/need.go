@@ -41,13 +41,18 @@ func needOf(p Policy, h *Host) (need, bool) {
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
 	case !h.Joined:
-		n.action, n.why = v1alpha1.ActionJoin, "the host is not a node yet"
+		n.action, n.why = v1alpha1.ActionJoin, JoinPlan().Message
 	case h.Node == nil:
 		return n, false // it registers, or is joined again
 	default:
 		return nodeNeed(p, n)
 	}
 	return n, true
+}
+
+// JoinPlan is the plan for a host that is not a node yet, while nothing else is known of it.
+func JoinPlan() v1alpha1.Plan {
+	return v1alpha1.Plan{Action: v1alpha1.ActionJoin, Disruption: v1alpha1.DisruptionNone, Message: "the host is not a node yet"}
 }
 
 // nodeNeed says what a node needs that nothing is done with.
