@@ -58,51 +58,61 @@ func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) 
 	}
 	all := f.Hosts()
 	began, fresh := time.Now(), all[len(all)-n:]
-	ready, err := f.awaitReady(ctx, fresh)
-	if err != nil {
-		return 0, err
-	}
+	ready := make(chan error, 1)
+	go func() { ready <- f.awaitReady(ctx, fresh) }()
 	for _, at := range fresh {
 		if err := f.Client.Create(ctx, at.Instance()); err != nil {
 			return 0, err
 		}
 	}
-	err = ready()
+	if err := <-ready; err != nil {
+		return 0, err
+	}
 	took := time.Since(began).Seconds()
 	f.say("%d hosts joined in %.1f s", n, took)
-	return took, err
+	return took, nil
 }
 
-// awaitReady begins to watch, and returns what waits until all of some hosts have been Ready. To list a thousand instances once a second
-// would be a good part of what the API server does meanwhile.
-func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) (wait func() error, err error) {
+// awaitReady waits until all of some hosts have been Ready. It watches: to list a thousand instances once a second would be a good part of
+// what the API server does meanwhile. Where everything shares two cores, the server ends a watch now and then that does not keep up.
+func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
 	missing := map[string]bool{}
 	for _, at := range hosts {
 		missing[at.Name] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
-	events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
-	if err != nil {
-		cancel()
-		return nil, err
+	saw := func(i *v1alpha1.WindowsInstance) {
+		if meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+			delete(missing, i.Name)
+		}
 	}
-	done := make(chan error, 1)
-	go func() {
-		defer cancel()
-		defer events.Stop()
-		for event := range events.ResultChan() {
-			i, ok := event.Object.(*v1alpha1.WindowsInstance)
-			if ok && meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
-				delete(missing, i.Name)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	defer cancel()
+	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	for len(missing) > 0 {
+		events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, here)
+		if err != nil {
+			return fmt.Errorf("watching until hosts are Ready, %d are missing: %w\n%s", len(missing), err, f.Diagnosis())
+		}
+		var list v1alpha1.WindowsInstanceList // as the watch begins, or what it missed would be waited for
+		if err := f.Client.List(ctx, &list, here); err != nil {
+			events.Stop()
+			return err
+		}
+		for i := range list.Items {
+			saw(&list.Items[i])
+		}
+		for len(missing) > 0 {
+			event, open := <-events.ResultChan()
+			if !open {
+				break
 			}
-			if len(missing) == 0 {
-				done <- nil
-				return
+			if i, ok := event.Object.(*v1alpha1.WindowsInstance); ok {
+				saw(i)
 			}
 		}
-		done <- fmt.Errorf("waiting until hosts are Ready: the watch ended, %d are missing\n%s", len(missing), f.Diagnosis())
-	}()
-	return func() error { return <-done }, nil
+		events.Stop()
+	}
+	return nil
 }
 
 // dead is a host that never answers.
