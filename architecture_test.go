@@ -55,7 +55,7 @@ func mayImport() map[string][]string {
 		"internal/sim":            {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired", "internal/hns", "internal/platform", "internal/sim/sshd", "payload", "payload/carrier"},
 		"internal/sim/contract":   {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired", "internal/hns"},
 		"internal/sim/sshd":       {},
-		"cmd/wmco":                {"api/v1alpha1", "internal/cluster", "internal/controllers", "payload"},
+		"cmd/wmco":                {"api/v1alpha1", "internal/controllers", "payload"},
 		"cmd/wicd":                {"api/v1alpha1", "internal/daemon", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/carrier"},
 		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},

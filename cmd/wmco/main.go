@@ -28,7 +28,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -147,7 +146,6 @@ func newManager(config *rest.Config, f flags) (manager.Manager, error) {
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.Cache(f.namespace),
-		MapperProvider:                cluster.Mapper,
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
 		HealthProbeBindAddress:        f.probeAddress,
 		LeaderElection:                f.leaderElect,
