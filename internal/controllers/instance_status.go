@@ -22,7 +22,7 @@ import (
 )
 
 // status is the status of one instance while it is reconciled: what was written last, and what shall be.
-// Nobody else writes it, so that a patch needs no lock.
+// Nobody else writes it, so that a patch needs no resource version.
 type status struct {
 	common
 	wanted *v1alpha1.WindowsInstance

@@ -41,7 +41,8 @@ func needOf(p Policy, h *Host) (need, bool) {
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
 	case !h.Joined:
-		n.action, n.why = v1alpha1.ActionJoin, JoinPlan().Message
+		plan := JoinPlan()
+		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message
 	case h.Node == nil:
 		return n, false // it registers, or is joined again
 	default:
