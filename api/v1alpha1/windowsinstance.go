@@ -156,6 +156,7 @@ type WindowsInstanceStatus struct {
 	HostKeyFingerprint string `json:"hostKeyFingerprint,omitempty"`
 
 	// payload is the content the host runs and the content it shall run.
+	// +structType=atomic
 	// +optional
 	Payload PayloadStatus `json:"payload,omitempty"`
 
@@ -165,20 +166,22 @@ type WindowsInstanceStatus struct {
 	BootstrapCredentialID string `json:"bootstrapCredentialID,omitempty"`
 
 	// steps of the last join, in order.
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	// +optional
 	Steps []StepStatus `json:"steps,omitempty"`
 
 	// plan is what happens to the host next, how disruptive that is, and what it waits for.
+	// +structType=atomic
 	// +optional
 	Plan *Plan `json:"plan,omitempty"`
 
 	// maintenance is what the operator is doing with the host after its join; absent when it does nothing.
+	// +structType=atomic
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
 	// failure is what the operator tried in vain and does not try again before something changes.
+	// +structType=atomic
 	// +optional
 	Failure *Failure `json:"failure,omitempty"`
 

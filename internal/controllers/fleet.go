@@ -27,8 +27,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// planWithin gathers what changes in a short while into one plan.
-const planWithin = 250 * time.Millisecond
+// What changes in a short while is gathered into one plan: a longer while where there are so many hosts that to plan is work.
+const (
+	planWithin  = 250 * time.Millisecond
+	planAtLast  = time.Second
+	planAtLeast = 50 // times as long as the last plan took
+)
 
 // fleet plans for all hosts at once: one worker decides, so that the budget is counted once. The instances' controller does what
 // the plan says, each host on a worker of its own.
@@ -41,7 +45,9 @@ type fleet struct {
 	// reportedAt is when the summary was written last.
 	reportedAt time.Time
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// took is how long the last plan took.
+	took time.Duration
 	next map[types.NamespacedName]rollout.Next
 	// granted are actions that were let begin, until their controller says that they are over, or not needed.
 	granted map[types.NamespacedName]v1alpha1.PlanAction
@@ -60,32 +66,31 @@ func newFleet(c common) *fleet {
 func (f *fleet) Register(_ context.Context, m manager.Manager) error {
 	return builder.ControllerManagedBy(m).
 		Named("fleet").
-		Watches(&v1alpha1.WindowsInstance{}, soon{}).
-		Watches(&corev1.Node{}, soon{}, builder.WithPredicates(matters())).
-		Watches(&v1alpha1.WindowsConfig{}, soon{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.ConfigMap{}, soon{}, builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
+		Watches(&v1alpha1.WindowsInstance{}, f.soon()).
+		Watches(&corev1.Node{}, f.soon(), builder.WithPredicates(matters())).
+		Watches(&v1alpha1.WindowsConfig{}, f.soon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, f.soon(), builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(f)
 }
 
-// soon asks for a plan in a short while, once for all that happens until then.
-type soon struct{ handler.Funcs }
-
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Create implements handler.EventHandler.
-func (soon) Create(_ context.Context, _ ctrlevent.CreateEvent, q queue) {
-	q.AddAfter(theFleet(), planWithin)
+// soon asks for a plan in a short while, once for all that happens until then.
+func (f *fleet) soon() handler.EventHandler {
+	ask := func(q queue) { q.AddAfter(theFleet(), f.within()) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ ctrlevent.CreateEvent, q queue) { ask(q) },
+		UpdateFunc: func(_ context.Context, _ ctrlevent.UpdateEvent, q queue) { ask(q) },
+		DeleteFunc: func(_ context.Context, _ ctrlevent.DeleteEvent, q queue) { ask(q) },
+	}
 }
 
-// Update implements handler.EventHandler.
-func (soon) Update(_ context.Context, _ ctrlevent.UpdateEvent, q queue) {
-	q.AddAfter(theFleet(), planWithin)
-}
-
-// Delete implements handler.EventHandler.
-func (soon) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q queue) {
-	q.AddAfter(theFleet(), planWithin)
+// within is how soon a change has to be in the plan.
+func (f *fleet) within() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return min(max(planWithin, planAtLeast*f.took), planAtLast)
 }
 
 func theFleet() reconcile.Request {
@@ -107,7 +112,7 @@ func (f *fleet) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	plan := rollout.Decide(seen.Fleet)
-	for _, id := range f.adopt(plan, seen.ids) {
+	for _, id := range f.adopt(plan, seen) {
 		select {
 		case f.plans <- ctrlevent.GenericEvent{Object: seen.instances[id]}:
 		case <-ctx.Done():
@@ -248,13 +253,14 @@ func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
 }
 
 // adopt keeps the plan, and returns those for whom it is another than before. What begins stays granted until done is called.
-func (f *fleet) adopt(plan rollout.Plan, ids []types.NamespacedName) []types.NamespacedName {
+func (f *fleet) adopt(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	was := f.next
+	f.took = time.Since(seen.Now)
 	f.next = map[types.NamespacedName]rollout.Next{}
 	var changed []types.NamespacedName
-	for _, id := range ids {
+	for _, id := range seen.ids {
 		next, some := plan.Hosts[id.Name]
 		if some {
 			f.next[id] = next
@@ -262,7 +268,8 @@ func (f *fleet) adopt(plan rollout.Plan, ids []types.NamespacedName) []types.Nam
 		if next.Begin && limited(next.Action) {
 			f.granted[id] = next.Action
 		}
-		if next != was[id] {
+		joined := was[id].Action == v1alpha1.ActionJoin && !some // who joined knows
+		if next != was[id] && !joined {
 			changed = append(changed, id)
 		}
 	}

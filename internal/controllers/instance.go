@@ -48,13 +48,15 @@ type instances struct {
 	// bandwidth is what all of these may be sent together, in bytes a second.
 	bandwidth *rate.Limiter
 	names     names
+	readings  *readings
 	retries   retries
 }
 
 func newInstances(c common, f *fleet) *instances {
 	return &instances{
-		common: c,
-		fleet:  f,
+		common:   c,
+		fleet:    f,
+		readings: newReadings(),
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
 		retries: retries{
@@ -323,7 +325,7 @@ func (c *instances) notBefore(i *v1alpha1.WindowsInstance) time.Time {
 func (c *instances) nodeEvents() handler.EventHandler {
 	ask := func(ctx context.Context, node client.Object, q queue) {
 		for _, r := range c.ofNode(ctx, node) {
-			q.AddAfter(r, progressPause(c.slots.held())-progressEvery)
+			q.AddAfter(r, linger(c.slots.held()))
 		}
 	}
 	return handler.Funcs{

@@ -37,7 +37,7 @@ const tokenSeconds = 15 * 60
 // join carries one attempt out and keeps the status up to date meanwhile.
 func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	a := &attempt{instances: c, view: v, status: status}
-	status.pause = progressPause(c.slots.held())
+	status.spare(progressPause(c.slots.held()))
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
 		Connect:     a.connect,
@@ -210,16 +210,11 @@ func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error
 	return known.Network, err
 }
 
-// desired is what is published for all nodes. So a host that joins and one that has joined are made the same. What is
-// published outlives settings that make no sense any more, for the nodes that are there; a new one has to wait for better.
+// desired is what is published for all nodes. So a host that joins and one that has joined are made the same.
 func (a *attempt) desired(ctx context.Context) (join.Want, error) {
-	known, _, err := a.render(ctx, a.view.config) // anew: what was wrong a moment ago must not be configured now
+	want, err := a.readings.shared(ctx, a.view.config, linger(a.slots.held()), a.wanted)
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err
-	}
-	want := join.Want{Cluster: known}
-	if err == nil {
-		want.Node, want.Secrets, err = a.readPublished(ctx, a.view.Version)
 	}
 	if err == nil {
 		err = a.wish(ctx)
@@ -228,6 +223,16 @@ func (a *attempt) desired(ctx context.Context) (join.Want, error) {
 		return join.Want{}, fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
 	return want, nil
+}
+
+// wanted reads what is published. It outlives settings that make no sense any more, for the nodes that are there; a new one has to wait
+// for better: what was wrong a moment ago must not be configured now.
+func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
+	if want.Cluster, _, err = a.render(ctx, a.view.config); err != nil {
+		return join.Want{}, err
+	}
+	want.Node, want.Secrets, err = a.readPublished(ctx, a.view.Version)
+	return want, err
 }
 
 func (a *attempt) altered(paths []string) {

@@ -41,7 +41,11 @@ type status struct {
 const progressEvery = time.Second
 
 // progressPause is the pause between writes of progress of each of so many hosts.
-func progressPause(hosts int) time.Duration { return progressEvery * time.Duration(1+hosts/10) }
+func progressPause(hosts int) time.Duration { return progressEvery + linger(hosts) }
+
+// linger is how much longer each of so many hosts that join waits for what it then need not do once more, or not alone: nothing where few
+// do.
+func linger(hosts int) time.Duration { return time.Duration(hosts/10) * time.Second }
 
 func newStatus(c common, i *v1alpha1.WindowsInstance) *status {
 	return &status{common: c, written: i.DeepCopy(), wanted: i, said: readyReason(i), pause: progressEvery}
@@ -49,6 +53,9 @@ func newStatus(c common, i *v1alpha1.WindowsInstance) *status {
 
 // now is the status as it shall be; write writes it.
 func (s *status) now() *v1alpha1.WindowsInstanceStatus { return &s.wanted.Status }
+
+// spare lets so much time pass between writes of progress, and before the first: what a host says of itself at once goes with it.
+func (s *status) spare(pause time.Duration) { s.pause, s.writtenAt = pause, time.Now() }
 
 // write patches what differs, and tells of a new reason of Ready in an event. No difference, no write.
 func (s *status) write(ctx context.Context) error {

@@ -290,8 +290,10 @@ func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 func (f fleet) measureRemoval(ctx context.Context) error {
 	here := client.InNamespace(v1alpha1.DefaultNamespace)
 	began := time.Now()
-	if err := f.Client.DeleteAllOf(ctx, &v1alpha1.WindowsInstance{}, here); err != nil {
-		return err
+	for _, at := range f.Hosts() { // one by one, as kubectl does: a request for all at once would take longer than the API server lets one
+		if err := f.Client.Delete(ctx, at.Instance()); err != nil {
+			return err
+		}
 	}
 	err := f.watchFor(ctx, time.Second, 20*time.Minute, "all hosts have left", func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
