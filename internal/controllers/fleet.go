@@ -27,11 +27,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// What changes in a short while is gathered into one plan: a longer while where there are so many hosts that to plan is work.
+// What changes in a short while is gathered into one plan. Where there are so many hosts that planning is work, the while is longer: as
+// many times as long as the last plan took.
 const (
-	planWithin  = 250 * time.Millisecond
-	planAtLast  = time.Second
-	planAtLeast = 50 // times as long as the last plan took
+	planWithin = 250 * time.Millisecond
+	planLatest = time.Second
+	planSeldom = 50
 )
 
 // fleet plans for all hosts at once: one worker decides, so that the budget is counted once. The instances' controller does what
@@ -45,9 +46,8 @@ type fleet struct {
 	// reportedAt is when the summary was written last.
 	reportedAt time.Time
 
-	mu sync.Mutex
-	// took is how long the last plan took.
-	took time.Duration
+	mu   sync.Mutex
+	took time.Duration // of the last plan
 	next map[types.NamespacedName]rollout.Next
 	// granted are actions that were let begin, until their controller says that they are over, or not needed.
 	granted map[types.NamespacedName]v1alpha1.PlanAction
@@ -90,7 +90,7 @@ func (f *fleet) soon() handler.EventHandler {
 func (f *fleet) within() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return min(max(planWithin, planAtLeast*f.took), planAtLast)
+	return min(max(planWithin, planSeldom*f.took), planLatest)
 }
 
 func theFleet() reconcile.Request {

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// cluster is one whose name is when it was read.
+// clusterRead is a cluster whose name is when it was read.
 type clusterRead struct {
 	began time.Time
 	times int
