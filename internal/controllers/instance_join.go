@@ -15,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -33,6 +35,12 @@ const answerWithin = 500 * time.Millisecond
 
 // tokenSeconds is how long a bootstrap token is valid.
 const tokenSeconds = 15 * 60
+
+// A cache hears of what was written within milliseconds, or within seconds where the API server is busy.
+const (
+	heardPoll   = 20 * time.Millisecond
+	heardWithin = 10 * time.Second
+)
 
 // join carries one attempt out and keeps the status up to date meanwhile.
 func (c *instances) join(ctx context.Context, v *view, status *status) error {
@@ -257,7 +265,24 @@ func (a *attempt) token(ctx context.Context) (string, error) {
 	if err := a.status.write(ctx); err != nil {
 		return "", err
 	}
-	return request.Status.Token, nil
+	a.awaitHeard(ctx, id)
+	return request.Status.Token, ctx.Err()
+}
+
+// awaitHeard waits until the cache has heard of a token's ID. What is asked for with the token is decided by what the cache has: a host that
+// asks sooner would be refused, and wait until it is looked at again.
+func (a *attempt) awaitHeard(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, heardWithin)
+	defer cancel()
+	self := client.ObjectKeyFromObject(a.view.Instance)
+	heard := func(ctx context.Context) (bool, error) {
+		var i v1alpha1.WindowsInstance
+		err := a.client.Get(ctx, self, &i)
+		return i.Status.BootstrapCredentialID == id, err
+	}
+	if err := wait.PollUntilContextCancel(ctx, heardPoll, true, heard); err != nil {
+		log.FromContext(ctx).V(1).Info("The token leaves before the cache has heard of it", "reason", err.Error())
+	}
 }
 
 // credentialID reads the ID (claim jti, RFC 7519) of a token that the API server has just made for us.

@@ -1,0 +1,62 @@
+package controllers
+
+import (
+	"context"
+	"encoding/base64"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// TestATokenLeavesWhenItsApproverKnowsOfIt has a cache that hears late of what was written, or never: with the token, a host asks for its
+// certificates at once, and what the cache does not know yet is refused.
+func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
+	for name, test := range map[string]struct{ lag, leaves time.Duration }{
+		"a cache that is up to date":        {0, 0},
+		"a cache that lags":                 {400 * time.Millisecond, 400 * time.Millisecond},
+		"a cache that has lost its watches": {time.Hour, heardWithin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				i := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1")
+				former, began := i.DeepCopy(), time.Now()
+				server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
+				cached := interceptor.NewClient(server, interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+						if time.Since(began) < test.lag {
+							former.DeepCopyInto(into.(*v1alpha1.WindowsInstance))
+							return nil
+						}
+						return c.Get(ctx, key, into, opts...)
+					},
+					SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _, sub client.Object, _ ...client.SubResourceCreateOption) error {
+						claims := base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"one"}`))
+						sub.(*authenticationv1.TokenRequest).Status.Token = "header." + claims + ".signature"
+						return nil
+					},
+				})
+				c := common{client: cached, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), cached)}
+				a := &attempt{instances: newInstances(c, newFleet(c)), view: &view{}, status: newStatus(c, i)}
+				a.view.Instance = i
+				if _, err := a.token(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took != test.leaves {
+					t.Errorf("the token left after %s, want %s", took, test.leaves)
+				}
+				var written v1alpha1.WindowsInstance
+				if err := server.Get(t.Context(), client.ObjectKeyFromObject(i), &written); err != nil || written.Status.BootstrapCredentialID != "one" {
+					t.Errorf("the ID that was written is %q (%v), want one", written.Status.BootstrapCredentialID, err)
+				}
+			})
+		})
+	}
+}
