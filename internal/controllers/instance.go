@@ -183,8 +183,7 @@ func (c *instances) retry(ctx context.Context, i *v1alpha1.WindowsInstance) erro
 // admit takes a place among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
 // there is none. A host that did not answer the last time takes it only when it does: many of them must not keep others out.
 func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
-	silent := meta.IsStatusConditionFalse(v.Instance.Status.Conditions, v1alpha1.ConditionReachable)
-	if d.Action != join.Start || silent {
+	if d.Action != join.Start || isSilent(v.Instance) {
 		return d, func() {}
 	}
 	release, ok := c.slots.take(joins(v.config))
@@ -193,6 +192,11 @@ func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
 	}
 	v.admitted, v.place = true, release
 	return d, release
+}
+
+// isSilent says whether the host did not answer the last time.
+func isSilent(i *v1alpha1.WindowsInstance) bool {
+	return meta.IsStatusConditionFalse(i.Status.Conditions, v1alpha1.ConditionReachable)
 }
 
 // newlyWaits says whether an instance that was not known to wait for a place does.

@@ -46,6 +46,7 @@ const (
 func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	a := &attempt{instances: c, view: v, status: status}
 	status.spare(progressPause(c.slots.held()))
+	status.silent = isSilent(v.Instance)
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
 		Connect:     a.connect,

@@ -27,6 +27,7 @@ type status struct {
 	common
 	wanted *v1alpha1.WindowsInstance
 	pause  time.Duration // between writes of progress
+	silent bool          // the host did not answer the last time: that it is tried again is no news until it does
 
 	mu        sync.Mutex // guards what follows: progress that had to wait is written by a timer
 	written   *v1alpha1.WindowsInstance
@@ -81,9 +82,13 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 	return nil
 }
 
-// progress keeps how a step goes. A write that fails is made up for by the next one; one that comes too soon after another waits.
+// progress keeps how a step goes. A write that fails is made up for by the next one; one that comes too soon after another waits. Of a
+// step that failed the report tells, which follows at once.
 func (s *status) progress(ctx context.Context, p join.Progress) {
 	s.track(p)
+	if p.State == v1alpha1.StepFailed || s.silent && p.Step == join.StepConnect {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is, wait := s.wanted.Status.DeepCopy(), s.pause-time.Since(s.writtenAt)

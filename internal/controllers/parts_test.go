@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"encoding/base64"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -169,4 +171,42 @@ func TestProgressThatCameTooSoonIsWrittenLater(t *testing.T) {
 			t.Errorf("after the join has ended, %q is seen", got)
 		}
 	})
+}
+
+// A host that does not answer is tried again and again. Each attempt that comes to nothing is one write, and none while it lasts.
+func TestASilentHostIsOneWriteAnAttempt(t *testing.T) {
+	for name, test := range map[string]struct {
+		silent bool
+		writes int
+	}{
+		"the first attempt": {false, 2}, // that the host is joined, and that it does not answer
+		"another attempt":   {true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				i, writes := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1"), 0
+				join.Begin(&i.Status, 1)
+				c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).WithInterceptorFuncs(interceptor.Funcs{
+					SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+						writes++
+						return w.SubResource(sub).Patch(ctx, o, p, opts...)
+					},
+				}).Build()
+				s := newStatus(common{client: c, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), c)}, i)
+				s.spare(progressEvery)
+				s.silent = test.silent
+				s.progress(t.Context(), join.Progress{Step: join.StepConnect, State: v1alpha1.StepRunning})
+				time.Sleep(15 * time.Second)
+				s.progress(t.Context(), join.Progress{Step: join.StepConnect, State: v1alpha1.StepFailed, Message: "no answer"})
+				s.settle()
+				time.Sleep(time.Second)
+				if err := s.write(t.Context()); err != nil { // the report
+					t.Fatal(err)
+				}
+				if writes != test.writes {
+					t.Errorf("the attempt was %d writes, want %d", writes, test.writes)
+				}
+			})
+		})
+	}
 }
