@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -200,7 +201,8 @@ func TestASilentHostIsOneWriteAnAttempt(t *testing.T) {
 				s.progress(t.Context(), join.Progress{Step: join.StepConnect, State: v1alpha1.StepFailed, Message: "no answer"})
 				s.settle()
 				time.Sleep(time.Second)
-				if err := s.write(t.Context()); err != nil { // the report
+				join.Report(s.now(), 1, true, &join.StepError{Step: join.StepConnect, Err: errors.New("no answer")})
+				if err := s.write(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if writes != test.writes {
