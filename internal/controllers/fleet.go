@@ -78,11 +78,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // soon asks for a plan in a short while, once for all that happens until then.
 func (f *fleet) soon() handler.EventHandler {
-	ask := func(q queue) { q.AddAfter(theFleet(), f.within()) }
+	return onChange(func(_ context.Context, _ client.Object, q queue) { q.AddAfter(theFleet(), f.within()) })
+}
+
+// onChange is the handler of what is created, updated or deleted, whichever it is.
+func onChange(ask func(context.Context, client.Object, queue)) handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, _ ctrlevent.CreateEvent, q queue) { ask(q) },
-		UpdateFunc: func(_ context.Context, _ ctrlevent.UpdateEvent, q queue) { ask(q) },
-		DeleteFunc: func(_ context.Context, _ ctrlevent.DeleteEvent, q queue) { ask(q) },
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q queue) { ask(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q queue) { ask(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q queue) { ask(ctx, e.Object, q) },
 	}
 }
 

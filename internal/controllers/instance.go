@@ -327,16 +327,11 @@ func (c *instances) notBefore(i *v1alpha1.WindowsInstance) time.Time {
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts
 // join, its instance waits a little and sees that at once.
 func (c *instances) nodeEvents() handler.EventHandler {
-	ask := func(ctx context.Context, node client.Object, q queue) {
+	return onChange(func(ctx context.Context, node client.Object, q queue) {
 		for _, r := range c.ofNode(ctx, node) {
 			q.AddAfter(r, linger(c.slots.held()))
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q queue) { ask(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q queue) { ask(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q queue) { ask(ctx, e.Object, q) },
-	}
+	})
 }
 
 // ofNode names the instance whose host is the node.
