@@ -1,67 +1,148 @@
-# make help lists the targets. CI runs: make check test e2e.
+# make help lists the targets. CI runs: make gate.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# All is compiled in one way, so that no package is compiled twice.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false $(filter-out -trimpath -buildvcs=%,$(GOFLAGS))
+
+RUN := @hack/run.sh
+STEP := @hack/step.sh
 TOOL := go tool -modfile=hack/tools/go.mod
+# vet has looked at tests already: go test would look at them, and at all that they import, once more.
+TEST := go test -vet=off
+ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
+CORE := ^Test(WindowsHostBecomesReadyNode|Images|WindowsFleet|Network|BadInput)$$
 HOSTS ?= 1
 EXIT ?=
 ONLY ?=
 
-.PHONY: help demo build payload test e2e bench check generate verify-generated fmt vet lint clean
-
+.PHONY: help
 help: ## Lists the targets.
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
+.PHONY: demo build payload bench generate clean
 demo: ## Shows how a Windows host becomes a node. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
 	@hack/prepare.sh
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
 build: ## Builds the operator and its programs for Windows hosts into bin/.
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/wmco
-	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
+	go build -ldflags '-s -w' -o bin/ ./cmd/wmco
+	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
 payload: ## Builds what the operator carries for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload
-
-test: ## Runs the tests that need no Windows host; with Wine also those of the code that calls Windows.
-	hack/failures-last.sh go test ./...
-	hack/failures-last.sh hack/wine-test.sh . ./internal/win/...
-	cd payload/containerd && go vet ./... && go test ./...
-	hack/wine-test.sh payload/containerd .
-	cd payload/windows-exporter && go vet ./... && go test ./...
-	cd lab && ../hack/failures-last.sh go test ./deploytest/ ./hcs/ ./hns/ ./image/ ./proxy/ ./winbuild/
-
-e2e: ## Runs the lab: real API server, real Windows programs on Wine hosts.
-	@hack/prepare.sh
-	cd lab && ../hack/failures-last.sh go test -count=1 -timeout 80m -run '$(or $(ONLY),.)' . ./e2e/
 
 bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh
 	cd lab && go run ./bench -only '$(ONLY)'
 
-check: fmt vet lint verify-generated ## Checks format, vet (Linux and Windows), staticcheck, generated files, PowerShell's syntax and the rules of the architecture.
-	hack/check-powershell.sh
-	go test -count=1 .
-
-fmt:
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted (run gofmt -w):"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-
-vet:
-	go vet ./...
-	GOOS=windows go vet ./...
-	cd lab && go vet -trimpath ./... # as the control plane is built, so that Kubernetes is compiled once
-
-lint:
-	$(TOOL) staticcheck ./...
-	GOOS=windows "$$($(TOOL) -n staticcheck)" ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
-
 generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/objects api/v1alpha1 docs/objects.md
 
-verify-generated: generate
-	@git diff --exit-code -- api deploy/crds docs/objects.md || { echo "generated files were out of date: commit what make generate wrote"; exit 1; }
-
 clean: ## Removes what was built. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload
+
+# The rings. Each runs its steps two at a time and prints at its end what each took; CONTRIBUTING.md says which catches what.
+CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-generated check-powershell check-architecture
+UNIT := unit-root unit-lab
+PAYLOAD := unit-containerd unit-exporter
+
+.PHONY: check unit unit-windows unit-payload test e2e-core e2e gate
+check: ## Ring 1: format, vet (Linux and Windows), staticcheck, generated files, PowerShell's syntax and the rules of the architecture.
+	$(RUN) $(CHECK)
+
+unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included.
+	$(RUN) $(UNIT)
+
+unit-windows: ## Ring 2: tests of the code that calls Windows, on Wine.
+	$(RUN) unit-wine
+
+unit-payload: ## Ring 2: tests of what the payload is made of.
+	$(RUN) $(PAYLOAD)
+
+test: ## All of ring 2: tests that need no Windows host.
+	$(RUN) $(UNIT) unit-wine $(PAYLOAD)
+
+e2e-core: ## Ring 3: each capability once: real API server, real Windows programs on Wine hosts.
+	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
+
+e2e: ## Ring 4: the whole lab. ONLY=TestNetwork takes one test.
+	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights
+
+gate: ## What CI runs: rings 1 to 3.
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
+
+# The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-wine $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole
+prepare:
+	$(STEP) prepare 60 hack/prepare.sh
+
+modules:
+	$(STEP) modules 30 hack/modules.sh
+
+tools:
+	$(STEP) tools 30 go build -modfile=hack/tools/go.mod -o /dev/null tool
+
+check-fmt:
+	$(STEP) $@ 10 hack/gofmt.sh
+
+check-vet:
+	$(STEP) $@ 20 go vet ./...
+
+check-vet-windows:
+	$(STEP) $@ 20 env GOOS=windows go vet $(ON_WINDOWS)
+
+# The control plane, some lines above all of Kubernetes, is compiled but not vetted: vet would look at 1,500 packages for it.
+check-vet-lab: | check-vet
+	$(STEP) $@ 20 bash -c 'cd lab && go vet $$(go list ./... | grep -v /controlplane)'
+
+check-lint: | check-vet
+	$(STEP) $@ 30 $(TOOL) staticcheck ./...
+
+check-lint-windows: | check-vet-windows
+	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n staticcheck)" $(filter ./internal/win/% ./cmd/%,$(ON_WINDOWS))'
+
+check-generated: | check-vet
+	$(STEP) $@ 30 hack/verify-generated.sh
+
+check-powershell:
+	$(STEP) $@ 10 hack/check-powershell.sh
+
+check-architecture: | check-vet
+	$(STEP) $@ 10 $(TEST) -count=1 .
+
+unit-root:
+	$(STEP) $@ 90 $(TEST) ./...
+
+unit-lab: | unit-root
+	$(STEP) $@ 30 bash -c 'cd lab && $(TEST) ./bench ./hcs ./hns ./image ./proxy ./winbuild'
+
+unit-wine:
+	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...
+
+unit-containerd: | unit-wine
+	$(STEP) $@ 30 bash -c 'cd payload/containerd && go vet ./... && $(TEST) ./... && cd ../.. && hack/wine-test.sh payload/containerd .'
+
+unit-exporter:
+	$(STEP) $@ 10 bash -c 'cd payload/windows-exporter && go vet ./... && $(TEST) ./...'
+
+e2e-build-core: | $(UNIT)
+	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core'
+
+e2e-build:
+	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare'
+
+e2e-core-tests:
+	$(STEP) $@ 600 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
+
+e2e-rights:
+	$(STEP) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m ./deploytest'
+
+e2e-lab:
+	$(STEP) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 1 -run "$(or $(ONLY),.)" .'
+
+e2e-whole:
+	$(STEP) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 2 -run "$(or $(ONLY),.)" ./e2e'

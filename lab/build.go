@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -122,13 +121,18 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-// report prints a line when something takes more than two seconds, and another when it is done.
-func (c cache) report(about string) (done func()) {
+func (c cache) report(about string) (done func()) { return Report(c.progress, about) }
+
+// Report prints a line when something takes more than two seconds, and another when it is done. Without a writer it prints nothing.
+func Report(progress io.Writer, about string) (done func()) {
+	if progress == nil {
+		return func() {}
+	}
 	start := time.Now()
-	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(c.progress, "lab: %s...\n", about) })
+	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(progress, "lab: %s...\n", about) })
 	return func() {
 		if !timer.Stop() {
-			fmt.Fprintf(c.progress, "lab: %s took %.0f s\n", about, time.Since(start).Seconds())
+			fmt.Fprintf(progress, "lab: %s took %.0f s\n", about, time.Since(start).Seconds())
 		}
 	}
 }
@@ -163,7 +167,7 @@ func controlPlaneProgram() program {
 
 // build returns the path of a program, built once per sources, requirements and version of Go.
 func (c cache) build(ctx context.Context, p program) (string, error) {
-	module, err := moduleDir()
+	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +190,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		cmd := exec.CommandContext(ctx, "go", "build", mode, "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, p.target())
 		cmd.Dir = module
-		cmd.Env = append(os.Environ(), p.env...)
+		cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...) // as everything is built, so that packages are compiled once
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("running go build: %w: %s", err, strings.TrimSpace(string(out)))
 		}
@@ -262,12 +266,15 @@ func contentKey(words []string, root string, paths []string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:20], nil
 }
 
-// moduleDir returns the folder of this module, where the programs' sources are.
-func moduleDir() (string, error) {
-	_, file, _, _ := runtime.Caller(0)
-	dir := filepath.Dir(file)
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-		return "", fmt.Errorf("finding the lab's sources: %w; build without -trimpath, on the machine that has them", err)
+// moduleDir returns the folder of this module, where the programs' sources are. The lab runs in it, or below.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking Go for the module: %w", err)
+	}
+	dir := filepath.Dir(strings.TrimSpace(string(out)))
+	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram().pkg)); err != nil {
+		return "", fmt.Errorf("finding the lab's sources: %w; run this in the folder lab of the repository", err)
 	}
 	return dir, nil
 }

@@ -15,7 +15,7 @@ import (
 const criOnHost = `C:\lab\cri.exe`
 
 func criProgram() program {
-	return program{pkg: "cri", about: "building the program that asks for images", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}}
+	return program{pkg: "cri", about: "building the program that asks for images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
 // Pull has the host's containerd pull and unpack an image, as its kubelet would: over CRI, with the credentials that the

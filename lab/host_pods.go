@@ -43,7 +43,7 @@ const computeOnHost = `C:\lab\compute.exe`
 
 func computeProgram() program {
 	return program{
-		pkg: "containers/compute", about: "building the program that asks for containers", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+		pkg: "containers/compute", about: "building the program that asks for containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
 	}
 }
 

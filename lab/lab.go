@@ -50,6 +50,33 @@ type Lab struct {
 	services []*service
 }
 
+// Prepare builds what the cache does not have of what labs run, so that no test has to wait for it: the control plane and, where they can
+// run, hosts.
+func Prepare(ctx context.Context, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	build := func(programs ...program) func() error {
+		return func() error {
+			for _, p := range programs {
+				if _, err := c.build(ctx, p); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if err := CanRunWindows(); err != nil {
+		return build(controlPlaneProgram(), keeperProgram())()
+	}
+	hosts := func() error {
+		_, err := c.template(ctx)
+		return errors.Join(err, build(webserverProgram(), criProgram(), computeProgram())())
+	}
+	return together([]func() error{build(controlPlaneProgram()), hosts})
+}
+
 // Open builds what the cache does not have, and returns when the control plane serves and SSH answers on every host. The context
 // limits the start only. Without root or Wine, options with hosts give an error that wraps ErrNoWindows.
 func Open(ctx context.Context, o Options) (*Lab, error) {

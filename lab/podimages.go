@@ -32,7 +32,7 @@ func ImageSources() []string { return []string{"registry.k8s.io", "lab.test"} }
 
 func webserverProgram() program {
 	return program{
-		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64"},
 	}
 }
 
@@ -69,7 +69,7 @@ func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
 func agnhostProgram() program {
 	return program{
 		pkg: "k8s.io/kubernetes/test/images/agnhost", about: "building agnhost (some minutes the first time)",
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"},
+		env: []string{"GOOS=windows", "GOARCH=amd64"},
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal st
 
 // pause compiles the program that containerd starts for every pod.
 func (c cache) pause(ctx context.Context) (string, error) {
-	module, err := moduleDir()
+	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -29,14 +29,14 @@ var ErrNoWindows = errors.New("no Windows hosts on this machine")
 func guestProgram() program {
 	return program{
 		pkg: "guest", about: "building the hosts' own programs",
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0"}, sources: []string{"sshd", "guestapi", "hns"},
+		env: []string{"GOOS=windows", "GOARCH=amd64"}, sources: []string{"sshd", "guestapi", "hns"},
 	}
 }
 
 func keeperProgram() program {
 	return program{
 		pkg: "keeper", about: "building the keeper",
-		env: []string{"CGO_ENABLED=0"}, sources: []string{"hostspec", "guestapi", "hns"},
+		sources: []string{"hostspec", "guestapi", "hns"},
 	}
 }
 
@@ -99,7 +99,7 @@ func (c cache) template(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("asking Wine for its version: %w", err)
 	}
-	module, err := moduleDir()
+	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func makeTemplate(ctx context.Context, path, keeperProgram string, files map[str
 const hostNamespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 func compileShim(ctx context.Context, source, target string) error {
-	module, err := moduleDir()
+	module, err := moduleDir(ctx)
 	if err != nil {
 		return err
 	}

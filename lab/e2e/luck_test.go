@@ -107,7 +107,7 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 // follow calls see for each state of each instance, as soon as it is written and missing none, until see returns true.
 func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), world.Patience(patience))
 	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
 	if err != nil {
 		cancel()

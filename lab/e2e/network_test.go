@@ -36,11 +36,18 @@ var updateNetworks = flag.Bool("update-networks", false, "rewrite the golden fil
 
 // What TestNetwork has of Services.
 const (
-	manyServices  = 200
 	endpointsEach = 5
 	// settledAfter is how long WICD waits longer for load balancers after many Services have changed.
 	settledAfter = 35 * time.Second
 )
+
+// manyServices is how many there are: too many for kube-proxy to have them in a moment, but with -short.
+func manyServices() int {
+	if testing.Short() {
+		return 8
+	}
+	return 200
+}
 
 // TestNetwork has three Windows hosts with the real kube-proxy and our hybrid-overlay-node on the lab's network service.
 func TestNetwork(t *testing.T) {
@@ -51,7 +58,7 @@ func TestNetwork(t *testing.T) {
 		t.Run("networks are those of OVN-Kubernetes", func(t *testing.T) { p.in(t).compareNetworks() }) &&
 		t.Run("a Linux node comes, changes and goes", func(t *testing.T) { p.in(t).linuxNode() }) &&
 		t.Run("the overlay gets another port", func(t *testing.T) { p.in(t).anotherPort(9898) }) &&
-		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(manyServices) }) &&
+		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(manyServices()) }) &&
 		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).loseAndRestore() }) &&
 		t.Run("after a restart of the host, too", func(t *testing.T) { p.in(t).restoreAfterRestart() }) &&
 		t.Run("nothing is left of Services that are gone", func(t *testing.T) { p.in(t).noServices() })
@@ -338,14 +345,15 @@ func (p place) missing(h *lab.Host, vips []string) string {
 	return ""
 }
 
-// loseAndRestore takes away what Windows is known to lose, and waits until all of it is back; the Node has to say so meanwhile.
-func (p place) loseAndRestore() {
-	h, vips := p.Lab.Hosts()[0], p.vips()
-	time.Sleep(settledAfter)
-	for _, loss := range []struct {
-		what string
-		lose func() error
-	}{
+// A loss is something that Windows is known to lose.
+type loss struct {
+	what string
+	lose func() error
+}
+
+// losses are of all kinds; with -short only the last, which has something of all others.
+func (p place) losses(h *lab.Host) []loss {
+	all := []loss{
 		{"a load balancer", func() error { return p.loseFirst(h, hns.LoadBalancer, "") }},
 		{"all load balancers", func() error { return h.LoseNetworkObjects(hns.LoadBalancer) }},
 		{"the host's endpoint", func() error { return p.loseFirst(h, hns.Endpoint, "VIPEndpoint") }},
@@ -355,7 +363,20 @@ func (p place) loseAndRestore() {
 		{"everything, as the service restarts", func() error {
 			return h.RestartNetworkService(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network)
 		}},
-	} {
+	}
+	if testing.Short() {
+		return all[len(all)-1:]
+	}
+	return all
+}
+
+// loseAndRestore takes away what Windows is known to lose, and waits until all of it is back; the Node has to say so meanwhile.
+func (p place) loseAndRestore() {
+	h, vips := p.Lab.Hosts()[0], p.vips()
+	if !testing.Short() {
+		time.Sleep(settledAfter)
+	}
+	for _, loss := range p.losses(h) {
 		told, stop := p.watchNetwork(h)
 		began := time.Now()
 		if err := loss.lose(); err != nil {
@@ -474,7 +495,7 @@ func (p place) restoreAfterRestart() {
 
 func (p place) noServices() {
 	ctx, vips := p.t.Context(), p.vips()
-	for i := range manyServices {
+	for i := range manyServices() {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("many-%d", i)}}
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: s.ObjectMeta}
 		for _, o := range []client.Object{s, slice} {

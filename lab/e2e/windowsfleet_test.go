@@ -39,17 +39,26 @@ const (
 	appSlow  = "slow"  // a pod that uses its grace
 )
 
-// slowGrace is how many seconds the slow pod goes on once it is asked to stop.
-const slowGrace = 40
+// slowGrace is how many seconds the slow pod goes on once it is asked to stop: longer than the 30 s that pods have without a word.
+func slowGrace() int {
+	if testing.Short() {
+		return 5
+	}
+	return 40
+}
 
-// TestWindowsFleet takes three Windows hosts that run pods through what happens to a fleet: another kubelet and back, another SSH key, a
-// restart that a user asks for, the end of one, and its return as a Machine.
+// TestWindowsFleet takes Windows hosts that run pods through what happens to a fleet: another kubelet and back, another SSH key, a
+// restart that a user asks for, the end of one, and its return as a Machine. There are three, or with -short two.
 func TestWindowsFleet(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, world.Options{WineHosts: 3, Pods: true})
+	hosts := 3
+	if testing.Short() {
+		hosts = 2
+	}
+	p := newPlace(t, world.Options{WineHosts: hosts, Pods: true})
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
-	fresh := takeSnapshot(t, p.Lab.Hosts()[2])
+	fresh := takeSnapshot(t, p.lastHost())
 	p.joinAll()
 	p.startApps()
 	p.expectApps()
@@ -99,7 +108,7 @@ func (p place) startApps() {
 	}
 	_, err = p.WinWebserver(ctx, appSlow, 1, func(d *appsv1.Deployment) {
 		grace := int64(60)
-		d.Spec.Template.Spec = world.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace))
+		d.Spec.Template.Spec = world.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace()))
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
 		d.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = "win-2" // so that it is asked once
 	})
@@ -154,13 +163,13 @@ func (p place) roll(dir string, watch *budgetWatch, outages *outageWatch) {
 	if n := watch.cordons() - cordons; n != len(p.Hosts()) {
 		p.t.Errorf("%d cordons were seen, want one for each of %d nodes", n, len(p.Hosts()))
 	}
-	if text, want := <-log, fmt.Sprintf("has used %d s of its grace", slowGrace); !strings.Contains(text, want) {
+	if text, want := <-log, fmt.Sprintf("has used %d s of its grace", slowGrace()); !strings.Contains(text, want) {
 		p.t.Errorf("the log of %s is %q, want %q in it", slow.Name, text, want)
 	}
 	took := outages.lasted(slow.UID)
 	p.t.Logf("pod %s was gone %s after it was asked to stop", slow.Name, took.Round(100*time.Millisecond))
-	if took < slowGrace*time.Second {
-		p.t.Errorf("pod %s was gone too early: its grace is %d s", slow.Name, slowGrace)
+	if took < time.Duration(slowGrace())*time.Second {
+		p.t.Errorf("pod %s was gone too early: its grace is %d s", slow.Name, slowGrace())
 	}
 	p.expectSameContainers(agents)
 	p.expectApps()
@@ -249,9 +258,15 @@ func (p place) restartOnDemand() {
 	}
 }
 
-// leaveNoTrace takes the third host out of the cluster and looks what stays on it.
+// lastHost is the one that leaves and comes back.
+func (p place) lastHost() *lab.Host {
+	hosts := p.Lab.Hosts()
+	return hosts[len(hosts)-1]
+}
+
+// leaveNoTrace takes the last host out of the cluster and looks what stays on it.
 func (p place) leaveNoTrace(fresh snapshot) {
-	host := p.Lab.Hosts()[2]
+	host := p.lastHost()
 	const keys = "file " + guestapi.AuthorizedKeysFile
 	fresh[keys] = takeSnapshot(p.t, host)[keys] // the key is another one since; who leaves keeps it
 	p.leave(host, fresh)
@@ -287,9 +302,9 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 	}
 }
 
-// comeAsMachine brings the third host back: its address is that of a Machine.
+// comeAsMachine brings the last host back: its address is that of a Machine.
 func (p place) comeAsMachine() {
-	host := p.Lab.Hosts()[2]
+	host := p.lastHost()
 	p.becomeOpenShift("None")
 	machine := p.machineAt("machine.openshift.io/v1beta1", machineAPINamespace, host.Name(), host.Address())
 	if i := p.expectInstance(machine); i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.Hostname != host.Name() {

@@ -24,10 +24,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
-// patience is how long a test waits for what takes seconds on an idle machine. It is more than the two minutes that WICD
-// gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then. And a machine that is
-// not ours alone can be slow for minutes.
-const patience = 8 * time.Minute
+// patience is how long a test waits for what takes seconds on an idle machine, times the machine's speed factor. It is more than the
+// two minutes that WICD gives a service to stop before it ends it by force: Wine lets a program hang at its end now and then.
+const patience = 5 * time.Minute
 
 // needs skips a test where something is missing, and says what.
 func needs(t *testing.T, missing ...error) {
@@ -46,9 +45,11 @@ type place struct {
 	mu *sync.Mutex
 }
 
-// newPlace opens a world for a test and closes it at its end. When the test fails, it shows what the operator said.
+// newPlace opens a world for a test and closes it at its end. When the test fails, it shows what the operator said. Hosts wait more than
+// they work: two tests run at a time.
 func newPlace(t *testing.T, o world.Options) place {
 	t.Helper()
+	t.Parallel()
 	o.Log = os.Stderr
 	w, err := world.Open(t.Context(), o)
 	if err != nil {

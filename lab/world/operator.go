@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -39,10 +41,12 @@ type operatorOptions struct {
 	root, kubeconfig, payload, log, program string
 }
 
-func newOperator(ctx context.Context, o operatorOptions) (*Operator, error) {
+func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
+	done := lab.Report(progress, "building the operator (two minutes the first time)")
 	if err := goBuild(ctx, o.root, o.program, "./cmd/wmco"); err != nil {
 		return nil, fmt.Errorf("building the operator: %w", err)
 	}
+	done()
 	return &Operator{operatorOptions: o}, nil
 }
 
@@ -186,7 +190,7 @@ func (w *World) payload(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, buildPayload(ctx, dir, components, o.Log)
+	return dir, buildPayload(ctx, dir, components, !o.WholePayload, o.Log)
 }
 
 // repository is the folder of the operator's own module.

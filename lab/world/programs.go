@@ -25,7 +25,7 @@ func Programs(ctx context.Context, dir string, log io.Writer, names ...string) e
 		return err
 	}
 	made := filepath.Join(dir, "payload")
-	if err := buildPayload(ctx, made, components, log); err != nil {
+	if err := buildPayload(ctx, made, components, true, log); err != nil {
 		return fmt.Errorf("building programs: %w", err)
 	}
 	p, err := payload.Open(made)
@@ -59,8 +59,9 @@ func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
 	return io.ReadAll(decoder)
 }
 
-// buildPayload builds components for Wine hosts: their programs are patched; see package winbuild.
-func buildPayload(ctx context.Context, dir string, components []build.Component, log io.Writer) error {
+// buildPayload builds components for Wine hosts: their programs are patched; see package winbuild. Where it is to be fast, they are
+// compressed less than those of users' hosts.
+func buildPayload(ctx context.Context, dir string, components []build.Component, fast bool, log io.Writer) error {
 	root, err := repository(ctx)
 	if err != nil {
 		return err
@@ -74,6 +75,7 @@ func buildPayload(ctx context.Context, dir string, components []build.Component,
 		Components: components,
 		Root:       root,
 		Out:        dir,
+		Fast:       fast,
 		Log:        log,
 		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
 			if filepath.Clean(moduleDir) == root {

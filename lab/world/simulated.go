@@ -5,14 +5,17 @@ package world
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/crypto/ssh"
 
@@ -37,14 +40,13 @@ func (w *World) startHosts(o Options) error {
 // AddSimulated starts one more simulated host, which the world's key can log in to unless the options say who can.
 func (w *World) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	n := len(w.simulated)
-	o.ListenAddr = fmt.Sprintf("%s:%d", loopback(n), simulatedPort())
 	o.Windows.Address = nodeAddress(n)
 	o.Windows.Root = filepath.Join(w.folder.Path, "hosts", strconv.Itoa(n))
 	o.User = User
 	if o.AuthorizedKeys == nil {
 		o.AuthorizedKeys = []ssh.PublicKey{w.authorized}
 	}
-	host, err := sim.Start(context.Background(), o) // ends with Close
+	host, err := start(o)
 	if err != nil {
 		return nil, Host{}, err
 	}
@@ -58,9 +60,16 @@ func (w *World) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	return host, h, nil
 }
 
-// loopback gives each simulated host an address of its own, and each process hosts of its own.
-func loopback(n int) netip.Addr {
-	return netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), byte(n / 250), byte(1 + n%250)})
+// start starts a simulated host on a loopback address that no other host of this machine has. It ends with Close.
+func start(o sim.Options) (host *sim.Host, err error) {
+	const attempts = 20
+	for range attempts {
+		o.ListenAddr = fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250), simulatedPort())
+		if host, err = sim.Start(context.Background(), o); !errors.Is(err, syscall.EADDRINUSE) {
+			return host, err
+		}
+	}
+	return nil, err
 }
 
 // nodeAddress is what the host says its address is: a node cannot have a loopback address.
@@ -91,7 +100,7 @@ func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
 			size = wicdBytes
 		}
 		content := make([]byte, size)
-		_, _ = rand.Read(content) // never fails
+		_, _ = cryptorand.Read(content) // never fails
 		set.Files = append(set.Files, build.Content{
 			Path: path, Component: path, Version: "simulated", Group: payload.Base, Open: build.Bytes(content),
 		})

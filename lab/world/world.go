@@ -39,7 +39,7 @@ const User = "Administrator"
 type Options struct {
 	// WineHosts and SimulatedHosts are how many hosts of each kind there are; one of the two is zero.
 	WineHosts, SimulatedHosts int
-	// WholePayload gives Wine hosts all that users' hosts get, not only what a Ready node needs: it takes longer to build.
+	// WholePayload gives Wine hosts all that users' hosts get, as well compressed, not only what a Ready node needs: it takes longer to build.
 	WholePayload bool
 	// Pods gives Wine hosts what it takes to run pods: containerd's shim, a pod network, and a registry with images that
 	// the settings lead to. See WinWebserver.
@@ -150,7 +150,7 @@ func (w *World) open(ctx context.Context, o Options) (err error) {
 			return err
 		}
 	}
-	return w.install(ctx)
+	return w.install(ctx, o.Log)
 }
 
 // NewKey makes a key pair as the user of the operator would, and returns it, and what the Secret has of it.
@@ -193,7 +193,7 @@ func (w *World) connect() error {
 }
 
 // install applies what users apply, and starts the operator as its Deployment would.
-func (w *World) install(ctx context.Context) error {
+func (w *World) install(ctx context.Context, progress io.Writer) error {
 	root, err := repository(ctx)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (w *World) install(ctx context.Context) error {
 	}
 	w.Operator, err = newOperator(ctx, operatorOptions{
 		root: root, kubeconfig: kubeconfig, payload: w.Payload, log: filepath.Join(w.folder.Path, "operator.log"), program: filepath.Join(w.folder.Path, "wmco"),
-	})
+	}, progress)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type Options struct {
 	// Cache is the folder that keeps programs and compressed files between builds. Empty means DefaultCache. It may be shared by
 	// concurrent builds and removed at any time between them; what was not used for a month is removed from it.
 	Cache string
+	// Fast compresses faster and less: for tests.
+	Fast bool
 	// Version is what the manifest says of the programs of this repository. It does not change their bytes. Empty means "devel".
 	Version string
 	// Flags, where given, returns more flags for "go build" in moduleDir. A flag that names a file must change with its content
@@ -56,6 +58,9 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 		return payload.Manifest{}, err
 	}
 	programsDir, blobsDir := filepath.Join(o.Cache, "programs"), filepath.Join(o.Cache, "blobs")
+	if o.Fast {
+		blobsDir += "-fast"
+	}
 	if err := os.MkdirAll(programsDir, 0o755); err != nil {
 		return payload.Manifest{}, err
 	}
@@ -76,7 +81,7 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	if err := c.compile(ctx, programs); err != nil {
 		return payload.Manifest{}, err
 	}
-	set := Set{Files: externals, Left: left, Blobs: blobsDir, Log: o.Log}
+	set := Set{Files: externals, Left: left, Blobs: blobsDir, Fast: o.Fast, Log: o.Log}
 	for _, p := range programs {
 		if p.Path == payload.SetupName {
 			set.Stub = file(p.exe)

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Downloads the modules that everything is built from, of all go.mod files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+for mod in $(git ls-files '*go.mod'); do
+  (cd "$(dirname "$mod")" && GOFLAGS=-mod=mod go mod download)
+done

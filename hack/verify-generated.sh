@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Says whether make generate would change something.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+make --no-print-directory generate
+git diff --exit-code -- api deploy/crds docs/objects.md || { echo "generated files were out of date: commit what make generate wrote"; exit 1; }

@@ -1,0 +1,36 @@
+//go:build linux
+
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// Prepare builds what worlds with these options need and the caches do not have, so that no test has to wait for it.
+func Prepare(ctx context.Context, o Options) error {
+	scratch, err := os.MkdirTemp("", "wmco-prepare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	if err := lab.Prepare(ctx, o.Log); err != nil {
+		return fmt.Errorf("preparing the lab: %w", err)
+	}
+	if lab.CanRunWindows() == nil {
+		components, err := o.components()
+		if err == nil {
+			err = buildPayload(ctx, filepath.Join(scratch, "payload"), components, !o.WholePayload, o.Log)
+		}
+		if err != nil {
+			return fmt.Errorf("building the payload: %w", err)
+		}
+	}
+	root, err := repository(ctx)
+	return errors.Join(err, goBuild(ctx, root, filepath.Join(scratch, "wmco"), "./cmd/wmco"))
+}
