@@ -65,7 +65,7 @@ trap '[ -z "${runner:-}" ] || { kill "$runner"; wait "$runner"; }; exit 130' INT
 
 WMCO_SPEED=${WMCO_SPEED:-$(go run ./hack/speed)} || exit
 export WMCO_SPEED
-while sleep 30; do
+while sleep 30 >/dev/null 2>&1; do
   now=$(running)
   [ -z "$now" ] || echo "running after $((SECONDS - began)) s:$now"
 done &

@@ -89,7 +89,7 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 }
 
 func (cp *ControlPlane) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience(startTimeout))
 	defer cancel()
 	var err error
 	if cp.folder, err = newFolder(cp.keeper, "controlplane"); err != nil {

@@ -133,7 +133,7 @@ func (h *Host) BootID(ctx context.Context) (uint32, error) {
 }
 
 func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience(bootTimeout))
 	defer cancel()
 	for {
 		attempt, cancelAttempt := context.WithTimeout(ctx, 5*time.Second)

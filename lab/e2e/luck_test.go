@@ -18,6 +18,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
@@ -107,7 +108,7 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 // follow calls see for each state of each instance, as soon as it is written and missing none, until see returns true.
 func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), world.Patience(patience))
+	ctx, cancel := context.WithTimeout(p.t.Context(), lab.Patience(patience))
 	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
 	if err != nil {
 		cancel()

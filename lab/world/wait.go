@@ -5,28 +5,18 @@ package world
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/lab"
 )
 
-// Patience is how long to wait on this machine for what is waited for so long on one whose speed factor is 1: hack/run.sh measures the
-// factor, and gives it to tests in WMCO_SPEED. A machine that is faster is not hurried.
-func Patience(d time.Duration) time.Duration {
-	factor, err := strconv.ParseFloat(os.Getenv("WMCO_SPEED"), 64)
-	if err != nil {
-		return d
-	}
-	return time.Duration(float64(d) * max(1, factor))
-}
-
-// Eventually waits until look is satisfied; look says what is missing. A test that waits longer than its Patience fails with that.
+// Eventually waits until look is satisfied; look says what is missing. A test that waits longer than lab.Patience(patience) fails with that.
 func Eventually(t testing.TB, patience time.Duration, what string, look func(context.Context) (missing string)) {
 	t.Helper()
-	patience = Patience(patience)
+	patience = lab.Patience(patience)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
