@@ -19,7 +19,7 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 		says    []string
 		silent  string // what must not be said
 	}{
-		{"all pass", []string{"quick", "--", "later"}, "", 0, []string{"quick         | here I am", "quick passed", "later passed"}, "FAILED"},
+		{"all pass", []string{"quick", "--", "later"}, "", 0, []string{"quick             | here I am", "quick passed", "later passed"}, "FAILED"},
 		{"one fails", []string{"quick", "broken", "--", "later"}, "", 2,
 			[]string{"quick passed", "broken FAILED", "what failed in broken:", "--- FAIL: TestOfSomething"}, "later"},
 		{"one takes too long", []string{"quick", "slow", "--", "later"}, "0.05", 124,

@@ -8,7 +8,7 @@ shift 2
 notes=${WMCO_RUN:-}
 [ -n "$notes" ] || notes=$(mktemp -d)
 output="$notes/$name.log"
-prefix=${WMCO_RUN:+"$(printf '%-14s' "$name")| "}
+prefix=${WMCO_RUN:+"$(printf '%-18s' "$name")| "}
 printf 'budget=%s began=%s\n' "$budget" "$EPOCHREALTIME" >"$notes/$name.step"
 
 exec 3> >(tee "$output" | sed -u "s/^/$prefix/")

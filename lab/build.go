@@ -121,18 +121,13 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 	}
 }
 
-func (c cache) report(about string) (done func()) { return Report(c.progress, about) }
-
-// Report prints a line when something takes more than two seconds, and another when it is done. Without a writer it prints nothing.
-func Report(progress io.Writer, about string) (done func()) {
-	if progress == nil {
-		return func() {}
-	}
+// report prints a line when something takes more than two seconds, and another when it is done.
+func (c cache) report(about string) (done func()) {
 	start := time.Now()
-	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(progress, "lab: %s...\n", about) })
+	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(c.progress, "lab: %s...\n", about) })
 	return func() {
 		if !timer.Stop() {
-			fmt.Fprintf(progress, "lab: %s took %.0f s\n", about, time.Since(start).Seconds())
+			fmt.Fprintf(c.progress, "lab: %s took %.0f s\n", about, time.Since(start).Seconds())
 		}
 	}
 }
@@ -196,6 +191,41 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		}
 		return nil
 	}})
+}
+
+// BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It is linked anew only when
+// something changed: that takes seconds, and every world has an operator.
+func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(pkg)
+	key, err := contentKey([]string{root}, root, nil)
+	if err != nil {
+		return err
+	}
+	unlock, err := c.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	done := c.report("building " + name + " (two minutes the first time)")
+	kept := filepath.Join(c.dir, key, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", kept, pkg)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", name, err, strings.TrimSpace(string(text)))
+	}
+	done()
+	c.use(kept)
+	c.removeUnused(name)
+	content, err := os.ReadFile(kept)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, content, 0o700)
 }
 
 // others says that the program is another module's, whose version is in go.mod.

@@ -27,6 +27,8 @@ import (
 // OperatorAccount is the operator's ServiceAccount in deploy/.
 const OperatorAccount = "windows-machine-config-operator"
 
+const operatorPackage = "./cmd/wmco"
+
 // Operator is the operator's process. There is no Linux node in the lab that could run its Deployment, so it runs
 // here, with the token of its ServiceAccount and thus with its rights and no others.
 type Operator struct {
@@ -42,11 +44,9 @@ type operatorOptions struct {
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
-	done := lab.Report(progress, "building the operator (two minutes the first time)")
-	if err := goBuild(ctx, o.root, o.program, "./cmd/wmco"); err != nil {
-		return nil, fmt.Errorf("building the operator: %w", err)
+	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, progress); err != nil {
+		return nil, err
 	}
-	done()
 	return &Operator{operatorOptions: o}, nil
 }
 
@@ -200,14 +200,4 @@ func repository(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("finding the repository: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-func goBuild(ctx context.Context, dir, out, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", out, pkg)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(text)))
-	}
-	return nil
 }

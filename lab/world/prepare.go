@@ -4,7 +4,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,5 +31,8 @@ func Prepare(ctx context.Context, o Options) error {
 		}
 	}
 	root, err := repository(ctx)
-	return errors.Join(err, goBuild(ctx, root, filepath.Join(scratch, "wmco"), "./cmd/wmco"))
+	if err != nil {
+		return err
+	}
+	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), o.Log)
 }
