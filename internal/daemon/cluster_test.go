@@ -138,6 +138,7 @@ func (m *member) awaitVersion(t *testing.T) {
 }
 
 func TestTheServiceMakesTheNodeComplete(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(*sim.Cluster) {})
 	m.giveRange(t)
 	m.awaitVersion(t)
@@ -165,6 +166,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 }
 
 func TestARestartGoesOnWithTheSameCertificateRequest(t *testing.T) {
+	t.Parallel()
 	isOurs := func(r *certificatesv1.CertificateSigningRequest) bool { return strings.HasPrefix(r.Name, "wicd-") }
 	m := newMember(t, func(c *sim.Cluster) {
 		c.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return !isOurs(r) })
@@ -200,6 +202,7 @@ func (m *member) checkRequest(t *testing.T, r *certificatesv1.CertificateSigning
 }
 
 func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
+	t.Parallel()
 	// The kubelet has such a certificate, too, and looks every second whether it can be Ready: what is left of its life when WICD's is
 	// renewed must be more than that.
 	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(12 * time.Second) })
@@ -218,6 +221,7 @@ func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
 }
 
 func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(*sim.Cluster) {})
 	m.await(t, "the node is registered", func() bool { return m.node().Name != "" })
 	m.cluster.SetAway(true)
@@ -231,6 +235,7 @@ func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
 }
 
 func TestTheVersionWaitsForTheServices(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(*sim.Cluster) {})
 	m.stop()
 	m.request.Desired.Services = append(m.request.Desired.Services, ours("csi-proxy", desired.VersionFolder(m.request.Desired.Digest)+`\missing.exe`))
@@ -276,6 +281,7 @@ func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
 // TestANewTokenIsUsedForNewRequests leaves the requests that were made with the first token unanswered for ever, as the
 // operator does once it has handed over another one.
 func TestANewTokenIsUsedForNewRequests(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(c *sim.Cluster) {
 		c.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 	})
@@ -300,6 +306,7 @@ func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 
 // TestAnExpiredIdentityComesBackThroughTheKubelets stops the service until its certificate has expired, as an outage does.
 func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(*sim.Cluster) {})
 	m.giveRange(t)
 	m.awaitVersion(t)

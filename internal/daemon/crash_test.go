@@ -58,6 +58,7 @@ func (m *member) events() (events []eventsv1.Event) {
 }
 
 func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
+	t.Parallel()
 	kubelet := &mortal{}
 	m := newMemberWith(t, func(*sim.Cluster) {}, kubelet.program)
 	m.giveRange(t)
@@ -89,6 +90,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 
 // Roles may be older than the daemon: what it may not tell must not keep it from its work.
 func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(c *sim.Cluster) { c.Forbid(v1alpha1.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
 	m.giveRange(t)
 	m.awaitVersion(t)

@@ -42,6 +42,7 @@ func expiredIdentity(t *testing.T, user, group string) string {
 // TestACertificateThatIsThereAndHasExpiredIsNotUsed: the original took its certificate's kubeconfig whenever the file was there,
 // so that a daemon that was away for longer than the certificate lived never came back.
 func TestACertificateThatIsThereAndHasExpiredIsNotUsed(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	m.stop()
 	disk := m.windows.Disk()

@@ -14,6 +14,7 @@ import (
 // TestANodeKeepsItsLogsWithinTheirLimits publishes limits: logs that are beyond them come within, WICD's own included, and
 // no process starts anew for it.
 func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	disk := m.windows.Disk()
 	const log, old = desired.Logs + `\containerd\containerd.log`, desired.Logs + `\kubelet\kubelet-20060102-150405.log`

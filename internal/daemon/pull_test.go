@@ -100,6 +100,7 @@ func (m *member) changed() desired.Node {
 }
 
 func TestANodeFollowsWhatIsPublished(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	before := m.pids()
 	m.publish(t, m.changed())
@@ -116,6 +117,7 @@ func TestANodeFollowsWhatIsPublished(t *testing.T) {
 }
 
 func TestOnlyTheServiceThatReadsAFileIsRestarted(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	before := m.pids()
 	node := m.request.Desired
@@ -130,6 +132,7 @@ func TestOnlyTheServiceThatReadsAFileIsRestarted(t *testing.T) {
 }
 
 func TestSecretsReachServicesAndFilesOnly(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	node := m.request.Desired
 	node.Services = slices.Clone(node.Services)
@@ -165,6 +168,7 @@ func TestSecretsReachServicesAndFilesOnly(t *testing.T) {
 }
 
 func TestSecretsOfAnotherVersionAreNotTaken(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	node := m.changed()
 	node.SecretsVersion = "of-tomorrow"
@@ -180,6 +184,7 @@ func TestSecretsOfAnotherVersionAreNotTaken(t *testing.T) {
 }
 
 func TestOnlyCertificatesOfOursAreRemoved(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	authority := func(c string) string {
 		block, _ := pem.Decode([]byte(c))
@@ -224,6 +229,7 @@ func otherAuthority(t *testing.T) string {
 }
 
 func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	for name, change := range map[string]func(*desired.Node){
 		"another version": func(n *desired.Node) { n.Version = "2.0.0" },
@@ -252,6 +258,7 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 
 // TestAChangeSurvivesPowerCuts cuts the power at each change that following makes.
 func TestAChangeSurvivesPowerCuts(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	node := m.changed()
 	node.Files[0].Content = `{"maxPods": 64}`

@@ -30,6 +30,7 @@ func TestAKubeletWhoseNodeIsGoneStartsAnewAndNothingElseDoes(t *testing.T) {
 // TestAHostWhoseNodeIsGoneStaysAtWork: the original's daemon ended in a panic on a host that had its services and files, and no
 // Node. Ours needs none for its work, and the join that follows finds everything in place.
 func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
+	t.Parallel()
 	m := newFollower(t)
 	m.cluster.Delete(nodePath)
 	m.publish(t, m.changed())

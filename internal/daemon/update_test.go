@@ -108,6 +108,7 @@ func (u *updatable) awaitNext(t *testing.T) {
 }
 
 func TestANodeGoesToAnotherVersionByItself(t *testing.T) {
+	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	u.wish(u.next.Version)
 	u.awaitNext(t)
@@ -189,6 +190,7 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 }
 
 func TestAVersionThatWasRefusedAndJoinedAfterAllIsForgiven(t *testing.T) {
+	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	refused := desired.State + `\update-refused.json`
 	mustWrite(t, u.windows.Disk(), refused, `{"version": "`+u.request.Desired.Version+`", "reason": "it was too early"}`)
@@ -198,6 +200,7 @@ func TestAVersionThatWasRefusedAndJoinedAfterAllIsForgiven(t *testing.T) {
 }
 
 func TestAnUpdateWaitsForItsContent(t *testing.T) {
+	t.Parallel()
 	u := newUpdatable(t, nil, "", time.Minute)
 	lost := desired.Store + `\` + u.next.Payload[0].SHA256
 	if err := u.windows.Disk().Remove(lost); err != nil {
@@ -218,6 +221,7 @@ func TestAnUpdateWaitsForItsContent(t *testing.T) {
 
 // TestAnUpdateSurvivesPowerCuts cuts the power at changes from the first to the last, and once more soon after.
 func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
+	t.Parallel()
 	for cut := 0; ; cut += 13 {
 		u := newUpdatable(t, nil, "", time.Minute)
 		was := u.windows.BootID()
@@ -240,6 +244,7 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 }
 
 func TestAJoinOvertakesAnUpdate(t *testing.T) {
+	t.Parallel()
 	u := newUpdatable(t, map[string]sim.Program{v1alpha1.WICDService: doesNothing}, "", time.Minute)
 	u.wish(u.next.Version)
 	u.await(t, "the new version's services run", func() bool {

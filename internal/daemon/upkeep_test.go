@@ -91,6 +91,7 @@ func metrics(t *testing.T, w *sim.Windows) map[string]time.Time {
 }
 
 func TestEveryCertificateOfTheNodeIsInAMetric(t *testing.T) {
+	t.Parallel()
 	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(90 * time.Minute) })
 	m.giveRange(t)
 	m.awaitVersion(t)
