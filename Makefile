@@ -117,7 +117,7 @@ check-architecture: | check-vet
 	$(STEP) $@ 10 $(TEST) -count=1 .
 
 unit-root:
-	$(STEP) $@ 90 $(TEST) -parallel 4 ./... # tests wait more than they work
+	$(STEP) $@ 90 $(TEST) -parallel 10 ./... # tests wait more than they work
 
 unit-lab: | unit-root
 	$(STEP) $@ 30 bash -c 'cd lab && $(TEST) ./bench ./hcs ./hns ./image ./proxy ./winbuild'

@@ -15,6 +15,7 @@ import (
 // TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD over what a disk that lies about what it has written leaves of
 // its files. It keeps the services, and follows the cluster again, by itself.
 func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
+	t.Parallel()
 	left := map[string]func(whole string) string{
 		"nothing":   func(string) string { return "" },
 		"half":      func(whole string) string { return whole[:len(whole)/2] },

@@ -94,6 +94,7 @@ func (m *isolated) harm(t *testing.T, n int) {
 
 // TestTheAPIServerMayBeAway takes it away for so long, while services die and settings change on both sides.
 func TestTheAPIServerMayBeAway(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		away time.Duration
 		cut  bool
@@ -142,6 +143,7 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 // TestAClockThatIsWrongHarmsNothing has a host whose clock differs from the cluster's for more than the life of a
 // certificate. Its services are kept, the cluster is not flooded, and the node follows as soon as the clocks agree.
 func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
+	t.Parallel()
 	const minute = time.Minute
 	for name, test := range map[string]struct {
 		// joined and then are how much the host's clock is ahead of the cluster's, then for so long.

@@ -140,6 +140,7 @@ func doesNothing(ctx context.Context, _ sim.Process) uint32 {
 }
 
 func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
+	t.Parallel()
 	folder := desired.VersionFolder(newCargo("2").digest())
 	for name, test := range map[string]struct {
 		programs map[string]sim.Program
