@@ -27,6 +27,7 @@ help: ## Lists the targets.
 .PHONY: demo build payload bench generate clean
 demo: ## Shows how a Windows host becomes a node. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
 	@hack/prepare.sh
+	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
 build: ## Builds the operator and its programs for Windows hosts into bin/.
@@ -38,7 +39,8 @@ payload: ## Builds what the operator carries for Windows hosts into _payload/.
 
 bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh
-	cd lab && go run ./bench -only '$(ONLY)'
+	@echo "Building the bench (minutes the first time)" >&2
+	@cd lab && go run ./bench -only '$(ONLY)'
 
 generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds

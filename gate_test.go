@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -20,8 +21,9 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 		silent  string // what must not be said
 	}{
 		{"all pass", []string{"quick", "--", "later"}, "", 0, []string{"quick             | here I am", "quick passed", "later passed"}, "FAILED"},
-		{"one fails", []string{"quick", "broken", "--", "later"}, "", 2,
-			[]string{"quick passed", "broken FAILED", "what failed in broken:", "--- FAIL: TestOfSomething"}, "later"},
+		{"tests fail", []string{"quick", "broken", "--", "later"}, "", 2,
+			[]string{"quick passed", "broken FAILED", "what failed in broken:\n--- FAIL: TestBad (1.00s)\n    bad_test.go:7: it is bad\nFAIL\n\nstep"}, "later"},
+		{"something else fails", []string{"missing"}, "", 2, []string{"missing FAILED", "what failed in missing:\nno such thing\n"}, ""},
 		{"one takes too long", []string{"quick", "slow", "--", "later"}, "0.05", 124,
 			[]string{"STOPPED: the run was not done after 0.05 minutes. Running were: slow", "quick passed", "slow was running"}, "later"},
 	} {
@@ -63,7 +65,7 @@ func copyOfRun(t *testing.T) string {
 	if err := os.Mkdir(hack, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"run.sh", "step.sh"} {
+	for _, name := range []string{"run.sh", "step.sh", "failures.awk"} {
 		script, err := os.ReadFile(filepath.Join("hack", name))
 		if err != nil {
 			t.Fatal(err)
@@ -80,12 +82,46 @@ later:
 slow:
 	@hack/step.sh slow 10 sleep 60
 broken:
-	@hack/step.sh broken 10 bash -c 'echo "--- FAIL: TestOfSomething (1.00s)"; echo much else; exit 1'
+	@hack/step.sh broken 10 bash -c 'cat output; exit 1'
+missing:
+	@hack/step.sh missing 10 bash -c 'echo no such thing; exit 1'
 `
+	const output = `=== RUN   TestGood
+=== PAUSE TestGood
+=== RUN   TestBad
+=== CONT  TestGood
+    good_test.go:3: it is good
+=== NAME  TestBad
+    bad_test.go:7: it is bad
+the log of a whole cluster
+--- PASS: TestGood (1.00s)
+--- FAIL: TestBad (1.00s)
+FAIL
+`
+	if err := os.WriteFile(filepath.Join(dir, "output"), []byte(output), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte(makefile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return hack
+}
+
+// TestTheCoreHasItsTests sees that each test which the Makefile names for make e2e-core exists: go test runs what there is and says nothing.
+func TestTheCoreHasItsTests(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := regexp.MustCompile(`(?m)^CORE := \^Test\((.*)\)\$\$$`).FindSubmatch(makefile)
+	if core == nil {
+		t.Fatal("the Makefile has no line CORE := ^Test(...)$$")
+	}
+	for name := range strings.SplitSeq(string(core[1]), "|") {
+		if !hasFunction(t, "lab/e2e", "Test"+name) {
+			t.Errorf("there is no Test%s in lab/e2e", name)
+		}
+	}
 }
 
 // outcomes are the first and the last column of the table, as in "quick passed".

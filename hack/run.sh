@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile two at a time, and prints what each step took, also when one failed: hack/run.sh <targets> [-- <targets
+# Runs targets of the Makefile two at a time, and says at the end what failed and what each step took: hack/run.sh <targets> [-- <targets
 # that come after all of those>]. After WMCO_LIMIT minutes, where that is set, it stops everything and says what was running.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -55,8 +55,21 @@ table() {
   grep -hE '^--- (PASS|FAIL)' "$WMCO_RUN"/*.log 2>/dev/null | sed 's/^--- //; s/[()]//g' | awk '$3 + 0 >= 10 { sub(":", "", $1); printf "  %-45s %9.1f  %s\n", $2, $3, $1 }'
 }
 
+# failures repeats what failed: in the output before may be the logs of whole clusters, and often only the end of it is kept.
+failures() {
+  local step name said
+  for step in "$WMCO_RUN"/*.step; do
+    [ -e "$step" ] || continue
+    name=$(basename "$step" .step)
+    case "$(field "$step" status)" in '' | 0) continue ;; esac
+    said=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
+    printf '\nwhat failed in %s:\n%s\n' "$name" "${said:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
+  done
+}
+
 finish() {
   [ -z "${heartbeat:-}" ] || kill "$heartbeat" 2>/dev/null
+  failures
   table
   rm -rf "$WMCO_RUN"
 }
