@@ -206,7 +206,6 @@ func unsupportedHosts(p place) {
 	}
 	for _, test := range tests {
 		p.t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
 			p := p.in(t)
 			test.windows.Hostname = test.name
 			host, h := p.host(sim.Options{Windows: test.windows})
@@ -218,7 +217,6 @@ func unsupportedHosts(p place) {
 		})
 	}
 	p.t.Run("underscore", func(t *testing.T) {
-		t.Parallel()
 		p := p.in(t)
 		_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "under_score"}})
 		h.Name = "underscore"

@@ -81,9 +81,9 @@ func (o *Operator) Start() error {
 	return nil
 }
 
-// Upgrade ends the operator and starts it with another payload, as another build of it would.
+// Upgrade asks the operator to end, as its Deployment does, and starts it with another payload, as another build of it would.
 func (o *Operator) Upgrade(dir string) error {
-	o.Kill()
+	o.end(syscall.SIGTERM)
 	o.mu.Lock()
 	o.payload = dir
 	o.mu.Unlock()
@@ -133,15 +133,24 @@ func (o *Operator) proc(file string) (string, error) {
 	return string(text), err
 }
 
-// Kill ends the operator at once, as a node that loses power would.
-func (o *Operator) Kill() {
+// Kill ends the operator at once, as a node that loses power would. The next one waits until the Lease has run out.
+func (o *Operator) Kill() { o.end(syscall.SIGKILL) }
+
+// end ends the operator by a signal, and at once when it takes longer than a pod's grace.
+func (o *Operator) end(signal syscall.Signal) {
+	const grace = 30 * time.Second
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cmd == nil || o.cmd.Process == nil {
 		return
 	}
-	_ = o.cmd.Process.Kill()
-	<-o.ended
+	_ = o.cmd.Process.Signal(signal)
+	select {
+	case <-o.ended:
+	case <-time.After(grace):
+		_ = o.cmd.Process.Kill()
+		<-o.ended
+	}
 	o.cmd = nil
 }
 
