@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -36,7 +37,7 @@ func newAuthority() (*authority, error) {
 	}
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := sign(template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("signing the authority's certificate: %w", err)
 	}
@@ -66,12 +67,37 @@ func (a *authority) issue(subject pkix.Name, names []string, addresses []net.IP)
 	if len(names)+len(addresses) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	der, err := sign(template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("signing the certificate of %s: %w", subject.CommonName, err)
 	}
 	keyPEM, err := keyBlock(key)
 	return keyPair{cert: pemBlock("CERTIFICATE", der), key: keyPEM}, err
+}
+
+// sign makes a certificate whose signature programs on Wine can check, too. Wine 8 puts the two numbers of an ECDSA signature behind each
+// other as they are, and takes it for wrong where one begins with a zero byte: about one in 128 (crypt32, CNG_PrepareSignatureECC).
+func sign(template, parent *x509.Certificate, public any, key *ecdsa.PrivateKey) (der []byte, err error) {
+	for {
+		if der, err = x509.CreateCertificate(rand.Reader, template, parent, public, key); err != nil {
+			return nil, err
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, err
+		}
+		if hasLongNumbers(cert.Signature) {
+			return der, nil
+		}
+	}
+}
+
+// hasLongNumbers says whether no number of a signature on P-256 begins with a zero byte.
+func hasLongNumbers(signature []byte) bool {
+	var numbers struct{ R, S *big.Int }
+	_, err := asn1.Unmarshal(signature, &numbers)
+	const long = 256 - 8
+	return err == nil && numbers.R.BitLen() > long && numbers.S.BitLen() > long
 }
 
 // certificate is what all certificates of the lab have in common.

@@ -1,0 +1,32 @@
+//go:build linux
+
+package lab
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"testing"
+)
+
+// TestWineCanCheckCertificatesOfTheLab makes so many that one of them would not do if nobody saw to it.
+func TestWineCanCheckCertificatesOfTheLab(t *testing.T) {
+	authority, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		pair, err := authority.issue(pkix.Name{CommonName: "x"}, []string{"x.test"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(pair.cert)
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cert.CheckSignatureFrom(authority.cert); err != nil || !hasLongNumbers(cert.Signature) {
+			t.Fatalf("the signature %x is one that Wine 8 takes for wrong (%v)", cert.Signature, err)
+		}
+	}
+}
