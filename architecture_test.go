@@ -41,7 +41,7 @@ func mayImport() map[string][]string {
 		"internal/hns":      {},
 		"internal/identity": {},
 		"internal/platform": {},
-		"internal/agent":    {"internal/desired"},
+		"internal/agent":    {"api/v1alpha1", "internal/desired"},
 		"internal/remote":   {},
 		"internal/join":     {"api/v1alpha1", "internal/agent", "internal/desired", "internal/platform", "payload"},
 		"internal/cluster":  {"api/v1alpha1", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},

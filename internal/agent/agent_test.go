@@ -8,7 +8,9 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -165,6 +167,142 @@ func TestSendSaysWhenTheOperatorCannotReadItsOwnContent(t *testing.T) {
 	_, err := agent.Send(t.Context(), host, "wicd receive", []agent.Content{{SHA256: "a"}}, open, nil)
 	if err == nil || !strings.Contains(err.Error(), "disk gone") {
 		t.Errorf("got %v, want the reason on the operator's side", err)
+	}
+}
+
+// flood writes the same line until nobody wants it any more, and counts the bytes.
+func flood(line string, written *int) program {
+	return func(_ *agent.Session, stdout io.Writer) error {
+		for {
+			n, err := io.WriteString(stdout, line)
+			*written += n
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func TestOnlyTheFirstResultCounts(t *testing.T) {
+	n, written := 0, 0
+	host := program(func(_ *agent.Session, stdout io.Writer) error {
+		for {
+			n++
+			if _, err := fmt.Fprintf(stdout, `{"result":{"host":{"features":{"f%d":"Enabled"}}}}`+"\n", n); err != nil {
+				return err
+			}
+		}
+	})
+	var facts agent.Facts
+	if err := agent.Call(t.Context(), host, "wicd facts", nil, &facts, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(facts.Host.Features) != 1 || n > 2 {
+		t.Errorf("%d results were written, and %d features kept; want no more than the first", n, len(facts.Host.Features))
+	}
+	err := agent.Call(t.Context(), flood(`{"error":{"code":"Busy","message":"later"}}`+"\n", &written), "wicd join", nil, nil, nil)
+	if e := agent.Failed(err); e == nil || e.Code != agent.CodeBusy || written > 1000 {
+		t.Errorf("error %v after %d bytes, want that the host is busy after the first line", err, written)
+	}
+}
+
+func TestAHostThatNeverComesToAResultIsStopped(t *testing.T) {
+	for name, line := range map[string]string{
+		"steps":     strings.Repeat(`{"step":{"name":"`+strings.Repeat("x", 100)+`"}}`+"\n", 500),
+		"noise":     strings.Repeat("hello\n", 10_000),
+		"long line": strings.Repeat("x", 64<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var written int
+			err := agent.Call(t.Context(), flood(line, &written), "wicd facts", nil, nil, func(agent.Step) {})
+			var noAnswer *agent.NoAnswerError
+			if !errors.As(err, &noAnswer) || !strings.Contains(err.Error(), "more than 8 MiB") {
+				t.Errorf("got %v, want a NoAnswerError that says how much is too much", err)
+			}
+			if written > 9<<20 {
+				t.Errorf("%d bytes were read of it", written)
+			}
+		})
+	}
+}
+
+func TestACommandThatStaysAfterItsResultIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		host := stays{`{"result":{"bootID":"7"}}` + "\n"}
+		var result agent.JoinResult
+		if err := agent.Call(t.Context(), host, "wicd join", nil, &result, nil); err != nil || result.BootID != "7" {
+			t.Errorf("result %+v, error %v", result, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s to give up on a command that had said its result", took)
+		}
+	})
+}
+
+// stays is a command that writes something and does not end.
+type stays struct{ output string }
+
+func (s stays) Run(ctx context.Context, _ string, _ io.Reader, stdout io.Writer) error {
+	_, _ = io.WriteString(stdout, s.output)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestTextsOfAHostAreCut(t *testing.T) {
+	const most = 4 << 10
+	long := strings.Repeat("ä", 400_000) // cut in the middle of a character it would be no UTF-8
+	answer := func(line string) program {
+		return func(_ *agent.Session, stdout io.Writer) error {
+			_, err := io.WriteString(stdout, line+"\n")
+			return err
+		}
+	}
+	var facts agent.Facts
+	err := agent.Call(t.Context(), answer(`{"result":{"host":{"bootID":"`+long+`","ubr":2402,"clock":"2026-11-22T10:00:00Z","features":{"`+long[:9]+`":"Enabled"}}}}`), "wicd facts", nil, &facts, nil)
+	if err != nil || facts.Host.UBR != 2402 || facts.Host.Clock.IsZero() {
+		t.Fatalf("%+v, error %v", facts.Host, err)
+	}
+	err = agent.Call(t.Context(), answer(`{"error":{"code":"Failed","message":"`+long+`"}}`), "wicd join", nil, nil, nil)
+	e := agent.Failed(err)
+	if e == nil {
+		t.Fatalf("got %v, want a failure", err)
+	}
+	var step agent.Step
+	_ = agent.Call(t.Context(), answer(`{"step":{"name":"`+long+`"}}`), "wicd join", nil, nil, func(s agent.Step) { step = s })
+	for name, text := range map[string]string{"boot ID": facts.Host.BootID, "message": e.Message, "step": step.Name} {
+		if len(text) > most || len(text) < most-10 || !utf8.ValidString(text) {
+			t.Errorf("%s has %d bytes (valid UTF-8: %v), want a little less than %d", name, len(text), utf8.ValidString(text), most)
+		}
+	}
+}
+
+func TestContentIsSentOnceAndOnlyWhatWasOffered(t *testing.T) {
+	content := blobs{"a": "aaaaaaaaaa", "b": "bbbbb"}
+	for name, missing := range map[string][]agent.Missing{
+		"twice":            {{SHA256: "a"}, {SHA256: "a"}},
+		"not offered":      {{SHA256: "b"}},
+		"behind its end":   {{SHA256: "a", Offset: 11}},
+		"before its start": {{SHA256: "a", Offset: -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			received := 0
+			host := program(func(s *agent.Session, _ io.Writer) error {
+				var r agent.ReceiveRequest
+				_ = s.Request(&r)
+				_ = s.Missing(missing)
+				n, err := io.Copy(io.Discard, s.Body())
+				received = int(n)
+				return err
+			})
+			_, err := agent.Send(t.Context(), host, "wicd receive", []agent.Content{{SHA256: "a", CompressedSize: 10}}, content.open, nil)
+			if err == nil || !strings.Contains(err.Error(), "asks for content") {
+				t.Errorf("got %v, want what the host asks for", err)
+			}
+			if received > 10 {
+				t.Errorf("%d bytes were sent", received)
+			}
+		})
 	}
 }
 

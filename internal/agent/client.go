@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 // Runner runs one command on the host, feeding stdin and collecting stdout, until it ends or ctx is done.
@@ -15,8 +18,19 @@ type Runner interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
 }
 
-// maxLine bounds one line of WICD's output.
-const maxLine = 1 << 20
+// What a host may answer to one command. WICD stays far below; who goes beyond is no WICD, and must not fill the operator's memory.
+const (
+	// maxLine and maxAnswer bound one line of the output, and all of them, in bytes.
+	maxLine   = 1 << 20
+	maxAnswer = 8 << 20
+	// lingers is how long a command may take to end once it has said its result.
+	lingers = 10 * time.Second
+)
+
+var (
+	errOver    = errors.New("the conversation is over")
+	errTooMuch = fmt.Errorf("the host wrote more than %d MiB, or a line of more than %d MiB", maxAnswer>>20, maxLine>>20)
+)
 
 // Call runs a command of WICD: it sends request (nil for none), hands every step to onStep and decodes the
 // result. A failure that WICD reports is an *Error; an answer that is none is a *NoAnswerError.
@@ -46,8 +60,12 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 	stdin, feed := io.Pipe()
 	missing := make(chan []Missing, 1)
 	fed := make(chan error, 1)
+	offered := map[string]int64{}
+	for _, c := range content {
+		offered[c.SHA256] = c.CompressedSize
+	}
 	go func() {
-		err := feedMissing(ctx, feed, append(request, '\n'), missing, open)
+		err := feedMissing(ctx, feed, append(request, '\n'), missing, offered, open)
 		feed.CloseWithError(err) // nil closes with io.EOF
 		fed <- err
 	}()
@@ -62,8 +80,9 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 	return result, err
 }
 
-// feedMissing writes the request, waits for the host's list, and writes what is on it.
-func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-chan []Missing, open Open) error {
+// feedMissing writes the request, waits for the host's list, and writes what is on it: each content that was offered, with its compressed
+// size, at most once.
+func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
 	if _, err := w.Write(request); err != nil {
 		return err
 	}
@@ -74,6 +93,11 @@ func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-cha
 	case list = <-missing:
 	}
 	for _, m := range list {
+		size, isOffered := offered[m.SHA256]
+		if !isOffered || m.Offset < 0 || m.Offset > size {
+			return fmt.Errorf("the host asks for content %q from byte %d, which was not offered, or not so often or so long", v1alpha1.Clip(m.SHA256), m.Offset)
+		}
+		delete(offered, m.SHA256)
 		if err := feedOne(w, m, open); err != nil {
 			return fmt.Errorf("sending content %.12s from byte %d: %w", m.SHA256, m.Offset, err)
 		}
@@ -102,16 +126,19 @@ type talk struct {
 	stray []byte // the beginning of output that is not WICD's
 }
 
-// converse runs the command and reads its lines while it runs.
+// converse runs the command and reads its lines while it runs, up to its result. A command that says more than there is to say ends by that.
 func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t *talk) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	stdout, lines := io.Pipe()
 	read := make(chan struct{})
 	go func() {
-		t.read(stdout)
-		_, _ = io.Copy(io.Discard, stdout)
-		close(read)
+		defer close(read)
+		reason := t.read(stdout)
+		time.AfterFunc(lingers, func() { stop(reason) })
+		stdout.CloseWithError(reason)
 	}()
-	runErr := r.Run(ctx, command, stdin, lines)
+	runErr := r.Run(running, command, stdin, lines)
 	lines.Close()
 	<-read
 	switch {
@@ -126,13 +153,16 @@ func converse(ctx context.Context, r Runner, command string, stdin io.Reader, t 
 	}
 }
 
-// read takes WICD's lines until the conversation ended, or until a line that is too long.
-func (t *talk) read(r io.Reader) {
-	lines := bufio.NewScanner(r)
+// read takes WICD's lines until the conversation is over, or until there are more than there may be; it says which.
+func (t *talk) read(r io.Reader) (reason error) {
+	lines := bufio.NewScanner(io.LimitReader(r, maxAnswer))
 	lines.Buffer(make([]byte, 64<<10), maxLine)
 	for lines.Scan() {
-		t.take(lines.Bytes())
+		if t.take(lines.Bytes()); t.done || t.err != nil {
+			return errOver
+		}
 	}
+	return errTooMuch
 }
 
 func (t *talk) take(b []byte) {
@@ -145,18 +175,53 @@ func (t *talk) take(b []byte) {
 	}
 	switch {
 	case l.Step != nil && t.onStep != nil:
+		l.Step.Name = v1alpha1.Clip(l.Step.Name)
 		t.onStep(*l.Step)
 	case l.Missing != nil && t.missing != nil:
 		t.missing <- *l.Missing
 		t.missing = nil
 	case l.Error != nil:
-		t.err = l.Error
+		t.err = &Error{Code: Code(v1alpha1.Clip(string(l.Error.Code))), Message: v1alpha1.Clip(l.Error.Message)}
 	case l.Result != nil:
 		t.done = true
 		if t.result != nil {
-			t.err = json.Unmarshal(l.Result, t.result)
+			t.err = decode(l.Result, t.result)
 		}
 	}
+}
+
+// decode reads a result whose texts are cut to what may be kept of them: they end up in objects of the cluster.
+func decode(result json.RawMessage, into any) error {
+	var whole any
+	d := json.NewDecoder(bytes.NewReader(result))
+	d.UseNumber()
+	if err := d.Decode(&whole); err != nil {
+		return err
+	}
+	bounded, err := json.Marshal(clipAll(whole))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(bounded, into)
+}
+
+// clipAll cuts all texts in a value of JSON.
+func clipAll(value any) any {
+	switch v := value.(type) {
+	case string:
+		return v1alpha1.Clip(v)
+	case []any:
+		for i := range v {
+			v[i] = clipAll(v[i])
+		}
+	case map[string]any:
+		short := make(map[string]any, len(v))
+		for key, one := range v {
+			short[v1alpha1.Clip(key)] = clipAll(one)
+		}
+		return short
+	}
+	return value
 }
 
 // Failed returns what WICD reported, or nil when err is no failure of WICD's.

@@ -175,7 +175,7 @@ func (c conditions) not(kind, reason, message string) {
 
 func (c conditions) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&c.status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: clip(message), ObservedGeneration: c.generation,
+		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Clip(message), ObservedGeneration: c.generation,
 	})
 }
 
@@ -247,8 +247,3 @@ func (c conditions) sumUp() {
 	}
 	c.is(v1alpha1.ConditionReady, v1alpha1.ReasonReady, "the host is a Ready node")
 }
-
-// maxMessage is the API's limit for the message of a condition (metav1.Condition).
-const maxMessage = 32768
-
-func clip(message string) string { return message[:min(len(message), maxMessage)] }

@@ -63,15 +63,15 @@ func (n *Node) read(c corev1.NodeCondition) {
 		n.Ready, n.Silent = isTrue, c.Status == corev1.ConditionUnknown
 	case v1alpha1.ConditionServicesHealthy:
 		if c.Status == corev1.ConditionFalse {
-			n.Unhealthy = c.Message
+			n.Unhealthy = v1alpha1.Clip(c.Message)
 		}
 	case v1alpha1.ConditionUpdated:
 		if c.Status == corev1.ConditionFalse {
-			n.UpdateFailed = c.Message
+			n.UpdateFailed = v1alpha1.Clip(c.Message)
 		}
 	case v1alpha1.ConditionNodeRebootRequired:
 		if isTrue {
-			n.RebootPending = c.Message
+			n.RebootPending = v1alpha1.Clip(c.Message)
 		}
 	}
 }
