@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
@@ -43,6 +44,14 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 		return err
 	}
 	defer c.Close()
+	err = c.put(name, r, size)
+	if c.answers.exhausted() {
+		err = fmt.Errorf("the host answered with more than %d MiB", maxAnswers>>20)
+	}
+	return err
+}
+
+func (c *sftpSession) put(name string, r io.Reader, size int64) error {
 	switch there, err := c.Stat(name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -50,10 +59,11 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 	case there.Mode().IsRegular() && there.Size() == size:
 		return nil
 	}
-	removeParts(c, name)
+	c.removeParts(name)
 	part := name + "." + rand.Text() + partSuffix
-	if err = write(c, part, r, size); err == nil {
-		err = rename(c, part, name)
+	err := write(c.Client, part, r, size)
+	if err == nil {
+		err = rename(c.Client, part, name)
 	}
 	if err != nil {
 		_ = c.Remove(part) // else the next Put does it
@@ -61,8 +71,14 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 	return err
 }
 
+// sftpSession is an SFTP session with a host that cannot fill our memory.
+type sftpSession struct {
+	*sftp.Client
+	answers *answers
+}
+
 // startSFTP makes a fresh session an SFTP session. The library's own constructor would leak the channel on failure.
-func startSFTP(s *ssh.Session) (*sftp.Client, error) {
+func startSFTP(s *ssh.Session) (*sftpSession, error) {
 	in, err := s.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -74,11 +90,55 @@ func startSFTP(s *ssh.Session) (*sftp.Client, error) {
 	if err := s.RequestSubsystem("sftp"); err != nil {
 		return nil, fmt.Errorf("starting SFTP, which the host's sshd_config has to name as a subsystem: %w", err)
 	}
-	c, err := sftp.NewClientPipe(out, in, sftp.UseConcurrentWrites(true))
+	a := &answers{from: out}
+	c, err := sftp.NewClientPipe(a, in, sftp.UseConcurrentWrites(true))
 	if err != nil {
 		return nil, fmt.Errorf("starting SFTP: %w", err)
 	}
-	return c, nil
+	return &sftpSession{c, a}, nil
+}
+
+// What a host may answer in one session, in bytes. It acknowledges each 32 KiB with some 30, and lists a file with some 150.
+const (
+	maxAnswers = 8 << 20
+	maxListing = 1 << 20
+)
+
+// answers are what the host writes. A listing that is longer than it may be is ended, a session with more answers, too.
+type answers struct {
+	from    io.Reader
+	read    atomic.Int64
+	listing atomic.Pointer[listing]
+}
+
+// listing is a listing that is under way: end is called when more bytes than upTo were read in all.
+type listing struct {
+	upTo int64
+	end  context.CancelFunc
+}
+
+func (a *answers) exhausted() bool { return a.read.Load() > maxAnswers }
+
+func (a *answers) Read(p []byte) (int, error) {
+	n, err := a.from.Read(p)
+	read := a.read.Add(int64(n))
+	if l := a.listing.Load(); l != nil && read > l.upTo {
+		l.end()
+	}
+	if read > maxAnswers {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// list lists a folder, or the beginning of one that is too long.
+func (c *sftpSession) list(folder string) []fs.FileInfo {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.answers.listing.Store(&listing{c.answers.read.Load() + maxListing, cancel})
+	defer c.answers.listing.Store(nil)
+	entries, _ := c.ReadDirContext(ctx, folder) // where it fails, creating the part will say why
+	return entries
 }
 
 // write fills a new file with exactly size bytes and makes sure that they are on the host's disk.
@@ -129,13 +189,9 @@ const partSuffix = ".part"
 
 // removeParts removes what interrupted transfers of a name have left. A part that another transfer still writes stays: Windows
 // does not remove an open file.
-func removeParts(c *sftp.Client, name string) {
+func (c *sftpSession) removeParts(name string) {
 	folder := path.Dir(name)
-	entries, err := c.ReadDir(folder)
-	if err != nil {
-		return // creating the part will say why
-	}
-	for _, e := range entries {
+	for _, e := range c.list(folder) {
 		random, ours := strings.CutPrefix(e.Name(), path.Base(name)+".")
 		random, part := strings.CutSuffix(random, partSuffix)
 		if ours && part && len(random) == len(rand.Text()) {

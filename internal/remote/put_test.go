@@ -74,6 +74,21 @@ func TestPutSkipsACompleteFile(t *testing.T) {
 	}
 }
 
+func TestAFolderWithoutEndDoesNotFillMemory(t *testing.T) {
+	host := startHost(t, func(o *sshd.Options) { o.EndlessFolders = true })
+	h := host.dial(t, Options{})
+	began, out := time.Now(), host.Counters().BytesOut
+	if err := h.Put(t.Context(), "setup.exe", strings.NewReader("12345"), 5); err != nil {
+		t.Errorf("a folder that cannot be listed to its end keeps the file away: %v", err)
+	}
+	if host.read(t, "setup.exe") != "12345" {
+		t.Error("the file has another content")
+	}
+	if n := host.Counters().BytesOut - out; n > 2<<20 {
+		t.Errorf("%d bytes were read in %s", n, time.Since(began))
+	}
+}
+
 func TestPutRemovesStalePartsOfItsName(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{})

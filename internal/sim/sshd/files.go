@@ -15,6 +15,7 @@ import (
 // files serves the names of one file transfer. Names reach it absolute, clean and with forward slashes.
 type files struct {
 	home, root string
+	endless    bool   // folders have files without end
 	wrote      func() // called for each file opened for writing
 }
 
@@ -139,6 +140,10 @@ func (f *files) PosixRename(r *sftp.Request) error {
 
 // Filelist lists a folder or describes a file.
 func (f *files) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
+	if r.Method == "List" && f.endless {
+		info, err := os.Stat(f.home)
+		return endless{info}, err
+	}
 	if r.Method == "List" {
 		entries, err := os.ReadDir(f.local(r.Filepath))
 		if err != nil {
@@ -180,4 +185,15 @@ func (l listing) ListAt(into []fs.FileInfo, from int64) (int, error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// endless is a listing that never ends.
+type endless struct{ fs.FileInfo }
+
+// ListAt fills in the same entry again and again.
+func (e endless) ListAt(into []fs.FileInfo, _ int64) (int, error) {
+	for i := range into {
+		into[i] = e.FileInfo
+	}
+	return len(into), nil
 }

@@ -94,7 +94,7 @@ func (s *Server) program(r *ssh.Request, user string) func(context.Context, ssh.
 
 // transfer speaks SFTP until the client ends it.
 func (s *Server) transfer(_ context.Context, c ssh.Channel) int {
-	f := &files{home: s.options.Home, root: s.options.Root, wrote: func() {
+	f := &files{home: s.options.Home, root: s.options.Root, endless: s.options.EndlessFolders, wrote: func() {
 		s.count(func(n *Counters) { n.FilesWritten++ })
 	}}
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},

@@ -39,6 +39,8 @@ type Options struct {
 	Root string
 	// Exec runs a command. When nil, commands are refused.
 	Exec Handler
+	// EndlessFolders has every folder list files without end, as a host that means harm may.
+	EndlessFolders bool
 }
 
 // Command is one exec request.
