@@ -127,6 +127,7 @@ func FuzzWindow(f *testing.F) {
 	f.Add("0 22 * * 6", "4h", "Europe/Berlin")
 	f.Add("*/5 * * * *", "1m", "")
 	f.Add("@every 1s", "-1h", "../../etc/passwd")
+	f.Add("TZ=UTC123", "4h", "Local")
 	f.Fuzz(func(t *testing.T, schedule, duration, zone string) {
 		w, err := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: schedule, Duration: duration, TimeZone: zone})
 		if err != nil {

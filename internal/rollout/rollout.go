@@ -226,7 +226,7 @@ func (p *planner) canary(n need) (reason, message string) {
 		switch {
 		case h.upgrading() || p.next[h.Name].Begin && p.next[h.Name].Action == v1alpha1.ActionUpgrade:
 			first++
-		case h.Node == nil || h.Node.Version != p.Policy.Version || h.Node.out():
+		case h.Node == nil || h.Node.Version != p.Policy.Version || h.Node.out() || h.Node.Unhealthy != "":
 		case h.Since.Add(c.Soak).After(p.Now):
 			first++
 			if end := h.Since.Add(c.Soak); end.After(until) {

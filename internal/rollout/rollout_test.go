@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -156,6 +158,8 @@ func TestDecide(t *testing.T) {
 		{"the first node goes alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
 		{"and works for a while", canary, named(host("", upToDate, recently), host("")), nil, "win-01:Upgrade?Canary"},
 		{"before the others follow", canary, named(host("", upToDate), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade"},
+		{"a first node whose services do not work has not worked", canary, named(host("", upToDate, func(h *rollout.Host) { h.Node.Unhealthy = "kubelet dies" }), host(""), host("")),
+			nil, "win-01:Upgrade win-02:Upgrade?Canary"},
 		{"a first node that is broken has not worked", canary, named(host("", upToDate, notReady), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -202,6 +206,11 @@ func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
 		{Schedule: "0 22 * *", Duration: "4h"},
 		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Berlin"},
 		{Schedule: "0 22 * * 1", Duration: "soon"},
+		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Local"},
+		{Schedule: "TZ=UTC123", Duration: "4h"},
+		{Schedule: "TZ=Europe/Berlin", Duration: "4h"},
+		{Schedule: "CRON_TZ=Europe/Berlin", Duration: "4h"},
+		{Schedule: "CRON_TZ=Europe/Berlin 0 22 * * 1", Duration: "4h"},
 	} {
 		window, err := rollout.ParseWindow(w)
 		if err == nil {
@@ -212,6 +221,24 @@ func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
 		plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: noon()})
 		if got := told(plan); got != "win-00:Upgrade?MaintenanceWindow" {
 			t.Errorf("with window %v the plan is %s", w, got)
+		}
+	}
+}
+
+// TestWhatANodeSaysIsCut has a node whose daemon says more than anybody can keep: other hosts' objects repeat it.
+func TestWhatANodeSaysIsCut(t *testing.T) {
+	long := strings.Repeat("ä", 300_000)
+	node := &corev1.Node{}
+	for _, kind := range []corev1.NodeConditionType{v1alpha1.ConditionUpdated, v1alpha1.ConditionServicesHealthy} {
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "x", Message: long})
+	}
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+		Type: v1alpha1.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
+	})
+	is := rollout.NodeOf(node)
+	for name, text := range map[string]string{"unhealthy": is.Unhealthy, "update": is.UpdateFailed, "reboot": is.RebootPending} {
+		if text == "" || len(text) > 4096 || !utf8.ValidString(text) {
+			t.Errorf("%s: %d bytes are kept (valid UTF-8: %v), want some, and 4096 at most", name, len(text), utf8.ValidString(text))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -19,10 +20,13 @@ type Window struct {
 // ParseWindow reads a maintenance window; its error says which field is wrong, and what would be right.
 func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
 	zone, err := time.LoadLocation(w.TimeZone)
-	if err != nil {
+	if err != nil || w.TimeZone == "Local" { // the operator's own, which is nobody's
 		return Window{}, fmt.Errorf("timeZone is %q, must be a name of the IANA database, for example Europe/Berlin, or empty for UTC", w.TimeZone)
 	}
 	fields := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	if strings.Contains(w.Schedule, "=") { // the parser takes TZ= at the beginning for a time zone, and panics where nothing follows it
+		return Window{}, fmt.Errorf("schedule is %q, must be five fields of cron, for example \"0 22 * * 6\"; the time zone is in timeZone", w.Schedule)
+	}
 	schedule, err := fields.Parse(w.Schedule)
 	if err != nil {
 		return Window{}, fmt.Errorf("schedule is %q, must be five fields of cron, for example \"0 22 * * 6\": %w", w.Schedule, err)
