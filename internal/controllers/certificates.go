@@ -141,6 +141,7 @@ func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
 		Instance:     i.Namespace + "/" + i.Name,
 		Node:         i.Status.Hostname,
 		CredentialID: i.Status.BootstrapCredentialID,
+		Leaving:      i.DeletionTimestamp != nil,
 		Registered:   i.Status.NodeRef != nil && i.Status.NodeRef.Name == i.Status.Hostname,
 	}
 	if i.Status.NodeIP != "" {

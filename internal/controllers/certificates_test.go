@@ -27,22 +27,28 @@ import (
 // servingRequest is what the kubelet of node win-a, a Machine's, asks for at 10.0.0.1.
 func servingRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
+	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		Request:    requestFor(t, "system:node:win-a", "win-a"),
+		SignerName: certificatesv1.KubeletServingSignerName,
+		Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		Username:   "system:node:win-a", Groups: []string{"system:nodes", "system:authenticated"},
+	}}
+}
+
+// requestFor is what a kubelet has certified: its name, and DNS names where there are any.
+func requestFor(t *testing.T, name string, dnsNames ...string) []byte {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:win-a", Organization: []string{"system:nodes"}}, DNSNames: []string{"win-a"},
+		Subject: pkix.Name{CommonName: name, Organization: []string{"system:nodes"}}, DNSNames: dnsNames,
 	}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}, Spec: certificatesv1.CertificateSigningRequestSpec{
-		Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-		SignerName: certificatesv1.KubeletServingSignerName,
-		Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
-		Username:   "system:node:win-a", Groups: []string{"system:nodes", "system:authenticated"},
-	}}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 func approval(by string) certificatesv1.CertificateSigningRequestCondition {
@@ -128,6 +134,50 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 			}
 			if strings.Join(reasons, " ") != test.reason {
 				t.Errorf("approved by %q, want by %q", reasons, test.reason)
+			}
+		})
+	}
+}
+
+// TestATokenIsWorthNothingOnceItsInstanceIsDeleted has a host that asks with the token it was handed after somebody deleted its instance.
+func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
+	request := servingRequest(t)
+	request.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
+	request.Spec.Request = requestFor(t, "system:node:win-a")
+	request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
+	request.Spec.Username = "system:serviceaccount:ns:" + v1alpha1.BootstrapServiceAccount
+	request.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=one"}}
+	for name, isDeleted := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			approver, c, recorder := approvers(t, request.DeepCopy(), func(client.Client) {})
+			var i v1alpha1.WindowsInstance
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i); err != nil {
+				t.Fatal(err)
+			}
+			i.Finalizers, i.Status.BootstrapCredentialID, i.Status.NodeRef = []string{v1alpha1.Finalizer}, "one", nil
+			if err := c.Update(t.Context(), &i); err != nil {
+				t.Fatal(err)
+			}
+			if isDeleted {
+				if err := c.Delete(t.Context(), &i); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var seen certificatesv1.CertificateSigningRequest
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &seen); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := approver.Reconcile(t.Context(), &seen); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &seen); err != nil {
+				t.Fatal(err)
+			}
+			if isApproved := len(seen.Status.Conditions) > 0; isApproved == isDeleted {
+				t.Errorf("approved: %v; events %q", isApproved, recorder.events)
+			}
+			if isDeleted && !strings.Contains(strings.Join(recorder.events, "\n"), "InstanceLeaving") {
+				t.Errorf("events %q, want one that names rule InstanceLeaving", recorder.events)
 			}
 		})
 	}

@@ -42,11 +42,17 @@ const (
 	heardWithin = 10 * time.Second
 )
 
+// errDeleted ends the join of an instance that is deleted meanwhile: its host leaves, and gets no token any more.
+var errDeleted = errors.New("the WindowsInstance is being deleted")
+
 // join carries one attempt out and keeps the status up to date meanwhile.
 func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	a := &attempt{instances: c, view: v, status: status}
 	status.spare(progressPause(c.slots.held()))
 	status.silent = isSilent(v.Instance)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	status.deleted = func() { cancel(errDeleted) }
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
 		Connect:     a.connect,
@@ -267,7 +273,7 @@ func (a *attempt) token(ctx context.Context) (string, error) {
 		return "", err
 	}
 	a.awaitHeard(ctx, id)
-	return request.Status.Token, ctx.Err()
+	return request.Status.Token, context.Cause(ctx)
 }
 
 // awaitHeard waits until the cache has heard of a token's ID. What is asked for with the token is decided by what the cache has: a host that

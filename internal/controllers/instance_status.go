@@ -28,6 +28,8 @@ type status struct {
 	wanted *v1alpha1.WindowsInstance
 	pause  time.Duration // between writes of progress
 	silent bool          // the host did not answer the last time: that it is tried again is no news until it does
+	// deleted, where it is set, is called when a write finds out that the instance is being deleted.
+	deleted func()
 
 	mu        sync.Mutex // guards what follows: progress that had to wait is written by a timer
 	written   *v1alpha1.WindowsInstance
@@ -79,6 +81,9 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 	}
 	s.written.Status = *to
 	s.tellReason()
+	if want.DeletionTimestamp != nil && s.deleted != nil {
+		s.deleted()
+	}
 	return nil
 }
 

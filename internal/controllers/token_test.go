@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,17 +31,13 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 				former, began := i.DeepCopy(), time.Now()
 				server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
 				cached := interceptor.NewClient(server, interceptor.Funcs{
+					SubResourceCreate: makesToken,
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 						if time.Since(began) < test.lag {
 							former.DeepCopyInto(into.(*v1alpha1.WindowsInstance))
 							return nil
 						}
 						return c.Get(ctx, key, into, opts...)
-					},
-					SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _, sub client.Object, _ ...client.SubResourceCreateOption) error {
-						claims := base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"one"}`))
-						sub.(*authenticationv1.TokenRequest).Status.Token = "header." + claims + ".signature"
-						return nil
 					},
 				})
 				c := common{client: cached, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), cached)}
@@ -58,5 +55,30 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// makesToken makes the token with ID one.
+func makesToken(_ context.Context, _ client.Client, _ string, _, sub client.Object, _ ...client.SubResourceCreateOption) error {
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"jti":"one"}`))
+	sub.(*authenticationv1.TokenRequest).Status.Token = "header." + claims + ".signature"
+	return nil
+}
+
+// TestNoTokenLeavesForAnInstanceThatIsDeleted has an instance that is deleted while its host joins, before the cache has heard of it.
+func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
+	i := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1")
+	i.Finalizers = []string{v1alpha1.Finalizer}
+	server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
+	c := common{client: interceptor.NewClient(server, interceptor.Funcs{SubResourceCreate: makesToken}), recorder: &told{}}
+	c.metrics = newMetrics(prometheus.NewRegistry(), c.client)
+	if err := server.Delete(t.Context(), i.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	a := &attempt{instances: newInstances(c, newFleet(c)), view: &view{}, status: newStatus(c, i)}
+	a.view.Instance, a.status.deleted = i, func() { cancel(errDeleted) }
+	if token, err := a.token(ctx); !errors.Is(err, errDeleted) {
+		t.Errorf("the host gets token %q (%v), want none, since its instance is being deleted", token, err)
 	}
 }

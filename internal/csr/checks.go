@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
@@ -205,6 +206,29 @@ func nodeNameTaken(c candidate) string {
 			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
 	}
 	return ""
+}
+
+// instanceLeaving keeps a host that is to leave from coming back with a token that it still has. What it has it may renew until it has left.
+func instanceLeaving(c candidate) string {
+	if c.host.Leaving && c.bootstraps() {
+		return fmt.Sprintf("instance %s is being deleted; allowed are renewals until its host has left", c.host.Instance)
+	}
+	return ""
+}
+
+// expirationBeyond bounds how long a certificate is valid. What the signer gives to those who ask for nothing is bounded by itself, and
+// too long for identities that live shorter than that.
+func expirationBeyond(most time.Duration) func(candidate) string {
+	return func(c candidate) string {
+		seconds := c.req.Spec.ExpirationSeconds
+		switch {
+		case seconds == nil && most < kubeletLife:
+			return fmt.Sprintf("spec.expirationSeconds is not set; allowed are 1 to %.0f", most.Seconds())
+		case seconds != nil && (*seconds <= 0 || time.Duration(*seconds)*time.Second > most):
+			return fmt.Sprintf("spec.expirationSeconds is %d; allowed are 1 to %.0f", *seconds, most.Seconds())
+		}
+		return ""
+	}
 }
 
 // renewalWithoutNode lets an identity end with its Node: a host that is to come back joins again.

@@ -30,6 +30,8 @@ type Host struct {
 	// CredentialID is the JTI of the bootstrap token the host joins with; "" while it does not join. A host whose name is
 	// taken is never handed one.
 	CredentialID string
+	// Leaving says that the instance is being deleted: nothing that begins with a token is approved for it any more.
+	Leaving bool
 	// Registered says that the Node named Node is known to be this host (status.nodeRef). Among hosts that claim
 	// one name it is the rightful one.
 	Registered bool

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -60,6 +61,8 @@ type request struct {
 	groups []string
 	proof  []string // credential-id
 	usages []certificatesv1.KeyUsage
+	// seconds are spec.expirationSeconds.
+	seconds *int32
 
 	after func(*certificatesv1.CertificateSigningRequest)
 	known Known
@@ -98,8 +101,16 @@ func wicdBootstrap() *request {
 	r := kubeletBootstrap()
 	r.signer = "kubernetes.io/kube-apiserver-client"
 	r.subject = pkix.Name{CommonName: "system:wicd-node:win-1", Organization: []string{"system:wicd-nodes"}}
+	lasting(24 * time.Hour)(r)
 	return r
 }
+
+// lasting asks for a certificate that is valid for so long, forever for what the signer gives by itself.
+func lasting(life time.Duration) func(*request) {
+	return func(r *request) { r.seconds = new(int32(life.Seconds())) }
+}
+
+func forever(r *request) { r.seconds = nil }
 
 func wicdRenewal() *request {
 	r := wicdBootstrap()
@@ -159,12 +170,13 @@ func (r *request) build(t testing.TB) *certificatesv1.CertificateSigningRequest 
 	req := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "csr-x"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-			SignerName: r.signer,
-			Usages:     r.usages,
-			Username:   r.user,
-			Groups:     r.groups,
-			Extra:      map[string]certificatesv1.ExtraValue{credentialKey: r.proof},
+			Request:           pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName:        r.signer,
+			Usages:            r.usages,
+			ExpirationSeconds: r.seconds,
+			Username:          r.user,
+			Groups:            r.groups,
+			Extra:             map[string]certificatesv1.ExtraValue{credentialKey: r.proof},
 		},
 	}
 	if r.after != nil {
@@ -230,9 +242,11 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 		{"RSA key of 2048 bits", change(kubeletBootstrap(), func(r *request) { r.key = "RSA-2048" }), "approve"},
 		{"Ed25519 key", change(wicdBootstrap(), func(r *request) { r.key = "Ed25519" }), "approve"},
 		{"P-521 key", change(wicdBootstrap(), func(r *request) { r.key = "P-521" }), "approve"},
-		{"any lifetime, which the signer caps", change(kubeletBootstrap(), func(r *request) {
-			r.after = func(req *certificatesv1.CertificateSigningRequest) { req.Spec.ExpirationSeconds = new(int32(1 << 30)) }
-		}), "approve"},
+		{"kubelet asks for a year", change(kubeletBootstrap(), lasting(366*24*time.Hour)), "approve"},
+		{"kubelet leaves the lifetime to the signer", change(kubeletRenewal(), forever), "approve"},
+		{"WICD asks for an hour", change(wicdRenewal(), lasting(time.Hour)), "approve"},
+		{"host that is leaving renews what it has", change(kubeletRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
+		{"WICD of a host that is leaving renews what it has", change(wicdRenewal(), func(r *request) { r.known.Hosts[1].Leaving = true }), "approve"},
 		{"serving certificate for the name only", change(kubeletServing(), func(r *request) { r.ips = nil }), "approve"},
 		{"serving certificate for the address only", change(kubeletServing(), func(r *request) { r.dns = nil }), "approve"},
 		{"serving certificate for the instance's DNS name", change(kubeletServing(), func(r *request) { r.dns = []string{"win-2.example.com"} }), "approve"},

@@ -4,12 +4,14 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
+	"math"
 	"net"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
@@ -82,10 +84,17 @@ func clientCases() []testCase {
 			{kind + " asks the signer of others", change(base(), func(r *request) { r.signer = "kubernetes.io/legacy-unknown" }), "SignerNotAllowed"},
 			{kind + " asks the signer of serving certificates", change(base(), func(r *request) { r.signer = "kubernetes.io/kubelet-serving" }), map[string]string{"kubelet": "UsagesNotExact", "WICD": "CommonNameNotAllowed"}[kind]},
 			{kind + " with a key of RSA 1024", change(base(), func(r *request) { r.key = "RSA-1024" }), "KeyNotAllowed"},
+			{kind + " asks for more than it may have", change(base(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
+			{kind + " asks for as long as there is", change(base(), func(r *request) { r.seconds = new(int32(math.MaxInt32)) }), "ExpirationTooLong"},
+			{kind + " asks with the token of a host that is leaving", change(base(), func(r *request) { r.known.Hosts[0].Leaving = true }), "InstanceLeaving"},
 			{kind + " with a key on P-224", change(base(), func(r *request) { r.key = "P-224" }), "KeyNotAllowed"},
 		}...)
 	}
 	return append(cases, []testCase{
+		{"WICD asks for more than a day", change(wicdBootstrap(), lasting(24*time.Hour+time.Second)), "ExpirationTooLong"},
+		{"WICD renews for more than a day", change(wicdRenewal(), lasting(48*time.Hour)), "ExpirationTooLong"},
+		{"WICD leaves the lifetime to the signer", change(wicdBootstrap(), forever), "ExpirationTooLong"},
+		{"WICD asks for a negative lifetime", change(wicdBootstrap(), lasting(-time.Hour)), "ExpirationTooLong"},
 		{"kubelet asks the signer of WICD", change(kubeletBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client" }), "CommonNameNotAllowed"},
 		{"WICD asks the signer of kubelets", change(wicdBootstrap(), func(r *request) { r.signer = "kubernetes.io/kube-apiserver-client-kubelet" }), "CommonNameNotAllowed"},
 		{"WICD asks for the kubelets' group", change(wicdBootstrap(), func(r *request) { r.subject.Organization = []string{"system:nodes"} }), "OrganizationsNotExact"},
@@ -139,6 +148,7 @@ func servingCases() []testCase {
 	}
 	otherName := []byte{0xa0, 0x08, 0x06, 0x02, 0x2a, 0x03, 0xa0, 0x02, 0x05, 0x00} // an otherName with the value NULL
 	return []testCase{
+		{"serving certificate for more than a year", change(kubeletServing(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
 		{"requested with the bootstrap token", change(kubeletServing(), func(r *request) { r.user = bootstrapUser }), "RequesterNotAllowed"},
 		{"requested by somebody else", change(kubeletServing(), func(r *request) { r.user = anyoneElse }), "RequesterNotAllowed"},
 		{"requested by another node", change(kubeletServing(), func(r *request) { r.user = "system:node:win-1" }), "RequesterNotAllowed"},

@@ -2,6 +2,7 @@ package csr
 
 import (
 	"fmt"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
@@ -16,6 +17,13 @@ const (
 
 // authenticatedGroup holds everybody whom the API server knows.
 const authenticatedGroup = "system:authenticated"
+
+// How long certificates may be valid. A kubelet asks for nothing, and gets what the signer gives by itself: a year, unless
+// kube-controller-manager has another --cluster-signing-duration. WICD asks for a day each time, so that a stolen identity is soon worth nothing.
+const (
+	kubeletLife = 366 * 24 * time.Hour
+	wicdLife    = 24 * time.Hour
+)
 
 // rule is one thing a request must fulfil. Its name is stable: users meet it in events and look it up.
 type rule struct {
@@ -58,7 +66,9 @@ func kubeletClientRules() []rule {
 		{"RequesterNotAllowed", requesterOtherThanHost(nodesGroup)},
 		{"CredentialNotOfInstance", credentialOfOther},
 		{"NodeNameTaken", nodeNameTaken},
+		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
+		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
 	}
 }
 
@@ -83,6 +93,7 @@ func kubeletServingRules() []rule {
 		{"DNSNameNotOfInstance", dnsNameOfOther},
 		{"AddressNotOfInstance", addressNotReported},
 		{"AddressOfAnother", addressOfAnother},
+		{"ExpirationTooLong", expirationBeyond(kubeletLife)},
 	}
 }
 
@@ -105,6 +116,8 @@ func wicdClientRules() []rule {
 		{"RequesterNotAllowed", requesterOtherThanDaemon},
 		{"CredentialNotOfInstance", credentialOfOther},
 		{"NodeNameTaken", nodeNameTaken},
+		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
+		{"ExpirationTooLong", expirationBeyond(wicdLife)},
 	}
 }
