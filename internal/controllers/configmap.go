@@ -24,9 +24,6 @@ import (
 // lookAgain is how often entries that could not be used are looked at again: what their names resolve to may change.
 const lookAgain = time.Minute
 
-// lookupTimeout bounds the resolution of all names of the ConfigMap together.
-const lookupTimeout = 20 * time.Second
-
 // configMaps makes a WindowsInstance of each entry of ConfigMap windows-instances, and removes those whose entry
 // is gone. It touches only instances that it made.
 type configMaps struct {
@@ -74,15 +71,28 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	entries, faults := parseEntries(cm.Data)
 	found, more := c.resolve(ctx, entries, have)
 	faults = append(faults, more...)
-	for _, f := range faults {
-		c.tell(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
-	}
+	c.tellFaults(cm, faults)
 	errs := []error{c.apply(ctx, cm, found, have), c.prune(ctx, cm, have)}
 	result := reconcile.Result{}
 	if len(faults) > 0 {
 		result.RequeueAfter = lookAgain
 	}
 	return result, errors.Join(errs...)
+}
+
+// toldFaults is how many entries have events of their own: a list that is wrong from top to bottom must not keep the API server busy.
+const toldFaults = 20
+
+// tellFaults makes events of what is wrong with entries: of the first ones each, of all others one.
+func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
+	told := min(len(faults), toldFaults)
+	for _, f := range faults[:told] {
+		c.tell(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
+	}
+	if rest := faults[told:]; len(rest) > 0 {
+		c.tell(event{about: cm, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: "Summary"},
+			"%d more entries are wrong, the first of them %q: %s", len(rest), rest[0].key, rest[0].message)
+	}
 }
 
 // about is the event of a fault of one entry.
@@ -100,9 +110,12 @@ type located struct {
 // resolve leaves out entries whose name does not resolve, and those whose host is another's (see hosts). Those that are instances
 // already come first.
 func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []located, faults []fault) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	owner := c.hosts.owners(ctx, have, isOfConfigMap)
+	keys := addressesOf(have)
+	for _, e := range entries {
+		keys = append(keys, e.key)
+	}
+	known := c.hosts.resolve(ctx, keys)
+	owner := owners(known, have, isOfConfigMap)
 	for _, existing := range []bool{true, false} {
 		if !existing {
 			for ip, a := range c.hosts.stronger(ctx, v1alpha1.SourceConfigMap) {
@@ -115,7 +128,7 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 			if (have[e.instanceName()] != nil) != existing {
 				continue
 			}
-			ip, err := c.hosts.address(ctx, e.key)
+			ip, err := known[e.key].ip, known[e.key].err
 			switch {
 			case err != nil && existing:
 				good = append(good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away

@@ -117,24 +117,29 @@ func (h *hosts) takeBack(from types.NamespacedName) {
 }
 
 // owners says which instances have which hosts, and leaves out those that except is true for. A host is known by the address at which it
-// is reached and by the one that it reported itself.
-func (h *hosts) owners(ctx context.Context, have map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
+// is reached, which is in known, and by the one that it reported itself.
+func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except func(*v1alpha1.WindowsInstance) bool) map[netip.Addr]string {
 	owner := map[netip.Addr]string{}
 	for _, i := range sorted(have) {
 		if except(i) {
 			continue
 		}
-		ips := []string{i.Spec.Address, i.Status.NodeIP}
-		if ip, err := h.address(ctx, i.Spec.Address); err == nil {
-			ips[0] = ip.String()
-		}
-		for _, text := range ips {
-			if ip, err := netip.ParseAddr(text); err == nil && owner[ip] == "" {
+		reported, _ := netip.ParseAddr(i.Status.NodeIP) // invalid where it is none
+		for _, ip := range []netip.Addr{known[i.Spec.Address].ip, reported} {
+			if ip.IsValid() && owner[ip] == "" {
 				owner[ip] = "WindowsInstance " + i.Name
 			}
 		}
 	}
 	return owner
+}
+
+// addressesOf are the addresses and names at which instances are reached.
+func addressesOf(have map[string]*v1alpha1.WindowsInstance) (keys []string) {
+	for _, i := range have {
+		keys = append(keys, i.Spec.Address)
+	}
+	return keys
 }
 
 // stronger says which hosts the sources before one ask for.
@@ -155,12 +160,53 @@ func rank(source string) int {
 	return slices.Index([]string{v1alpha1.SourceMachine, v1alpha1.SourceClusterAPI, v1alpha1.SourceConfigMap}, source)
 }
 
-// address is the IPv4 address that an address or name means.
-func (h *hosts) address(ctx context.Context, key string) (netip.Addr, error) {
-	if ip, err := netip.ParseAddr(key); err == nil {
-		return ip, nil
+// lookupTimeout bounds the resolution of one name, lookups how many are resolved at the same time.
+const (
+	lookupTimeout = 5 * time.Second
+	lookups       = 64
+)
+
+// resolved are the IPv4 addresses that keys mean: addresses, or names that DNS was asked for.
+type resolved map[string]resolution
+
+type resolution struct {
+	ip  netip.Addr
+	err error
+}
+
+// resolve resolves addresses and names, all at the same time: one whose DNS does not answer keeps no other waiting.
+func (h *hosts) resolve(ctx context.Context, keys []string) resolved {
+	var mu sync.Mutex
+	all := make(resolved, len(keys))
+	settle := func(key string, ip netip.Addr, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[key] = resolution{ip, err}
 	}
-	ips, err := h.lookup(ctx, "ip4", key)
+	slices.Sort(keys)
+	var asking sync.WaitGroup
+	places := make(chan struct{}, lookups)
+	for _, key := range slices.Compact(keys) {
+		if ip, err := netip.ParseAddr(key); err == nil {
+			settle(key, ip, nil)
+			continue
+		}
+		places <- struct{}{}
+		asking.Go(func() {
+			ip, err := h.lookupName(ctx, key)
+			settle(key, ip, err)
+			<-places
+		})
+	}
+	asking.Wait()
+	return all
+}
+
+// lookupName asks DNS for the IPv4 address of a name.
+func (h *hosts) lookupName(ctx context.Context, name string) (netip.Addr, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, fmt.Errorf("no answer within %s", lookupTimeout))
+	defer cancel()
+	ips, err := h.lookup(ctx, "ip4", name)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
 	}

@@ -1,9 +1,13 @@
 package controllers
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,4 +124,51 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 	w.must(w.Delete(t.Context(), m))
 	w.must(w.Create(t.Context(), aMachine("machine", "m", "10.0.0.3")))
 	expect("Machine openshift-machine-api/m 10.0.0.3")
+}
+
+// A name whose DNS does not answer costs its own time limit, however many there are, and keeps no other name from being resolved.
+func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hosts{lookup: func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+			if strings.HasPrefix(name, "silent") {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+		}}
+		keys := []string{"good.example", "10.0.0.2", "good.example"}
+		for n := range 40 {
+			keys = append(keys, fmt.Sprintf("silent-%d.example", n))
+		}
+		began := time.Now()
+		known := h.resolve(t.Context(), keys)
+		if took := time.Since(began); took > lookupTimeout {
+			t.Errorf("it took %s, want the time that one name may take: %s", took, lookupTimeout)
+		}
+		for key, want := range map[string]string{"good.example": "10.0.0.1", "10.0.0.2": "10.0.0.2"} {
+			if is := known[key]; is.err != nil || is.ip.String() != want {
+				t.Errorf("%s is %s (%v), want %s", key, is.ip, is.err, want)
+			}
+		}
+		if err := known["silent-7.example"].err; err == nil || !strings.Contains(err.Error(), "no answer within 5s") {
+			t.Errorf("the error of a silent name is %v", err)
+		}
+	})
+}
+
+// A list that is wrong from top to bottom is a handful of events, and its good entry an instance.
+func TestManyBadEntriesAreFewEvents(t *testing.T) {
+	users := userMap("10.0.0.1")
+	for n := range 3000 {
+		users.Data[fmt.Sprintf("192.168.%d.%d", n/250, n%250)] = "Administrator"
+	}
+	w := newSources(t, users)
+	if _, err := w.configMap.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.told.events); n > toldFaults+2 {
+		t.Errorf("%d events were made", n)
+	}
+	w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, fmt.Sprintf("%d more entries are wrong", 3000-toldFaults))
+	w.expectEvent(corev1.EventTypeNormal, v1alpha1.EventInstanceSetup, `"10.0.0.1"`)
 }

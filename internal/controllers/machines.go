@@ -223,9 +223,7 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 
 // holder says which of the Machine's addresses is another's, and whose.
 func (s *machineSource) holder(ctx context.Context, v machineView) (netip.Addr, string) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
-	owner := s.hosts.owners(ctx, v.have, func(*v1alpha1.WindowsInstance) bool { return false })
+	owner := owners(s.hosts.resolve(ctx, addressesOf(v.have)), v.have, func(*v1alpha1.WindowsInstance) bool { return false })
 	before := s.hosts.stronger(ctx, s.source)
 	for _, ip := range v.Addresses {
 		if owner[ip] != "" {
