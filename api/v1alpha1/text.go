@@ -2,15 +2,13 @@ package v1alpha1
 
 import "strings"
 
-// maxText is how much is kept, in bytes, of a text that a host or a Node says of itself: a name, a message, an error. Objects of others
-// repeat such texts, and etcd refuses objects that are too large, so that a host without limits could keep its status from being written.
-const maxText = 4096
-
-// Clip cuts a text to maxText, between two characters, and says so by three dots. What is no UTF-8 is left out.
+// Clip cuts what a host or a Node says of itself (a name, a message, an error) to 4096 bytes, between two characters, and says so by three
+// dots. What is no UTF-8 is left out. Objects of others repeat such texts, and etcd refuses objects that are too large: a host that says
+// megabytes could keep its own status, and that of others, from being written.
 func Clip(text string) string {
-	const mark = "..."
-	if len(text) > maxText {
-		text = text[:maxText-len(mark)] + mark
+	const most, mark = 4096, "..."
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 	}
 	return strings.ToValidUTF8(text, "")
 }
