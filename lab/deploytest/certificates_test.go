@@ -48,7 +48,7 @@ func newRequest(t *testing.T, commonName, organization string) (key, request []b
 func createRequest(ctx context.Context, as clients, signer string, request []byte, usages ...certificatesv1.KeyUsage) (*certificatesv1.CertificateSigningRequest, error) {
 	return as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: signer, Usages: usages},
+		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: signer, Usages: usages, ExpirationSeconds: new(int32(86400))},
 	}, metav1.CreateOptions{})
 }
 
