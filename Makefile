@@ -143,7 +143,7 @@ e2e-core-tests:
 	$(E2E) $@ 600 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
 
 e2e-rights:
-	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m ./deploytest'
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest'
 
 e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 1 -run "$(or $(ONLY),.)" .'
