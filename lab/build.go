@@ -183,14 +183,19 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		if p.library {
 			mode = "-buildmode=c-shared"
 		}
-		cmd := exec.CommandContext(ctx, "go", "build", mode, "-trimpath", "-buildvcs=false", "-ldflags="+ldflags, "-o", path, p.target())
-		cmd.Dir = module
-		cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), p.env...) // as everything is built, so that packages are compiled once
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("running go build: %w: %s", err, strings.TrimSpace(string(out)))
-		}
-		return nil
+		return goBuild(ctx, module, path, p.env, mode, "-ldflags="+ldflags, p.target())
 	}})
+}
+
+// goBuild builds a program in a module's folder, as everything is built, so that packages are compiled once. More of the environment comes last.
+func goBuild(ctx context.Context, dir, out string, env []string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running go build: %w: %s", err, strings.TrimSpace(string(text)))
+	}
+	return nil
 }
 
 // BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It is linked anew only when
@@ -212,11 +217,8 @@ func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) er
 	defer unlock()
 	done := c.report("building " + name + " (two minutes the first time)")
 	kept := filepath.Join(c.dir, key, name)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", kept, pkg)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w: %s", name, err, strings.TrimSpace(string(text)))
+	if err := goBuild(ctx, root, kept, nil, pkg); err != nil {
+		return fmt.Errorf("building %s: %w", name, err)
 	}
 	done()
 	c.use(kept)

@@ -8,7 +8,7 @@ import "strings"
 func Clip(text string) string {
 	const most, mark = 4096, "..."
 	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most-len(mark)], "") + mark
+		text = text[:most-len(mark)] + mark
 	}
 	return strings.ToValidUTF8(text, "")
 }

@@ -95,7 +95,7 @@ func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-cha
 	for _, m := range list {
 		size, isOffered := offered[m.SHA256]
 		if !isOffered || m.Offset < 0 || m.Offset > size {
-			return fmt.Errorf("the host asks for content %q from byte %d, which was not offered, or not so often or so long", v1alpha1.Clip(m.SHA256), m.Offset)
+			return fmt.Errorf("the host asks for content %q from byte %d; content that was offered is sent once, from a byte within it", v1alpha1.Clip(m.SHA256), m.Offset)
 		}
 		delete(offered, m.SHA256)
 		if err := feedOne(w, m, open); err != nil {

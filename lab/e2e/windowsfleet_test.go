@@ -39,7 +39,7 @@ const (
 	appSlow  = "slow"  // a pod that uses its grace
 )
 
-// slowGrace is how many seconds the slow pod goes on once it is asked to stop: longer than the 30 s that pods have without a word.
+// slowGrace is how many seconds the slow pod goes on once it is asked to stop: longer than the 30 s that pods have by default, but with -short.
 func slowGrace() int {
 	if testing.Short() {
 		return 5
