@@ -144,6 +144,12 @@ const (
 	ReasonHostnameInvalid = "HostnameInvalid"
 	// ReasonHostnameConflict means that another instance or node has this name already.
 	ReasonHostnameConflict = "HostnameConflict"
+	// ReasonHostnameChanged means that the host calls itself otherwise than when it was handed a token for its node's name. It keeps that
+	// name until annotation accept-hostname of its instance, or spec.hostname, has the other one.
+	ReasonHostnameChanged = "HostnameChanged"
+	// ReasonAddressNotProven means that the address which the host names for its node is not the one it was reached at, and that at that
+	// address nobody answers with the host's SSH key.
+	ReasonAddressNotProven = "AddressNotProven"
 	// ReasonServiceConflict means that a service with the name of one of ours is there and is not ours.
 	ReasonServiceConflict = "ServiceConflict"
 	// ReasonDiskTooSmall means less than 5 GB free on drive C:.

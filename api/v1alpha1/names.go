@@ -125,6 +125,10 @@ const (
 	// removed by the operator.
 	AnnotationRetry = GroupName + "/retry"
 
+	// AnnotationAcceptHostname on a WindowsInstance is the one other name under which its host may join from now on. A host that was
+	// handed a token for one name is refused under any other. Written by the user, who drains and renames the host first.
+	AnnotationAcceptHostname = GroupName + "/accept-hostname"
+
 	// AnnotationMachine on a WindowsInstance names the Machine that it was made from, as namespace/name. Written by the operator.
 	AnnotationMachine = GroupName + "/machine"
 

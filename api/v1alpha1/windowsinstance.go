@@ -134,8 +134,13 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
+	// hostnameFixed says that the host was handed a token for hostname. From then on it may join under no other name, until the user
+	// accepts one with annotation accept-hostname or spec.hostname.
+	// +optional
+	HostnameFixed bool `json:"hostnameFixed,omitempty"`
+
 	// nodeIP is the IPv4 address of the host's default-route interface, or of the one that spec.network chooses; the kubelet
-	// registers with it.
+	// registers with it. The host was reached there, or showed its SSH key there.
 	// +optional
 	NodeIP string `json:"nodeIP,omitempty"`
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"golang.org/x/crypto/ssh"
 
@@ -17,6 +18,7 @@ import (
 type machine interface {
 	join.Host
 	HostKey() ssh.PublicKey
+	Address() netip.Addr
 	Usage() remote.Usage
 }
 

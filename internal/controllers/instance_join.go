@@ -55,24 +55,25 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	status.deleted = func() { cancel(errDeleted) }
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
-		Connect:     a.connect,
-		Payload:     c.Payload,
-		Content:     desired.Content(c.content, v.config.Network.Provider),
-		PodNetwork:  a.podNetwork,
-		NameTakenBy: a.nameTakenBy,
-		Learned:     a.learned,
-		Slot:        a.slot,
-		Desired:     a.desired,
-		Namespace:   c.Namespace,
-		Taints:      v.Instance.Spec.NodeTaints,
-		Token:       a.token,
-		Altered:     a.altered,
-		Register:    func() bool { return a.unregistered },
-		Interface:   v.Instance.Spec.Network,
-		Hostname:    v.Instance.Spec.Hostname,
-		Occupied:    a.occupied,
-		Progress:    func(p join.Progress) { status.progress(ctx, p) },
-		Now:         time.Now,
+		Connect:      a.connect,
+		Payload:      c.Payload,
+		Content:      desired.Content(c.content, v.config.Network.Provider),
+		PodNetwork:   a.podNetwork,
+		ProveAddress: a.proveAddress,
+		NameTakenBy:  a.nameTakenBy,
+		Learned:      a.learned,
+		Slot:         a.slot,
+		Desired:      a.desired,
+		Namespace:    c.Namespace,
+		Taints:       v.Instance.Spec.NodeTaints,
+		Token:        a.token,
+		Altered:      a.altered,
+		Register:     func() bool { return a.unregistered },
+		Interface:    v.Instance.Spec.Network,
+		Hostname:     v.Instance.Spec.Hostname,
+		Occupied:     a.occupied,
+		Progress:     func(p join.Progress) { status.progress(ctx, p) },
+		Now:          time.Now,
 	}
 	from := join.RebootedFrom(v.Instance, time.Now())
 	defer status.settle()
@@ -117,7 +118,27 @@ func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 	return host, nil
 }
 
-// nameTakenBy says who else has the name: an instance, or a Node that is not this host's.
+// proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
+func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
+	if a.host.Address().String() == nodeIP {
+		return nil
+	}
+	spec := a.view.Instance.Spec
+	there, err := a.dialer(ctx, remote.Target{
+		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
+	}, a.SSH)
+	if err == nil {
+		return there.Close()
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
+			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
+}
+
+// nameTakenBy says who else has the name: an instance, also one that is on its way out, or a Node that is not this host's.
 func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
 	self := client.ObjectKeyFromObject(a.view.Instance)
 	var others v1alpha1.WindowsInstanceList
@@ -125,7 +146,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 		return "", fmt.Errorf("listing WindowsInstances: %w", err)
 	}
 	for _, o := range others.Items {
-		if key := client.ObjectKeyFromObject(&o); key != self && o.DeletionTimestamp == nil {
+		if key := client.ObjectKeyFromObject(&o); key != self {
 			return "WindowsInstance " + key.String(), nil
 		}
 	}
@@ -147,8 +168,8 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	return fmt.Sprintf("Node %s (%s, %s)", name, node.Status.NodeInfo.OperatingSystem, internalIP(&node)), nil
 }
 
-// isOurs says whether a Node that exists already is the host we are connected to: it has the host's address,
-// or the host's key.
+// isOurs says whether a Node that exists already is the host we are connected to: it has the host's key, or its address, which is
+// proven by now.
 func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 	if !isWindows(node) {
 		return false
@@ -176,10 +197,38 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
 		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
 	}
-	st.Hostname = join.NodeName(f)
+	name := join.NodeName(f)
+	if u := join.CheckRenamed(a.view.Instance, name); u != nil {
+		return u
+	}
+	if st.Hostname != name {
+		if err := a.leaveName(ctx, st.Hostname, join.NodeIP(f, a.view.Instance.Spec.Network)); err != nil {
+			return err
+		}
+		st.Hostname, st.HostnameFixed = name, false
+	}
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
 	st.BootID = f.Host.BootID
+	return nil
+}
+
+// leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.
+func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
+	if former == "" || !a.status.now().HostnameFixed {
+		return nil
+	}
+	var node corev1.Node
+	err := a.live.Get(ctx, types.NamespacedName{Name: former}, &node)
+	if apierrors.IsNotFound(err) || err == nil && !a.isOurs(&node, nodeIP) {
+		return nil
+	}
+	if err == nil {
+		err = client.IgnoreNotFound(a.client.Delete(ctx, &node, client.Preconditions{UID: &node.UID}))
+	}
+	if err != nil {
+		return fmt.Errorf("deleting Node %s, the host's before it was renamed: %w", former, err)
+	}
 	return nil
 }
 
@@ -268,7 +317,7 @@ func (a *attempt) token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a.status.now().BootstrapCredentialID = id
+	a.status.now().BootstrapCredentialID, a.status.now().HostnameFixed = id, true
 	if err := a.status.write(ctx); err != nil {
 		return "", err
 	}

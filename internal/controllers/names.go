@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +14,7 @@ type names struct {
 	owner map[string]types.NamespacedName
 }
 
-// claim gives a node name to an instance, or says which instance has it.
+// claim gives a node name to an instance, which gives back any other it had, or says which instance has it.
 func (n *names) claim(node string, who types.NamespacedName) (holder types.NamespacedName, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -23,17 +24,18 @@ func (n *names) claim(node string, who types.NamespacedName) (holder types.Names
 	if holder, taken := n.owner[node]; taken && holder != who {
 		return holder, false
 	}
+	n.giveBack(who)
 	n.owner[node] = who
 	return who, true
 }
 
-// release gives back every name of an instance.
+// release gives back the name of an instance.
 func (n *names) release(who types.NamespacedName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for node, holder := range n.owner {
-		if holder == who {
-			delete(n.owner, node)
-		}
-	}
+	n.giveBack(who)
+}
+
+func (n *names) giveBack(who types.NamespacedName) {
+	maps.DeleteFunc(n.owner, func(_ string, holder types.NamespacedName) bool { return holder == who })
 }

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -48,6 +50,12 @@ type storyHost struct {
 	// goes says when it comes to which version, worked for how long.
 	goesTo string
 	goesAt time.Time
+	// node is the address of its node, where that is another one.
+	node string
+	// says is what the host says of itself, where that is not the truth.
+	says func(*agent.HostFacts)
+	// token is the last one that it was handed.
+	token string
 	// refuses is a version that does not work here.
 	refuses string
 	refused string
@@ -78,6 +86,9 @@ func (h *storyHost) serves() bool { return h.alive() && h.version != "" && h.dea
 func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (machine, error) {
 	for _, h := range s.hosts {
 		if h.address == t.Address && h.alive() {
+			if t.HostKey != nil && !bytes.Equal(t.HostKey.Marshal(), h.key.Marshal()) {
+				return nil, &remote.Error{Kind: remote.HostKeyChanged, Host: t.Address, HostKey: h.key, Err: errors.New("another host")}
+			}
 			if !slices.Contains(h.keys, authorizedLine(t.Key)) {
 				return nil, &remote.Error{Kind: remote.Authentication, Host: t.Address, Err: errors.New("no key fits")}
 			}
@@ -91,6 +102,7 @@ func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (mach
 type storyConnection struct{ *storyHost }
 
 func (c storyConnection) HostKey() ssh.PublicKey { return c.key }
+func (c storyConnection) Address() netip.Addr    { return netip.MustParseAddr(c.address) }
 func (c storyConnection) Usage() remote.Usage    { return remote.Usage{} }
 func (c storyConnection) Close() error           { return nil }
 
@@ -140,6 +152,11 @@ func (c storyConnection) do(command string, stdin io.Reader, stdout io.Writer) e
 		if err := s.Request(&request); err != nil {
 			return err
 		}
+		h.token = request.Bootstrap.Token
+		if h.says != nil { // whoever lies takes the token, and stays what it is
+			s.End(agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"})
+			return nil
+		}
 		h.join(request)
 		s.End(agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil)
 	case agent.CommandLeave:
@@ -158,8 +175,11 @@ func (h *storyHost) facts() agent.Facts {
 	f := agent.Facts{Program: storyWICD, Host: agent.HostFacts{
 		Hostname: h.name, Build: 20348, UBR: 2402, Product: "Windows Server 2022", Installation: "Server Core", Architecture: "amd64",
 		BootID: strconv.Itoa(h.bootID), Clock: time.Now(), FreeBytes: 1 << 40, MemoryBytes: 1 << 34,
-		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(h.address + "/24")}, DefaultRoute: true}},
+		Interfaces: []agent.Interface{{Name: "Ethernet", Addresses: []netip.Prefix{netip.MustParsePrefix(cmp.Or(h.node, h.address) + "/24")}, DefaultRoute: true}},
 	}}
+	if h.says != nil {
+		h.says(&f.Host)
+	}
 	if h.cluster != "" {
 		f.Joined = &agent.Joined{Cluster: h.cluster, Node: h.name, Version: h.version}
 	}

@@ -40,6 +40,8 @@ type Job struct {
 	Content payload.Manifest
 	// PodNetwork tells the cluster's network before the host is looked at. Its error means that the cluster can take no host now.
 	PodNetwork func(ctx context.Context) (desired.ClusterNetwork, error)
+	// ProveAddress returns nil when the host can be reached at the address that it names for its node, *Unsupported when it cannot.
+	ProveAddress func(ctx context.Context, nodeIP string) error
 	// NameTakenBy names who else has the node name of a host with these facts, or returns "".
 	NameTakenBy func(ctx context.Context, node string, f agent.Facts) (string, error)
 	// Learned is called once the host was inspected and found supported, before anything on it is changed. It

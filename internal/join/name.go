@@ -47,6 +47,21 @@ func checkNotServer(f agent.Facts, server string) error {
 	return fmt.Errorf("the name %q is that of the API server (%s); rename the host", spelled(f), server)
 }
 
+// CheckRenamed refuses another name than the one for which the instance's host was handed a token, until the user accepts it: whoever
+// has the host could collect the identities of nodes that do not exist yet, one name after the other.
+func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
+	had := i.Status.Hostname
+	label, _, _ := strings.Cut(name, ".")
+	labelHad, _, _ := strings.Cut(had, ".")
+	isAsked := i.Spec.Hostname != "" && label == i.Spec.Hostname && label != labelHad
+	if !i.Status.HostnameFixed || name == had || i.Annotations[v1alpha1.AnnotationAcceptHostname] == name || isAsked {
+		return nil
+	}
+	return unsupported(v1alpha1.ReasonHostnameChanged,
+		"the host joined as %q and calls itself %q now; give it its name back, or drain node %q and annotate the WindowsInstance with %s=%s",
+		had, name, had, v1alpha1.AnnotationAcceptHostname, name)
+}
+
 func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
 	name := NodeName(f)
 	labels := strings.Split(name, ".")

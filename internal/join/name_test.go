@@ -115,11 +115,12 @@ func joinOn(h *cloudHost, where, server string) *join.Job {
 		PodNetwork: func(context.Context) (desired.ClusterNetwork, error) {
 			return desired.ClusterNetwork{Platform: where}, nil
 		},
-		NameTakenBy: func(context.Context, string, agent.Facts) (string, error) { return "", nil },
-		Learned:     func(context.Context, agent.Facts) error { return nil },
-		Occupied:    func(agent.Facts) bool { return false },
-		Register:    func() bool { return true },
-		Token:       func(context.Context) (string, error) { return "token", nil },
+		ProveAddress: func(context.Context, string) error { return nil },
+		NameTakenBy:  func(context.Context, string, agent.Facts) (string, error) { return "", nil },
+		Learned:      func(context.Context, agent.Facts) error { return nil },
+		Occupied:     func(agent.Facts) bool { return false },
+		Register:     func() bool { return true },
+		Token:        func(context.Context) (string, error) { return "token", nil },
 		Desired: func(context.Context) (join.Want, error) {
 			return join.Want{Cluster: desired.Cluster{ID: "1", Server: server}}, nil
 		},

@@ -69,6 +69,11 @@ func (j *Job) check(ctx context.Context) error {
 	if err := unnamed(j.facts); err != nil {
 		return err
 	}
+	if ip := NodeIP(j.facts, j.Interface); ip != "" { // Check refuses a host without
+		if err := j.ProveAddress(ctx, ip); err != nil {
+			return err
+		}
+	}
 	taken, err := j.NameTakenBy(ctx, NodeName(j.facts), j.facts)
 	if err != nil {
 		return err

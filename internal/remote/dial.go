@@ -88,6 +88,9 @@ func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) 
 	}
 	_ = c.SetDeadline(time.Time{})
 	h.key = attempt.shown
+	if peer, err := netip.ParseAddrPort(c.RemoteAddr().String()); err == nil {
+		h.address = peer.Addr().Unmap()
+	}
 	h.client = ssh.NewClient(connection, channels, requests)
 	go h.watch()
 	go h.keepAlive()

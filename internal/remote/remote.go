@@ -71,6 +71,7 @@ type Host struct {
 	name    string // address:port, for messages
 	options Options
 	key     ssh.PublicKey
+	address netip.Addr
 	conn    *countedConn
 	client  *ssh.Client
 	opened  atomic.Int64 // channels
@@ -103,6 +104,9 @@ func Dial(ctx context.Context, t Target, o Options) (*Host, error) {
 
 // HostKey is the key the host has shown, and proved to own.
 func (h *Host) HostKey() ssh.PublicKey { return h.key }
+
+// Address is the address at which the host was reached.
+func (h *Host) Address() netip.Addr { return h.address }
 
 // Usage counts what the connection has carried so far.
 func (h *Host) Usage() Usage {
