@@ -30,7 +30,7 @@ func mayImport() map[string][]string {
 		"payload/build":     {"payload", "payload/carrier"},
 		"payload/build/cmd": {"payload", "payload/build"},
 		"internal/desired":  {"api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
-		"internal/csr":      {"api/v1alpha1"},
+		"internal/csr":      {"api/v1alpha1", "internal/desired"},
 		"internal/drain":    {"api/v1alpha1"},
 		"internal/rollout":  {"api/v1alpha1"},
 		"internal/machines": {"api/v1alpha1"},

@@ -276,6 +276,8 @@ const (
 	EventInstanceTeardown = "InstanceTeardown"
 	// EventCertificateRefused is told on a certificate request that claims to be of a Windows host and breaks a rule.
 	EventCertificateRefused = "CertificateRefused"
+	// EventAddressDisputed is told on a Node that says it has an address which is proven to be another host's.
+	EventAddressDisputed = "AddressDisputed"
 	// EventHostKeyPinned is told on a WindowsInstance when its host key was seen for the first time and kept.
 	EventHostKeyPinned = "HostKeyPinned"
 	// EventSettingsIgnored is told on the object, a mirror set or a WindowsConfig, that asks for what nodes cannot have.

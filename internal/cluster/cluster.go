@@ -122,29 +122,6 @@ func serverOfEndpoints(ctx context.Context, r client.Reader) (string, error) {
 	return "https://" + servers[0].String(), nil
 }
 
-// APIAddresses are the IP addresses at which the cluster's API is served: those of the API servers themselves, and
-// the one they have in common, where hosts are told an address and not a name.
-func APIAddresses(ctx context.Context, r client.Reader) ([]string, error) {
-	servers, err := apiServers(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	var addresses []string
-	for _, s := range servers {
-		addresses = append(addresses, s.Addr().String())
-	}
-	var c desired.Cluster
-	if err := readServer(ctx, r, &c); err != nil {
-		return nil, err
-	}
-	if u, err := url.Parse(c.Server); err == nil {
-		if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
-			addresses = append(addresses, ip.String())
-		}
-	}
-	return addresses, nil
-}
-
 // apiServers are the IPv4 addresses and ports at which the API servers themselves answer. They keep them in one
 // EndpointSlice of a fixed name.
 func apiServers(ctx context.Context, r client.Reader) ([]netip.AddrPort, error) {

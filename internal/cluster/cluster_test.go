@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -145,14 +144,15 @@ func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
 	}
 }
 
-func TestAPIAddressesHaveTheOneInCommon(t *testing.T) {
-	for server, want := range map[string][]string{
-		"https://10.0.0.100:6443":  {"10.0.0.5", "10.0.0.6", "10.0.0.100"},
-		"https://api.example:6443": {"10.0.0.5", "10.0.0.6"},
+func TestReadServedHasWhatTheClusterAnswersAt(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://10.0.0.100:6443":     "[10.0.0.5 10.0.0.6 10.0.0.100] [] [10.96.0.0/12]",
+		"https://API.example:6443":    "[10.0.0.5 10.0.0.6] [api.example] [10.96.0.0/12]",
+		"https://api-int.a.test:6443": "[10.0.0.5 10.0.0.6] [api-int.a.test api.a.test .apps.a.test] [10.96.0.0/12]",
 	} {
-		got, err := APIAddresses(t.Context(), reader(append(plain(), clusterInfo(server))...))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %q (%v), want %q", server, got, err, want)
+		got, err := ReadServed(t.Context(), reader(append(plain(), clusterInfo(server))...))
+		if text := fmt.Sprint(got.Addresses, got.Names, got.Ranges); err != nil || text != want {
+			t.Errorf("%s: got %s (%v), want %s", server, text, err, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/csr"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
@@ -34,7 +37,7 @@ const certificateWorkers = 16
 // certificates approves the certificate requests of hosts, by the rules of package csr. It never denies one.
 type certificates struct {
 	common
-	servers apiServers
+	served servedCache
 }
 
 func newCertificates(c common) *certificates { return &certificates{common: c} }
@@ -60,12 +63,25 @@ func (c *certificates) Reconcile(ctx context.Context, request *certificatesv1.Ce
 	d := csr.Decide(request, known)
 	switch d.Verdict {
 	case csr.Approve:
+		c.tellDisputes(ctx, request, d)
 		return reconcile.Result{}, c.approve(ctx, request, d)
 	case csr.Refuse:
 		c.tell(event{about: request, kind: corev1.EventTypeWarning, reason: v1alpha1.EventCertificateRefused, action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
 		return reconcile.Result{RequeueAfter: decideAgain}, nil
 	}
 	return reconcile.Result{}, nil
+}
+
+// tellDisputes tells which Nodes say that they have an address which is proven to be a host's.
+func (c *certificates) tellDisputes(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) {
+	for _, name := range d.Disputed {
+		var node corev1.Node
+		if err := c.client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+			continue // it is gone, and its claim with it
+		}
+		c.tell(event{about: &node, related: request, kind: corev1.EventTypeWarning, reason: v1alpha1.EventAddressDisputed, action: "Approve"},
+			"status.addresses has an address of WindowsInstance %s, which was reached there; look at what the kubelet of this Node is told, or who has it", d.Instance)
+	}
 }
 
 // approve approves a request. When somebody else was faster, or the request is gone, that is as good.
@@ -98,11 +114,12 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return csr.Known{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	servers, err := c.servers.addresses(ctx, c.live)
+	served, err := c.served.read(ctx, c.live)
 	if err != nil {
 		return csr.Known{}, err
 	}
-	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, APIServers: servers}
+	served.Ranges = append(slices.Clip(served.Ranges), c.outlook.podRanges()...)
+	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, Served: served}
 	for i := range instances.Items {
 		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
 	}
@@ -112,25 +129,25 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	return known, nil
 }
 
-// apiServers are the addresses of the API. They change about never, and each host that joins makes three requests.
-type apiServers struct {
+// servedCache is what the cluster answers at. That changes about never, and each host that joins makes three requests.
+type servedCache struct {
 	mu      sync.Mutex
 	askedAt time.Time
-	known   []string
+	known   desired.Served
 }
 
-// apiServersEvery is how old the addresses of the API may be.
-const apiServersEvery = 5 * time.Second
+// servedEvery is how old what the cluster answers at may be.
+const servedEvery = 5 * time.Second
 
-func (s *apiServers) addresses(ctx context.Context, live client.Reader) ([]string, error) {
+func (s *servedCache) read(ctx context.Context, live client.Reader) (desired.Served, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.askedAt) < apiServersEvery {
+	if time.Since(s.askedAt) < servedEvery {
 		return s.known, nil
 	}
-	known, err := cluster.APIAddresses(ctx, live)
+	known, err := cluster.ReadServed(ctx, live)
 	if err != nil {
-		return nil, err
+		return desired.Served{}, err
 	}
 	s.known, s.askedAt = known, time.Now()
 	return known, nil
@@ -156,7 +173,7 @@ func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
 }
 
 func nodeOf(n *corev1.Node) csr.Node {
-	node := csr.Node{OS: n.Labels[corev1.LabelOSStable]}
+	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs}
 	for _, c := range n.Status.Conditions {
 		node.Ready = node.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	}

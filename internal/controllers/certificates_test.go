@@ -8,12 +8,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"net"
 	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -38,13 +40,27 @@ func servingRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
 // requestFor is what a kubelet has certified: its name, and DNS names where there are any.
 func requestFor(t *testing.T, name string, dnsNames ...string) []byte {
 	t.Helper()
+	return certificateRequest(t, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: name, Organization: []string{"system:nodes"}}, DNSNames: dnsNames,
+	})
+}
+
+// servingFor is what the kubelet of win-a has certified: its name and an address.
+func servingFor(t *testing.T, address string) []byte {
+	t.Helper()
+	return certificateRequest(t, &x509.CertificateRequest{
+		Subject:  pkix.Name{CommonName: "system:node:win-a", Organization: []string{"system:nodes"}},
+		DNSNames: []string{"win-a"}, IPAddresses: []net.IP{net.ParseIP(address)},
+	})
+}
+
+func certificateRequest(t *testing.T, request *x509.CertificateRequest) []byte {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: name, Organization: []string{"system:nodes"}}, DNSNames: dnsNames,
-	}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +87,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}}},
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
 	).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			meanwhile(c)
@@ -78,7 +95,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		},
 	}).Build()
 	recorder := &told{}
-	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder}), c, recorder
+	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder, outlook: newOutlook()}), c, recorder
 }
 
 // On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.
@@ -180,5 +197,30 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 				t.Errorf("events %q, want one that names rule InstanceLeaving", recorder.events)
 			}
 		})
+	}
+}
+
+// TestANodeThatClaimsAnotherHostsAddressIsNamed has a Node that lists the address at which another host was reached: that host gets its
+// certificate all the same.
+func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
+	request := servingRequest(t)
+	request.Spec.Request = servingFor(t, "10.0.0.1")
+	approver, c, recorder := approvers(t, request, func(client.Client) {})
+	claimant := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}, Status: corev1.NodeStatus{
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+	}}
+	if err := c.Create(t.Context(), claimant); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := approver.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	var after certificatesv1.CertificateSigningRequest
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); err != nil || len(after.Status.Conditions) != 1 {
+		t.Errorf("conditions %+v (%v), want the approval; events %q", after.Status.Conditions, err, recorder.events)
+	}
+	if told := strings.Join(recorder.events, "\n"); strings.Count(told, v1alpha1.EventAddressDisputed) != 1 || !strings.Contains(told, "linux-1") {
+		t.Errorf("events %q, want one on linux-1", told)
 	}
 }

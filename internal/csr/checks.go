@@ -265,31 +265,82 @@ func addressNotReported(c candidate) string {
 	return ""
 }
 
-// addressOfAnother is for a host that reports addresses which are not its own: those of nodes that work, of the API
-// server, and those that everybody has.
+// dnsNameOfAnother is for an instance that was announced by a name which is not its host's alone.
+func dnsNameOfAnother(c candidate) string {
+	for _, name := range c.cert.DNSNames {
+		if owner := c.known.ownerOfName(name, c.host); owner != "" {
+			return fmt.Sprintf("the DNS names in spec.request contain %s, which is %s; allowed are names that are the node's alone", quote(name), owner)
+		}
+	}
+	return ""
+}
+
+// ownerOfName says who has a DNS name, other than the host; "" when nobody is known.
+func (k Known) ownerOfName(name string, host *Host) string {
+	if k.Served.HasName(name) {
+		return "a name of the cluster"
+	}
+	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
+		return "the name of Node " + name
+	}
+	for _, h := range k.Hosts {
+		if h.Instance != host.Instance && h.claims() && (name == h.Node || name == h.DNSName) {
+			return "a name of instance " + h.Instance
+		}
+	}
+	return ""
+}
+
+// addressOfAnother is for addresses at which a host was reached, and which are nevertheless not its own.
 func addressOfAnother(c candidate) string {
 	for _, address := range c.certAddresses() {
-		if owner := c.known.ownerOf(address, c.node); owner != "" {
+		if owner := c.known.ownerOf(address, c.host); owner != "" {
 			return fmt.Sprintf("the IP addresses in spec.request contain %s, which is %s; allowed are addresses that are the node's alone", address, owner)
 		}
 	}
 	return ""
 }
 
-// ownerOf says who has an address, other than the node; "" when nobody is known.
-func (k Known) ownerOf(address netip.Addr, node string) string {
+// ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
+// of them could keep its neighbours from their certificates.
+func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	if !address.IsGlobalUnicast() {
 		return "a loopback, link-local or multicast address"
 	}
-	if slices.Contains(addresses(k.APIServers), address) {
-		return "an address of the API server"
+	if owner := k.Served.HasAddress(address); owner != "" {
+		return owner
 	}
-	for name, other := range k.Nodes {
-		if name != node && other.Ready && slices.Contains(addresses(other.Addresses), address) {
-			return "an address of Node " + name
+	for name, node := range k.Nodes {
+		for _, text := range node.PodCIDRs {
+			if r, err := netip.ParsePrefix(text); err == nil && r.Contains(address) {
+				return fmt.Sprintf("in the range %s of the pods of Node %s", r, name)
+			}
+		}
+	}
+	for _, h := range k.Hosts {
+		if h.Instance != host.Instance && k.lives(h) && slices.Contains(addresses(h.Addresses), address) {
+			return "an address of instance " + h.Instance
 		}
 	}
 	return ""
+}
+
+// lives says whether a host joins, or has a Node that is Ready.
+func (k Known) lives(h Host) bool {
+	return h.CredentialID != "" || h.Registered && k.Nodes[h.Node].Ready
+}
+
+// disputes are the Nodes that say that they have one of the addresses, which are another host's.
+func (c candidate) disputes() (names []string) {
+	wanted := c.certAddresses()
+	for name, node := range c.known.Nodes {
+		isWanted := func(a netip.Addr) bool { return slices.Contains(wanted, a) }
+		if name != c.node && slices.ContainsFunc(addresses(node.Addresses), isWanted) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (c candidate) isReported(address netip.Addr) bool {

@@ -15,6 +15,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // Host is what the operator knows of one Windows host: one that is a node, joins, or was only looked at.
@@ -25,7 +26,7 @@ type Host struct {
 	Node string
 	// DNSName is the instance's address where that is a DNS name, in lower case; "" otherwise.
 	DNSName string
-	// Addresses are the IP addresses the host itself reported over SSH, and the one it was reached at.
+	// Addresses are the IP addresses at which the host was reached, or has shown its SSH key: what it says of itself is none.
 	Addresses []string
 	// CredentialID is the JTI of the bootstrap token the host joins with; "" while it does not join. A host whose name is
 	// taken is never handed one.
@@ -43,8 +44,10 @@ type Node struct {
 	OS string
 	// Ready says that the Node's condition Ready is True.
 	Ready bool
-	// Addresses are the IP addresses in the Node's status.
+	// Addresses are the IP addresses in the Node's status. The Node writes them itself.
 	Addresses []string
+	// PodCIDRs are the ranges of its pods.
+	PodCIDRs []string
 }
 
 // windowsOS is the OS of Windows nodes.
@@ -58,8 +61,8 @@ type Known struct {
 	Hosts []Host
 	// Nodes are all Nodes of the cluster by name.
 	Nodes map[string]Node
-	// APIServers are the IP addresses at which the cluster's API is served. No host is certified for one of them.
-	APIServers []string
+	// Served is what the cluster itself answers at. No host is certified for any of it.
+	Served desired.Served
 }
 
 // Verdict is what to do with a request.
@@ -89,6 +92,9 @@ type Decision struct {
 	Message string
 	// Instance is the WindowsInstance the request is about, namespace/name; "" when there is none.
 	Instance string
+	// Disputed are the Nodes, by name, that say of themselves what a request that is approved has certified: addresses that are proven
+	// to be the host's.
+	Disputed []string
 }
 
 // Decide says what to do with a request. The same request gets another verdict when what is known changes, so a
@@ -107,7 +113,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 			return Decision{Verdict: Refuse, Rule: r.name, Message: message[:min(len(message), maxMessage)], Instance: c.instance()}
 		}
 	}
-	return Decision{Verdict: Approve, Instance: c.instance()}
+	return Decision{Verdict: Approve, Instance: c.instance(), Disputed: c.disputes()}
 }
 
 // settled says that somebody has decided already, or that there is a certificate.

@@ -11,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 const (
@@ -42,8 +45,18 @@ func cluster() Known {
 			"linux-1": {OS: "linux", Ready: true, Addresses: []string{"10.0.0.1"}},
 			"win-2":   {OS: "windows", Ready: true, Addresses: []string{"10.0.0.12"}},
 		},
-		APIServers: []string{"10.0.0.100"},
+		Served: served(),
 	}
+}
+
+// served is what the cluster answers at.
+func served() desired.Served {
+	s := desired.Served{
+		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.100")},
+		Ranges:    []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.132.0.0/14")},
+	}
+	s.AddServer("api-int.lab.example.com")
+	return s
 }
 
 // request is what a test can change before the request is made of it.

@@ -146,6 +146,9 @@ func servingCases() []testCase {
 		k.Hosts[1].Addresses = append(k.Hosts[1].Addresses, address)
 		return k
 	}
+	announced := func(name string) *request {
+		return change(kubeletServing(), func(r *request) { r.known.Hosts[1].DNSName, r.dns = name, []string{"win-2", name} })
+	}
 	otherName := []byte{0xa0, 0x08, 0x06, 0x02, 0x2a, 0x03, 0xa0, 0x02, 0x05, 0x00} // an otherName with the value NULL
 	return []testCase{
 		{"serving certificate for more than a year", change(kubeletServing(), lasting(366*24*time.Hour+time.Second)), "ExpirationTooLong"},
@@ -173,7 +176,24 @@ func servingCases() []testCase {
 		{"address of another host", ip(cluster(), "10.0.0.11"), "AddressNotOfInstance"},
 		{"address of nobody", ip(cluster(), "10.0.0.77"), "AddressNotOfInstance"},
 		{"IPv6 address", ip(cluster(), "fd00::1"), "AddressNotOfInstance"},
-		{"reported address that is a Linux node's", ip(claims("10.0.0.1"), "10.0.0.1"), "AddressOfAnother"},
+		{"address of a Linux node", ip(cluster(), "10.0.0.1"), "AddressNotOfInstance"},
+		{"address of Service kubernetes", ip(claims("10.96.0.1"), "10.96.0.1"), "AddressOfAnother"},
+		{"address of a pod on Linux", ip(claims("10.132.0.7"), "10.132.0.7"), "AddressOfAnother"},
+		{"address of a pod of another Node", change(ip(claims("10.244.1.7"), "10.244.1.7"), func(r *request) {
+			r.known.Nodes["linux-1"] = Node{OS: "linux", PodCIDRs: []string{"fd00::/64", "10.244.1.0/24"}}
+		}), "AddressOfAnother"},
+		{"address of another instance before it has a Node", ip(claims("10.0.0.13"), "10.0.0.13"), "AddressOfAnother"},
+		{"address of an instance whose node does not work any more", change(ip(claims("10.0.0.13"), "10.0.0.13"), func(r *request) {
+			r.known.Hosts[2].CredentialID = ""
+		}), "approve"},
+		{"address that a Ready Linux node says it has, too", change(kubeletServing(), func(r *request) {
+			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Addresses: []string{"10.0.0.12"}}
+		}), "approve"},
+		{"announced by the name of the API server", announced("api.lab.example.com"), "DNSNameOfAnother"},
+		{"announced by the name of a route", announced("oauth-openshift.apps.lab.example.com"), "DNSNameOfAnother"},
+		{"announced by the name of a Service", announced("web.shop.svc"), "DNSNameOfAnother"},
+		{"announced by the name of a Node", announced("linux-1"), "DNSNameOfAnother"},
+		{"announced by the name of another instance's node", announced("win-3"), "DNSNameOfAnother"},
 		{"reported address that is the API server's", ip(claims("10.0.0.100"), "10.0.0.100"), "AddressOfAnother"},
 		{"reported loopback address", ip(claims("127.0.0.1"), "127.0.0.1"), "AddressOfAnother"},
 		{"reported link-local address", ip(claims("169.254.1.1"), "169.254.1.1"), "AddressOfAnother"},

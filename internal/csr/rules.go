@@ -91,6 +91,7 @@ func kubeletServingRules() []rule {
 		{"RequesterNotAllowed", requesterOtherThanNode},
 		{"NodeNameTaken", nodeNameTaken},
 		{"DNSNameNotOfInstance", dnsNameOfOther},
+		{"DNSNameOfAnother", dnsNameOfAnother},
 		{"AddressNotOfInstance", addressNotReported},
 		{"AddressOfAnother", addressOfAnother},
 		{"ExpirationTooLong", expirationBeyond(kubeletLife)},

@@ -3,13 +3,13 @@ package join
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
@@ -38,13 +38,18 @@ func unnamed(f agent.Facts) error {
 		"see that the host reaches %s, which its routes and its instance's metadata options decide", f.Platform, f.NoCloudName, platform.MetadataAddress)
 }
 
-// checkNotServer refuses a name under which the API server is called: the kubelet gets a certificate for its node's name.
+// checkNotServer refuses a name under which the cluster is called: the kubelet gets a certificate for its node's name.
 func checkNotServer(f agent.Facts, server string) error {
 	u, err := url.Parse(server)
-	if err != nil || !strings.EqualFold(u.Hostname(), NodeName(f)) {
+	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the name %q is that of the API server (%s); rename the host", spelled(f), server)
+	var cluster desired.Served
+	cluster.AddServer(u.Hostname())
+	if !cluster.HasName(NodeName(f)) {
+		return nil
+	}
+	return fmt.Errorf("the name %q is one of the cluster's (its API server is %s); rename the host", spelled(f), server)
 }
 
 // CheckRenamed refuses another name than the one for which the instance's host was handed a token, until the user accepts it: whoever
@@ -64,9 +69,7 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 
 func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
 	name := NodeName(f)
-	labels := strings.Split(name, ".")
-	// With certificates for such a name a host could answer for the cluster.
-	if slices.Contains([]string{"localhost", "kubernetes"}, labels[0]) || slices.Contains(labels, "svc") {
+	if (desired.Served{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
 		return unsupported(v1alpha1.ReasonHostnameInvalid,
 			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
 	}

@@ -1,0 +1,169 @@
+package csr
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The values of which every combination is tried: those of a good request of each kind, and what somebody would rather have.
+func commonNames() []string {
+	return []string{"system:node:win-1", "system:node:win-2", "system:wicd-node:win-1", "system:wicd-node:win-2", "system:node:linux-1"}
+}
+
+func requesters() map[string]string {
+	return map[string]string{
+		"bootstrap": bootstrapUser, "kubelet-2": "system:node:win-2", "wicd-2": "system:wicd-node:win-2", "kubelet-linux": "system:node:linux-1", "alice": anyoneElse,
+	}
+}
+
+func lifetimes() map[string]*int32 {
+	return map[string]*int32{"default": nil, "a day": new(int32((24 * time.Hour).Seconds())), "ten years": new(int32((10 * 365 * 24 * time.Hour).Seconds()))}
+}
+
+// worlds are what else may be known: the hosts that join and have joined leave, or the Node is gone.
+func worlds() map[string]Known {
+	leaving, gone := cluster(), cluster()
+	leaving.Hosts[0].Leaving, leaving.Hosts[1].Leaving = true, true
+	delete(gone.Nodes, "win-2")
+	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": gone}
+}
+
+// approvedOf are the combinations that are approved, and no others are: who asks which signer for what, with what in the certificate and
+// for how long. A star stands for every value.
+func approvedOf() map[string][]string {
+	renewals := []string{
+		"kubelet-2 * kube-apiserver-client-kubelet system:node:win-2 [system:nodes] client auth, default",
+		"kubelet-2 * kube-apiserver-client-kubelet system:node:win-2 [system:nodes] client auth, a day",
+		"kubelet-2 * kube-apiserver-client system:wicd-node:win-2 [system:wicd-nodes] client auth, a day",
+		"wicd-2 * kube-apiserver-client system:wicd-node:win-2 [system:wicd-nodes] client auth, a day",
+	}
+	serving := []string{
+		"kubelet-2 * kubelet-serving system:node:win-2 [system:nodes] win-2 10.0.0.12 server auth, default",
+		"kubelet-2 * kubelet-serving system:node:win-2 [system:nodes] win-2 10.0.0.12 server auth, a day",
+	}
+	joins := []string{
+		"bootstrap JTI=token-1 kube-apiserver-client-kubelet system:node:win-1 [system:nodes] client auth, default",
+		"bootstrap JTI=token-1 kube-apiserver-client-kubelet system:node:win-1 [system:nodes] client auth, a day",
+		"bootstrap JTI=token-1 kube-apiserver-client system:wicd-node:win-1 [system:wicd-nodes] client auth, a day",
+	}
+	return map[string][]string{
+		"usual":   slices.Concat(joins, renewals, serving),
+		"leaving": slices.Concat(renewals, serving),
+		"gone":    slices.Concat(joins, serving),
+	}
+}
+
+// TestOfAllCombinationsOnlyThoseOfHostsAreApproved tries each value of each field with each of all others.
+func TestOfAllCombinationsOnlyThoseOfHostsAreApproved(t *testing.T) {
+	certified := requests(t)
+	for world, known := range worlds() {
+		t.Run(world, func(t *testing.T) {
+			t.Parallel()
+			approved, tried := map[string]bool{}, 0
+			for what, text := range certified {
+				for _, how := range combinations() {
+					request := how.request(text)
+					tried++
+					if Decide(request, known).Verdict == Approve {
+						approved[how.told(what)] = true
+					}
+				}
+			}
+			want := map[string]bool{}
+			for _, line := range approvedOf()[world] {
+				want[line] = true
+			}
+			for _, line := range slices.Sorted(maps.Keys(approved)) {
+				if !want[line] {
+					t.Errorf("approved: %s", line)
+				}
+			}
+			for line := range want {
+				if !approved[line] {
+					t.Errorf("not approved: %s", line)
+				}
+			}
+			t.Logf("%d combinations, %d kinds of them approved", tried, len(approved))
+		})
+	}
+}
+
+// requests are the encoded requests: each common name with each group, and each with what else may be certified.
+func requests(t *testing.T) map[string][]byte {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, name := range commonNames() {
+		for _, groups := range [][]string{{"system:nodes"}, {"system:wicd-nodes"}, {"system:nodes", "system:masters"}} {
+			for _, places := range [][]string{nil, {"win-2", "10.0.0.12"}, {"win-2", "10.0.0.1"}, {"kubernetes", "10.0.0.12"}} {
+				template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}
+				if places != nil {
+					template.DNSNames, template.IPAddresses = places[:1], []net.IP{net.ParseIP(places[1])}
+				}
+				der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				what := strings.Join(append([]string{name, fmt.Sprint(groups)}, places...), " ")
+				all[what] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+			}
+		}
+	}
+	return all
+}
+
+// combination is what a requester can choose beside what is certified.
+type combination struct{ requester, proof, signer, usage, life string }
+
+func combinations() (all []combination) {
+	for _, requester := range slices.Sorted(maps.Keys(requesters())) {
+		for _, proof := range []string{"JTI=token-1", "JTI=token-3", "X509SHA256=00"} {
+			for _, signer := range []string{"kube-apiserver-client-kubelet", "kube-apiserver-client", "kubelet-serving"} {
+				for _, usage := range []string{"client auth", "server auth"} {
+					for _, life := range slices.Sorted(maps.Keys(lifetimes())) {
+						all = append(all, combination{requester, proof, signer, usage, life})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequest {
+	groups := map[string]string{"kubelet-2": "system:nodes", "kubelet-linux": "system:nodes", "wicd-2": "system:wicd-nodes"}[c.requester]
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "csr-x"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: text, SignerName: "kubernetes.io/" + c.signer, ExpirationSeconds: lifetimes()[c.life],
+			Username: requesters()[c.requester], Groups: []string{groups, "system:authenticated"},
+			Usages: []certificatesv1.KeyUsage{"digital signature", certificatesv1.KeyUsage(c.usage)},
+			Extra:  map[string]certificatesv1.ExtraValue{credentialKey: {c.proof}},
+		},
+	}
+}
+
+// told is the combination as approvedOf has it: whoever shows a certificate is known by it, whatever its digest.
+func (c combination) told(what string) string {
+	proof := c.proof
+	if c.requester != "bootstrap" {
+		proof = "*"
+	}
+	return fmt.Sprintf("%s %s %s %s %s, %s", c.requester, proof, c.signer, what, c.usage, c.life)
+}
