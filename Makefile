@@ -25,7 +25,7 @@ help: ## Lists the targets.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 .PHONY: demo build payload bench generate clean
-demo: ## Shows how a Windows host becomes a node. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
+demo: ## Shows how a Windows host becomes a node, as root. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)

@@ -50,8 +50,8 @@ func hostComputeLibrary() program {
 
 // CanRunWindows tells whether this machine can run Windows hosts: nil, or an error that wraps ErrNoWindows and says what is missing.
 func CanRunWindows() error {
-	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: namespaces and network links need root", ErrNoWindows)
+	if err := CanHaveHosts(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoWindows, err)
 	}
 	if _, err := findWine(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,8 +117,8 @@ func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
 }
 
 // dead is a host that never answers.
-func dead(n int, port int) world.Host {
-	return world.Host{Name: fmt.Sprintf("dead-%d", n), Address: "127.0.0.1", Port: int32(port)}
+func dead(n int, address string) world.Host {
+	return world.Host{Name: fmt.Sprintf("dead-%d", n), Address: address, Port: sshPort}
 }
 
 // measureJoins lets few, some and many hosts join, some of them beside hosts that never answer.
@@ -173,13 +174,14 @@ func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
 		}
 	}
 	for n := range deadHosts {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		address := f.UnusedAddress()
+		l, err := net.Listen("tcp4", net.JoinHostPort(address, strconv.Itoa(sshPort)))
 		if err != nil {
 			end()
 			return nil, err
 		}
 		silent = append(silent, l)
-		if err := f.Client.Create(ctx, dead(n, l.Addr().(*net.TCPAddr).Port).Instance()); err != nil {
+		if err := f.Client.Create(ctx, dead(n, address).Instance()); err != nil {
 			end()
 			return nil, err
 		}
@@ -189,7 +191,7 @@ func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
 
 func (f fleet) forgetDead(ctx context.Context) error {
 	for n := range deadHosts {
-		if err := f.Client.Delete(ctx, dead(n, 0).Instance()); err != nil {
+		if err := f.Client.Delete(ctx, dead(n, "").Instance()); err != nil {
 			return err
 		}
 	}

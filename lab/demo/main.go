@@ -84,6 +84,9 @@ func parse(hosts string) (world.Options, error) {
 	if err != nil || n < 1 || n > 1000 {
 		return o, fmt.Errorf("HOSTS=%s: want a number from 1 to 1000, or sim: and a number", hosts)
 	}
+	if err := lab.CanHaveHosts(); err != nil {
+		return o, err
+	}
 	if !simulated {
 		if err := lab.CanRunWindows(); err != nil {
 			say("%v: going on with simulated hosts, whose SSH and certificates are real and whose Windows is not", err)
@@ -110,10 +113,7 @@ func described(o world.Options) string {
 }
 
 func announcement(hosts []world.Host) string {
-	if hosts[0].Port == 22 {
-		return fmt.Sprintf("ConfigMap windows-instances has %d entries like %s: username=%s", len(hosts), hosts[0].Address, world.User)
-	}
-	return fmt.Sprintf("%d WindowsInstances like %s (%s port %d)", len(hosts), hosts[0].Name, hosts[0].Address, hosts[0].Port)
+	return fmt.Sprintf("ConfigMap windows-instances has %d entries like %s: username=%s", len(hosts), hosts[0].Address, world.User)
 }
 
 func say(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }

@@ -6,16 +6,10 @@ import (
 	"bytes"
 	"context"
 	cryptorand "crypto/rand"
-	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net/netip"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/crypto/ssh"
 
@@ -27,7 +21,7 @@ import (
 // startHosts starts the simulated hosts, and lists all.
 func (w *World) startHosts(o Options) error {
 	for _, h := range w.Lab.Hosts() {
-		w.hosts = append(w.hosts, Host{Name: h.Name(), Address: h.Address(), Port: 22})
+		w.hosts = append(w.hosts, Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
 	}
 	for _, name := range names(o.SimulatedHosts) {
 		if _, _, err := w.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name}}); err != nil {
@@ -37,52 +31,27 @@ func (w *World) startHosts(o Options) error {
 	return nil
 }
 
-// AddSimulated starts one more simulated host, which the world's key can log in to unless the options say who can.
+// AddSimulated starts one more simulated host, which the world's key can log in to unless the options say who can. It says of itself that it
+// has the address at which SSH answers, port 22, as a host of one's own does.
 func (w *World) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
-	n := len(w.simulated)
-	o.Windows.Address = nodeAddress(n)
-	o.Windows.Root = filepath.Join(w.folder.Path, "hosts", strconv.Itoa(n))
+	at := Host{Name: strings.ToLower(o.Windows.Hostname), Address: w.UnusedAddress(), Port: sshPort}
+	o.Windows.Root = filepath.Join(w.folder.Path, "hosts", strconv.Itoa(len(w.simulated)))
+	o.ListenAddr = at.dialled()
 	o.User = User
 	if o.AuthorizedKeys == nil {
 		o.AuthorizedKeys = []ssh.PublicKey{w.authorized}
 	}
-	host, err := start(o)
+	host, err := sim.Start(context.Background(), o)
 	if err != nil {
 		return nil, Host{}, err
 	}
-	w.simulated = append(w.simulated, host)
-	address, err := netip.ParseAddrPort(host.Addr())
-	if err != nil {
-		return nil, Host{}, err
-	}
-	h := Host{Name: strings.ToLower(o.Windows.Hostname), Address: address.Addr().String(), Port: int32(address.Port())}
-	w.hosts = append(w.hosts, h)
-	return host, h, nil
+	w.simulated, w.hosts = append(w.simulated, host), append(w.hosts, at)
+	return host, at, nil
 }
 
-// start starts a simulated host on a loopback address that no other host of this machine has. It ends with Close.
-func start(o sim.Options) (host *sim.Host, err error) {
-	const attempts = 20
-	for range attempts {
-		o.ListenAddr = fmt.Sprintf("127.%d.%d.%d:%d", 1+rand.IntN(250), rand.IntN(250), 1+rand.IntN(250), simulatedPort())
-		if host, err = sim.Start(context.Background(), o); !errors.Is(err, syscall.EADDRINUSE) {
-			return host, err
-		}
-	}
-	return nil, err
-}
-
-// nodeAddress is what the host says its address is: a node cannot have a loopback address.
-func nodeAddress(n int) string { return fmt.Sprintf("10.200.%d.%d", n/250, 1+n%250) }
-
-// simulatedPort is that of SSH for root, who may take it, so that simulated hosts can be announced as real ones
-// are; others get a free one.
-func simulatedPort() int {
-	if os.Geteuid() == 0 {
-		return 22
-	}
-	return 0
-}
+// UnusedAddress is an address that no host of this machine has, and at which one could be: no packet to it gets lost. Only a world without Wine
+// hosts has any.
+func (w *World) UnusedAddress() string { return w.addresses.Next().String() }
 
 // Simulated are the simulated hosts.
 func (w *World) Simulated() []*sim.Host { return w.simulated }

@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +78,8 @@ type World struct {
 
 	hosts      []Host
 	simulated  []*sim.Host
-	authorized ssh.PublicKey // that of Key
+	addresses  *lab.Addresses // of simulated hosts
+	authorized ssh.PublicKey  // that of Key
 	pods       bool
 	images     *lab.Registry // of pods
 	overlay    bool
@@ -94,6 +97,12 @@ type Host struct {
 	Address string
 	Port    int32
 }
+
+// sshPort is where SSH answers on hosts.
+const sshPort = 22
+
+// dialled is address and port.
+func (h Host) dialled() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
 
 // Instance is what a user writes to announce the host.
 func (h Host) Instance() *v1alpha1.WindowsInstance {
@@ -114,6 +123,11 @@ func Open(ctx context.Context, o Options) (*World, error) {
 }
 
 func (w *World) open(ctx context.Context, o Options) (err error) {
+	if o.WineHosts == 0 {
+		if w.addresses, err = lab.OpenAddresses(ctx, o.Log); err != nil {
+			return err
+		}
+	}
 	if w.folder, err = lab.NewFolder(ctx, "world", o.Log); err != nil {
 		return err
 	}
@@ -284,11 +298,11 @@ const bridgeCNIConfig = `{
 `
 
 // Announce tells the operator of hosts the way users do: in ConfigMap windows-instances. Hosts whose SSH server
-// has a port of its own, the simulated ones, are announced as WindowsInstances.
+// has another port than 22 are announced as WindowsInstances.
 func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 	entries := map[string]string{}
 	for _, h := range hosts {
-		if h.Port == 22 {
+		if h.Port == sshPort {
 			entries[h.Address] = "username=" + User
 			continue
 		}
@@ -336,6 +350,7 @@ func (w *World) Close() {
 	for _, h := range w.simulated {
 		h.Close()
 	}
+	w.addresses.Close()
 	if w.Lab != nil {
 		w.Lab.Close()
 	}

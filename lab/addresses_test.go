@@ -1,0 +1,62 @@
+//go:build linux
+
+package lab
+
+import (
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestAddressesCanBeListenedOn: programs of this machine find each other at the addresses of a range, several ranges do not disturb each
+// other, and nothing of one stays.
+func TestAddressesCanBeListenedOn(t *testing.T) {
+	if err := CanHaveHosts(); err != nil {
+		t.Skip("SKIPPED:", err)
+	}
+	var both []*Addresses
+	for range 2 {
+		a, err := OpenAddresses(t.Context(), os.Stderr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		both = append(both, a)
+	}
+	for _, a := range both {
+		for range 300 { // beyond one /24
+			if a.Next().IsLoopback() {
+				t.Fatal("an address is loopback's")
+			}
+		}
+		for range 2 {
+			at := a.Next().String()
+			l, err := net.Listen("tcp4", net.JoinHostPort(at, "22"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			conn, err := net.DialTimeout("tcp4", l.Addr().String(), 5*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if remote, _, _ := net.SplitHostPort(conn.RemoteAddr().String()); remote != at {
+				t.Errorf("%s answered instead of %s", remote, at)
+			}
+			conn.Close()
+		}
+		if _, err := net.InterfaceByName(a.link); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if _, err := net.InterfaceByName(a.link); err != nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("a range that was closed left link %s", a.link)
+			}
+		}
+	}
+}
