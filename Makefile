@@ -15,7 +15,7 @@ TOOL := go tool -modfile=hack/tools/go.mod
 # vet has looked at tests already: go test would look at them, and at all that they import, once more.
 TEST := go test -vet=off
 ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
-CORE := ^Test(WindowsHostBecomesReadyNode|Images|WindowsFleet|Network|BadInput)$$
+CORE := ^Test(WindowsHostBecomesReadyNode|Images|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
 ONLY ?=

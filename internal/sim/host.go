@@ -14,6 +14,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
@@ -32,6 +33,10 @@ type Options struct {
 	AuthorizedKeys []ssh.PublicKey
 	// HostKey identifies the SSH server; a new Ed25519 key when nil.
 	HostKey ssh.Signer
+	// Malice is how the host answers where it means harm; empty for one that does what it is asked to. Lies changes what such a host says of
+	// itself, each time it is asked.
+	Malice Malice
+	Lies   func(*agent.HostFacts)
 	// Kubelet sets how the simulated kubelet behaves.
 	Kubelet KubeletOptions
 }
@@ -45,6 +50,7 @@ type Host struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	remove  string
+	hostile *hostile // nil for an honest one
 }
 
 // Start starts a host. It runs until ctx ends or Close is called.
@@ -97,13 +103,18 @@ func (h *Host) furnish(o *Options) error {
 	if err := os.MkdirAll(shell.local(shell.home), 0o700); err != nil {
 		return err
 	}
+	exec := shell.exec
+	if o.Malice != "" || o.Lies != nil {
+		h.hostile = &hostile{honest: shell.exec, malice: o.Malice, lies: o.Lies}
+		exec = h.hostile.exec
+	}
 	keys := &keyring{user: o.User, disk: daemon.Disk{Root: o.Windows.Root}}
 	if err := keys.create(o.AuthorizedKeys); err != nil {
 		return err
 	}
 	h.server, err = sshd.New(sshd.Options{
 		HostKeys: []ssh.Signer{o.HostKey}, Keys: keys.of,
-		Home: shell.local(shell.home), Root: o.Windows.Root, Exec: shell.exec,
+		Home: shell.local(shell.home), Root: o.Windows.Root, Exec: exec, EndlessFolders: o.Malice == Folders,
 	})
 	return err
 }

@@ -29,6 +29,7 @@ func groups() []group {
 	return []group{
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
 		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, what the operator takes, what hosts that never answer cost", measureFleet},
+		{"hostile", "hosts that mean harm, and requests that are junk: what the operator takes, and how long others join beside them", measureHostile},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all know a change, and until one that starts knows all", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},

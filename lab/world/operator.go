@@ -62,6 +62,7 @@ func (o *Operator) Start() error {
 	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
 		"--namespace", v1alpha1.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
+	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // that of tests
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	o.ended = make(chan struct{})

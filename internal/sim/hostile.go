@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+)
+
+// Malice is how a host that somebody has taken over answers, instead of doing what it is asked to. Whatever it does, it costs the operator
+// one connection at a time.
+type Malice string
+
+// The kinds of malice.
+const (
+	// Flood answers every command with lines without end that mean nothing, as fast as they are taken.
+	Flood Malice = "Flood"
+	// Results answers with results without end, each with other content.
+	Results Malice = "Results"
+	// Steps tells of progress without end, and makes none.
+	Steps Malice = "Steps"
+	// LongLine answers with one line without end.
+	LongLine Malice = "LongLine"
+	// Folders has every folder list files without end, and no program that answers, so that one has to be sent.
+	Folders Malice = "Folders"
+	// Trickle answers with a byte a second.
+	Trickle Malice = "Trickle"
+	// Silence takes every command and never answers.
+	Silence Malice = "Silence"
+	// Greed asks for all content again and again instead of taking it once.
+	Greed Malice = "Greed"
+	// Thief answers as WICD does until it is handed a token. That it keeps, and fails.
+	Thief Malice = "Thief"
+)
+
+// Malices lists the kinds.
+func Malices() []Malice {
+	return []Malice{Flood, Results, Steps, LongLine, Folders, Trickle, Silence, Greed, Thief}
+}
+
+// hostile answers as a host with a kind of malice does, and lies about itself.
+type hostile struct {
+	honest sshd.Handler
+	malice Malice
+	lies   func(*agent.HostFacts)
+
+	mu     sync.Mutex
+	tokens []string
+}
+
+// exec implements sshd.Handler.
+func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	_, arguments, _ := strings.Cut(c.Line, " ")
+	verb, _, _ := strings.Cut(arguments, " ")
+	out := &until{ctx, stdout}
+	switch {
+	case h.malice == Flood:
+		return out.forever(bytes.Repeat([]byte("0123456789abcdef\n"), 4<<10))
+	case h.malice == Results:
+		return h.results(out)
+	case h.malice == Steps:
+		return out.forever(bytes.Repeat([]byte(`{"step":{"name":"starting service kubelet"}}`+"\n"), 1<<10))
+	case h.malice == LongLine:
+		return out.forever(bytes.Repeat([]byte(`{"result":`), 8<<10))
+	case h.malice == Folders:
+		fmt.Fprintln(stderr, "not recognized")
+		return 1
+	case h.malice == Trickle:
+		return out.trickle()
+	case h.malice == Silence:
+		<-ctx.Done()
+		return 1
+	case h.malice == Greed && verb == agent.CommandReceive:
+		return h.greed(stdin, stdout)
+	case verb == agent.CommandFacts:
+		return h.facts(ctx, c, stdin, stdout, stderr)
+	case verb == agent.CommandJoin && h.malice == Thief:
+		return h.keep(stdin, stdout)
+	}
+	return h.honest(ctx, c, stdin, stdout, stderr)
+}
+
+// results answers with facts that have other names in them each time: whoever merges them grows.
+func (h *hostile) results(out *until) int {
+	for n := 0; ; n++ {
+		var line bytes.Buffer
+		line.WriteString(`{"result":{"features":{`)
+		for i := range 10_000 {
+			fmt.Fprintf(&line, `"feature-%d-%d":"Enabled",`, n, i)
+		}
+		line.WriteString(`"last":"Enabled"}}}` + "\n")
+		if _, err := out.Write(line.Bytes()); err != nil {
+			return 1
+		}
+	}
+}
+
+// greed reads what is offered and asks for all of it, over and over.
+func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
+	first, err := bufio.NewReader(stdin).ReadBytes('\n')
+	var request agent.ReceiveRequest
+	if err != nil || json.Unmarshal(first, &request) != nil {
+		return 1
+	}
+	go func() { _, _ = io.Copy(io.Discard, stdin) }()
+	var missing []agent.Missing
+	for range 100 {
+		for _, c := range request.Content {
+			missing = append(missing, agent.Missing{SHA256: c.SHA256})
+		}
+	}
+	line, err := json.Marshal(map[string]any{"missing": missing})
+	if err != nil {
+		return 1
+	}
+	for {
+		if _, err := stdout.Write(append(line, '\n')); err != nil {
+			return 1
+		}
+	}
+}
+
+// facts are those that WICD tells, with lies in them.
+func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
+	var told bytes.Buffer
+	code := h.honest(ctx, c, stdin, &told, stderr)
+	var last struct {
+		Result *agent.Facts `json:"result"`
+	}
+	lines := bytes.Split(bytes.TrimSpace(told.Bytes()), []byte("\n"))
+	if json.Unmarshal(lines[len(lines)-1], &last) != nil || last.Result == nil || h.lies == nil {
+		_, _ = stdout.Write(told.Bytes())
+		return code
+	}
+	h.lies(&last.Result.Host)
+	return agent.NewSession(strings.NewReader(""), stdout).End(last.Result, nil)
+}
+
+// keep takes what belongs to a join, and fails it.
+func (h *hostile) keep(stdin io.Reader, stdout io.Writer) int {
+	s := agent.NewSession(stdin, stdout)
+	var request agent.JoinRequest
+	if err := s.Request(&request); err != nil {
+		return s.End(nil, err)
+	}
+	h.mu.Lock()
+	h.tokens = append(h.tokens, request.Bootstrap.Token)
+	h.mu.Unlock()
+	return s.End(nil, &agent.Error{Code: agent.CodeServiceFailed, Message: strings.Repeat("service kubelet does not start. ", 1<<15)})
+}
+
+// until is an output of a command, while the command runs.
+type until struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write implements io.Writer.
+func (u *until) Write(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, u.ctx.Err()
+	}
+	return u.Writer.Write(p)
+}
+
+func (u *until) forever(what []byte) int {
+	for {
+		if _, err := u.Write(what); err != nil {
+			return 1
+		}
+	}
+}
+
+func (u *until) trickle() int {
+	for {
+		if _, err := u.Write([]byte("{")); err != nil {
+			return 1
+		}
+		select {
+		case <-u.ctx.Done():
+			return 1
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Tokens are the bootstrap tokens that a Thief was handed.
+func (h *Host) Tokens() []string {
+	if h.hostile == nil {
+		return nil
+	}
+	h.hostile.mu.Lock()
+	defer h.hostile.mu.Unlock()
+	return append([]string(nil), h.hostile.tokens...)
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/world"
+)
+
+// operatorMemory is what the operator may take while hosts do what they like, in bytes.
+const operatorMemory = 200 << 20
+
+// TestHostile lets twenty hosts that mean harm at the operator, and then ten that do not: these become nodes, nobody gains an identity that
+// is another's, and the operator does not grow.
+func TestHostile(t *testing.T) {
+	p := newPlace(t, world.Options{SimulatedHosts: 10})
+	honest := p.Hosts()
+	evil, at, err := p.AddHostile(20, honest...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range at {
+		p.announce(h, nil)
+	}
+	p.eventually("each thief was handed a token", func(context.Context) string {
+		for i, h := range evil {
+			if sim.Malices()[i%len(sim.Malices())] == sim.Thief && len(h.Tokens()) == 0 {
+				return at[i].Name + " has none"
+			}
+		}
+		return ""
+	})
+	began := time.Now()
+	for _, h := range honest {
+		p.announce(h, nil)
+	}
+	for _, h := range honest {
+		p.expectReady(ours(h.Name))
+	}
+	t.Logf("%d hosts joined beside %d hostile ones in %s", len(honest), len(evil), time.Since(began).Round(time.Second))
+
+	victims := []string{}
+	for _, h := range honest {
+		victims = append(victims, h.Name)
+	}
+	for n, h := range evil {
+		if tokens := h.Tokens(); len(tokens) > 0 {
+			p.expectOneIdentity(at[n].Name, tokens, victims, world.Coveted(n))
+		}
+	}
+	if bytes, err := p.Operator.PeakMemory(); err != nil || bytes > operatorMemory {
+		t.Errorf("the operator took %d MB (%v), want at most %d", bytes>>20, err, operatorMemory>>20)
+	}
+}
+
+// expectOneIdentity asks with a host's tokens for the identities of victims, which it may not have, and for those of nodes that do not exist
+// yet, of which it may have one: that of the name it was handed its first token for.
+func (p place) expectOneIdentity(host string, tokens, victims, coveted []string) {
+	p.t.Helper()
+	made := map[string]string{} // the node of each request
+	for n, token := range tokens {
+		as := p.withToken(token)
+		for _, node := range slices.Concat(victims, coveted) {
+			request := p.request(fmt.Sprintf("stolen-%s-%d-%s", host, n, node), wish{
+				signer: kubeletSigner, commonName: "system:node:" + node, organization: []string{"system:nodes"},
+			})
+			if err := as.Create(p.t.Context(), request); err == nil { // a token of long ago makes none
+				made[request.Name] = node
+			}
+		}
+	}
+	if len(made) == 0 {
+		p.t.Error("with none of its tokens the host could ask for anything: nothing was tried")
+	}
+	gained := map[string]bool{}
+	p.eventually("all requests were decided", func(ctx context.Context) string {
+		refused, err := p.refusedRequests(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for request, node := range made {
+			var r certificatesv1.CertificateSigningRequest
+			if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &r); err != nil {
+				return err.Error()
+			}
+			switch {
+			case len(r.Status.Conditions) > 0:
+				gained[node] = true
+			case !refused[request]:
+				return fmt.Sprintf("request %s was not looked at", request)
+			}
+		}
+		return ""
+	})
+	for node := range gained {
+		if slices.Contains(victims, node) {
+			p.t.Errorf("%s got the identity of node %s", host, node)
+		}
+	}
+	if len(gained) > 1 {
+		p.t.Errorf("%s got the identities %v, want one at most", host, gained)
+	}
+}
+
+// refusedRequests are the certificate requests that the operator has told to break a rule.
+func (p place) refusedRequests(ctx context.Context) (map[string]bool, error) {
+	var list eventsv1.EventList
+	if err := p.Client.List(ctx, &list, client.InNamespace("default")); err != nil {
+		return nil, err
+	}
+	refused := map[string]bool{}
+	for _, e := range list.Items {
+		if e.Reason == v1alpha1.EventCertificateRefused {
+			refused[e.Regarding.Name] = true
+		}
+	}
+	return refused, nil
+}
