@@ -131,6 +131,7 @@ type WindowsInstanceStatus struct {
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
 	// hostname is the name of the node: the host's own, in lower case, or that which the cloud has for its machine.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
@@ -141,14 +142,17 @@ type WindowsInstanceStatus struct {
 
 	// nodeIP is the IPv4 address of the host's default-route interface, or of the one that spec.network chooses; the kubelet
 	// registers with it. The host was reached there, or showed its SSH key there.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	NodeIP string `json:"nodeIP,omitempty"`
 
 	// osBuild is the host's Windows build with its update revision, for example 10.0.20348.2402.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	OSBuild string `json:"osBuild,omitempty"`
 
 	// bootID changes with every start of the host. Windows counts it.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	BootID string `json:"bootID,omitempty"`
 
@@ -210,6 +214,7 @@ type Plan struct {
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// message says why the action is due, and what it waits for.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -280,6 +285,7 @@ type Maintenance struct {
 	// +optional
 	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
 	// message says what the step waits for.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -313,6 +319,7 @@ type Failure struct {
 	// at is when it failed.
 	At metav1.Time `json:"at"`
 	// message says why.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -348,6 +355,7 @@ type StepStatus struct {
 	// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
 	State StepState `json:"state"`
 	// message says what the step does now, or why it failed.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 	// startedAt is when the step began.

@@ -152,7 +152,7 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 // noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
 // later, and then the note goes.
 func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
-	f.At, f.Attempts, f.Message = metav1.Now(), 1, v1alpha1.Clip(f.Message)
+	f.At, f.Attempts = metav1.Now(), 1
 	if st.Failure != nil && st.Failure.Action == f.Action {
 		f.Attempts += st.Failure.Attempts
 	}

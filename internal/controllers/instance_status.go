@@ -70,6 +70,7 @@ func (s *status) write(ctx context.Context) error {
 // patch is write, for who has the lock. What waited is in it.
 func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
 	s.drop()
+	bound(to)
 	if equality.Semantic.DeepEqual(&s.written.Status, to) {
 		return nil
 	}
@@ -85,6 +86,30 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 		s.deleted()
 	}
 	return nil
+}
+
+// bound cuts what hosts, or the API of others, have a part in to what the object takes. One text that is too long would keep every later
+// status of the instance from being written.
+func bound(st *v1alpha1.WindowsInstanceStatus) {
+	texts := []*string{&st.Hostname, &st.NodeIP, &st.OSBuild, &st.BootID}
+	if st.Plan != nil {
+		texts = append(texts, &st.Plan.Message)
+	}
+	if st.Maintenance != nil {
+		texts = append(texts, &st.Maintenance.Message)
+	}
+	if st.Failure != nil {
+		texts = append(texts, &st.Failure.Message)
+	}
+	for i := range st.Steps {
+		texts = append(texts, &st.Steps[i].Message)
+	}
+	for i := range st.Conditions {
+		texts = append(texts, &st.Conditions[i].Message)
+	}
+	for _, text := range texts {
+		*text = v1alpha1.Clip(*text)
+	}
 }
 
 // progress keeps how a step goes. A write that fails is made up for by the next one; one that comes too soon after another waits. Of a

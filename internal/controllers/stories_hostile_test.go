@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
@@ -168,6 +169,33 @@ func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
 		})
 		if ip := s.instance("win-1").Status.NodeIP; ip != other.address {
 			t.Errorf("the node's address is %s, want %s", ip, other.address)
+		}
+	})
+}
+
+// A host says a megabyte wherever it may say anything: what is kept of it stays small, and can be written.
+func TestWhatAHostSaysIsKeptShort(t *testing.T) {
+	hostile(t, 1, func(s *story, liar *storyHost) {
+		long := strings.Repeat("long ", 200_000)
+		for what, lie := range map[string]func(*agent.HostFacts){
+			"boot ID":   func(f *agent.HostFacts) { f.BootID = long },
+			"name":      func(f *agent.HostFacts) { f.Hostname = long },
+			"product":   func(f *agent.HostFacts) { f.Product, f.Installation = long, long },
+			"processor": func(f *agent.HostFacts) { f.Architecture = long },
+			"addresses": func(f *agent.HostFacts) { f.Interfaces = slices.Repeat([]agent.Interface{{Name: long[:5000]}}, 200) },
+		} {
+			liar.says = lie
+			s.announce(liar)
+			s.pass(5 * time.Minute)
+			i := s.instance("win-1")
+			if text, err := json.Marshal(i); err != nil || len(text) > 64<<10 {
+				t.Errorf("%s: the instance has %d bytes (%v)", what, len(text), err)
+			}
+			if readyReason(i) == "" {
+				t.Errorf("%s: nothing is told of the host", what)
+			}
+			s.must(s.client.Delete(s.ctx, i))
+			s.until("it is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })
 		}
 	})
 }

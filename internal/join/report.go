@@ -175,7 +175,7 @@ func (c conditions) not(kind, reason, message string) {
 
 func (c conditions) set(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&c.status.Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: v1alpha1.Clip(message), ObservedGeneration: c.generation,
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: c.generation,
 	})
 }
 

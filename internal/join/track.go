@@ -43,7 +43,7 @@ func mark(s *v1alpha1.StepStatus, p Progress, now time.Time) (took time.Duration
 	if s.StartedAt == nil {
 		s.StartedAt = &at
 	}
-	s.State, s.Message = p.State, v1alpha1.Clip(p.Message)
+	s.State, s.Message = p.State, p.Message
 	if p.State != v1alpha1.StepDone {
 		return 0, false
 	}
