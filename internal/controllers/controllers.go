@@ -75,7 +75,7 @@ func All(m manager.Manager, o Options) []Controller {
 		newUserData(c),
 		newSettings(c),
 		f,
-		newInstances(c, f),
+		newInstances(c, f, h),
 		newCertificates(c),
 	}
 }

@@ -50,6 +50,8 @@ type announcement struct {
 	// who is the object that asks, for people; id for programs.
 	who, id string
 	address netip.Addr
+	// names are the DNS names that the object says its host has.
+	names []string
 }
 
 type gift struct {
@@ -153,6 +155,18 @@ func (h *hosts) stronger(ctx context.Context, than string) map[netip.Addr]announ
 		}
 	}
 	return asked
+}
+
+// named says which object's host has a DNS name, other than the one with an ID; "" when none says so.
+func (h *hosts) named(ctx context.Context, name, other string) (who string) {
+	for _, announcer := range h.announcers {
+		for _, a := range announcer.announced(ctx) {
+			if a.id != other && slices.Contains(a.names, name) {
+				return a.who
+			}
+		}
+	}
+	return ""
 }
 
 // rank orders the sources; the lowest wins.

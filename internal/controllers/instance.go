@@ -43,6 +43,7 @@ const defaultJoins = 32
 type instances struct {
 	common
 	fleet   *fleet
+	hosts   *hosts
 	slots   slots // of hosts that join
 	staging slots // of hosts that are sent another version
 	// bandwidth is what all of these may be sent together, in bytes a second.
@@ -52,10 +53,11 @@ type instances struct {
 	retries   retries
 }
 
-func newInstances(c common, f *fleet) *instances {
+func newInstances(c common, f *fleet, h *hosts) *instances {
 	return &instances{
 		common:   c,
 		fleet:    f,
+		hosts:    h,
 		readings: newReadings(),
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),

@@ -138,7 +138,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
 }
 
-// nameTakenBy says who else has the name: an instance, also one that is on its way out, or a Node that is not this host's.
+// nameTakenBy says who else has the name: an instance, also one that is on its way out, a Machine, or a Node that is not this host's.
 func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
 	self := client.ObjectKeyFromObject(a.view.Instance)
 	var others v1alpha1.WindowsInstanceList
@@ -149,6 +149,9 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 		if key := client.ObjectKeyFromObject(&o); key != self {
 			return "WindowsInstance " + key.String(), nil
 		}
+	}
+	if who := a.hosts.named(ctx, name, a.view.Instance.Annotations[v1alpha1.AnnotationMachine]); who != "" {
+		return who, nil
 	}
 	if holder, ok := a.names.claim(name, self); !ok {
 		return "WindowsInstance " + holder.String(), nil

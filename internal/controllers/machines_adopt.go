@@ -111,8 +111,12 @@ func announcementsOf(object *unstructured.Unstructured, c machines.Cluster) (all
 		return nil
 	}
 	id := machines.ID(m.Namespace, m.Name)
-	for _, ip := range machines.Decide(m, c).Addresses {
-		all = append(all, announcement{source: m.Source, who: "Machine " + id, id: id, address: ip})
+	d := machines.Decide(m, c)
+	if d.Instance != nil && d.Instance.Spec.Hostname != "" {
+		m.Names = append(m.Names, d.Instance.Spec.Hostname)
+	}
+	for _, ip := range d.Addresses {
+		all = append(all, announcement{source: m.Source, who: "Machine " + id, id: id, address: ip, names: m.Names})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"encoding/json"
 	"net/netip"
 	"slices"
@@ -197,5 +198,31 @@ func TestWhatAHostSaysIsKeptShort(t *testing.T) {
 			s.must(s.client.Delete(s.ctx, i))
 			s.until("it is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })
 		}
+	})
+}
+
+// announcedMachines are Machines that say which names their hosts have.
+type announcedMachines []announcement
+
+func (a announcedMachines) announced(context.Context) []announcement { return a }
+func (a announcedMachines) looked() bool                             { return true }
+
+// A cloud has made a machine that has not joined yet, and another host says that it has its name.
+func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
+	hostile(t, 2, func(s *story, liar *storyHost) {
+		const name = "ip-10-0-0-9.ec2.internal"
+		s.announcers = []announcer{announcedMachines{{who: "Machine ns/worker-1", id: "ns/worker-1", address: netip.MustParseAddr("10.0.0.9"), names: []string{name, "win-2"}}}}
+		s.startOperator()
+		liar.claims("win-2", liar.address)
+		s.announce(liar)
+		s.pass(5 * time.Minute)
+		if r := s.supported("win-1"); r != v1alpha1.ReasonHostnameConflict || liar.token != "" {
+			t.Errorf("Supported has reason %q, want HostnameConflict; it was handed %q", r, liar.token)
+		}
+		honest := s.hosts[1]
+		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-1", Generation: 1, Annotations: map[string]string{v1alpha1.AnnotationMachine: "ns/worker-1"}}}
+		i.Spec.Address, i.Spec.Username = honest.address, "Administrator"
+		s.must(s.client.Create(s.ctx, i))
+		s.until("the Machine's host is a node", time.Hour, func() bool { return s.ready() == 1 })
 	})
 }

@@ -87,8 +87,10 @@ type story struct {
 	lags   bool
 	// budgets maps a label "app" of pods to how many may be evicted.
 	budgets map[string]int
-	pods    int
-	reasons map[string]bool
+	// announcers know Machines.
+	announcers []announcer
+	pods       int
+	reasons    map[string]bool
 }
 
 // tell runs a story in simulated time and compares what it told with its golden file.
@@ -235,7 +237,7 @@ func (s *story) startOperator() {
 	}
 	s.fleet = newFleet(c)
 	s.fleet.plans = make(chan ctrlevent.GenericEvent, 10_000)
-	s.instances = newInstances(c, s.fleet)
+	s.instances = newInstances(c, s.fleet, &hosts{announcers: s.announcers})
 	s.settings = newSettings(c)
 	s.settingsSeen = ""
 	s.instances.retries.chance = func(time.Duration) time.Duration { return 0 }

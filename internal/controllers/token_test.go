@@ -41,7 +41,7 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 					},
 				})
 				c := common{client: cached, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), cached)}
-				a := &attempt{instances: newInstances(c, newFleet(c)), view: &view{}, status: newStatus(c, i)}
+				a := &attempt{instances: newInstances(c, newFleet(c), &hosts{}), view: &view{}, status: newStatus(c, i)}
 				a.view.Instance = i
 				if _, err := a.token(t.Context()); err != nil {
 					t.Fatal(err)
@@ -76,7 +76,7 @@ func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	a := &attempt{instances: newInstances(c, newFleet(c)), view: &view{}, status: newStatus(c, i)}
+	a := &attempt{instances: newInstances(c, newFleet(c), &hosts{}), view: &view{}, status: newStatus(c, i)}
 	a.view.Instance, a.status.deleted = i, func() { cancel(errDeleted) }
 	if token, err := a.token(ctx); !errors.Is(err, errDeleted) {
 		t.Errorf("the host gets token %q (%v), want none, since its instance is being deleted", token, err)

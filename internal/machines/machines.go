@@ -29,8 +29,8 @@ type Machine struct {
 	OfOtherAPI bool
 	// Platform is where it runs, as OpenShift names platforms; "" where it does not say.
 	Platform string
-	// Addresses are those inside of the cluster, as they are written.
-	Addresses []string
+	// Addresses are those inside of the cluster, as they are written, Names the DNS names there, in lower case.
+	Addresses, Names []string
 }
 
 // ID names a Machine in annotation machine of its WindowsInstance.

@@ -3,6 +3,7 @@ package machines
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -66,8 +67,11 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 	}
 	m.Phase = is.Status.Phase
 	for _, a := range is.Status.Addresses {
-		if a.Type == "InternalIP" {
+		switch a.Type {
+		case "InternalIP":
 			m.Addresses = append(m.Addresses, a.Address)
+		case "Hostname", "InternalDNS":
+			m.Names = append(m.Names, strings.ToLower(a.Address))
 		}
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {
