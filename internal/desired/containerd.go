@@ -11,6 +11,10 @@ const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
 // containerdTemplate is the configuration of containerd 2.x (config version 3; docs/cri/config.md there). What
 // it sets is what the original's containerd_conf.toml (version 2) sets. Literal strings need no escaping of
 // backslashes.
+//
+// No annotation of a pod reaches the shim, as with the original. containerd's own default for Windows lets io.microsoft.container.*
+// through: with those a pod gives itself processors, memory and bandwidth past its limits and the quota of its namespace, and objects of
+// the host by a file of its own choice (io.microsoft.container.wcow.deviceextensions; pkg/annotations of hcsshim).
 const containerdTemplate = `version = 3
 root = '@root@'
 state = '@state@'
@@ -38,8 +42,8 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-process]
   runtime_type = 'io.containerd.runhcs.v1'
   runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
-  container_annotations = ['io.microsoft.container.*']
-  pod_annotations = ['io.microsoft.container.*']
+  container_annotations = []
+  pod_annotations = []
 
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['@folder@\cni']

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,40 @@ func settings(t *testing.T) desired.Settings {
 			PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret", DockerConfigJSON: []byte(`{"auths":{"mirror.example:5000":{"auth":"bWU6cGFzc3dvcmQ="}}}`)},
 		},
 		Now: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+}
+
+// fileOf is the content of a file that nodes must have.
+func fileOf(t *testing.T, path string) string {
+	t.Helper()
+	rendered, err := desired.Render(inputs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(rendered.Node.Files, func(f desired.File) bool { return f.Path == path })
+	if at < 0 {
+		t.Fatalf("nodes have no %s", path)
+	}
+	return rendered.Node.Files[at].Content
+}
+
+func TestTheKubeletRunsNothingThatUsersOfTheHostPutThere(t *testing.T) {
+	var got struct{ VolumePluginDir, StaticPodPath string }
+	if err := json.Unmarshal([]byte(fileOf(t, `C:\k\kubelet.conf`)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for field, folder := range map[string]string{"volumePluginDir": got.VolumePluginDir, "staticPodPath": got.StaticPodPath} {
+		if !strings.HasPrefix(folder, desired.Root+`\`) {
+			t.Errorf("%s is %q, want a folder below %s, which only SYSTEM and Administrators may write", field, folder, desired.Root)
+		}
+	}
+}
+
+func TestPodsTellTheShimNothing(t *testing.T) {
+	for line := range strings.Lines(fileOf(t, `C:\k\containerd\containerd_conf.toml`)) {
+		if key, value, _ := strings.Cut(line, "="); strings.HasSuffix(strings.TrimSpace(key), "_annotations") && strings.TrimSpace(value) != "[]" {
+			t.Errorf("%q: annotations of pods reach the shim", strings.TrimSpace(line))
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type kubeletConfiguration struct {
 	RegisterNode             bool              `json:"registerNode"`
 	RegisterWithTaints       string            `json:"registerWithTaints"` // a marker, until the host is known
 	StaticPodPath            string            `json:"staticPodPath"`
+	VolumePluginDir          string            `json:"volumePluginDir"`
 }
 
 func renderKubeletConfig(in Inputs) (string, error) {
@@ -57,15 +58,20 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		MaxPods:                  250,
 		KubeAPIQPS:               50,
 		KubeAPIBurst:             100,
-		EnableSystemLogHandler:   true,
-		EnableSystemLogQuery:     true,
-		FeatureGates:             map[string]bool{"NodeLogQuery": true},
-		ContainerLogMaxSize:      "50Mi",
-		EvictionHard:             map[string]string{"nodefs.available": "10%", "imagefs.available": "15%"},
-		SystemReserved:           map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
-		RegisterNode:             true,
-		RegisterWithTaints:       strings.Trim(markTaints, `"`),
-		StaticPodPath:            staticPods,
+		// oc adm node-logs, and kubectl get --raw /api/v1/nodes/<node>/proxy/logs/, read logs and events of a host with these three. That
+		// takes the right to nodes/proxy, whose owner may run commands in every pod of the node, too: they give nobody more.
+		EnableSystemLogHandler: true,
+		EnableSystemLogQuery:   true,
+		FeatureGates:           map[string]bool{"NodeLogQuery": true},
+		ContainerLogMaxSize:    "50Mi",
+		EvictionHard:           map[string]string{"nodefs.available": "10%", "imagefs.available": "15%"},
+		SystemReserved:         map[string]string{"cpu": "500m", "memory": "2Gi", "ephemeral-storage": "1Gi"},
+		RegisterNode:           true,
+		RegisterWithTaints:     strings.Trim(markTaints, `"`),
+		StaticPodPath:          staticPods,
+		// The kubelet runs the FlexVolume drivers that it finds there, as SYSTEM. Its default is on Windows C:\usr\libexec\kubernetes\..., which
+		// every user of the host may make and fill; the original leaves it at that.
+		VolumePluginDir: volumePlugins,
 	}
 	c.Authentication.X509.ClientCAFile = kubeletClientCA
 	if in.Config.Kubelet.MaxPods > 0 {

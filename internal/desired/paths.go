@@ -56,6 +56,7 @@ const (
 	containerdConfig = `C:\k\containerd\containerd_conf.toml`
 	cniConfig        = CNIFolder + `\cni.conf`
 	staticPods       = `C:\k\etc\kubernetes\manifests`
+	volumePlugins    = `C:\k\volume-plugins`
 	exporterConfig   = `C:\k\tls\windows-exporter-webconfig.yaml`
 	wicdKubeconfig   = `C:\k\wicd-kubeconfig`
 )
