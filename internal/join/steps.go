@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -51,18 +52,59 @@ func (j *Job) factsCommand() string {
 	return agent.CommandFacts
 }
 
-// deliver sends the carrier of WICD, which unpacks WICD and passes the command on.
+// deliver sends the carrier of WICD, which unpacks WICD and passes the command on. A carrier that was there before and does not do so is
+// damaged: it is sent anew, once.
 func (j *Job) deliver(ctx context.Context, w wicd) error {
-	carrier, err := j.Payload.Setup()
+	j.say(StepInspect, "sending the daemon")
+	sent, err := j.sendCarrier(ctx, w)
 	if err != nil {
 		return err
 	}
-	defer carrier.Close()
-	j.say(StepInspect, "sending the daemon")
-	if err := j.host.Put(ctx, w.setupName(), carrier, j.Payload.Manifest.Setup.Size); err != nil {
-		return fmt.Errorf("sending the daemon: %w", err)
+	err = j.call(ctx, w.setup(j.factsCommand()), nil, &j.facts)
+	if sent || !isNoCarrier(err) {
+		return err
+	}
+	j.say(StepInspect, "sending the daemon anew: what was there is damaged")
+	// What has the size of the content is not sent again. An empty file has not, also when what comes now is cut.
+	if err := j.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
+		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
+	}
+	if _, err := j.sendCarrier(ctx, w); err != nil {
+		return err
 	}
 	return j.call(ctx, w.setup(j.factsCommand()), nil, &j.facts)
+}
+
+// sendCarrier sends the carrier unless a file of its name and size is there; then sent is false.
+func (j *Job) sendCarrier(ctx context.Context, w wicd) (sent bool, err error) {
+	carrier, err := j.Payload.Setup()
+	if err != nil {
+		return false, err
+	}
+	defer carrier.Close()
+	content := &noticed{Reader: carrier}
+	if err := j.host.Put(ctx, w.setupName(), content, j.Payload.Manifest.Setup.Size); err != nil {
+		return false, fmt.Errorf("sending the daemon: %w", err)
+	}
+	return content.read, nil
+}
+
+// noticed is a reader that knows whether anybody read it.
+type noticed struct {
+	io.Reader
+	read bool
+}
+
+// Read implements io.Reader.
+func (n *noticed) Read(p []byte) (int, error) {
+	n.read = true
+	return n.Reader.Read(p)
+}
+
+// isNoCarrier tells whether a program is not the carrier: Windows does not run it, or it cannot unpack what it carries.
+func isNoCarrier(err error) bool {
+	noAnswer, failed := (*agent.NoAnswerError)(nil), agent.Failed(err)
+	return errors.As(err, &noAnswer) || failed != nil && failed.Code == agent.CodeSetupFailed
 }
 
 func (j *Job) check(ctx context.Context) error {

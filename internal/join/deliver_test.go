@@ -1,0 +1,123 @@
+package join_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/payload"
+	payloads "github.com/windows-machine-config/wmco/payload/build"
+)
+
+// freshHost has no WICD. It runs the carrier when the file of it is what the operator has.
+type freshHost struct {
+	good    string // the carrier
+	content string // what the host has in its place; empty when nothing
+	refuses bool   // nothing runs on it
+	answers agent.Error
+	sent    int
+}
+
+// Put does what remote.Host does: what has the size is left as it is.
+func (h *freshHost) Put(_ context.Context, _ string, r io.Reader, size int64) error {
+	if h.content != "" && int64(len(h.content)) == size {
+		return nil
+	}
+	b, err := io.ReadAll(r)
+	if err == nil && int64(len(b)) != size {
+		err = errors.New("another size")
+	}
+	if size > 0 {
+		h.sent++
+	}
+	h.content = string(b)
+	return err
+}
+
+func (h *freshHost) Close() error { return nil }
+
+func (h *freshHost) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	if !strings.Contains(command, "-setup.exe") || h.refuses {
+		_, _ = io.WriteString(stdout, "'wicd' is not recognized as an internal or external command\r\n")
+		return exitCode(1)
+	}
+	s := agent.NewSession(stdin, stdout)
+	switch {
+	case h.content == h.good:
+		s.End(agent.Facts{Program: hashOf("WICD"), Host: agent.HostFacts{Hostname: "win-1", BootID: "7"}}, nil)
+		return nil
+	case h.answers.Code != "":
+		s.End(nil, &h.answers)
+	default:
+		_, _ = io.WriteString(stdout, "This program cannot be run in DOS mode.\r\n")
+	}
+	return exitCode(1)
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestADamagedCarrierIsSentAnew(t *testing.T) {
+	folder := t.TempDir()
+	manifest, err := payloads.Write(t.Context(), folder, payloads.Set{
+		Files: []payloads.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: payloads.Bytes([]byte("WICD"))}},
+		Stub:  payloads.Bytes([]byte("stub")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := payload.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier, err := p.Setup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer carrier.Close()
+	b, err := io.ReadAll(carrier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(b)
+	damaged := strings.Repeat("?", len(good))
+	for name, test := range map[string]struct {
+		host  freshHost
+		sent  int
+		works bool
+	}{
+		"nothing is there":         {freshHost{}, 1, true},
+		"it is whole":              {freshHost{content: good}, 0, true},
+		"it was cut":               {freshHost{content: good[:9]}, 1, true},
+		"it does not run":          {freshHost{content: damaged}, 1, true},
+		"what it carries is wrong": {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeSetupFailed, Message: "damaged"}}, 1, true},
+		"another failure":          {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeFailed, Message: "no DISM"}}, 0, false},
+		"nothing runs there":       {freshHost{refuses: true}, 1, false},
+		"nothing runs any more":    {freshHost{refuses: true, content: good}, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			host := test.host
+			host.good = good
+			job := &join.Job{
+				Connect: func(context.Context) (join.Host, error) { return &host, nil }, Payload: p, Content: manifest,
+				Progress: func(join.Progress) {}, Now: time.Now,
+			}
+			// The host has restarted since: to be told so takes a visit and no more.
+			if err := job.Restart(t.Context(), "6"); (err == nil) != test.works {
+				t.Errorf("the visit ends with %v, want success: %v", err, test.works)
+			}
+			if host.sent != test.sent {
+				t.Errorf("the carrier was sent %d times, want %d", host.sent, test.sent)
+			}
+		})
+	}
+}
