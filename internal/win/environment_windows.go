@@ -138,24 +138,21 @@ func ownVariables(service string) (map[string]string, error) {
 	return parse(lines), nil
 }
 
-// keyRights are full control for SYSTEM and Administrators, nothing inherited and nobody else.
-const keyRights = "D:P(A;CI;KA;;;SY)(A;CI;KA;;;BA)"
-
 // setOwnVariables makes the environment of a service equal to the variables; it writes nothing when it is. Passwords may
-// be among them, and by default every user of the host may read the keys of services: this one is closed to them first.
+// be among them: the key is to be closed before.
 func setOwnVariables(service string, variables map[string]string) (changed bool, err error) {
 	now, err := ownVariables(service)
 	if err != nil || maps.Equal(now, variables) {
 		return false, err
 	}
-	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, registry.SET_VALUE|registry.WOW64_64KEY|windows.WRITE_DAC)
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, registry.SET_VALUE|registry.WOW64_64KEY)
 	if err != nil {
 		return false, fmt.Errorf(`opening HKLM\%s%s: %w`, scm.ServicesKey, service, err)
 	}
 	defer key.Close()
 	if len(variables) == 0 {
 		err = key.DeleteValue(ownEnvironment)
-	} else if err = protectKey(key); err == nil {
+	} else {
 		err = key.SetStringsValue(ownEnvironment, lines(variables))
 	}
 	if err != nil {
@@ -164,8 +161,25 @@ func setOwnVariables(service string, variables map[string]string) (changed bool,
 	return true, nil
 }
 
-func protectKey(key registry.Key) error {
-	descriptor, err := windows.SecurityDescriptorFromString(keyRights)
+// Rights to a key: full control for SYSTEM and Administrators, nothing inherited and nobody else.
+const (
+	onlyOwnRights = "D:P"
+	keyRights     = "(A;CI;KA;;;SY)(A;CI;KA;;;BA)"
+)
+
+// closeKey keeps users of the host from reading the key of a service, which Windows lets them do when it makes one. It is closed as soon
+// as there is one, and not when it gets a secret: who had opened it before could go on reading.
+func closeKey(service string) error {
+	const access = registry.QUERY_VALUE | registry.WOW64_64KEY | windows.READ_CONTROL | windows.WRITE_DAC
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, access)
+	if err != nil {
+		return fmt.Errorf(`opening HKLM\%s%s: %w`, scm.ServicesKey, service, err)
+	}
+	defer key.Close()
+	if rightsOf(key) == keyRights {
+		return nil
+	}
+	descriptor, err := windows.SecurityDescriptorFromString(onlyOwnRights + keyRights)
 	if err != nil {
 		return err
 	}
@@ -174,7 +188,19 @@ func protectKey(key registry.Key) error {
 		return err
 	}
 	const what = windows.DACL_SECURITY_INFORMATION | windows.PROTECTED_DACL_SECURITY_INFORMATION
-	return windows.SetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, what, nil, nil, rights, nil)
+	if err := windows.SetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, what, nil, nil, rights, nil); err != nil {
+		return fmt.Errorf(`closing HKLM\%s%s: %w`, scm.ServicesKey, service, err)
+	}
+	return nil
+}
+
+// rightsOf are the rights to a key that inherits none, empty for any other.
+func rightsOf(key registry.Key) string {
+	descriptor, err := windows.GetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION)
+	if err != nil {
+		return ""
+	}
+	return behind(descriptor, onlyOwnRights)
 }
 
 // lines are variables as Windows keeps them, sorted.

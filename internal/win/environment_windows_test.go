@@ -165,6 +165,46 @@ func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
 	}
 }
 
+// The service has no secret yet. Somebody who had opened its key before it had one could read it.
+func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
+	s, d := mustServe(t, "runs")
+	for _, step := range []string{"new", "opened to everybody"} {
+		if _, err := s.Put(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		key := mustOpenService(t)
+		want := onlyOwnRights + keyRights
+		if onWine() {
+			want = "D:" + keyRights // it does not say whether rights are inherited
+		}
+		descriptor, err := windows.GetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Replace(descriptor.String(), "PAI(", "P(", 1); got != want {
+			t.Errorf("%s: the rights to the key are %q, want %q", step, got, want)
+		}
+		mustSetKeyRights(t, key, "D:(A;CI;KA;;;BA)(A;CI;KR;;;BU)")
+	}
+}
+
+// mustSetKeyRights gives a key other rights.
+func mustSetKeyRights(t *testing.T, key registry.Key, rights string) {
+	t.Helper()
+	descriptor, err := windows.SecurityDescriptorFromString(rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := descriptor.DACL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = windows.SetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION, nil, nil, list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestPutRestoresTheEnvironmentThatSomebodyChanged(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	key := mustOpenService(t)

@@ -93,9 +93,17 @@ func (o object) has(rights string) bool {
 	if err != nil {
 		return false
 	}
-	// Behind the P there may be AI or AR, which say how the rights came about.
-	found, ok := strings.CutPrefix(descriptor.String(), ownRights)
-	return ok && strings.TrimLeft(found, "AIR") == rights
+	return behind(descriptor, ownRights) == rights
+}
+
+// behind returns the rights of a descriptor that begins in one way, with P at the end, empty when it begins in another. Behind the P there
+// may be AI or AR, which say how the rights came about.
+func behind(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
+	rights, ok := strings.CutPrefix(descriptor.String(), beginning)
+	if !ok {
+		return ""
+	}
+	return strings.TrimLeft(rights, "AIR")
 }
 
 // privileged runs a function with privileges that the process has, but not switched on. They are switched on for a

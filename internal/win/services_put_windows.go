@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -66,6 +67,9 @@ func put(d desired.Service) (changed bool, err error) {
 		return false, err
 	}
 	defer s.Close()
+	if err := closeKey(d.Name); err != nil && !errors.Is(err, registry.ErrNotExist) { // then the service is about to go
+		return created, err
+	}
 	changed, err = s.configure(d)
 	changed = changed || created
 	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && s.runs() {
