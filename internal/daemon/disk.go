@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // Disk is drive C:. Its files have Windows names, C:\k\kubelet.conf; Root says where this machine keeps them.
@@ -115,21 +117,25 @@ func (d Disk) Prepare(name, content string) (commit func() error, err error) {
 	return func() error { return d.replace(name, func(string) error { return nil }) }, nil
 }
 
-// WriteSecret does the same as WriteFile, and sees to it that nobody else can read the file at any moment: protect closes it before
-// the content comes. A file that has the content already is closed again.
+// WriteSecret does the same as WriteFile for a file that nobody else can read at any moment, whatever the rights to its folder: it comes
+// about in C:\k\state, where only SYSTEM and Administrators may read, protect closes it before the content comes, and a rename on the same
+// drive leaves it so. A file that has the content already is closed again.
 func (d Disk) WriteSecret(name, content string, protect func(name string) error) (changed bool, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return false, protect(name)
 	}
-	if _, err := d.MakeFolder(parent(name)); err != nil {
-		return false, err
+	for _, folder := range []string{parent(name), desired.State} {
+		if _, err := d.MakeFolder(folder); err != nil {
+			return false, err
+		}
 	}
-	return true, d.replace(name, func(beside string) error {
-		f, err := d.Create(beside)
+	elsewhere := desired.State + `\` + name[len(parent(name))+1:] + newEnding
+	return true, d.replaceWith(name, elsewhere, func(elsewhere string) error {
+		f, err := d.Create(elsewhere)
 		if err != nil {
 			return err
 		}
-		return d.fill(f, beside, content, protect)
+		return d.fill(f, elsewhere, content, protect)
 	})
 }
 
@@ -215,7 +221,11 @@ func (d Disk) Link(from, to string) (changed bool, err error) {
 // replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
 // lets it be renamed: then what has the name steps aside, and goes once nobody uses it any more.
 func (d Disk) replace(name string, write func(beside string) error) error {
-	beside := name + newEnding
+	return d.replaceWith(name, name+newEnding, write)
+}
+
+// replaceWith does the same with a file beside, or elsewhere on the drive.
+func (d Disk) replaceWith(name, beside string, write func(beside string) error) error {
 	if err := write(beside); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 const file = `C:\k\folder\file.txt`
@@ -70,6 +71,43 @@ func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
 	mustWrite(t, d, file, "secret")
 	if info, err := d.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// On Windows a file has the rights of its folder from the moment that it is made until it gets others.
+func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
+	const name = desired.KubeletData + `\config.json`
+	d := daemon.Disk{Root: t.TempDir()}
+	if _, err := d.MakeFolder(desired.KubeletData); err != nil {
+		t.Fatal(err)
+	}
+	closed := map[string]bool{}
+	protect := func(name string) error {
+		closed[name] = true
+		return nil
+	}
+	d.Before = func(op, changed string) error {
+		if op != "mkdir" && changed != name && !strings.HasPrefix(changed, desired.State+`\`) {
+			t.Errorf("%s of %s, in a folder that others may read", op, changed)
+		}
+		if (op == "write" || op == "rename") && len(closed) != 1 {
+			t.Errorf("%s of %s before it is closed", op, changed)
+		}
+		return nil
+	}
+	for _, content := range []string{"secret", "another"} {
+		clear(closed)
+		if changed, err := d.WriteSecret(name, content, protect); err != nil || !changed {
+			t.Errorf("WriteSecret() = %v, %v", changed, err)
+		}
+		expectContent(t, d, name, content)
+	}
+	if names, err := d.List(desired.State); err != nil || len(names) > 0 {
+		t.Errorf("%s holds %q, %v", desired.State, names, err)
+	}
+	clear(closed)
+	if changed, err := d.WriteSecret(name, "another", protect); err != nil || changed || !closed[name] {
+		t.Errorf("again: WriteSecret() = %v, %v; closed %v", changed, err, closed)
 	}
 }
 
