@@ -299,26 +299,6 @@ func (d Disk) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes a folder with all that is in it, one file after the other. An absent one is no error.
-func (d Disk) RemoveAll(name string) error {
-	info, err := d.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && info.IsDir() {
-		names, err := d.List(name)
-		if err != nil {
-			return err
-		}
-		for _, child := range names {
-			if err := d.RemoveAll(name + `\` + child); err != nil {
-				return err
-			}
-		}
-	}
-	return d.Remove(name)
-}
-
 // Walk calls visit for a folder, and for everything below it from the top down. It does not follow links.
 func (d Disk) Walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	info, err := d.Stat(name)

@@ -3,9 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -88,7 +86,7 @@ func (l *leaving) removeFiles(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		failures = nil
 		for _, name := range there {
-			failures = append(failures, removeTree(ctx, l.Disk, name)...)
+			failures = append(failures, l.Disk.removeTree(ctx, name)...)
 		}
 		if len(failures) == 0 || attempt == removalAttempts {
 			break
@@ -143,36 +141,8 @@ func (l *leaving) targets() ([]string, error) {
 	return targets, nil
 }
 
-// removeTree removes a file, or a folder with all that is in it, as far as possible. It does not follow links: behind them are
-// volumes of pods.
-func removeTree(ctx context.Context, d Disk, name string) (failures []error) {
-	if ctx.Err() != nil {
-		return []error{ctx.Err()}
-	}
-	info, err := d.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil && info.IsDir() {
-		names, err := d.List(name)
-		if err != nil {
-			return []error{fmt.Errorf("%s: %w", name, err)}
-		}
-		for _, child := range names {
-			failures = append(failures, removeTree(ctx, d, name+`\`+child)...)
-		}
-	}
-	if len(failures) > 0 {
-		return failures // the folder cannot be empty
-	}
-	if err := d.Remove(name); err != nil {
-		return []error{fmt.Errorf("%s: %w", name, err)}
-	}
-	return nil
-}
-
-// emptied are folders outside C:\k that are made with what is in them: those that a kubelet makes for plugins, and those above what
-// is ours. They go when nothing is in them.
+// emptied are folders outside C:\k that are made with what is in them: those that a kubelet makes for plugins where nothing else is
+// declared, and those above what is ours. They go when nothing is in them.
 func emptied() []string {
 	return []string{
 		desired.ContainerdData,

@@ -184,7 +184,7 @@ func (a *applying) forgetNetworks(ctx context.Context) error {
 	if err != nil || len(run) > 0 {
 		return err
 	}
-	if failures := removeTree(ctx, a.Disk, desired.CNIData); len(failures) > 0 {
+	if failures := a.Disk.removeTree(ctx, desired.CNIData); len(failures) > 0 {
 		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
 	}
 	a.did("%s removed: it was another cluster's", desired.CNIData)

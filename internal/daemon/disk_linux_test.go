@@ -1,0 +1,48 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// Somebody exchanges a folder and a link to another folder as fast as it goes, while the folder is removed.
+func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
+	const other = `C:\others`
+	d := daemon.Disk{Root: t.TempDir()}
+	for round := range 300 {
+		folder, link := fmt.Sprintf(`C:\pods\%d\folder`, round), fmt.Sprintf(`C:\pods\%d\link`, round)
+		mustWrite(t, d, folder+`\file`, "of the pod")
+		mustWrite(t, d, other+`\file`, "somebody else's")
+		if err := os.Symlink(d.Local(other), d.Local(link)); err != nil {
+			t.Fatal(err)
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = unix.Renameat2(unix.AT_FDCWD, d.Local(folder), unix.AT_FDCWD, d.Local(link), unix.RENAME_EXCHANGE)
+				}
+			}
+		}()
+		_ = d.RemoveAll(folder) // that it sees something else than a moment ago is an error, and no matter
+		close(stop)
+		<-stopped
+		expectContent(t, d, other+`\file`, "somebody else's")
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	if err := d.RemoveAll(`C:\pods`); err != nil || d.Exists(`C:\pods`) {
+		t.Errorf("when it is still, RemoveAll() = %v", err)
+	}
+	expectContent(t, d, other+`\file`, "somebody else's")
+}

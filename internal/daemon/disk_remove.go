@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+)
+
+// RemoveAll removes a file, or a folder with all that is in it, as far as possible. An absent one is no error.
+func (d Disk) RemoveAll(name string) error {
+	return errors.Join(d.removeTree(context.Background(), name)...)
+}
+
+// removeTree does the same until ctx ends, and tells what stays and why. It does not follow links, behind which are volumes of pods, also
+// not one that comes in the place of a folder meanwhile: users of the host, and pods, may change what is in some of them.
+func (d Disk) removeTree(ctx context.Context, name string) (failures []error) {
+	local := d.Local(name)
+	above, err := os.OpenRoot(filepath.Dir(local))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	defer above.Close()
+	return d.removeIn(ctx, above, filepath.Base(local), name)
+}
+
+// removeIn removes what has the name base in a folder. name is the whole name.
+func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string) (failures []error) {
+	if ctx.Err() != nil {
+		return []error{ctx.Err()}
+	}
+	info, err := folder.Lstat(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		failures = d.empty(ctx, folder, info, name)
+	}
+	if len(failures) > 0 {
+		return failures // the folder cannot be empty
+	}
+	if err = d.before("remove", name); err == nil {
+		err = removeFrom(folder, base)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	return nil
+}
+
+// removeFrom removes a file or an empty folder. Wine does not know the call with which a Root removes, and says so: there, and nowhere else,
+// the folder is looked up again.
+func removeFrom(folder *os.Root, base string) error {
+	const invalidFunction = syscall.Errno(1) // ERROR_INVALID_FUNCTION
+	err := folder.Remove(base)
+	if runtime.GOOS == "windows" && errors.Is(err, invalidFunction) {
+		return os.Remove(filepath.Join(folder.Name(), base))
+	}
+	return err
+}
+
+// empty removes what is in the folder that looked tells of.
+func (d Disk) empty(ctx context.Context, above *os.Root, looked fs.FileInfo, name string) (failures []error) {
+	names, folder, err := openFolder(above, looked)
+	if err != nil {
+		return []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	defer folder.Close()
+	for _, child := range names {
+		failures = append(failures, d.removeIn(ctx, folder, child, name+`\`+child)...)
+	}
+	return failures
+}
+
+// openFolder opens the folder that looked tells of, and no other, and lists it.
+func openFolder(above *os.Root, looked fs.FileInfo) (names []string, folder *os.Root, err error) {
+	folder, err = above.OpenRoot(looked.Name())
+	if err != nil {
+		return nil, nil, err
+	}
+	itself, err := folder.Open(".")
+	if err != nil {
+		return nil, nil, errors.Join(err, folder.Close())
+	}
+	defer itself.Close()
+	info, err := itself.Stat()
+	if err == nil && !os.SameFile(looked, info) {
+		err = errors.New("something else came in the place of the folder while it was removed")
+	}
+	if err == nil {
+		names, err = itself.Readdirnames(-1)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, folder.Close())
+	}
+	slices.Sort(names)
+	return names, folder, nil
+}
