@@ -27,7 +27,7 @@ const drainEvery = 2 * time.Second
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
 	if node == nil || node.Silent && m.now().Action == v1alpha1.ActionLeave {
-		return m.drained(ctx) // nobody would end the pods; they go with the Node
+		return m.drained(ctx) // nobody would end the pods; they go with the Node. A node that is needed is there: see step
 	}
 	if err := m.cordon(ctx); err != nil {
 		return 0, err

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,12 +73,23 @@ func (m *maintenance) goOn(ctx context.Context) (after time.Duration, err error)
 	}
 	for m.now() != nil {
 		step := m.now().Step
-		after, err = m.steps()[step](ctx)
+		after, err = m.step(ctx)
 		if err != nil || m.view == nil || m.now() != nil && m.now().Step == step {
 			return after, err
 		}
 	}
 	return after, nil
+}
+
+// step does what there is to do in a step, unless the Node is not the one any more that was drained.
+func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
+	switch {
+	case m.view.Node == nil && rollout.NeedsNode(m.now().Action):
+		return m.awaitNode(ctx)
+	case m.isUndrained():
+		return m.to(ctx, v1alpha1.MaintenanceDrain)
+	}
+	return m.steps()[m.now().Step](ctx)
 }
 
 func (m *maintenance) steps() map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error) {
@@ -155,6 +167,31 @@ func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (ti
 	return 0, m.status.write(ctx)
 }
 
+// isUndrained says whether the node has to be drained once more before it changes: its Node was deleted, and the one that its host
+// registered since has neither our cordon nor that of whoever had cordoned it before.
+func (m *maintenance) isUndrained() bool {
+	now, node := m.now(), rollout.NodeOf(m.view.Node)
+	drains := now.Disruption == v1alpha1.DisruptionDrain || now.Disruption == v1alpha1.DisruptionReboot
+	if !drains || !rollout.NeedsNode(now.Action) || now.Step == v1alpha1.MaintenanceDrain || node.Unschedulable || node.CordonedFor != "" {
+		return false
+	}
+	if now.Action == v1alpha1.ActionUpgrade {
+		return node.Version != now.Version
+	}
+	return node.BootID == now.BootID
+}
+
+// awaitNode waits for a Node that somebody deleted. Its host may register it again, and is joined again when it does not. That is no
+// failure, least of all one of a version.
+func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
+	meta.RemoveStatusCondition(&m.status.now().Conditions, v1alpha1.ConditionDraining)
+	m.now().Message = "the Node is not there"
+	if m.mayRejoin() {
+		return m.rejoin(ctx)
+	}
+	return verifyEvery, nil
+}
+
 // act does what the node was drained for. What fails is tried again for a while.
 func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.now().Action == v1alpha1.ActionLeave {
@@ -227,6 +264,11 @@ func (m *maintenance) joinAgain(ctx context.Context) error {
 // verify waits until the node works, and brings it back into service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	now := m.now()
+	if now.Action == v1alpha1.ActionUpgrade {
+		if err := m.wish(ctx, now.Version); err != nil { // once more, where the Node is another one than the one that was told
+			return 0, err
+		}
+	}
 	kubelet := ""
 	if now.Version == m.view.Version {
 		kubelet = kubeletOf(m.content)
@@ -251,12 +293,24 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 // is on its way back from.
 func (m *maintenance) mayRejoin() bool {
 	now, node := m.now(), rollout.NodeOf(m.view.Node)
-	since := now.StepSince.Time
+	since, patience := now.StepSince.Time, join.RepairAfter
+	if node == nil {
+		since, patience = m.missingSince(), join.RegisterTimeout
+	}
 	if now.RejoinedAt != nil && now.RejoinedAt.After(since) {
 		since = now.RejoinedAt.Time
 	}
 	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
-	return time.Since(since) > join.RepairAfter && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+	return time.Since(since) > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+}
+
+// missingSince is since when the Node is known not to be there.
+func (m *maintenance) missingSince() time.Time {
+	c := meta.FindStatusCondition(m.status.now().Conditions, v1alpha1.ConditionNodeReady)
+	if c == nil || c.Reason != v1alpha1.ReasonNodeMissing {
+		return time.Now()
+	}
+	return c.LastTransitionTime.Time
 }
 
 // rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.

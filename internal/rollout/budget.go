@@ -28,14 +28,18 @@ func newBudget(f Fleet) *budget {
 	}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
-		if h.Node == nil {
+		switch {
+		case h.Node != nil:
+			count(h.Node)
+		case h.lostNode():
+			b.nodes++
+		default:
 			continue
 		}
-		count(h.Node)
 		if h.holdsPlace() {
 			b.acting++
-			if !h.Node.out() {
-				b.out++ // it is about to be
+			if h.Node == nil || !h.Node.out() {
+				b.out++ // it is, or is about to be
 			}
 		}
 	}
@@ -46,6 +50,9 @@ func newBudget(f Fleet) *budget {
 // holdsPlace says that an action under way keeps the node out of service, or is about to take it out. One on a node that was
 // broken before does neither.
 func (h *Host) holdsPlace() bool {
+	if h.Node == nil {
+		return h.lostNode()
+	}
 	action, disruption := h.Granted, h.Disruption
 	if h.UnderWay != nil {
 		action, disruption = h.UnderWay.Action, h.UnderWay.Disruption

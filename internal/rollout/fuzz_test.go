@@ -53,6 +53,8 @@ func count(f rollout.Fleet, plan rollout.Plan) (out, taken int) {
 		next := plan.Hosts[h.Name]
 		drains := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot
 		switch {
+		case h.Node == nil && h.UnderWay != nil && !h.Leaving:
+			out++
 		case h.Node == nil:
 		case !h.Node.Ready || h.Node.Unschedulable:
 			out++
@@ -95,6 +97,9 @@ func anyHost(r *rand.Rand, name string) rollout.Host {
 		if change := changes[r.IntN(len(changes))]; h.Node != nil {
 			change(&h)
 		}
+	}
+	if chance := r.IntN(10); chance == 0 {
+		gone(&h)
 	}
 	return h
 }

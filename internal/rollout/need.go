@@ -86,4 +86,15 @@ func (h *Host) upgrading() bool {
 }
 
 // isOut says that the node of the host is out of service.
-func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() }
+func (h *Host) isOut() bool { return h.Node != nil && h.Node.out() || h.lostNode() }
+
+// lostNode says that somebody deleted the Node while something is done with the host that ends with a node that works. It is out of
+// service until it registers again.
+func (h *Host) lostNode() bool {
+	return h.Node == nil && h.UnderWay != nil && !h.Leaving && NeedsNode(h.UnderWay.Action)
+}
+
+// NeedsNode says whether an action ends with the node it began with. Others end without it, or with another one.
+func NeedsNode(a v1alpha1.PlanAction) bool {
+	return a == v1alpha1.ActionUpgrade || a == v1alpha1.ActionReboot
+}

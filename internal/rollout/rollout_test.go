@@ -53,6 +53,7 @@ func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
 func pending(h *rollout.Host)   { h.Node.RebootPending = "Windows Update" }
 func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
 func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
+func gone(h *rollout.Host)      { h.Node = nil }
 func takenOver(h *rollout.Host) { h.Joined, h.TakeOver = false, true }
 func failedHere(h *rollout.Host) {
 	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: wanted, Message: "kubelet died"}
@@ -128,6 +129,9 @@ func TestDecide(t *testing.T) {
 		{"a node without an instance counts", allow(1), hosts(1), []rollout.Node{{Name: "other"}}, "win-00:Upgrade?Budget"},
 		{"what has begun counts, and goes on", allow(1), named(host("", underWay), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"what was granted counts before it is seen to have begun", allow(1), named(host(""), host("", granted)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"a node that was deleted while something is done with it is out of service", allow(1), named(host("", underWay, gone), host("")), nil,
+			"win-00:Upgrade win-01:Upgrade?Budget"},
+		{"a host that leaves without a Node holds no place", allow(1), named(host("", underWay, gone, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
 		{"what is broken comes first and costs nothing more", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"of several that others cordoned, one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
