@@ -304,6 +304,9 @@ const (
 	EventHostLeft = "HostLeft"
 	// EventHostReleased is told on a WindowsInstance that was let go although its host could not be cleaned.
 	EventHostReleased = "HostReleased"
+	// EventNodeOrphaned is told on a Windows Node that has had no WindowsInstance for ten minutes: once for each Node as long as the operator
+	// runs, and for twenty at most.
+	EventNodeOrphaned = "NodeOrphaned"
 	// EventRebootPending is told on a Node when Windows begins to wait for a restart.
 	EventRebootPending = ReasonRebootPending
 	// EventNodeReady is told on a WindowsInstance when it became a Ready node.

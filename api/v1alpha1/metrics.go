@@ -12,4 +12,6 @@ const (
 	MetricJoinBytes = "wmco_join_bytes"
 	// MetricInstances is the number of WindowsInstances by condition, status and reason.
 	MetricInstances = "wmco_instances"
+	// MetricOrphanNodes is the number of Windows nodes without a WindowsInstance.
+	MetricOrphanNodes = "wmco_orphan_nodes"
 )

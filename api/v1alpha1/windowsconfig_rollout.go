@@ -10,7 +10,7 @@ type RolloutStatus struct {
 	// version that nodes shall have.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// nodes is how many Windows nodes there are, and atVersion how many of them have the version.
+	// nodes is how many Windows nodes there are that have a WindowsInstance. All other numbers but orphans are of these.
 	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
 	// atVersion is how many nodes have the version and are in service.
@@ -19,6 +19,9 @@ type RolloutStatus struct {
 	// outOfService is how many nodes are cordoned or not Ready, for whatever reason.
 	// +optional
 	OutOfService int32 `json:"outOfService,omitempty"`
+	// orphans is how many Windows nodes there are without a WindowsInstance. Nobody manages them, and they take no part of the budget.
+	// +optional
+	Orphans int32 `json:"orphans,omitempty"`
 	// maxUnavailable is how many may be.
 	// +optional
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
@@ -56,7 +59,7 @@ type RolloutSpec struct {
 	Paused bool `json:"paused,omitempty"`
 
 	// maxUnavailable is how many Windows nodes may be out of service at the same time, for whatever reason: a number, or a
-	// percentage of all Windows nodes, rounded down, at least 1. Nodes that are cordoned or not Ready count, whoever made
+	// percentage of all that have a WindowsInstance, rounded down, at least 1. Those that are cordoned or not Ready count, whoever made
 	// them so; when they use it up, the operator takes no further node out of service.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="maxUnavailable must be a number of nodes, at least 1, or a percentage from 1% to 100%"

@@ -43,6 +43,8 @@ type fleet struct {
 	skew  *skew
 	// plans tells the instances' controller of hosts whose plan changed.
 	plans chan ctrlevent.GenericEvent
+	// orphans are the nodes that look found no instance for.
+	orphans orphans
 	// reportedAt is when the summary was written last.
 	reportedAt time.Time
 
@@ -127,9 +129,12 @@ func (f *fleet) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 	if !plan.Again.IsZero() {
 		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
 	}
+	orphaned := f.lookAtOrphans(seen.orphans)
 	later, err := f.report(ctx, seen, plan.Summary)
-	if later > 0 && (result.RequeueAfter == 0 || later < result.RequeueAfter) {
-		result.RequeueAfter = later
+	for _, after := range []time.Duration{orphaned, later} {
+		if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
+			result.RequeueAfter = after
+		}
 	}
 	return result, err
 }
@@ -140,6 +145,7 @@ type fleetSeen struct {
 	config    *v1alpha1.WindowsConfig
 	ids       []types.NamespacedName // by the index of Hosts
 	instances map[types.NamespacedName]*v1alpha1.WindowsInstance
+	orphans   map[string]*corev1.Node // Windows nodes without an instance, by name
 }
 
 // look gathers everything Decide needs.
@@ -186,9 +192,7 @@ func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 		h.Granted = f.grantOf(id)
 		s.Hosts = append(s.Hosts, h)
 	}
-	for _, node := range nodes {
-		s.Others = append(s.Others, *rollout.NodeOf(node))
-	}
+	s.orphans, s.Orphans = nodes, slices.Sorted(maps.Keys(nodes))
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ type metrics struct {
 	joins       *prometheus.CounterVec
 	channels    prometheus.Histogram
 	bytes       *prometheus.HistogramVec
+	orphans     prometheus.Gauge
 }
 
 func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
@@ -40,8 +41,12 @@ func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
 			Help:    "Bytes on the wire in one attempt at a join, by direction (sent, received).",
 			Buckets: prometheus.ExponentialBuckets(1<<10, 4, 11), // to a gigabyte
 		}, []string{"direction"}),
+		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: v1alpha1.MetricOrphanNodes,
+			Help: "Windows nodes without a WindowsInstance.",
+		}),
 	}
-	r.MustRegister(m.stepSeconds, m.joins, m.channels, m.bytes, instanceCounter{reader})
+	r.MustRegister(m.stepSeconds, m.joins, m.channels, m.bytes, m.orphans, instanceCounter{reader})
 	return m
 }
 

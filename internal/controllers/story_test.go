@@ -715,7 +715,11 @@ func (s *story) watchNode(name string) func() {
 	before := s.out()
 	return func() {
 		after := s.out()
-		budget := int(rollout.Decide(rollout.Fleet{Policy: policyOf(s.rules().Spec.Rollout, s.version), Others: s.seenNodes(), Now: time.Now()}).Summary.MaxUnavailable)
+		fleet := rollout.Fleet{Policy: policyOf(s.rules().Spec.Rollout, s.version), Now: time.Now()}
+		for _, n := range s.seenNodes() {
+			fleet.Hosts = append(fleet.Hosts, rollout.Host{Name: n.Name, Node: &n})
+		}
+		budget := int(rollout.Decide(fleet).Summary.MaxUnavailable)
 		switch {
 		case after > before && after > budget:
 			s.t.Errorf("%s is the %dth node out of service, %d are allowed\n%s", name, after, budget, strings.Join(s.lines, "\n"))
@@ -727,10 +731,13 @@ func (s *story) watchNode(name string) func() {
 	}
 }
 
+// seenNodes are the nodes of the story's hosts.
 func (s *story) seenNodes() []rollout.Node {
 	var seen []rollout.Node
 	for _, n := range s.nodes() {
-		seen = append(seen, *rollout.NodeOf(&n))
+		if slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.name == n.Name }) {
+			seen = append(seen, *rollout.NodeOf(&n))
+		}
 	}
 	return seen
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// budget counts the nodes that are out of service, and those that we act on.
+// budget counts the nodes of hosts that are out of service, and those that we act on.
 type budget struct {
 	nodes, max int
 	// out are nodes that take no pods, for whatever reason, or soon will not; acting those that we take them from, or did.
@@ -17,30 +17,19 @@ type budget struct {
 
 func newBudget(f Fleet) *budget {
 	b := &budget{}
-	count := func(n *Node) {
-		b.nodes++
-		if n.out() {
-			b.out++
-		}
-	}
-	for i := range f.Others {
-		count(&f.Others[i])
-	}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		switch {
-		case h.Node != nil:
-			count(h.Node)
-		case h.lostNode():
-			b.nodes++
-		default:
+		case h.Node == nil && !h.lostNode():
 			continue
+		case h.isOut():
+			b.out++
+		case h.holdsPlace():
+			b.out++ // it is about to be
 		}
+		b.nodes++
 		if h.holdsPlace() {
 			b.acting++
-			if h.Node == nil || !h.Node.out() {
-				b.out++ // it is, or is about to be
-			}
 		}
 	}
 	b.max = limit(f.Policy.MaxUnavailable, b.nodes)

@@ -44,11 +44,6 @@ func FuzzDecide(f *testing.F) {
 
 // count says how many nodes are out of service, or are to be, and how many serving ones the plan takes out anew.
 func count(f rollout.Fleet, plan rollout.Plan) (out, taken int) {
-	for _, n := range f.Others {
-		if !n.Ready || n.Unschedulable {
-			out++
-		}
-	}
 	for _, h := range f.Hosts {
 		next := plan.Hosts[h.Name]
 		drains := next.Disruption == v1alpha1.DisruptionDrain || next.Disruption == v1alpha1.DisruptionReboot
@@ -82,9 +77,6 @@ func anyFleet(r *rand.Rand, most, schedule string) rollout.Fleet {
 	}
 	for n := range r.IntN(12) {
 		f.Hosts = append(f.Hosts, anyHost(r, fmt.Sprintf("win-%02d", n)))
-	}
-	for range r.IntN(3) {
-		f.Others = append(f.Others, rollout.Node{Ready: chance(2), Unschedulable: chance(2)})
 	}
 	return f
 }

@@ -20,9 +20,10 @@ import (
 type Fleet struct {
 	Policy Policy
 	Hosts  []Host
-	// Others are Windows nodes without an instance. They count, and nothing is done to them.
-	Others []Node
-	Now    time.Time
+	// Orphans are the names of the Windows nodes without an instance, in order. Nothing is done to them, and they do not count: whoever leaves
+	// them out of service would hold up all others for ever.
+	Orphans []string
+	Now     time.Time
 }
 
 // Policy is what the user allows, and what hosts shall become.

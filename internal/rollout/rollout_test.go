@@ -115,18 +115,19 @@ func TestDecide(t *testing.T) {
 		return p
 	}
 	for _, test := range []struct {
-		name   string
-		policy rollout.Policy
-		hosts  []rollout.Host
-		others []rollout.Node
-		want   string
+		name    string
+		policy  rollout.Policy
+		hosts   []rollout.Host
+		orphans []string
+		want    string
 	}{
 		{"as many begin as the budget allows", allow(2), hosts(3), nil, "win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
 		{"a share of the nodes is rounded down", percent("50%"), hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Budget win-02:Upgrade?Budget"},
 		{"a share of few nodes is one", percent("10%"), hosts(2), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"a node that is not Ready counts", allow(1), named(host("", upToDate, notReady), host("")), nil, "win-01:Upgrade?Budget"},
 		{"a cordoned node counts", allow(1), named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Budget"},
-		{"a node without an instance counts", allow(1), hosts(1), []rollout.Node{{Name: "other"}}, "win-00:Upgrade?Budget"},
+		{"a node without an instance holds nobody up", allow(1), hosts(1), []string{"other"}, "win-00:Upgrade"},
+		{"nor does it raise a share", percent("50%"), hosts(3), []string{"a", "b", "c"}, "win-00:Upgrade win-01:Upgrade?Budget win-02:Upgrade?Budget"},
 		{"what has begun counts, and goes on", allow(1), named(host("", underWay), host("")), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
 		{"what was granted counts before it is seen to have begun", allow(1), named(host(""), host("", granted)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"a node that was deleted while something is done with it is out of service", allow(1), named(host("", underWay, gone), host("")), nil,
@@ -167,7 +168,7 @@ func TestDecide(t *testing.T) {
 		{"a first node that is broken has not worked", canary, named(host("", upToDate, notReady), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Others: test.others, Now: noon()})
+			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Orphans: test.orphans, Now: noon()})
 			if got := told(plan); got != test.want {
 				t.Errorf("plan is\n%s\nwant\n%s", got, test.want)
 			}
@@ -282,13 +283,13 @@ func TestVerify(t *testing.T) {
 }
 
 func TestSummaryCountsWhatGoesOn(t *testing.T) {
-	plan := rollout.Decide(rollout.Fleet{Policy: allow(2), Now: noon(), Hosts: named(
+	plan := rollout.Decide(rollout.Fleet{Policy: allow(2), Now: noon(), Orphans: []string{"a", "b", "c", "d", "e", "f", "g"}, Hosts: named(
 		host("", upToDate), host("", underWay), host("", failedHere), host(""))})
 	s := plan.Summary
-	if s.Nodes != 4 || s.AtVersion != 1 || s.OutOfService != 1 || s.MaxUnavailable != 2 || s.Waiting != 2 || len(s.Failed) != 1 {
+	if s.Nodes != 4 || s.AtVersion != 1 || s.OutOfService != 1 || s.MaxUnavailable != 2 || s.Waiting != 2 || s.Orphans != 7 || len(s.Failed) != 1 {
 		t.Errorf("summary is %+v", s)
 	}
-	want := "under way: 1 Upgrade; waiting: 1 Upgrade (Failed), 1 Upgrade (RolloutStopped); failed on win-02"
+	want := "under way: 1 Upgrade; waiting: 1 Upgrade (Failed), 1 Upgrade (RolloutStopped); failed on win-02; no WindowsInstance for Node a, b, c, d, e and 2 more"
 	if s.Message != want {
 		t.Errorf("message is %q, want %q", s.Message, want)
 	}

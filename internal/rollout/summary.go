@@ -11,12 +11,7 @@ import (
 // summary counts what Decide found.
 func (p *planner) summary() v1alpha1.RolloutStatus {
 	s := v1alpha1.RolloutStatus{
-		Version: p.Policy.Version, Nodes: int32(p.budget.nodes), MaxUnavailable: int32(p.budget.max),
-	}
-	for i := range p.Others {
-		if p.Others[i].out() {
-			s.OutOfService++
-		}
+		Version: p.Policy.Version, Nodes: int32(p.budget.nodes), Orphans: int32(len(p.Orphans)), MaxUnavailable: int32(p.budget.max),
 	}
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
@@ -55,12 +50,25 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 		parts = append(parts, "waiting: "+list(waiting))
 	}
 	if len(s.Failed) > 0 {
-		parts = append(parts, "failed on "+strings.Join(s.Failed[:min(len(s.Failed), 5)], ", "))
+		parts = append(parts, "failed on "+few(s.Failed))
+	}
+	if len(p.Orphans) > 0 {
+		parts = append(parts, "no WindowsInstance for Node "+few(p.Orphans))
 	}
 	if len(parts) == 0 {
 		return "nothing to do"
 	}
 	return strings.Join(parts, "; ")
+}
+
+// few are the first of some names.
+func few(names []string) string {
+	const most = 5
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // list says how many there are of each, in an order of its own.
