@@ -51,6 +51,7 @@ type instances struct {
 	names     names
 	readings  *readings
 	retries   retries
+	steps     *stopwatch // of maintenances
 }
 
 func newInstances(c common, f *fleet, h *hosts) *instances {
@@ -59,6 +60,7 @@ func newInstances(c common, f *fleet, h *hosts) *instances {
 		fleet:    f,
 		hosts:    h,
 		readings: newReadings(),
+		steps:    newStopwatch(),
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
 		retries: retries{
@@ -259,6 +261,7 @@ func hasLeft(i *v1alpha1.WindowsInstance) bool {
 func (c *instances) forget(name types.NamespacedName) {
 	c.names.release(name)
 	c.retries.reset(name)
+	c.steps.forget(name)
 }
 
 func (c *instances) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {

@@ -41,7 +41,8 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		return m.drained(ctx)
 	}
 	settings := m.view.config.Rollout.Drain
-	late := time.Since(m.now().StepSince.Time) > durationOf(settings.Timeout, time.Hour)
+	within := durationOf(settings.Timeout, time.Hour)
+	late := m.ran(within) > within
 	refused, err := m.evict(ctx, pods.Evict, late && settings.OnTimeout == v1alpha1.DrainForce)
 	reason, message := drain.Report(pods, refused, late)
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.now().Action != v1alpha1.ActionLeave {

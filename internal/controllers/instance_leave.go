@@ -78,10 +78,11 @@ func (m *maintenance) visit(doing string) *join.Job {
 // leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
 // cannot be reached is let go after a while, or when the user says so.
 func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
+	late := m.ran(leaveWithin) > leaveWithin
 	if left := m.retries.left(m.id()); left > 0 && !m.released() {
 		return left, nil
 	}
-	if err := m.cleanOrRelease(ctx); err != nil {
+	if err := m.cleanOrRelease(ctx, late); err != nil {
 		return m.again(ctx, err), nil
 	}
 	if err := m.deleteNode(ctx); err != nil {
@@ -98,8 +99,8 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 }
 
 // cleanOrRelease takes everything of ours off the host. Where that cannot be, it lets the host go as it is once the user says so, or
-// after a while.
-func (m *maintenance) cleanOrRelease(ctx context.Context) error {
+// when it is late.
+func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 	why := "the WindowsInstance says so in annotation " + v1alpha1.AnnotationRelease
 	if !m.released() {
 		remains, err := m.clean(ctx)
@@ -108,7 +109,7 @@ func (m *maintenance) cleanOrRelease(ctx context.Context) error {
 				"the host has left the cluster%s", listed("; there remain ", remains))
 			return nil
 		}
-		if time.Since(m.now().StepSince.Time) <= leaveWithin {
+		if !late {
 			return err
 		}
 		why = err.Error()

@@ -89,15 +89,12 @@ func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	case m.isUndrained():
 		return m.to(ctx, v1alpha1.MaintenanceDrain)
 	}
-	return m.steps()[m.now().Step](ctx)
-}
-
-func (m *maintenance) steps() map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error) {
-	return map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
+	do := map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
 		v1alpha1.MaintenanceDrain:  m.drain,
 		v1alpha1.MaintenanceAct:    m.act,
 		v1alpha1.MaintenanceVerify: m.verify,
 	}
+	return do[m.now().Step](ctx)
 }
 
 // now is what is under way; nil when nothing is.
@@ -131,6 +128,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		begins.Version = m.view.Version
 	}
 	m.status.now().Maintenance = begins
+	m.steps.start(m.id(), *begins)
 	if err := m.status.write(ctx); err != nil {
 		return false, err
 	}
@@ -164,6 +162,7 @@ func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (ti
 	now := m.now()
 	now.Step, now.StepSince, now.Message = step, metav1.Now(), ""
 	m.retries.reset(m.id())
+	m.steps.start(m.id(), *now)
 	return 0, m.status.write(ctx)
 }
 
@@ -186,10 +185,16 @@ func (m *maintenance) isUndrained() bool {
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.now().Conditions, v1alpha1.ConditionDraining)
 	m.now().Message = "the Node is not there"
+	m.steps.start(m.id(), *m.now()) // it goes on when there is a Node
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
 	return verifyEvery, nil
+}
+
+// ran is how long the step has taken, which may take so long.
+func (m *maintenance) ran(within time.Duration) time.Duration {
+	return m.steps.ran(m.id(), *m.now(), within)
 }
 
 // act does what the node was drained for. What fails is tried again for a while.
@@ -197,6 +202,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 	if m.now().Action == v1alpha1.ActionLeave {
 		return m.leave(ctx)
 	}
+	late := m.ran(actWithin) > actWithin
 	if left := m.retries.left(m.id()); left > 0 {
 		return left, nil
 	}
@@ -217,7 +223,7 @@ func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
 			m.reached(nil)
 		}
 		return m.to(ctx, v1alpha1.MaintenanceVerify)
-	case time.Since(m.now().StepSince.Time) > actWithin:
+	case late:
 		return m.fail(ctx, err.Error())
 	}
 	return m.again(ctx, err), nil
@@ -263,7 +269,7 @@ func (m *maintenance) joinAgain(ctx context.Context) error {
 
 // verify waits until the node works, and brings it back into service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
-	now := m.now()
+	now, late := m.now(), m.ran(verifyWithin) > verifyWithin
 	if now.Action == v1alpha1.ActionUpgrade {
 		if err := m.wish(ctx, now.Version); err != nil { // once more, where the Node is another one than the one that was told
 			return 0, err
@@ -279,7 +285,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, failed)
 	case waits == "":
 		return 0, m.finish(ctx)
-	case time.Since(now.StepSince.Time) > verifyWithin && !m.hasFailed():
+	case late && !m.hasFailed():
 		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
 	}
 	now.Message = waits
@@ -293,15 +299,15 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 // is on its way back from.
 func (m *maintenance) mayRejoin() bool {
 	now, node := m.now(), rollout.NodeOf(m.view.Node)
-	since, patience := now.StepSince.Time, join.RepairAfter
+	waited, patience := m.ran(verifyWithin), join.RepairAfter
 	if node == nil {
-		since, patience = m.missingSince(), join.RegisterTimeout
+		waited, patience = time.Since(m.missingSince()), join.RegisterTimeout
 	}
-	if now.RejoinedAt != nil && now.RejoinedAt.After(since) {
-		since = now.RejoinedAt.Time
+	if now.RejoinedAt != nil {
+		waited = min(waited, time.Since(now.RejoinedAt.Time))
 	}
 	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
-	return time.Since(since) > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
 }
 
 // missingSince is since when the Node is known not to be there.
@@ -373,6 +379,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceDone, action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
 			"%s is done after %s", now.Action, took)
 	}
+	m.steps.forget(m.id())
 	m.fleet.done(m.id())
 	return nil
 }
