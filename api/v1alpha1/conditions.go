@@ -233,7 +233,7 @@ const (
 const (
 	// ReasonDraining means that pods leave the node.
 	ReasonDraining = "Draining"
-	// ReasonDrainBlocked means that a PodDisruptionBudget does not let pods go; the message names both.
+	// ReasonDrainBlocked means that a PodDisruptionBudget does not let pods go, or that the API server refuses to evict them; the message says why.
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonDrainTimeout means that pods are still there after rollout.drain.timeout.
 	ReasonDrainTimeout = "DrainTimeout"

@@ -49,7 +49,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
 	}
 	meta.SetStatusCondition(&m.status.now().Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
+		Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: v1alpha1.Clip(message), ObservedGeneration: m.view.Instance.Generation,
 	})
 	return drainEvery, err
 }
@@ -68,7 +68,7 @@ func (m *maintenance) evict(ctx context.Context, pods []corev1.Pod, forced bool)
 		err := m.evictOne(ctx, &pods[i], forced)
 		switch {
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by that name
-		case apierrors.IsTooManyRequests(err):
+		case isRefusal(err):
 			refused[drain.Name(&pods[i])] = refusal(err)
 		default:
 			errs = append(errs, fmt.Errorf("evicting pod %s: %w", drain.Name(&pods[i]), err))
@@ -88,6 +88,13 @@ func (m *maintenance) evictOne(ctx context.Context, pod *corev1.Pod, forced bool
 	}
 	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
 	return m.client.SubResource("eviction").Create(ctx, pod, eviction)
+}
+
+// isRefusal says that the API server has decided: a budget allows none (429), a webhook forbids it, or two budgets are about the pod,
+// which is an internal error (500). An API server that is not there decides nothing.
+func isRefusal(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
 }
 
 // refusal is what the API server says of a pod that may not go, with the budget that it names in its details.

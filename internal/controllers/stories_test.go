@@ -1,10 +1,14 @@
 package controllers
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -106,6 +110,29 @@ func TestStoryBudgetBlocksDrain(t *testing.T) {
 		s.say("the budget allows one")
 		s.budgets["web"] = 1
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
+	})
+}
+
+// The API server answers so where two budgets are about one pod.
+func TestStoryEvictionIsAnError(t *testing.T) {
+	tell(t, "eviction-is-an-error", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		why := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: why}}
+		s.until("the status says why", 10*time.Minute, func() bool {
+			return strings.Contains(conditionOf(s.instance("win-1"), v1alpha1.ConditionDraining).Message, why)
+		})
+		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonDrainBlocked {
+			s.t.Errorf("Ready has reason %s, want %s", reason, v1alpha1.ReasonDrainBlocked)
+		}
+		before := s.writes
+		s.pass(10 * time.Minute)
+		if n := s.writes - before; n > 10*60/2+30 { // the evictions themselves
+			s.t.Errorf("%d writes in ten minutes in which nothing happened", n)
+		}
+		s.say("the user deletes one budget")
+		s.refuses = nil
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
 

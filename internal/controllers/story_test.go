@@ -90,7 +90,9 @@ type story struct {
 	// announcers know Machines.
 	announcers []announcer
 	pods       int
-	reasons    map[string]bool
+	// refuses is what evictions are answered with; nil where budgets decide.
+	refuses error
+	reasons map[string]bool
 }
 
 // tell runs a story in simulated time and compares what it told with its golden file.
@@ -215,6 +217,9 @@ func (s *story) createSub(_ context.Context, _ client.Client, _ string, o, sub c
 }
 
 func (s *story) evicted(pod *corev1.Pod) error {
+	if s.refuses != nil {
+		return s.refuses
+	}
 	app := pod.Labels["app"]
 	if left, limited := s.budgets[app]; limited {
 		if left == 0 {
