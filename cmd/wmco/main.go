@@ -122,7 +122,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 }
 
 // restConfig is the way into the cluster. The client's own throttling is off: the API server's priority and
-// fairness does that better.
+// fairness does that better. Calls that came to nothing are repeated.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	if kubeconfig != "" {
@@ -133,6 +133,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "wmco/" + version
+	config.Wrap(newRetrying)
 	return config, nil
 }
 
