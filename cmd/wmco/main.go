@@ -150,6 +150,7 @@ func newManager(config *rest.Config, f flags) (manager.Manager, error) {
 		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
 		HealthProbeBindAddress:        f.probeAddress,
 		LeaderElection:                f.leaderElect,
+		LeaderElectionConfig:          leaseConfig(config),
 		LeaderElectionID:              "windows-machine-config-operator",
 		LeaderElectionNamespace:       f.namespace,
 		LeaderElectionReleaseOnCancel: true, // main ends when the manager does, so nothing goes on after the release

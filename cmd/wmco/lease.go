@@ -1,0 +1,17 @@
+package main
+
+import (
+	"net"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// leaseConfig is the way to the Lease: on connections of its own, so that whatever else the operator asks or tells at once does not keep
+// the Lease from being renewed. Its calls have their own deadlines, within which the elector repeats them.
+func leaseConfig(config *rest.Config) *rest.Config {
+	lease := rest.CopyConfig(config)
+	lease.WrapTransport = nil
+	lease.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext // client-go shares connections of configurations without one
+	return lease
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// connections counts from which connections the Lease is asked for, and from which all else.
+type connections struct {
+	mu            sync.Mutex
+	lease, others map[string]bool
+	renewed       chan struct{}
+}
+
+func (c *connections) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if strings.Contains(r.URL.Path, "/leases") {
+		c.lease[r.RemoteAddr] = true
+		select {
+		case c.renewed <- struct{}{}:
+		default:
+		}
+	} else {
+		c.others[r.RemoteAddr] = true
+	}
+	if text, known := discovery()[r.URL.Path]; known {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, text)
+		return
+	}
+	w.WriteHeader(http.StatusNotFound)
+}
+
+// discovery is what the API server says of the kinds that the manager's cache is limited to.
+func discovery() map[string]string {
+	group := v1alpha1.GroupVersion().Group
+	list := func(version string, kinds ...string) string {
+		var resources []string
+		for _, kind := range kinds {
+			resources = append(resources, fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true}`, strings.ToLower(kind)+"s", kind))
+		}
+		return fmt.Sprintf(`{"kind": "APIResourceList", "groupVersion": %q, "resources": [%s]}`, version, strings.Join(resources, ","))
+	}
+	one := func(group, version string) string {
+		v := fmt.Sprintf(`{"groupVersion": "%s/%s", "version": %q}`, group, version, version)
+		return fmt.Sprintf(`{"name": %q, "versions": [%s], "preferredVersion": %s}`, group, v, v)
+	}
+	return map[string]string{
+		"/api":    `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/api/v1": list("v1", "Secret", "ConfigMap", "Node"),
+		"/apis": fmt.Sprintf(`{"kind": "APIGroupList", "apiVersion": "v1", "groups": [%s, %s]}`,
+			one("rbac.authorization.k8s.io", "v1"), one(group, "v1alpha1")),
+		"/apis/rbac.authorization.k8s.io/v1": list("rbac.authorization.k8s.io/v1", "Role"),
+		"/apis/" + group + "/v1alpha1":       list(group+"/v1alpha1", "WindowsInstance"),
+	}
+}
+
+// A thousand events at once cost the operator its Lease: they shared a connection, and its limits.
+func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
+	seen := &connections{lease: map[string]bool{}, others: map[string]bool{}, renewed: make(chan struct{}, 1)}
+	server := httptest.NewUnstartedServer(seen)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	config := &restclient.Config{Host: server.URL, TLSClientConfig: restclient.TLSClientConfig{Insecure: true}, QPS: -1}
+	m, err := newManager(config, flags{namespace: "ns", metricsAddress: "0", probeAddress: "0", leaderElect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Start(ctx) }()
+	_ = m.GetAPIReader().List(ctx, &corev1.NodeList{})
+	select {
+	case <-seen.renewed:
+	case <-time.After(time.Minute):
+		t.Error("nobody asked for the Lease")
+	}
+	cancel()
+	<-done
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if len(seen.lease) == 0 || len(seen.others) == 0 {
+		t.Fatalf("the Lease was asked for on %d connections, all else on %d", len(seen.lease), len(seen.others))
+	}
+	for address := range seen.lease {
+		if seen.others[address] {
+			t.Errorf("connection %s is the Lease's and others'", address)
+		}
+	}
+}
