@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -88,17 +90,25 @@ func (c *certificates) tellDisputes(ctx context.Context, request *certificatesv1
 func (c *certificates) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) error {
 	log.FromContext(ctx).Info("Approving certificate request", "instance", d.Instance, "signer", request.Spec.SignerName)
 	approved := request.DeepCopy()
-	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-		Type:    certificatesv1.CertificateApproved,
-		Status:  corev1.ConditionTrue,
-		Reason:  v1alpha1.ApprovalReason,
-		Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if approved.UID != request.UID || len(approved.Status.Conditions) > 0 {
+			return nil // another one by that name, or decided
+		}
+		approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+			Type:    certificatesv1.CertificateApproved,
+			Status:  corev1.ConditionTrue,
+			Reason:  v1alpha1.ApprovalReason,
+			Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
+		}}
+		err := c.client.SubResource("approval").Update(ctx, approved)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		// Something else of it was changed, or our own approval arrived although its answer did not. What was decided on cannot change.
+		*approved = certificatesv1.CertificateSigningRequest{}
+		return cmp.Or(c.live.Get(ctx, client.ObjectKeyFromObject(request), approved), err)
 	})
-	err := c.client.SubResource("approval").Update(ctx, approved)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // a change comes back as an event
-	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("approving certificate request %s: %w", request.Name, err)
 	}
 	return nil

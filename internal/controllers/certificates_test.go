@@ -112,6 +112,18 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 		}
 	}
 	nobody := func(client.Client) {}
+	labelled := func(c client.Client) {
+		var now certificatesv1.CertificateSigningRequest
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
+			t.Fatal(err)
+		}
+		if len(now.Labels) == 0 {
+			now.Labels = map[string]string{"seen-by": "somebody"}
+			if err := c.Update(t.Context(), &now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	before := servingRequest(t)
 	before.Status.Conditions = append(before.Status.Conditions, approval(theirs))
 	denied := servingRequest(t)
@@ -121,10 +133,11 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 		meanwhile func(client.Client)
 		reason    string // of the only condition
 	}{
-		"ours alone":             {servingRequest(t), nobody, v1alpha1.ApprovalReason},
-		"theirs came before":     {before, nobody, theirs},
-		"theirs came in between": {servingRequest(t), byThem, theirs},
-		"somebody denied it":     {denied, nobody, "Denied"},
+		"ours alone":                      {servingRequest(t), nobody, v1alpha1.ApprovalReason},
+		"theirs came before":              {before, nobody, theirs},
+		"theirs came in between":          {servingRequest(t), byThem, theirs},
+		"somebody changed something else": {servingRequest(t), labelled, v1alpha1.ApprovalReason},
+		"somebody denied it":              {denied, nobody, "Denied"},
 		"it was taken back": {servingRequest(t), func(c client.Client) {
 			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})
 		}, ""},
