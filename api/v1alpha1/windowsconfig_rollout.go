@@ -186,7 +186,8 @@ const (
 // MaintenanceWindow is a time at which nodes may be taken out of service.
 type MaintenanceWindow struct {
 	// schedule is when the window opens, as five fields of cron: minute, hour, day of the month, month, day of the week.
-	// "0 22 * * 6" is Saturday, 22:00.
+	// "0 22 * * 6" is Saturday, 22:00. When the clock is set ahead, what falls into the hour that is left out opens at its end; when it is set back,
+	// the first of the two hours counts.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128
 	// +required

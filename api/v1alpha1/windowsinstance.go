@@ -96,7 +96,7 @@ type WindowsInstanceSpec struct {
 	// +optional
 	Network *InstanceNetwork `json:"network,omitempty"`
 
-	// paused leaves the host as it is: nothing is started on it until paused is taken away.
+	// paused leaves the host as it is: nothing is started on it until paused is taken away. A version that failed on it goes on to the others.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }

@@ -99,6 +99,8 @@ type Plan struct {
 func Decide(f Fleet) Plan {
 	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
 	p.stopped = p.failedUpgrades()
+	p.lookAtFirst()
+	p.lookAtWindows()
 	var needs []need
 	for i := range f.Hosts {
 		if n, some := needOf(f.Policy, &f.Hosts[i]); some {
@@ -117,6 +119,8 @@ type planner struct {
 	Fleet
 	budget  *budget
 	stopped []*Host // those on which the version failed
+	first   first
+	windows windows
 	next    map[string]Next
 	again   time.Time
 }
@@ -142,6 +146,9 @@ func (p *planner) place(n need) {
 	p.next[n.host.Name] = next
 	if n.counts() {
 		p.budget.take(n.host)
+	}
+	if n.action == v1alpha1.ActionUpgrade {
+		p.goes(n.host)
 	}
 }
 
@@ -214,41 +221,6 @@ func (p *planner) settles(n need) (reason, message string) {
 	return v1alpha1.ReasonSettling, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
 }
 
-// canary lets only a few nodes go to the version until they have worked for a while.
-func (p *planner) canary(n need) (reason, message string) {
-	c := p.Policy.Canary
-	if c == nil || n.action != v1alpha1.ActionUpgrade {
-		return "", ""
-	}
-	soaked, first := 0, 0
-	var until time.Time
-	for i := range p.Hosts {
-		h := &p.Hosts[i]
-		switch {
-		case h.upgrading() || p.next[h.Name].Begin && p.next[h.Name].Action == v1alpha1.ActionUpgrade:
-			first++
-		case h.Node == nil || h.Node.Version != p.Policy.Version || h.Node.out() || h.Node.Unhealthy != "":
-		case h.Since.Add(c.Soak).After(p.Now):
-			first++
-			if end := h.Since.Add(c.Soak); end.After(until) {
-				until = end
-			}
-		default:
-			soaked++
-		}
-	}
-	switch {
-	case soaked >= c.Count:
-		return "", ""
-	case soaked+first < c.Count:
-		return "", ""
-	case until.IsZero():
-		return v1alpha1.ReasonCanary, "the first nodes go to the version"
-	}
-	p.lookAgain(until)
-	return v1alpha1.ReasonCanary, fmt.Sprintf("the first nodes must work until %s", until.UTC().Format(time.RFC3339))
-}
-
 // window holds back what takes a serving node out of service at a time the user does not allow. What the user asks for, and what
 // is broken anyway, does not wait.
 func (p *planner) window(n need) (reason, message string) {
@@ -256,21 +228,14 @@ func (p *planner) window(n need) (reason, message string) {
 	if !n.disrupts() || !serves || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
 		return "", ""
 	}
-	opens := time.Time{}
-	for _, w := range p.Policy.Windows {
-		open, next := w.at(p.Now)
-		if open {
-			return "", ""
-		}
-		if !next.IsZero() && (opens.IsZero() || next.Before(opens)) {
-			opens = next
-		}
-	}
-	if opens.IsZero() {
+	switch {
+	case p.windows.open:
+		return "", ""
+	case p.windows.opens.IsZero():
 		return v1alpha1.ReasonMaintenanceWindow, "no maintenance window ever opens"
 	}
-	p.lookAgain(opens)
-	return v1alpha1.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", opens.Format(time.RFC3339))
+	p.lookAgain(p.windows.opens)
+	return v1alpha1.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))
 }
 
 func (p *planner) outOfBudget(n need) (reason, message string) {
@@ -280,12 +245,13 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 	return v1alpha1.ReasonBudget, p.budget.String()
 }
 
-// failedUpgrades are the hosts on which the version failed. A drain that was given up is not the version's fault.
+// failedUpgrades are the hosts on which the version failed. A drain that was given up is not the version's fault, and a host that the user holds
+// stops no others.
 func (p *planner) failedUpgrades() []*Host {
 	var failed []*Host
 	for i := range p.Hosts {
 		f := p.Hosts[i].Failure
-		if f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain {
+		if f != nil && !p.Hosts[i].Paused && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain {
 			failed = append(failed, &p.Hosts[i])
 		}
 	}

@@ -158,6 +158,8 @@ func TestDecide(t *testing.T) {
 			"win-00:Upgrade?Unpublished win-01:Stage win-02:Upgrade"},
 		{"a node that came to its version just now is sure of it first", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?Settling win-01:Upgrade"},
 		{"a version that failed is brought to nobody else", allow(3), named(host(""), host("", failedHere)), nil, "win-00:Upgrade?RolloutStopped win-01:Upgrade?Failed"},
+		{"a version that failed where the user holds the host goes on elsewhere", allow(3), named(host(""), host("", failedHere, paused)), nil,
+			"win-00:Upgrade win-01:Upgrade?Paused"},
 		{"a drain that was given up holds up nobody else", allow(3), named(host(""), host("", notDrained)), nil, "win-00:Upgrade win-01:Upgrade?Failed"},
 		{"another version that failed stops nothing", allow(3), named(host(""), host("", failedOnce)), nil, "win-00:Upgrade win-01:Upgrade"},
 		{"the first node goes alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
@@ -203,6 +205,49 @@ func TestMaintenanceWindows(t *testing.T) {
 		if got := rollout.Decide(fleet(test.at)).Hosts["win-00"].Begin; got != test.open {
 			t.Errorf("at %s the upgrade begins: %v, want %v", test.at, got, test.open)
 		}
+	}
+}
+
+// TestWindowsOnDaysWhenTheClockIsChanged looks at each hour of such a day: a window opens once a day, at the first moment after an hour that is
+// left out, and in the first of two that have the same name.
+func TestWindowsOnDaysWhenTheClockIsChanged(t *testing.T) {
+	for _, test := range []struct {
+		zone, schedule string
+		day            time.Time // the day before, in the afternoon
+		opens          []string
+	}{
+		{"Europe/Berlin", "30 2 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
+		{"Europe/Berlin", "30 2 * * *", time.Date(2026, 10, 24, 15, 0, 0, 0, time.UTC), []string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
+		{"America/New_York", "30 2 * * *", time.Date(2026, 3, 7, 22, 0, 0, 0, time.UTC), []string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"}},
+		{"America/New_York", "30 1 * * *", time.Date(2026, 10, 31, 22, 0, 0, 0, time.UTC), []string{"2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"}},
+		{"Europe/Berlin", "0 22 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-28T22:00:00+01:00", "2026-03-29T22:00:00+02:00"}},
+		{"", "30 2 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
+	} {
+		t.Run(test.zone+" "+test.schedule+test.day.Format(" January"), func(t *testing.T) {
+			window, err := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: test.schedule, Duration: "20m", TimeZone: test.zone})
+			if err != nil {
+				t.Fatal(err)
+			}
+			policy := allow(1)
+			policy.Windows = []rollout.Window{window}
+			var opened []string
+			wasOpen := false
+			for at := test.day; at.Before(test.day.Add(44 * time.Hour)); at = at.Add(5 * time.Minute) {
+				plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: at})
+				isOpen := plan.Hosts["win-00"].Begin
+				if isOpen && !wasOpen {
+					zone, _ := time.LoadLocation(test.zone)
+					opened = append(opened, at.In(zone).Format(time.RFC3339))
+				}
+				if soon := at.Add(5 * time.Minute); !isOpen && !plan.Again.After(at) {
+					t.Errorf("at %s it is closed, and said to open at %s, before %s", at, plan.Again, soon)
+				}
+				wasOpen = isOpen
+			}
+			if strings.Join(opened, " ") != strings.Join(test.opens, " ") {
+				t.Errorf("it opened at %v, want %v", opened, test.opens)
+			}
+		})
 	}
 }
 

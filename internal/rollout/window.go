@@ -38,15 +38,64 @@ func ParseWindow(w v1alpha1.MaintenanceWindow) (Window, error) {
 	return Window{schedule: schedule, zone: zone, length: length}, nil
 }
 
-// at says whether the window is open, and when it opens next; zero for never. The zero Window never opens.
+// windows are the maintenance windows at the moment of a plan.
+type windows struct {
+	open  bool
+	opens time.Time // the next one; zero for never
+}
+
+// lookAtWindows looks once whether one is open.
+func (p *planner) lookAtWindows() {
+	for _, w := range p.Policy.Windows {
+		open, next := w.at(p.Now)
+		p.windows.open = p.windows.open || open
+		if !next.IsZero() && (p.windows.opens.IsZero() || next.Before(p.windows.opens)) {
+			p.windows.opens = next
+		}
+	}
+}
+
+// at says whether the window is open, and when it opens next, unless it is; zero for never. The zero Window never opens.
+//
+// Schedules are read by the clock on the wall. Of an hour that it goes through twice the first counts, and what falls into one that it leaves
+// out is at its end: so a window opens once on each day.
 func (w Window) at(now time.Time) (open bool, next time.Time) {
 	if w.schedule == nil {
 		return false, time.Time{}
 	}
-	now = now.In(w.zone)
-	opened := w.schedule.Next(now.Add(-w.length))
-	if !opened.IsZero() && !opened.After(now) {
-		return true, time.Time{}
+	for wall := w.schedule.Next(w.wall(now.Add(-w.length))); !wall.IsZero(); wall = w.schedule.Next(wall) {
+		switch opens := w.when(wall); {
+		case opens.After(now):
+			return false, opens
+		case opens.After(now.Add(-w.length)):
+			return true, time.Time{}
+		}
 	}
-	return false, w.schedule.Next(now)
+	return false, time.Time{}
+}
+
+// wall is what the clock on the wall shows, as if it were UTC, which leaves out no hour and has none twice.
+func (w Window) wall(t time.Time) time.Time {
+	_, offset := t.In(w.zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// when is the first moment at which the clock on the wall shows so, or, where it never does, the one at which it is set past that.
+func (w Window) when(wall time.Time) time.Time {
+	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), 0, w.zone) // of two, either
+	start, end := t.ZoneBounds()
+	switch shown := w.wall(t); {
+	case shown.After(wall):
+		return start
+	case shown.Before(wall):
+		return end
+	case start.IsZero():
+		return t
+	}
+	_, before := start.Add(-time.Second).Zone()
+	_, now := t.Zone()
+	if earlier := t.Add(time.Duration(now-before) * time.Second); earlier.Before(start) && earlier.Before(t) {
+		return earlier
+	}
+	return t
 }

@@ -1,0 +1,45 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// manyWithACanary is a fleet of which the first node has soaked halfway, so that all others wait for it.
+func manyWithACanary(n int) rollout.Fleet {
+	policy := allow(n)
+	policy.Canary = &rollout.Canary{Count: 1, Soak: 10 * time.Minute}
+	f := rollout.Fleet{Policy: policy, Now: noon()}
+	for i := range n {
+		f.Hosts = append(f.Hosts, host(fmt.Sprintf("win-%05d", i)))
+	}
+	upToDate(&f.Hosts[0])
+	f.Hosts[0].Since = noon().Add(-5 * time.Minute)
+	return f
+}
+
+func TestAPlanForTenTimesAsManyHostsIsTenTimesTheWork(t *testing.T) {
+	fastest := func(n int) time.Duration {
+		f, best := manyWithACanary(n), time.Hour
+		for range 7 {
+			began := time.Now()
+			rollout.Decide(f)
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	few, many := fastest(500), fastest(5000)
+	if many > 40*few { // a hundred times, were each host compared with each
+		t.Errorf("500 hosts take %s, 5,000 take %s", few, many)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	f := manyWithACanary(5000)
+	for b.Loop() {
+		rollout.Decide(f)
+	}
+}
