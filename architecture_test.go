@@ -23,29 +23,30 @@ const module = "github.com/windows-machine-config/wmco/"
 // not exist; an import that is not in it points the wrong way.
 func mayImport() map[string][]string {
 	return map[string][]string{
-		".":                 {},
-		"api/v1alpha1":      {},
-		"payload":           {},
-		"payload/carrier":   {},
-		"payload/build":     {"payload", "payload/carrier"},
-		"payload/build/cmd": {"payload", "payload/build"},
-		"internal/desired":  {"api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
-		"internal/csr":      {"api/v1alpha1", "internal/desired"},
-		"internal/drain":    {"api/v1alpha1"},
-		"internal/rollout":  {"api/v1alpha1"},
-		"internal/machines": {"api/v1alpha1"},
-		"internal/userdata": {},
-		"internal/mirrors":  {},
-		"internal/proxy":    {},
-		"internal/trust":    {},
-		"internal/hns":      {},
-		"internal/identity": {},
-		"internal/platform": {},
-		"internal/agent":    {"api/v1alpha1", "internal/desired"},
-		"internal/remote":   {},
-		"internal/join":     {"api/v1alpha1", "internal/agent", "internal/desired", "internal/platform", "payload"},
-		"internal/cluster":  {"api/v1alpha1", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
-		"internal/controllers": {"api/v1alpha1", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
+		".":                  {},
+		"api/v1alpha1":       {},
+		"payload":            {},
+		"payload/carrier":    {},
+		"payload/build":      {"payload", "payload/carrier"},
+		"payload/build/cmd":  {"payload", "payload/build"},
+		"internal/desired":   {"api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
+		"internal/csr":       {"api/v1alpha1", "internal/desired"},
+		"internal/drain":     {"api/v1alpha1"},
+		"internal/rollout":   {"api/v1alpha1"},
+		"internal/addresses": {},
+		"internal/machines":  {"api/v1alpha1", "internal/addresses"},
+		"internal/userdata":  {},
+		"internal/mirrors":   {},
+		"internal/proxy":     {},
+		"internal/trust":     {},
+		"internal/hns":       {},
+		"internal/identity":  {},
+		"internal/platform":  {},
+		"internal/agent":     {"api/v1alpha1", "internal/desired"},
+		"internal/remote":    {},
+		"internal/join":      {"api/v1alpha1", "internal/agent", "internal/desired", "internal/platform", "payload"},
+		"internal/cluster":   {"api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
+		"internal/controllers": {"api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
 			"internal/userdata", "payload"},
 		"internal/daemon":         {"api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/identity", "internal/platform", "internal/trust", "payload"},
 		"internal/overlay":        {"internal/hns", "internal/identity"},
@@ -67,7 +68,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata"}
+		"internal/machines", "internal/userdata", "internal/addresses"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

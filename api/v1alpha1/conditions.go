@@ -120,6 +120,9 @@ const (
 	ReasonNotSSH = "NotSSH"
 	// ReasonAddressUnresolvable means that the DNS name has no IPv4 address.
 	ReasonAddressUnresolvable = "AddressUnresolvable"
+	// ReasonAddressInvalid means that no Windows host can have the address, or one that its name has: loopback, link-local, multicast, of
+	// Services, of pods, of the API server, or of a Node that is not Windows. It is not connected to.
+	ReasonAddressInvalid = "AddressInvalid"
 	// ReasonAuthenticationFailed means that the host knows neither this user nor this key.
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 	// ReasonHostKeyChanged means that the host shows another key than before: another machine, a new

@@ -44,12 +44,14 @@ type WindowsInstanceList struct {
 // WindowsInstanceSpec says where the host is, how to log in, and what its node shall look like.
 type WindowsInstanceSpec struct {
 	// address is the IPv4 address or DNS name under which the operator reaches the host by SSH.
-	// It cannot change: another address is another instance.
+	// It cannot change: another address is another instance. Addresses that are nobody's host, of the operator's own machine (loopback)
+	// and of the cluster's own machines and Services are refused, here or when the operator is about to connect.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="address cannot change; another address is another WindowsInstance"
 	// +kubebuilder:validation:XValidation:rule="!self.contains(':')",message="address must be an IPv4 address or a DNS name; IPv6 addresses are not supported"
 	// +kubebuilder:validation:XValidation:rule="self.contains(':') || self.matches('^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$')",message="address must be an IPv4 address or a DNS name"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(0|127|169[.]254|22[4-9]|23[0-9]|24[0-9]|25[0-5])[.][0-9.]+$')",message="address must be one that a Windows host can have: not loopback, link-local, multicast, broadcast or reserved"
 	// +required
 	Address string `json:"address"`
 
@@ -57,6 +59,7 @@ type WindowsInstanceSpec struct {
 	// hold the public half of the key in Secret cloud-private-key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:cntrl:]]+$') && self.matches('^[^ ](.*[^ ])?$')",message="username must have no control characters, and no blanks around it"
 	// +required
 	Username string `json:"username"`
 

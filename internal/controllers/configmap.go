@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -115,6 +116,10 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 		keys = append(keys, e.key)
 	}
 	known := c.hosts.resolve(ctx, keys)
+	others, err := c.reservedAddresses(ctx, "")
+	if err != nil { // the instance says so, too, before it is connected to
+		log.FromContext(ctx).Info("Entries are checked against what is known of the cluster", "why", err.Error())
+	}
 	owner := owners(known, have, isOfConfigMap)
 	for _, existing := range []bool{true, false} {
 		if !existing {
@@ -128,12 +133,15 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 			if (have[e.instanceName()] != nil) != existing {
 				continue
 			}
-			ip, err := known[e.key].ip, known[e.key].err
+			ip, err := known[e.key].ip(), known[e.key].err
+			bad := refused(others, known[e.key].ips...)
 			switch {
 			case err != nil && existing:
 				good = append(good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away
 			case err != nil:
 				faults = append(faults, fault{e.key, addressUnresolvable, err.Error()})
+			case bad != nil && !existing: // what exists says so itself
+				faults = append(faults, fault{e.key, addressInvalid, bad.Error()})
 			case owner[ip] != "":
 				faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, owner[ip])})
 			default:

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -44,17 +45,50 @@ func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.S
 	if err != nil {
 		return nil, err
 	}
+	options := c.SSH
+	options.Lookup = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+		ips, err := c.resolver.ask(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return ips, c.mayReach(ctx, i, ips...)
+	}
+	if ip, err := netip.ParseAddr(i.Spec.Address); err == nil { // no name, so that nothing is looked up
+		if err := c.mayReach(ctx, i, ip); err != nil {
+			return nil, err
+		}
+	}
 	host, err := c.dialer(ctx, remote.Target{
 		Address: i.Spec.Address,
 		Port:    int(i.Spec.Port),
 		User:    i.Spec.Username,
 		Key:     key,
 		HostKey: pinned,
-	}, c.SSH)
+	}, options)
 	if err != nil {
 		return nil, unreachable(err)
 	}
 	return &connection{host, c.metrics}, nil
+}
+
+// mayReach refuses addresses that no Windows host can have, before any of them is spoken to. What the cluster has for something else is
+// asked at first contact only: later the host is known by its key, and what Nodes say of their addresses must not keep it away.
+func (c common) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
+	var is addresses.Cluster
+	if i.Status.HostKey == "" {
+		var err error
+		if is, err = c.reservedAddresses(ctx, i.Status.Hostname); err != nil {
+			return &join.Unready{Err: fmt.Errorf("%w: %w", join.ErrCluster, err)}
+		}
+	}
+	for _, ip := range ips {
+		if why := is.Refuse(ip); why != "" {
+			return &join.Unreachable{Reason: v1alpha1.ReasonAddressInvalid, Err: fmt.Errorf(
+				"spec.address %s is not connected to: %s %s; delete this WindowsInstance, and announce the host at the address that it has in its own network",
+				i.Spec.Address, ip, why)}
+		}
+	}
+	return nil
 }
 
 func pinnedKey(i *v1alpha1.WindowsInstance) (ssh.PublicKey, error) {
@@ -90,6 +124,14 @@ func (c *connection) Close() error {
 
 // unreachable gives failures to reach a host the reason that users see.
 func unreachable(err error) error {
+	var refused *join.Unreachable
+	var unready *join.Unready
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &unready):
+		return unready
+	}
 	var e *remote.Error
 	if !errors.As(err, &e) {
 		return err

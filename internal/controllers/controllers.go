@@ -61,11 +61,13 @@ func All(m manager.Manager, o Options) []Controller {
 		recorder:      m.GetEventRecorder("windows-machine-config-operator"),
 		metrics:       newMetrics(o.Registry, m.GetClient()),
 		outlook:       newOutlook(),
+		resolver:      newResolver(o.SSH.Lookup),
+		reserved:      &reserved{},
 		dialer:        dialSSH,
 		serverVersion: func() string { return askVersion(m) },
 	}
 	f := newFleet(c)
-	h := newHosts(c)
+	h := &hosts{resolver: c.resolver}
 	machineAPI, clusterAPI := newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
 	h.announcers = []announcer{machineAPI, clusterAPI}
 	return []Controller{
@@ -123,6 +125,9 @@ type common struct {
 	metrics  *metrics
 	// outlook is the cluster's network.
 	outlook *outlook
+	// resolver knows what names of hosts mean, reserved which addresses are no host's.
+	resolver *resolver
+	reserved *reserved
 	// serverVersion is the API server's, empty where it does not say.
 	serverVersion func() string
 	// dialer reaches hosts.

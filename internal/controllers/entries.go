@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
 // entry is one host of ConfigMap windows-instances.
@@ -82,13 +84,23 @@ func checkAddress(key string) error {
 		if !ip.Is4() {
 			return fmt.Errorf("the key is an IPv6 address; only IPv4 addresses and DNS names with an IPv4 address are supported")
 		}
-		return nil
+		return refused(addresses.Cluster{}, ip)
 	}
 	if looksLikeIPv4(key) {
 		return fmt.Errorf("the key is no valid IPv4 address (four numbers from 0 to 255)")
 	}
 	if faults := validation.IsDNS1123Subdomain(strings.ToLower(key)); len(faults) > 0 {
 		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// refused says why no Windows host can have one of some addresses; nil when each can be one's.
+func refused(in addresses.Cluster, ips ...netip.Addr) error {
+	for _, ip := range ips {
+		if why := in.Refuse(ip); why != "" {
+			return fmt.Errorf("its address %s %s; name a Windows host by the address that it has in its own network", ip, why)
+		}
 	}
 	return nil
 }

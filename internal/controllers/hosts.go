@@ -3,9 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -25,7 +23,7 @@ import (
 //
 // Who does not get a host is told with an event, and looks again: when the instance that has it goes, it is the next one's.
 type hosts struct {
-	lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	*resolver
 	// announcers are the sources that come before the ConfigMap, the strongest first.
 	announcers []announcer
 
@@ -80,14 +78,6 @@ func (h *hosts) ready(now time.Time) bool {
 // rememberFor is how long a host that was given is remembered: far longer than the cache needs to hear of the instance.
 const rememberFor = time.Minute
 
-func newHosts(c common) *hosts {
-	lookup := c.SSH.Lookup
-	if lookup == nil {
-		lookup = net.DefaultResolver.LookupNetIP
-	}
-	return &hosts{lookup: lookup}
-}
-
 // give gives a host to an instance that is about to be made, or says which one has just got it.
 func (h *hosts) give(ip netip.Addr, to types.NamespacedName, now time.Time) (holder types.NamespacedName, ok bool) {
 	h.mu.Lock()
@@ -127,7 +117,7 @@ func owners(known resolved, have map[string]*v1alpha1.WindowsInstance, except fu
 			continue
 		}
 		reported, _ := netip.ParseAddr(i.Status.NodeIP) // invalid where it is none
-		for _, ip := range []netip.Addr{known[i.Spec.Address].ip, reported} {
+		for _, ip := range []netip.Addr{known[i.Spec.Address].ip(), reported} {
 			if ip.IsValid() && owner[ip] == "" {
 				owner[ip] = "WindowsInstance " + i.Name
 			}
@@ -172,64 +162,6 @@ func (h *hosts) named(ctx context.Context, name, other string) (who string) {
 // rank orders the sources; the lowest wins.
 func rank(source string) int {
 	return slices.Index([]string{v1alpha1.SourceMachine, v1alpha1.SourceClusterAPI, v1alpha1.SourceConfigMap}, source)
-}
-
-// lookupTimeout bounds the resolution of one name, lookups how many are resolved at the same time.
-const (
-	lookupTimeout = 5 * time.Second
-	lookups       = 64
-)
-
-// resolved are the IPv4 addresses that keys mean: addresses, or names that DNS was asked for.
-type resolved map[string]resolution
-
-type resolution struct {
-	ip  netip.Addr
-	err error
-}
-
-// resolve resolves addresses and names, all at the same time: one whose DNS does not answer keeps no other waiting.
-func (h *hosts) resolve(ctx context.Context, keys []string) resolved {
-	var mu sync.Mutex
-	all := make(resolved, len(keys))
-	settle := func(key string, ip netip.Addr, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		all[key] = resolution{ip, err}
-	}
-	slices.Sort(keys)
-	var asking sync.WaitGroup
-	places := make(chan struct{}, lookups)
-	for _, key := range slices.Compact(keys) {
-		if ip, err := netip.ParseAddr(key); err == nil {
-			settle(key, ip, nil)
-			continue
-		}
-		places <- struct{}{}
-		asking.Go(func() {
-			ip, err := h.lookupName(ctx, key)
-			settle(key, ip, err)
-			<-places
-		})
-	}
-	asking.Wait()
-	return all
-}
-
-// lookupName asks DNS for the IPv4 address of a name.
-func (h *hosts) lookupName(ctx context.Context, name string) (netip.Addr, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, fmt.Errorf("no answer within %s", lookupTimeout))
-	defer cancel()
-	ips, err := h.lookup(ctx, "ip4", name)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("the name does not resolve: %w; use a name that DNS gives an IPv4 address for, or the address itself", err)
-	}
-	for _, ip := range ips {
-		if ip.Unmap().Is4() {
-			return ip.Unmap(), nil
-		}
-	}
-	return netip.Addr{}, errors.New("the name has no IPv4 address; use a name that DNS gives one for, or the address itself")
 }
 
 // sorted are the instances by name, so that the same ones always mean the same.

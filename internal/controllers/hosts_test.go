@@ -129,13 +129,13 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 // A name whose DNS does not answer costs its own time limit, however many there are, and keeps no other name from being resolved.
 func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := hosts{lookup: func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+		h := newResolver(func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 			if strings.HasPrefix(name, "silent") {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
 			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
-		}}
+		})
 		keys := []string{"good.example", "10.0.0.2", "good.example"}
 		for n := range 40 {
 			keys = append(keys, fmt.Sprintf("silent-%d.example", n))
@@ -146,12 +146,79 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 			t.Errorf("it took %s, want the time that one name may take: %s", took, lookupTimeout)
 		}
 		for key, want := range map[string]string{"good.example": "10.0.0.1", "10.0.0.2": "10.0.0.2"} {
-			if is := known[key]; is.err != nil || is.ip.String() != want {
-				t.Errorf("%s is %s (%v), want %s", key, is.ip, is.err, want)
+			if is := known[key]; is.err != nil || is.ip().String() != want {
+				t.Errorf("%s is %s (%v), want %s", key, is.ip(), is.err, want)
 			}
 		}
 		if err := known["silent-7.example"].err; err == nil || !strings.Contains(err.Error(), "no answer within 5s") {
 			t.Errorf("the error of a silent name is %v", err)
+		}
+	})
+}
+
+// What a name meant is remembered: while DNS does not answer, nobody waits for it and no host is lost.
+func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := "10.0.0.1"
+		asked := 0
+		r := newResolver(func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+			asked++
+			if now == "" {
+				<-ctx.Done()
+				return nil, context.Cause(ctx)
+			}
+			return []netip.Addr{netip.MustParseAddr(now)}, nil
+		})
+		means := func(want string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			is := r.resolve(t.Context(), []string{"host.example"})["host.example"]
+			if is.err != nil || is.ip().String() != want || time.Since(began) > within {
+				t.Errorf("it is %s (%v) after %s, want %s within %s", is.ip(), is.err, time.Since(began), want, within)
+			}
+		}
+		means("10.0.0.1", 0)
+		now = ""
+		for range 5 {
+			time.Sleep(freshFor + lookupTimeout + time.Second)
+			means("10.0.0.1", 0)
+		}
+		if ips, err := r.ask(t.Context(), "host.example"); err != nil || ips[0].String() != "10.0.0.1" {
+			t.Errorf("whoever connects gets %v, %v", ips, err)
+		}
+		now = "10.0.0.2"
+		time.Sleep(freshFor + lookupTimeout + time.Second)
+		means("10.0.0.1", 0) // and asks in the background
+		synctest.Wait()
+		means("10.0.0.2", 0)
+		if asked != 8 {
+			t.Errorf("DNS was asked %d times, want 8", asked)
+		}
+		time.Sleep(forgetAfter + time.Second)
+		r.resolve(t.Context(), nil)
+		if len(r.known) > 0 {
+			t.Errorf("%d names are remembered that nobody asks for", len(r.known))
+		}
+	})
+}
+
+// A name that did not resolve is asked for again after a moment, and not at each look.
+func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := newResolver(func(context.Context, string, string) ([]netip.Addr, error) {
+			asked++
+			return nil, fmt.Errorf("no such host")
+		})
+		for range 3 {
+			if is := r.resolve(t.Context(), []string{"host.example"})["host.example"]; is.err == nil {
+				t.Fatal("it resolves")
+			}
+		}
+		time.Sleep(failedFor + time.Second)
+		r.resolve(t.Context(), []string{"host.example"})
+		if asked != 2 {
+			t.Errorf("DNS was asked %d times, want 2", asked)
 		}
 	})
 }

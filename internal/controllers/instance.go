@@ -264,15 +264,6 @@ func (c *instances) forget(name types.NamespacedName) {
 	c.steps.forget(name)
 }
 
-func (c *instances) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
-	var config v1alpha1.WindowsConfig
-	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
-	if client.IgnoreNotFound(err) != nil {
-		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
-	}
-	return config.Spec, nil
-}
-
 func joins(config v1alpha1.WindowsConfigSpec) int {
 	if config.Rollout.MaxConcurrentJoins > 0 {
 		return int(config.Rollout.MaxConcurrentJoins)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -122,6 +123,14 @@ func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.Address().String() == nodeIP {
 		return nil
+	}
+	is, err := a.reservedAddresses(ctx, a.view.Instance.Status.Hostname)
+	if err != nil {
+		return fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
+		return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+			"the host says that its node's address is %s, which %s; choose another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
 	}
 	spec := a.view.Instance.Spec
 	there, err := a.dialer(ctx, remote.Target{

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -215,10 +216,36 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 	if !s.hosts.ready(time.Now()) {
 		return reconcile.Result{RequeueAfter: readyAgain}, nil
 	}
+	if why := s.leaveOutReserved(ctx, &v); why != nil {
+		s.refuse(v, addressInvalid, why.Error())
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
 	if ip, holder := s.holder(ctx, v); holder != "" {
 		return s.taken(v, ip, holder), nil
 	}
 	return s.create(ctx, v)
+}
+
+// leaveOutReserved leaves out addresses that the cluster has for something else. It returns why, where none is left. An instance that
+// exists is not looked at in this way: what Nodes say of their addresses must not take it away.
+func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (why error) {
+	is, err := s.reservedAddresses(ctx, "")
+	if err != nil { // the instance says so, too, before it is connected to
+		log.FromContext(ctx).Info("The addresses of a Machine are checked against what is known of the cluster", "why", err.Error())
+	}
+	var left []netip.Addr
+	for _, ip := range v.Addresses {
+		if bad := refused(is, ip); bad != nil {
+			why = bad
+		} else {
+			left = append(left, ip)
+		}
+	}
+	if len(left) == 0 {
+		return why
+	}
+	v.Addresses, v.Instance.Spec.Address = left, left[0].String()
+	return nil
 }
 
 // holder says which of the Machine's addresses is another's, and whose.

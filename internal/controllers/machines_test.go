@@ -35,6 +35,7 @@ type sources struct {
 	machineAPI, clusterAPI *machineSource
 	configMap              *configMaps
 	writes                 int
+	names                  map[string][]string // what DNS knows
 	unreadable             error // what a live read of a Machine answers, where it is set
 }
 
@@ -46,7 +47,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 			t.Fatal(err)
 		}
 	}
-	w := &sources{t: t, told: &told{}}
+	w := &sources{t: t, told: &told{}, names: map[string][]string{"host.example": {"10.0.0.1"}}}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			w.writes++
@@ -63,13 +64,17 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 		},
 	}).Build()
 	c := common{Options: Options{Namespace: "ns"}, client: w.WithWatch, live: liveReader{w}, recorder: w.told}
-	h := newHosts(c)
-	h.lookup = func(_ context.Context, _, name string) ([]netip.Addr, error) {
-		if name == "host.example" {
-			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+	c.resolver, c.reserved = newResolver(func(_ context.Context, _, name string) ([]netip.Addr, error) {
+		var ips []netip.Addr
+		for _, text := range w.names[name] {
+			ips = append(ips, netip.MustParseAddr(text))
 		}
-		return nil, errors.New("no such host")
-	}
+		if ips == nil {
+			return nil, errors.New("no such host")
+		}
+		return ips, nil
+	}), &reserved{}
+	h := &hosts{resolver: c.resolver}
 	w.machineAPI, w.clusterAPI = newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
 	h.announcers = []announcer{w.machineAPI, w.clusterAPI}
 	w.configMap = newConfigMaps(c, h)

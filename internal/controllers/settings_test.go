@@ -77,7 +77,7 @@ func plainCluster() []client.Object {
 		&corev1.ConfigMap{ObjectMeta: object("kube-system", "extension-apiserver-authentication"), Data: map[string]string{"client-ca-file": "clients"}},
 		&networkingv1.ServiceCIDR{ObjectMeta: object("", "kubernetes"), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
 		&discoveryv1.EndpointSlice{
-			ObjectMeta: object("default", "kubernetes"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.5"}}},
+			ObjectMeta: object("default", "kubernetes"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.3.0.5"}}},
 			Ports: []discoveryv1.EndpointPort{{Port: &port}},
 		},
 	}

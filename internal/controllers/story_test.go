@@ -237,7 +237,7 @@ func (s *story) evicted(pod *corev1.Pod) error {
 func (s *story) startOperator() {
 	c := common{
 		Options: Options{Namespace: "ns", Version: "1.1.0", Payload: &payload.Payload{Manifest: s.content}}, content: s.content, client: s.lagging(), live: s.client, outlook: newOutlook(),
-		recorder: storyEvents{s}, metrics: newMetrics(prometheus.NewRegistry(), s.client), dialer: s.dial,
+		recorder: storyEvents{s}, metrics: newMetrics(prometheus.NewRegistry(), s.client), dialer: s.dial, resolver: newResolver(nil), reserved: &reserved{},
 		serverVersion: func() string { return "v1.36.3" },
 	}
 	s.fleet = newFleet(c)

@@ -204,7 +204,7 @@ type Rebooting struct {
 // away for a while, which is no failure. A host that lets nobody in, or is another one, is not restarting.
 func Restarting(err error, from string) error {
 	var u *Unreachable
-	if !errors.As(err, &u) || u.Reason == v1alpha1.ReasonAuthenticationFailed || u.Reason == v1alpha1.ReasonHostKeyChanged {
+	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == v1alpha1.ReasonAuthenticationFailed {
 		return err
 	}
 	return &Rebooting{Reason: "it does not answer yet", BootID: from, Awaited: true, Away: true}

@@ -111,7 +111,8 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 // isUsersTurn says whether only the user can help.
 func isUsersTurn(err error) bool {
 	var stall *Stall
-	return errors.As(err, &stall) || Reason(err) == v1alpha1.ReasonHostKeyChanged
+	reason := Reason(err)
+	return errors.As(err, &stall) || reason == v1alpha1.ReasonHostKeyChanged || reason == v1alpha1.ReasonAddressInvalid
 }
 
 // ErrCluster is the class of errors about what the cluster does not tell of itself.

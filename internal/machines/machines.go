@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
 // Machine is what is read of a Machine of either API.
@@ -160,7 +161,7 @@ func usable(texts []string) []netip.Addr {
 	for _, text := range texts {
 		ip, err := netip.ParseAddr(text)
 		ip = ip.Unmap()
-		if err != nil || !ip.Is4() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		if err != nil || (addresses.Cluster{}).Refuse(ip) != "" {
 			continue
 		}
 		if !slices.Contains(all, ip) {

@@ -1,0 +1,73 @@
+// Package addresses says which IPv4 addresses cannot be a Windows host's, whoever says that there is one: those that mean something else
+// everywhere, and those that the cluster has for something else. Pure: the cluster is a value.
+package addresses
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Cluster is what has addresses in a cluster and is no Windows host. The zero value is a cluster of which nothing is known.
+type Cluster struct {
+	// Services and Pods are ranges of addresses.
+	Services, Pods []netip.Prefix
+	// Servers are the addresses at which the cluster's API is served.
+	Servers []netip.Addr
+	// Nodes have the names of Nodes that are not Windows, by their addresses.
+	Nodes map[netip.Addr]string
+}
+
+// meaning is a range whose addresses are nobody's host in any network (IANA IPv4 Special-Purpose Address Registry, RFC 6890).
+type meaning struct {
+	prefix netip.Prefix
+	says   string
+}
+
+func meanings() []meaning {
+	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
+	return []meaning{
+		of("0.0.0.0/8", "means no host in particular"),
+		of("127.0.0.0/8", "is a loopback address: it means the operator's own machine"),
+		of("169.254.0.0/16", "is link-local: hosts give it to themselves, and clouds have their metadata service there"),
+		of("224.0.0.0/4", "is a multicast address"),
+		of("255.255.255.255/32", "is the broadcast address"),
+		of("240.0.0.0/4", "is of the reserved class E, which Windows does not speak to"),
+	}
+}
+
+// Refuse says why no Windows host can have an address, in words that go behind it; "" when one can.
+func (c Cluster) Refuse(ip netip.Addr) string {
+	ip = ip.Unmap()
+	if !ip.Is4() {
+		return "is no IPv4 address, at which Windows nodes are reached"
+	}
+	for _, m := range meanings() {
+		if m.prefix.Contains(ip) {
+			return m.says
+		}
+	}
+	for _, s := range c.Servers {
+		if s.Unmap() == ip {
+			return "is an address of the cluster's API server"
+		}
+	}
+	if node, taken := c.Nodes[ip]; taken {
+		return fmt.Sprintf("is an address of Node %s, which is not Windows", node)
+	}
+	if p, in := within(c.Services, ip); in {
+		return fmt.Sprintf("is in the cluster's range of addresses for Services, %s", p)
+	}
+	if p, in := within(c.Pods, ip); in {
+		return fmt.Sprintf("is in the cluster's range of addresses for pods, %s", p)
+	}
+	return ""
+}
+
+func within(ranges []netip.Prefix, ip netip.Addr) (netip.Prefix, bool) {
+	for _, p := range ranges {
+		if p.Contains(ip) {
+			return p, true
+		}
+	}
+	return netip.Prefix{}, false
+}

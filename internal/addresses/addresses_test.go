@@ -1,0 +1,54 @@
+package addresses
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestAddressesThatAreNobodysHost(t *testing.T) {
+	is, in := netip.MustParseAddr, netip.MustParsePrefix
+	cluster := Cluster{
+		Services: []netip.Prefix{in("10.96.0.0/16"), in("fd00::/108")},
+		Pods:     []netip.Prefix{in("10.244.0.0/14")},
+		Servers:  []netip.Addr{is("10.0.0.10"), is("::ffff:10.0.0.11")},
+		Nodes:    map[netip.Addr]string{is("10.0.0.20"): "linux-1"},
+	}
+	tests := map[string]string{
+		"10.0.0.1":        "",
+		"192.168.4.7":     "",
+		"100.64.0.1":      "",
+		"223.255.255.254": "",
+		"10.95.255.255":   "",
+		"10.97.0.1":       "",
+		"10.248.0.1":      "",
+		"0.0.0.0":         "no host",
+		"0.0.0.7":         "no host",
+		"127.0.0.1":       "loopback",
+		"127.8.9.10":      "loopback",
+		"169.254.169.254": "link-local",
+		"169.254.0.1":     "link-local",
+		"224.0.0.1":       "multicast",
+		"239.255.255.250": "multicast",
+		"240.0.0.1":       "class E",
+		"255.255.255.255": "broadcast",
+		"10.96.0.1":       "Services, 10.96.0.0/16",
+		"10.96.255.255":   "Services",
+		"10.244.3.4":      "pods, 10.244.0.0/14",
+		"10.0.0.10":       "API server",
+		"10.0.0.11":       "API server",
+		"10.0.0.20":       "Node linux-1",
+		"2001:db8::1":     "IPv4",
+		"fd00::1":         "IPv4",
+		"::ffff:10.0.0.1": "",
+		"::ffff:7f00:1":   "loopback",
+	}
+	for text, want := range tests {
+		if got := cluster.Refuse(is(text)); got != want && (want == "" || !strings.Contains(got, want)) {
+			t.Errorf("%s: %q, want it to say %q", text, got, want)
+		}
+	}
+	if got := (Cluster{}).Refuse(netip.Addr{}); got == "" {
+		t.Error("no address at all is one that a host can have")
+	}
+}

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+func TestReadAddresses(t *testing.T) {
+	kubeadm := configMap("kube-system", "kubeadm-config", "ClusterConfiguration", "networking: {podSubnet: '10.244.0.0/16,fd01::/48'}")
+	tests := map[string]struct {
+		network v1alpha1.NetworkSpec
+		objects []client.Object
+		want    []string
+		server  string
+	}{
+		"a cluster that says little": {
+			want: []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
+		},
+		"kubeadm": {
+			objects: []client.Object{kubeadm, clusterInfo("https://api.example:6443")},
+			want:    []string{"10.96.0.0/12", "10.244.0.0/16", "fd01::/48", "10.0.0.5", "10.0.0.6"}, server: "api.example",
+		},
+		"an address that API servers have in common": {
+			objects: []client.Object{clusterInfo("https://10.0.0.100:6443")},
+			want:    []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.100"},
+		},
+		"Flannel": {
+			network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel},
+			objects: []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "net-conf.json",
+				`{"Network": "10.11.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`)},
+			want: []string{"10.96.0.0/12", "10.11.0.0/16", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
+		},
+		"OpenShift with an overlay for Windows": {
+			objects: []client.Object{
+				infrastructure("https://api-int.example:6443"),
+				openshift("config.openshift.io", "Network", "cluster", "status: {networkType: OVNKubernetes, clusterNetwork: [{cidr: 10.128.0.0/14}]}"),
+				openshift("operator.openshift.io", "Network", "cluster",
+					"spec: {defaultNetwork: {ovnKubernetesConfig: {hybridOverlayConfig: {hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}}}}"),
+			},
+			want: []string{"10.96.0.0/12", "10.128.0.0/14", "10.132.0.0/14", "10.0.0.5", "10.0.0.6"}, server: "api-int.example",
+		},
+		"OpenShift with a network of one's own": {
+			network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{}},
+			objects: []client.Object{
+				infrastructure("https://api-int.example:6443"),
+				openshift("config.openshift.io", "Network", "cluster", "status: {networkType: Calico, clusterNetwork: [{cidr: 10.128.0.0/14}]}"),
+			},
+			want: []string{"10.96.0.0/12", "10.128.0.0/14", "10.0.0.5", "10.0.0.6"}, server: "api-int.example",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			is, server, err := ReadAddresses(t.Context(), reader(append(plain(), test.objects...)...), test.network)
+			if err != nil || server != test.server {
+				t.Errorf("server %q, %v; want %q", server, err, test.server)
+			}
+			var got []string
+			for _, p := range append(is.Services, is.Pods...) {
+				got = append(got, p.String())
+			}
+			for _, s := range is.Servers {
+				got = append(got, s.String())
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+	is, _, err := ReadAddresses(t.Context(), reader(plain()[:4]...), v1alpha1.NetworkSpec{})
+	if err == nil || fmt.Sprint(is.Servers) != "[10.0.0.5 10.0.0.6 10.0.0.5]" {
+		t.Errorf("without a ServiceCIDR: %+v, %v; want an error and what could be read", is, err)
+	}
+}

@@ -1,0 +1,95 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+)
+
+// reserved remembers which addresses the cluster has for something else than its Windows hosts, Nodes aside: they change about never, and
+// hundreds of hosts may join at once.
+type reserved struct {
+	mu     sync.Mutex
+	readAt time.Time
+	config v1alpha1.NetworkSpec
+	known  addresses.Cluster
+	err    error
+}
+
+const (
+	// reservedFor is how old what is remembered may be, and reservedWithin how long a reading may take.
+	reservedFor    = 10 * time.Second
+	reservedWithin = 10 * time.Second
+)
+
+// reservedAddresses are those that no Windows host can have. With an error comes what is known. self is the Node whose addresses may be the
+// host's own; empty for none.
+func (c common) reservedAddresses(ctx context.Context, self string) (addresses.Cluster, error) {
+	config, err := c.config(ctx)
+	if err != nil {
+		return addresses.Cluster{}, err
+	}
+	known, err := c.readReserved(ctx, config.Network)
+	var nodes corev1.NodeList
+	if failure := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); failure != nil {
+		err = errors.Join(err, fmt.Errorf("listing Nodes: %w", failure))
+	}
+	known.Nodes = map[netip.Addr]string{}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if isWindows(node) || node.Status.NodeInfo.OperatingSystem == "windows" || node.Name == self {
+			continue
+		}
+		for _, a := range node.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil {
+				known.Nodes[ip.Unmap()] = node.Name
+			}
+		}
+	}
+	return known, err
+}
+
+func (c common) readReserved(ctx context.Context, config v1alpha1.NetworkSpec) (addresses.Cluster, error) {
+	r := c.reserved
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.readAt) < reservedFor && r.err == nil && equality.Semantic.DeepEqual(r.config, config) {
+		return r.known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reservedWithin)
+	defer cancel()
+	known, server, err := cluster.ReadAddresses(ctx, c.live, config)
+	if server != "" {
+		ips, failure := c.resolver.ask(ctx, server) // where it does not resolve here, its Endpoints are known all the same
+		if failure == nil {
+			known.Servers = append(known.Servers, ips...)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("reading which addresses no host can have: %w", err)
+	}
+	r.readAt, r.config, r.known, r.err = time.Now(), *config.DeepCopy(), known, err
+	return known, err
+}
+
+// config is what WindowsConfig says; the defaults where there is none.
+func (c common) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
+	var config v1alpha1.WindowsConfig
+	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
+	if client.IgnoreNotFound(err) != nil {
+		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+	}
+	return config.Spec, nil
+}

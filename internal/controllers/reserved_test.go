@@ -1,0 +1,177 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// aNode is one that is not Windows.
+func aNode(name, address string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: address}}},
+	}
+}
+
+// Who may write entries must not send the operator, which knows the hosts' key, to its own machine, a cloud's metadata or the cluster.
+func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
+	faults := map[string]string{
+		"0.0.0.0":                "no host",
+		"127.0.0.1":              "loopback",
+		"169.254.169.254":        "link-local",
+		"224.0.0.1":              "multicast",
+		"255.255.255.255":        "broadcast",
+		"240.1.2.3":              "class E",
+		"10.96.0.10":             "Services",
+		"10.3.0.5":               "API server",
+		"10.0.0.9":               "Node linux-1",
+		"localhost":              "127.0.0.1 is a loopback address",
+		"kubernetes.default.svc": "10.96.0.1 is in the cluster's range of addresses for Services",
+		"two.example":            "10.96.0.1 is in",
+	}
+	for key, says := range faults {
+		t.Run(key, func(t *testing.T) {
+			w := newSources(t, append(plainCluster(), aNode("linux-1", "10.0.0.9"), userMap(key, "10.0.0.1"))...)
+			w.names["localhost"] = []string{"127.0.0.1"}
+			w.names["kubernetes.default.svc"] = []string{"10.96.0.1"}
+			w.names["two.example"] = []string{"10.0.0.7", "10.96.0.1"}
+			w.pass()
+			w.expect("10.0.0.1 ConfigMap 10.0.0.1")
+			w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, key, says)
+		})
+	}
+}
+
+// An entry that was good keeps its instance when somebody else claims the address: nobody may take a node away in this way.
+func TestAnAddressThatIsClaimedLaterTakesNoInstanceAway(t *testing.T) {
+	w := newSources(t, append(plainCluster(), aNode("linux-1", "10.0.0.1"), userMap("10.0.0.1"),
+		anInstance("10.0.0.1", "ConfigMap", "", "10.0.0.1"), aMachine("machine", "m", "10.0.0.2"), aNode("linux-2", "10.0.0.2"),
+		anInstance("m", "Machine", "openshift-machine-api/m", "10.0.0.2"))...)
+	w.pass()
+	w.expect("10.0.0.1 ConfigMap 10.0.0.1", "m Machine 10.0.0.2")
+	w.expectNoEvent()
+}
+
+func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
+	for address, says := range map[string]string{"127.0.0.1": "no IPv4 address", "10.96.0.10": "Services", "10.3.0.5": "API server", "10.0.0.9": "Node linux-1"} {
+		w := newSources(t, append(plainCluster(), aNode("linux-1", "10.0.0.9"), aMachine("machine", "m", address))...)
+		w.pass()
+		w.expect()
+		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, says)
+	}
+	both := aMachine("machine", "m", "10.96.0.10")
+	both.Object["status"].(map[string]any)["addresses"] = []any{
+		map[string]any{"type": "InternalIP", "address": "10.96.0.10"}, map[string]any{"type": "InternalIP", "address": "10.0.0.4"},
+	}
+	w := newSources(t, append(plainCluster(), both)...)
+	w.pass()
+	w.expect("m Machine 10.0.0.4")
+}
+
+// counted counts how often hosts are dialled, by address. Names are looked up as remote.Dial does.
+func (s *story) counted() map[string]int {
+	dialled := map[string]int{}
+	s.instances.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (machine, error) {
+		if _, err := netip.ParseAddr(t.Address); err != nil {
+			ips, err := o.Lookup(ctx, "ip", t.Address)
+			if err != nil {
+				return nil, &remote.Error{Kind: remote.Unresolvable, Host: t.Address, Err: err}
+			}
+			t.Address = ips[0].String()
+		}
+		dialled[t.Address]++
+		return s.dial(ctx, t, o)
+	}
+	return dialled
+}
+
+// What a user writes is no way to make the operator log in to the cluster's own machines.
+func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
+	for address, says := range map[string]string{
+		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
+		"localhost": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
+	} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t, 1, v1alpha1.RolloutSpec{})
+				s.must(s.client.Create(s.ctx, aNode("linux-1", "10.0.9.9")))
+				dialled := s.counted()
+				s.instances.resolver.lookup = func(_ context.Context, _, name string) ([]netip.Addr, error) {
+					all := map[string][]netip.Addr{
+						"localhost":   {netip.MustParseAddr("127.0.0.1")},
+						"two.example": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.96.0.1")},
+					}
+					return all[name], nil
+				}
+				s.hosts[0].address = address
+				s.announce(s.hosts[0])
+				s.pass(5 * time.Minute)
+				i := s.instance("win-1")
+				ready := conditionOf(i, v1alpha1.ConditionReady)
+				if ready.Reason != v1alpha1.ReasonAddressInvalid || !strings.Contains(ready.Message, says) {
+					t.Errorf("Ready is %+v, want AddressInvalid that says %q", ready, says)
+				}
+				if !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionStalled) {
+					t.Error("nobody says that only the user can help")
+				}
+				if len(dialled) > 0 {
+					t.Errorf("the operator connected to %v", dialled)
+				}
+			})
+		})
+	}
+}
+
+// Before the operator knows what the cluster has at an address, it connects to no stranger.
+func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		s.instances.live = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				if _, asks := into.(*networkingv1.ServiceCIDR); asks {
+					return errors.New("forbidden")
+				}
+				return c.Get(ctx, key, into, opts...)
+			},
+		})
+		dialled := s.counted()
+		s.announce(s.hosts[0])
+		s.pass(time.Minute)
+		if ready := conditionOf(s.instance("win-1"), v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonClusterUnknown || len(dialled) > 0 {
+			t.Errorf("Ready is %+v, dialled was %v", ready, dialled)
+		}
+	})
+}
+
+// A node that joined is reached as before when another Node says that it has the same address.
+func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		s.announce(s.hosts[0])
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.must(s.client.Create(s.ctx, aNode("linux-1", s.hosts[0].address)))
+		dialled := s.counted()
+		s.hosts[0].version = ""
+		s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
+		s.until("the host is a node again", time.Hour, func() bool { return s.ready() == 1 })
+		if dialled[s.hosts[0].address] == 0 {
+			t.Error("the host came back by itself; this shows nothing")
+		}
+	})
+}
