@@ -69,7 +69,7 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	entries, faults := parseEntries(cm.Data)
+	entries, faults := parseEntries(cm.Data, cm.BinaryData)
 	found, more := c.resolve(ctx, entries, have)
 	faults = append(faults, more...)
 	c.tellFaults(cm, faults)
@@ -113,7 +113,7 @@ type located struct {
 func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []located, faults []fault) {
 	keys := addressesOf(have)
 	for _, e := range entries {
-		keys = append(keys, e.key)
+		keys = append(keys, e.address())
 	}
 	known := c.hosts.resolve(ctx, keys)
 	others, err := c.reservedAddresses(ctx, "")
@@ -133,8 +133,8 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 			if (have[e.instanceName()] != nil) != existing {
 				continue
 			}
-			ip, err := known[e.key].ip(), known[e.key].err
-			bad := refused(others, known[e.key].ips...)
+			ip, err := known[e.address()].ip(), known[e.address()].err
+			bad := refused(others, known[e.address()].ips...)
 			switch {
 			case err != nil && existing:
 				good = append(good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away
@@ -181,7 +181,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 				Name:      e.instanceName(),
 				Labels:    map[string]string{v1alpha1.LabelSource: v1alpha1.SourceConfigMap},
 			},
-			Spec: v1alpha1.WindowsInstanceSpec{Address: e.key, Username: e.username},
+			Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username},
 		}
 		if holder, err := c.makeInstance(ctx, c.hosts, instance, e.ip); err != nil {
 			return err
@@ -208,9 +208,16 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 // prune removes the instances that were made from entries which are gone. An entry that has become faulty is
 // not gone: its key is still there.
 func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[string]*v1alpha1.WindowsInstance) error {
+	stillThere := map[string]bool{}
+	for key := range cm.Data {
+		stillThere[entry{key: key}.instanceName()] = true
+	}
+	for key := range cm.BinaryData {
+		stillThere[entry{key: key}.instanceName()] = true
+	}
 	var errs []error
 	for _, i := range rest {
-		if _, stillThere := cm.Data[i.Spec.Address]; stillThere || !isOfConfigMap(i) || i.DeletionTimestamp != nil {
+		if stillThere[entry{key: i.Spec.Address}.instanceName()] || !isOfConfigMap(i) || i.DeletionTimestamp != nil {
 			continue
 		}
 		c.hosts.takeBack(client.ObjectKeyFromObject(i))

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -18,8 +20,14 @@ type entry struct {
 	username string
 }
 
-// instanceName is the name of the entry's WindowsInstance: the address itself is a valid one.
-func (e entry) instanceName() string { return strings.ToLower(e.key) }
+// address is what the entry's WindowsInstance is reached at.
+func (e entry) address() string { return withoutDot(e.key) }
+
+// instanceName is the name of the entry's WindowsInstance: the address itself is a valid one. All spellings of a DNS name have the same.
+func (e entry) instanceName() string { return strings.ToLower(e.address()) }
+
+// withoutDot takes the dot off that may end a DNS name: it only says that the name is whole.
+func withoutDot(name string) string { return strings.TrimSuffix(name, ".") }
 
 // fault is what is wrong with one entry. The other entries are not touched by it.
 type fault struct {
@@ -38,9 +46,13 @@ const (
 	usernameInvalid     = "UsernameInvalid"
 )
 
-// parseEntries reads the data of ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>".
-// Entries come sorted by key, so that the same data always means the same.
-func parseEntries(data map[string]string) (entries []entry, faults []fault) {
+// parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries come sorted by key, so that the same
+// data always means the same. What is in binary is no text.
+func parseEntries(data map[string]string, binary map[string][]byte) (entries []entry, faults []fault) {
+	for key := range binary {
+		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData, because it is no text in UTF-8; " +
+			"save the file as UTF-8, which PowerShell 5 does with -Encoding utf8, and make the ConfigMap of it again"})
+	}
 	for key, value := range data {
 		if err := checkAddress(key); err != nil {
 			faults = append(faults, fault{key, addressInvalid, err.Error()})
@@ -54,8 +66,24 @@ func parseEntries(data map[string]string) (entries []entry, faults []fault) {
 		entries = append(entries, entry{key: key, username: username})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	entries, twice := eachNameOnce(entries)
+	faults = append(faults, twice...)
 	slices.SortFunc(faults, func(a, b fault) int { return strings.Compare(a.key, b.key) })
 	return entries, faults
+}
+
+// eachNameOnce leaves out all but the first spelling of a name.
+func eachNameOnce(entries []entry) (once []entry, faults []fault) {
+	first := map[string]string{}
+	for _, e := range entries {
+		if other, spelled := first[e.instanceName()]; spelled {
+			faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("it is another spelling of entry %q; remove one of the two", other)})
+			continue
+		}
+		first[e.instanceName()] = e.key
+		once = append(once, e)
+	}
+	return once, faults
 }
 
 // parseUsername reads the value of an entry.
@@ -69,10 +97,14 @@ func parseUsername(value string) (string, error) {
 			clipped(value))
 	case username == "":
 		return "", fmt.Errorf("the user name after username= is empty; name an account in the host's Administrators group")
-	case strings.ContainsAny(username, "\r\n\x00"):
+	case strings.ContainsAny(username, "\r\n"):
 		return "", fmt.Errorf("the value has more than one line; only username=<user> can be set")
-	case len(username) > 256:
-		return "", fmt.Errorf("the user name has %d characters; Windows allows at most 256", len(username))
+	case username != strings.TrimSpace(username):
+		return "", fmt.Errorf("the user name %q begins with a blank; write it directly behind username=", clipped(username))
+	case strings.ContainsFunc(username, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "", fmt.Errorf("the user name %q has a character that cannot be printed", clipped(username))
+	case utf8.RuneCountInString(username) > 256:
+		return "", fmt.Errorf("the user name has %d characters; Windows allows at most 256", utf8.RuneCountInString(username))
 	}
 	return username, nil
 }
@@ -89,7 +121,7 @@ func checkAddress(key string) error {
 	if looksLikeIPv4(key) {
 		return fmt.Errorf("the key is no valid IPv4 address (four numbers from 0 to 255)")
 	}
-	if faults := validation.IsDNS1123Subdomain(strings.ToLower(key)); len(faults) > 0 {
+	if faults := validation.IsDNS1123Subdomain(strings.ToLower(withoutDot(key))); len(faults) > 0 {
 		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
 	}
 	return nil
@@ -108,4 +140,5 @@ func refused(in addresses.Cluster, ips ...netip.Addr) error {
 // looksLikeIPv4 says whether a key is made of digits and dots only: no top-level domain is.
 func looksLikeIPv4(key string) bool { return strings.Trim(key, "0123456789.") == "" }
 
-func clipped(s string) string { return s[:min(len(s), 80)] }
+// clipped is the beginning of a text, for a message.
+func clipped(s string) string { return strings.ToValidUTF8(s[:min(len(s), 80)], "") }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func TestParseEntries(t *testing.T) {
@@ -24,6 +25,18 @@ func TestParseEntries(t *testing.T) {
 		"an empty user name":       {"10.1.42.1", "username=", "", usernameInvalid, "user name"},
 		"two lines":                {"10.1.42.1", "username=a\nport=23", "", usernameInvalid, "more than one line"},
 		"an endless user name":     {"10.1.42.1", "username=" + strings.Repeat("a", 257), "", usernameInvalid, "257"},
+		"256 letters of 2 bytes":   {"10.1.42.1", "username=" + strings.Repeat("ü", 256), strings.Repeat("ü", 256), "", ""},
+		"257 letters of 2 bytes":   {"10.1.42.1", "username=" + strings.Repeat("ü", 257), "", usernameInvalid, "257"},
+		"a blank before the name":  {"10.1.42.1", "username= core", "", usernameInvalid, "blank"},
+		"a blank inside the name":  {"10.1.42.1", `username=CORP\domain admin`, `CORP\domain admin`, "", ""},
+		"a control character":      {"10.1.42.1", "username=co\x1b[2Jre", "", usernameInvalid, "cannot be printed"},
+		"an invisible character":   {"10.1.42.1", "username=co\u202ere", "", usernameInvalid, "cannot be printed"},
+		"a tab":                    {"10.1.42.1", "username=co\tre", "", usernameInvalid, "cannot be printed"},
+		"loopback":                 {"127.0.0.1", "username=a", "", addressInvalid, "loopback"},
+		"a name with a dot behind": {"instance.example.com.", "username=core", "core", "", ""},
+		"an address with a dot":    {"10.1.42.1.", "username=core", "", addressInvalid, "IPv4"},
+		"a dot alone":              {".", "username=core", "", addressInvalid, "IPv4"},
+		"two dots behind":          {"instance.example.com..", "username=core", "", addressInvalid, "DNS name"},
 		"an IPv6 address":          {"2001:db8::1", "username=a", "", addressInvalid, "IPv6"},
 		"three numbers":            {"10.1.42", "username=a", "", addressInvalid, "IPv4"},
 		"a number that is too big": {"10.1.42.256", "username=a", "", addressInvalid, "IPv4"},
@@ -32,7 +45,7 @@ func TestParseEntries(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			entries, faults := parseEntries(map[string]string{test.key: test.value, "zz.example": "username=bystander"})
+			entries, faults := parseEntries(map[string]string{test.key: test.value, "zz.example": "username=bystander"}, nil)
 			if test.fault == "" {
 				if len(faults) != 0 || len(entries) != 2 || entries[0].username != test.username {
 					t.Errorf("entries %+v, faults %+v", entries, faults)
@@ -54,11 +67,11 @@ func FuzzParseEntries(f *testing.F) {
 	f.Add("::1", "")
 	f.Add("Ä", "username=\x00")
 	f.Fuzz(func(t *testing.T, key, value string) {
-		entries, faults := parseEntries(map[string]string{key: value})
+		entries, faults := parseEntries(map[string]string{key: value}, nil)
 		if len(entries)+len(faults) != 1 {
 			t.Fatalf("one entry became %d entries and %d faults", len(entries), len(faults))
 		}
-		if len(entries) == 1 && (entries[0].username == "" || strings.ContainsAny(entries[0].username, "\r\n\x00")) {
+		if len(entries) == 1 && (entries[0].username == "" || strings.ContainsFunc(entries[0].username, unicode.IsControl)) {
 			t.Errorf("user name %q was accepted", entries[0].username)
 		}
 	})

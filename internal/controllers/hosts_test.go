@@ -223,6 +223,45 @@ func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 	})
 }
 
+// Two spellings of one DNS name are one host, whether or not DNS says so just now.
+func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		users := userMap("HOST.example", "host.example", "host.example.", "10.0.0.2")
+		w := newSources(t, users)
+		if away {
+			w.must(w.Create(t.Context(), anInstance("host.example", "ConfigMap", "", "HOST.example")))
+			w.writes, w.names = 0, nil
+		}
+		for range 2 {
+			w.pass()
+		}
+		got := w.instances()
+		if len(got) != 2 || got[1].Name != "host.example" || got[1].DeletionTimestamp != nil {
+			t.Fatalf("DNS is away: %v; instances are %+v", away, got)
+		}
+		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, `entry "host.example"`, `"HOST.example"`)
+		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, `entry "host.example."`, `"HOST.example"`)
+		delete(users.Data, "HOST.example")
+		w.must(w.Update(t.Context(), users))
+		w.pass()
+		if got := w.instances(); len(got) != 2 || got[1].DeletionTimestamp != nil {
+			t.Errorf("DNS is away: %v; the other spelling did not keep the instance: %+v", away, got)
+		}
+	}
+}
+
+// What is no text is told, and is not gone: a file that an editor saved in another encoding must not take nodes away.
+func TestEntriesInBinaryDataAreFaultyAndNotGone(t *testing.T) {
+	users := userMap("10.0.0.2")
+	users.BinaryData = map[string][]byte{"10.0.0.1": {0xff, 0xfe, 'u', 0}, "new.example": {0xff}}
+	w := newSources(t, users, anInstance("10.0.0.1", "ConfigMap", "", "10.0.0.1"))
+	w.pass()
+	w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2")
+	for key := range users.BinaryData {
+		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, key, "UTF-8", "binaryData")
+	}
+}
+
 // A list that is wrong from top to bottom is a handful of events, and its good entry an instance.
 func TestManyBadEntriesAreFewEvents(t *testing.T) {
 	users := userMap("10.0.0.1")

@@ -36,7 +36,7 @@ type sources struct {
 	configMap              *configMaps
 	writes                 int
 	names                  map[string][]string // what DNS knows
-	unreadable             error // what a live read of a Machine answers, where it is set
+	unreadable             error               // what a live read of a Machine answers, where it is set
 }
 
 func newSources(t *testing.T, objects ...client.Object) *sources {
@@ -66,7 +66,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 	c := common{Options: Options{Namespace: "ns"}, client: w.WithWatch, live: liveReader{w}, recorder: w.told}
 	c.resolver, c.reserved = newResolver(func(_ context.Context, _, name string) ([]netip.Addr, error) {
 		var ips []netip.Addr
-		for _, text := range w.names[name] {
+		for _, text := range w.names[strings.ToLower(name)] {
 			ips = append(ips, netip.MustParseAddr(text))
 		}
 		if ips == nil {
