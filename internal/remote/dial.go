@@ -167,11 +167,25 @@ func withoutSHA1(key ssh.Signer) ssh.Signer {
 func (a *attempt) checkHostKey(_ string, _ net.Addr, shown ssh.PublicKey) error {
 	a.shown = shown
 	pinned := a.target.HostKey
-	if pinned == nil || bytes.Equal(pinned.Marshal(), shown.Marshal()) {
+	if pinned == nil {
+		return a.checkStranger(shown)
+	}
+	if bytes.Equal(pinned.Marshal(), shown.Marshal()) {
 		return nil
 	}
 	return &Error{Kind: HostKeyChanged, Host: hostPort(a.target), HostKey: shown,
 		Err: fmt.Errorf("it shows the host key %s, pinned is %s", describe(shown), describe(pinned))}
+}
+
+// checkStranger looks at the key of a host that nobody knows yet: what would be refused when it is pinned must not be trusted first.
+func (a *attempt) checkStranger(shown ssh.PublicKey) error {
+	if weakness := unsuitableHostKey(shown); weakness != "" {
+		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("its host key is %s, needed are %d bits of RSA or more", weakness, minRSABits)}
+	}
+	if a.target.KnownOnly {
+		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("nobody has vouched for the host key that it shows, %s", describe(shown))}
+	}
+	return nil
 }
 
 // beforeLogin is called before each try to log in, with what was tried. There is one key, so the second call is a refusal.

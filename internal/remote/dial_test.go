@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"errors"
 	"fmt"
 	"io"
@@ -291,6 +293,44 @@ func TestHostKeyChangeIsToldApartFromBadCredentials(t *testing.T) {
 			}
 		})
 	}
+}
+
+// weakKey is one that ParseHostKey refuses.
+func weakKey(t *testing.T) ssh.Signer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return must(ssh.NewSignerFromKey(key))
+}
+
+// A key that is too weak would be pinned at first contact, and refused at each one after it.
+func TestAWeakHostKeyIsRefusedAtFirstContact(t *testing.T) {
+	host := startHost(t)
+	weak := weakKey(t)
+	host.SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: weak} })
+	_, err := Dial(t.Context(), host.target, Options{})
+	expectKind(t, err, HostKeyUnsuitable)
+	if !strings.Contains(err.Error(), "1024 bits") || !strings.Contains(err.Error(), "ssh-keygen -A") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// Whoever must be known in advance gets nothing at first contact, no login either.
+func TestAnUnknownHostIsNotTakenAtItsWord(t *testing.T) {
+	host := startHost(t)
+	known := host.dial(t, Options{}).HostKey()
+	host.target.KnownOnly = true
+	host.target.Key = newKey(t, "ed25519") // refused by this host, had it come to that
+	_, err := Dial(t.Context(), host.target, Options{})
+	e := expectKind(t, err, HostKeyUnknown)
+	if e.HostKey == nil || FormatHostKey(e.HostKey) != FormatHostKey(known) || !strings.Contains(err.Error(), ssh.FingerprintSHA256(known)) {
+		t.Errorf("%v does not tell the key %s", err, ssh.FingerprintSHA256(known))
+	}
+	host.target.HostKey = known
+	_, err = Dial(t.Context(), host.target, Options{})
+	expectKind(t, err, Authentication)
 }
 
 func TestHostWithSeveralKeysShowsThePinnedOne(t *testing.T) {

@@ -26,6 +26,10 @@ const (
 	Authentication Kind = "Authentication"
 	// HostKeyChanged: the host shows another key than the pinned one.
 	HostKeyChanged Kind = "HostKeyChanged"
+	// HostKeyUnknown: nobody has vouched for the key that the host shows, and it is not to be taken at its word.
+	HostKeyUnknown Kind = "HostKeyUnknown"
+	// HostKeyUnsuitable: the key that the host shows is too weak to tell it by.
+	HostKeyUnsuitable Kind = "HostKeyUnsuitable"
 	// Lost: the connection was there and has ended.
 	Lost Kind = "Lost"
 )
@@ -50,6 +54,11 @@ func (k Kind) advice() string {
 		return "if the host was installed anew, compare the fingerprint there " +
 			`(ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub) and replace the pinned key; ` +
 			"if not, somebody may be in between"
+	case HostKeyUnknown:
+		return `compare the fingerprint with that on the host's console (ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub), ` +
+			"and pin the key if they are the same"
+	case HostKeyUnsuitable:
+		return `make an Ed25519 key on the host (ssh-keygen -A) and let sshd_config name it (HostKey)`
 	case Lost:
 		return "it may have rebooted, or the network failed; try again"
 	}
@@ -62,7 +71,7 @@ type Error struct {
 	Kind Kind
 	// Host is the address and port, as in 10.0.0.7:22.
 	Host string
-	// HostKey is the key the host showed, for HostKeyChanged only.
+	// HostKey is the key the host showed, for HostKeyChanged and HostKeyUnknown only.
 	HostKey ssh.PublicKey
 	// Err is what happened.
 	Err error

@@ -28,6 +28,8 @@ type Target struct {
 	// HostKey is the only key the host may show. When nil, the host is taken at its word: the caller keeps
 	// Host.HostKey and pins it from then on.
 	HostKey ssh.PublicKey
+	// KnownOnly takes no host at its word: without HostKey, dialing ends when the host has shown its key, before anything is sent.
+	KnownOnly bool
 }
 
 // Options bounds how long things may take. The zero value has the defaults.
