@@ -52,3 +52,21 @@ func TestAddressesThatAreNobodysHost(t *testing.T) {
 		t.Error("no address at all is one that a host can have")
 	}
 }
+
+func TestNamesOfTheClusterAreNoHosts(t *testing.T) {
+	var c Cluster
+	c.AddServer("API-int.lab.example.com")
+	c.AddServer("10.0.0.101")
+	if c.Refuse(netip.MustParseAddr("10.0.0.101")) == "" {
+		t.Error("the API server's address can be a host's")
+	}
+	for name, isClusters := range map[string]bool{
+		"api-int.lab.example.com": true, "api.lab.example.com": true, "Api.lab.example.com.": true, "oauth-openshift.apps.lab.example.com": true,
+		"kubernetes": true, "kubernetes.default.svc": true, "web.shop.svc.cluster.local": true, "localhost": true, "localhost.localdomain": true,
+		"win-1": false, "api.other.example.com": false, "win-1.lab.example.com": false, "apps.lab.example.com": false, "svcs.example.com": false, "": false,
+	} {
+		if c.HasName(name) != isClusters {
+			t.Errorf("%q is the cluster's: %v, want %v", name, !isClusters, isClusters)
+		}
+	}
+}

@@ -16,8 +16,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// ReadAddresses reads which addresses the cluster has for something else than its Windows hosts, Nodes aside, and the name under which hosts
-// reach its API server; empty where that is an address. With an error comes what could be read.
+// ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the name under
+// which hosts reach its API server; empty where that is an address. With an error comes what could be read.
 func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (is addresses.Cluster, server string, err error) {
 	var services networkingv1.ServiceCIDR
 	failure := r.Get(ctx, types.NamespacedName{Name: "kubernetes"}, &services)
@@ -41,8 +41,8 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Network
 	if err != nil {
 		return is, "", errors.Join(failure, err)
 	}
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
-		is.Servers = append(is.Servers, ip)
+	is.AddServer(u.Hostname())
+	if len(is.Names) == 0 {
 		return is, "", failure
 	}
 	return is, u.Hostname(), failure

@@ -143,16 +143,3 @@ func TestReadNamesWhatIsMissingOrWrong(t *testing.T) {
 		})
 	}
 }
-
-func TestReadServedHasWhatTheClusterAnswersAt(t *testing.T) {
-	for server, want := range map[string]string{
-		"https://10.0.0.100:6443":     "[10.0.0.5 10.0.0.6 10.0.0.100] [] [10.96.0.0/12]",
-		"https://API.example:6443":    "[10.0.0.5 10.0.0.6] [api.example] [10.96.0.0/12]",
-		"https://api-int.a.test:6443": "[10.0.0.5 10.0.0.6] [api-int.a.test api.a.test .apps.a.test] [10.96.0.0/12]",
-	} {
-		got, err := ReadServed(t.Context(), reader(append(plain(), clusterInfo(server))...))
-		if text := fmt.Sprint(got.Addresses, got.Names, got.Ranges); err != nil || text != want {
-			t.Errorf("%s: got %s (%v), want %s", server, text, err, want)
-		}
-	}
-}

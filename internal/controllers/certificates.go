@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -24,9 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/csr"
-	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
@@ -37,10 +33,7 @@ const decideAgain = 15 * time.Second
 const certificateWorkers = 16
 
 // certificates approves the certificate requests of hosts, by the rules of package csr. It never denies one.
-type certificates struct {
-	common
-	served servedCache
-}
+type certificates struct{ common }
 
 func newCertificates(c common) *certificates { return &certificates{common: c} }
 
@@ -124,42 +117,21 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return csr.Known{}, fmt.Errorf("listing Nodes: %w", err)
 	}
-	served, err := c.served.read(ctx, c.live)
+	config, err := c.config(ctx)
 	if err != nil {
 		return csr.Known{}, err
 	}
-	served.Ranges = append(slices.Clip(served.Ranges), c.outlook.podRanges()...)
-	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, Served: served}
+	taken, err := c.readReserved(ctx, config.Network)
+	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
+		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
+	}
+	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, Cluster: taken}
 	for i := range instances.Items {
 		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
 	}
 	for i := range nodes.Items {
 		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
 	}
-	return known, nil
-}
-
-// servedCache is what the cluster answers at. That changes about never, and each host that joins makes three requests.
-type servedCache struct {
-	mu      sync.Mutex
-	askedAt time.Time
-	known   desired.Served
-}
-
-// servedEvery is how old what the cluster answers at may be.
-const servedEvery = 5 * time.Second
-
-func (s *servedCache) read(ctx context.Context, live client.Reader) (desired.Served, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.askedAt) < servedEvery {
-		return s.known, nil
-	}
-	known, err := cluster.ReadServed(ctx, live)
-	if err != nil {
-		return desired.Served{}, err
-	}
-	s.known, s.askedAt = known, time.Now()
 	return known, nil
 }
 

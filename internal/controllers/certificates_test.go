@@ -95,7 +95,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		},
 	}).Build()
 	recorder := &told{}
-	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder, outlook: newOutlook()}), c, recorder
+	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder, reserved: &reserved{}, resolver: newResolver(nil)}), c, recorder
 }
 
 // On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.

@@ -2,15 +2,12 @@ package controllers
 
 import (
 	"errors"
-	"net/netip"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -53,15 +50,4 @@ func (o *outlook) of(config v1alpha1.NetworkSpec) (desired.ClusterNetwork, bool)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.network, o.known && equality.Semantic.DeepEqual(o.config, config)
-}
-
-// podRanges are the ranges of pods, as far as the cluster's network tells them.
-func (o *outlook) podRanges() []netip.Prefix {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	texts := append(slices.Clone(o.network.PodCIDRs), o.network.HybridCIDRs...)
-	if o.network.Flannel != nil {
-		texts = append(texts, o.network.Flannel.Network)
-	}
-	return cluster.Ranges(texts)
 }

@@ -29,8 +29,10 @@ type reserved struct {
 }
 
 const (
-	// reservedFor is how old what is remembered may be, and reservedWithin how long a reading may take.
+	// reservedFor is how old what is remembered may be, reservedAgain how old when not all could be read, and reservedWithin how long a
+	// reading may take.
 	reservedFor    = 10 * time.Second
+	reservedAgain  = 2 * time.Second
 	reservedWithin = 10 * time.Second
 )
 
@@ -65,8 +67,9 @@ func (c common) readReserved(ctx context.Context, config v1alpha1.NetworkSpec) (
 	r := c.reserved
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if time.Since(r.readAt) < reservedFor && r.err == nil && equality.Semantic.DeepEqual(r.config, config) {
-		return r.known, nil
+	isFresh := time.Since(r.readAt) < reservedFor && (r.err == nil || time.Since(r.readAt) < reservedAgain)
+	if isFresh && equality.Semantic.DeepEqual(r.config, config) {
+		return r.known, r.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reservedWithin)
 	defer cancel()

@@ -201,7 +201,7 @@ func nodeNameTaken(c candidate) string {
 		}
 	}
 	node, exists := c.known.Nodes[c.node]
-	if exists && node.Ready && !slices.ContainsFunc(addresses(node.Addresses), c.isReported) {
+	if exists && node.Ready && !slices.ContainsFunc(parsed(node.Addresses), c.isReported) {
 		return fmt.Sprintf("the common name in spec.request is %s, but Node %s is Ready and has the addresses %s, none of which is instance %s's; "+
 			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
 	}
@@ -277,7 +277,7 @@ func dnsNameOfAnother(c candidate) string {
 
 // ownerOfName says who has a DNS name, other than the host; "" when nobody is known.
 func (k Known) ownerOfName(name string, host *Host) string {
-	if k.Served.HasName(name) {
+	if k.Cluster.HasName(name) {
 		return "a name of the cluster"
 	}
 	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
@@ -295,7 +295,7 @@ func (k Known) ownerOfName(name string, host *Host) string {
 func addressOfAnother(c candidate) string {
 	for _, address := range c.certAddresses() {
 		if owner := c.known.ownerOf(address, c.host); owner != "" {
-			return fmt.Sprintf("the IP addresses in spec.request contain %s, which is %s; allowed are addresses that are the node's alone", address, owner)
+			return fmt.Sprintf("the IP addresses in spec.request contain %s, which %s; allowed are addresses that are the node's alone", address, owner)
 		}
 	}
 	return ""
@@ -304,22 +304,19 @@ func addressOfAnother(c candidate) string {
 // ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
 // of them could keep its neighbours from their certificates.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
-	if !address.IsGlobalUnicast() {
-		return "a loopback, link-local or multicast address"
-	}
-	if owner := k.Served.HasAddress(address); owner != "" {
-		return owner
+	if why := k.Cluster.Refuse(address); why != "" {
+		return why
 	}
 	for name, node := range k.Nodes {
 		for _, text := range node.PodCIDRs {
 			if r, err := netip.ParsePrefix(text); err == nil && r.Contains(address) {
-				return fmt.Sprintf("in the range %s of the pods of Node %s", r, name)
+				return fmt.Sprintf("is in the range %s of the pods of Node %s", r, name)
 			}
 		}
 	}
 	for _, h := range k.Hosts {
-		if h.Instance != host.Instance && k.lives(h) && slices.Contains(addresses(h.Addresses), address) {
-			return "an address of instance " + h.Instance
+		if h.Instance != host.Instance && k.lives(h) && slices.Contains(parsed(h.Addresses), address) {
+			return "is an address of instance " + h.Instance
 		}
 	}
 	return ""
@@ -335,7 +332,7 @@ func (c candidate) disputes() (names []string) {
 	wanted := c.certAddresses()
 	for name, node := range c.known.Nodes {
 		isWanted := func(a netip.Addr) bool { return slices.Contains(wanted, a) }
-		if name != c.node && slices.ContainsFunc(addresses(node.Addresses), isWanted) {
+		if name != c.node && slices.ContainsFunc(parsed(node.Addresses), isWanted) {
 			names = append(names, name)
 		}
 	}
@@ -344,7 +341,7 @@ func (c candidate) disputes() (names []string) {
 }
 
 func (c candidate) isReported(address netip.Addr) bool {
-	return slices.Contains(addresses(c.host.Addresses), address)
+	return slices.Contains(parsed(c.host.Addresses), address)
 }
 
 // certAddresses are the IP addresses to be certified.
@@ -357,8 +354,8 @@ func (c candidate) certAddresses() []netip.Addr {
 	return all
 }
 
-// addresses reads addresses; what is none is nobody's.
-func addresses(texts []string) []netip.Addr {
+// parsed reads addresses; what is none is nobody's.
+func parsed(texts []string) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range texts {
 		if address, err := netip.ParseAddr(text); err == nil {

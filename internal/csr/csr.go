@@ -15,7 +15,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
 // Host is what the operator knows of one Windows host: one that is a node, joins, or was only looked at.
@@ -61,8 +61,9 @@ type Known struct {
 	Hosts []Host
 	// Nodes are all Nodes of the cluster by name.
 	Nodes map[string]Node
-	// Served is what the cluster itself answers at. No host is certified for any of it.
-	Served desired.Served
+	// Cluster is what has addresses and names in the cluster and is no Windows host. No host is certified for any of them. Nodes are not
+	// among it.
+	Cluster addresses.Cluster
 }
 
 // Verdict is what to do with a request.

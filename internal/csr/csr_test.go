@@ -22,7 +22,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
 const (
@@ -45,18 +45,19 @@ func cluster() Known {
 			"linux-1": {OS: "linux", Ready: true, Addresses: []string{"10.0.0.1"}},
 			"win-2":   {OS: "windows", Ready: true, Addresses: []string{"10.0.0.12"}},
 		},
-		Served: served(),
+		Cluster: taken(),
 	}
 }
 
-// served is what the cluster answers at.
-func served() desired.Served {
-	s := desired.Served{
-		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.100")},
-		Ranges:    []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("10.132.0.0/14")},
+// taken is what the cluster has for itself.
+func taken() addresses.Cluster {
+	c := addresses.Cluster{
+		Servers:  []netip.Addr{netip.MustParseAddr("10.0.0.100")},
+		Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+		Pods:     []netip.Prefix{netip.MustParsePrefix("10.132.0.0/14")},
 	}
-	s.AddServer("api-int.lab.example.com")
-	return s
+	c.AddServer("api-int.lab.example.com")
+	return c
 }
 
 // request is what a test can change before the request is made of it.

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
@@ -44,7 +44,7 @@ func checkNotServer(f agent.Facts, server string) error {
 	if err != nil {
 		return err
 	}
-	var cluster desired.Served
+	var cluster addresses.Cluster
 	cluster.AddServer(u.Hostname())
 	if !cluster.HasName(NodeName(f)) {
 		return nil
@@ -69,7 +69,7 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 
 func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
 	name := NodeName(f)
-	if (desired.Served{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
+	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
 		return unsupported(v1alpha1.ReasonHostnameInvalid,
 			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
 	}
