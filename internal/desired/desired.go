@@ -50,14 +50,19 @@ type Node struct {
 	// RetiredKeys are keys that the operator does not use any more. The host drops them, and those that it took before and are not
 	// among AuthorizedKeys any more, once its Node has the hash of one of AuthorizedKeys in annotation pub-key-hash.
 	RetiredKeys []string `json:"retiredKeys,omitempty"`
+	// SigningKey is the public key (Ed25519, in base64) of what is published for nodes. A host that has this Node follows nothing that
+	// was signed with another; without one it follows nothing.
+	SigningKey string `json:"signingKey,omitempty"`
 	// SecretsVersion is that of the Secrets that belong to this Node; empty when there are none.
 	SecretsVersion string `json:"secretsVersion,omitempty"`
 }
 
 // Secrets is what a node must have and nobody else may see.
 type Secrets struct {
-	// Version says which content this is. It tells nothing of the content.
+	// Version is the SHA-256 of the content, in hex. It tells nothing of it, since Salt is a part.
 	Version string `json:"version,omitempty"`
+	// Salt is random, and another one with each change: without it, a short password could be guessed from Version.
+	Salt string `json:"salt,omitempty"`
 	// Files are files with secrets in them.
 	Files []File `json:"files,omitempty"`
 	// Environment are variables with secrets in them: services get those they read, the machine gets none.
