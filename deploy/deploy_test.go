@@ -21,6 +21,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"(" + v1alpha1.InstancesConfigMap + ")",
 			"(" + v1alpha1.TrustedCAConfigMap + ")",
 			"resourceNames: [" + v1alpha1.NodeSecrets + "]",
+			"resourceNames: [" + v1alpha1.SigningKeySecret + "]",
 			"resourceNames: [" + v1alpha1.PullSecret + "]",
 			"resourceNames: [" + v1alpha1.FlannelConfigMap + "]",
 			"resourceNames: [" + v1alpha1.WICDRole + "]",
@@ -43,6 +44,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			":" + v1alpha1.BootstrapServiceAccount + "$'",
 			"'" + v1alpha1.UserDataSecret + "'",
 			"'" + v1alpha1.NodeSecrets + "'",
+			"'" + v1alpha1.SigningKeySecret + "'",
 		},
 	} {
 		content, err := os.ReadFile(file)

@@ -290,6 +290,12 @@ const (
 	// EventSettingsRestored is told on ConfigMap windows-services-<version> when it, or what belongs to it, was deleted or
 	// altered by somebody and the operator made it again, and on Secret windows-user-data when it was brought up to date.
 	EventSettingsRestored = "SettingsRestored"
+	// EventSigningKeyMade is told on Secret windows-settings-signing-key when the operator made it. Nodes that know another key are
+	// joined again.
+	EventSigningKeyMade = "SigningKeyMade"
+	// EventSettingsRefused is told on a Node that does not follow a ConfigMap windows-services-<version>, since the operator did not
+	// sign it so, or it is older than what the node has. The note says which.
+	EventSettingsRefused = "SettingsRefused"
 	// EventServiceCrashLoop is told on a Node when one of its services keeps dying. The note ends with the last lines of the
 	// service's log.
 	EventServiceCrashLoop = ReasonServiceCrashLoop

@@ -29,8 +29,8 @@ const (
 	PullSecret = "pull-secret"
 
 	// ServicesConfigMapPrefix precedes a version in the name of the immutable ConfigMap that says what every node of that
-	// version must have: services, files, environment, certificates. Written by the operator, which makes it again when it
-	// is deleted or altered; read by WICD.
+	// version must have: services, files, environment, certificates. Written and signed by the operator, which makes it again
+	// when it is deleted or altered; read by WICD, which follows what has the operator's signature, and nothing else.
 	ServicesConfigMapPrefix = "windows-services-"
 
 	// NodeSecrets is the Secret with what nodes must have and nobody else may see: credentials of registries and proxies.
@@ -39,6 +39,14 @@ const (
 
 	// NodeSecretsKey is the key of Secret windows-node-secrets that holds all of it, as JSON.
 	NodeSecretsKey = "secrets.json"
+
+	// SigningKeySecret is the Secret with the key that the operator signs ConfigMaps windows-services-<version> with. Written by
+	// the operator when it is not there, and read by it alone. Deleting it makes another key: the operator then joins all nodes
+	// again, since they follow nothing that is signed with a key they do not know.
+	SigningKeySecret = "windows-settings-signing-key"
+
+	// SigningKeyKey is the key of Secret windows-settings-signing-key that holds an Ed25519 private key in PEM form (PKCS #8).
+	SigningKeyKey = "private-key.pem"
 
 	// WICDRole is the Role of all WICDs in the operator's namespace: reading the ConfigMaps windows-services-<version> that
 	// nodes have, and Secret windows-node-secrets, each by name. Written by the operator.

@@ -175,6 +175,8 @@ type JoinRequest struct {
 	// Desired is what the host must have, and Secrets what goes with it. It is never logged.
 	Desired desired.Node    `json:"desired"`
 	Secrets desired.Secrets `json:"secrets,omitzero"`
+	// Serial is the one with which Desired was signed: from now on, the host follows nothing of its version that has a lower one.
+	Serial int64 `json:"serial,omitempty"`
 	// Published is Desired as it was published; where it is set, it wins. So a WICD can ask that of a later version, which
 	// may know more parts of it.
 	Published map[string]string `json:"published,omitempty"`

@@ -3,6 +3,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,7 +88,7 @@ type costs struct {
 }
 
 // of is the disruption of a node that comes from a version to another one, which is published: a drain where the one it has is
-// published no more, or the two cannot be compared.
+// published no more, or by somebody else, or the two cannot be compared.
 func (c *costs) of(ctx context.Context, in common, from string, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,11 +96,16 @@ func (c *costs) of(ctx context.Context, in common, from string, is *corev1.Confi
 	if err != nil {
 		return v1alpha1.DisruptionDrain
 	}
-	key := [2]string{from + was.Annotations[v1alpha1.AnnotationSettings], is.Name + is.Annotations[v1alpha1.AnnotationSettings]}
+	of := func(cm *corev1.ConfigMap) string { return string(cm.UID) + cm.ResourceVersion }
+	key := [2]string{of(was), of(is)}
 	if d, known := c.known[key]; known {
 		return d
 	}
-	d := compareVersions(was, is)
+	private, err := in.signingKey(ctx)
+	if err != nil {
+		return v1alpha1.DisruptionDrain
+	}
+	d := compareVersions(was, is, private)
 	if c.known == nil || len(c.known) > 100 {
 		c.known = map[[2]string]v1alpha1.PlanDisruption{}
 	}
@@ -118,7 +124,12 @@ func (c common) published(ctx context.Context, version string) (*corev1.ConfigMa
 }
 
 // compareVersions says what it takes to make one of the other. What differs between nodes is the same in both.
-func compareVersions(was, is *corev1.ConfigMap) v1alpha1.PlanDisruption {
+func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1alpha1.PlanDisruption {
+	for _, cm := range []*corev1.ConfigMap{was, is} {
+		if _, err := signedWith(private, cm); err != nil {
+			return v1alpha1.DisruptionDrain
+		}
+	}
 	old, err1 := desired.FromData(was.Data)
 	wanted, err2 := desired.FromData(is.Data)
 	if errors.Join(err1, err2) != nil {

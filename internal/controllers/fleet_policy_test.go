@@ -165,7 +165,7 @@ func publishedFor(t *testing.T, version string, change func(*desired.Node)) *cor
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version, Annotations: map[string]string{v1alpha1.AnnotationSettings: "of-" + version}},
-		Data:       data,
+		Data:       signedBy(t, 0, v1alpha1.ServicesConfigMapPrefix+version, data),
 	}
 }
 
@@ -182,6 +182,8 @@ func TestWhatAVersionCosts(t *testing.T) {
 	}
 	unreadable := publishedFor(t, "2", as)
 	clear(unreadable.Data)
+	others := publishedFor(t, "2", as) // that says of itself that it costs nothing
+	others.Data = signedBy(t, 1, others.Name, desired.Unsigned(others.Data))
 	for name, test := range map[string]struct {
 		is   *corev1.ConfigMap
 		want v1alpha1.PlanDisruption
@@ -191,9 +193,10 @@ func TestWhatAVersionCosts(t *testing.T) {
 		"another kubelet":                     {publishedFor(t, "2", program("kubelet.exe")), v1alpha1.DisruptionDrain},
 		"another feature of Windows":          {publishedFor(t, "2", func(n *desired.Node) { n.Features = []string{"Containers"} }), v1alpha1.DisruptionReboot},
 		"what cannot be read":                 {unreadable, v1alpha1.DisruptionDrain},
+		"what somebody else published":        {others, v1alpha1.DisruptionDrain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := compareVersions(publishedFor(t, "1", as), test.is); got != test.want {
+			if got := compareVersions(publishedFor(t, "1", as), test.is, testSigner(0).private); got != test.want {
 				t.Errorf("it costs %s, want %s", got, test.want)
 			}
 		})
@@ -202,7 +205,7 @@ func TestWhatAVersionCosts(t *testing.T) {
 
 // TestNoNodeGoesToAVersionThatIsNotPublished: what it disrupts is not known then, and a fleet would be drained for nothing.
 func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
-	s, _ := newTestSettings(t, publishedFor(t, "0.9.0", func(*desired.Node) {}))
+	s, _ := newTestSettings(t, signingSecret(t, 0), publishedFor(t, "0.9.0", func(*desired.Node) {}))
 	s.serverVersion = func() string { return "v1.36.3" }
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}
 	instance.Status.Hostname = "win"
@@ -232,7 +235,7 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 
 func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
 	is := publishedFor(t, "2", func(*desired.Node) {})
-	c, _ := newTestSettings(t, is)
+	c, _ := newTestSettings(t, signingSecret(t, 0), is)
 	var known costs
 	if got := known.of(t.Context(), c.common, "1", is); got != v1alpha1.DisruptionDrain {
 		t.Errorf("from a version that was not published, it costs %s", got)
@@ -265,6 +268,12 @@ func TestKeysThatWerePublishedBeforeRetire(t *testing.T) {
 		return publishedFor(t, version, func(n *desired.Node) { n.AuthorizedKeys, n.RetiredKeys = authorized, retired })
 	}
 	list := func(lines ...string) []string { return lines }
+	unsigned := func(cm *corev1.ConfigMap) *corev1.ConfigMap { cm.Data = desired.Unsigned(cm.Data); return cm }
+	foreign := func(cm *corev1.ConfigMap, n byte) *corev1.ConfigMap {
+		cm.Data = signedBy(t, n, cm.Name, cm.Data)
+		return cm
+	}
+	renamed := func(cm *corev1.ConfigMap) *corev1.ConfigMap { cm.Name += "-of-before"; return cm }
 	for name, test := range map[string]struct {
 		secret              *corev1.Secret
 		was                 []*corev1.ConfigMap
@@ -278,6 +287,10 @@ func TestKeysThatWerePublishedBeforeRetire(t *testing.T) {
 		"back to the former one":         {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(1)), list(line(2))},
 		"no key":                         {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
 		"no key, and two versions":       {nil, []*corev1.ConfigMap{withKeys("2", list(line(2)), nil), withKeys("3", list(line(3)), nil)}, list(line(2)), list(line(3))},
+		"somebody else's keys":           {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{foreign(withKeys("1", list(line(2)), list(line(3))), 1), withKeys("2", list(line(1)), nil)}, list(line(1)), nil},
+		"somebody else's, and no key":    {nil, []*corev1.ConfigMap{foreign(withKeys("2", list(line(2)), list(line(3))), 1)}, nil, nil},
+		"unsigned keys":                  {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{unsigned(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
+		"keys under another name":        {keySecret(t, storyKey(t, 1)), []*corev1.ConfigMap{renamed(withKeys("1", list(line(2)), list(line(3))))}, list(line(1)), nil},
 		"a key that is none":             {keySecret(t, []byte("secret")), []*corev1.ConfigMap{withKeys("2", list(line(2)), list(line(1)))}, list(line(2)), list(line(1))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,11 +306,14 @@ func TestKeysThatWerePublishedBeforeRetire(t *testing.T) {
 				}
 			}
 			node := desired.Node{Version: "2"}
-			if err := c.addKeys(t.Context(), &node); err != nil {
+			if err := c.addKeys(t.Context(), &node, testSigner(0)); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(node.AuthorizedKeys, test.authorized) || !slices.Equal(node.RetiredKeys, slices.Sorted(slices.Values(test.retired))) {
 				t.Errorf("hosts let in %q and drop %q, want %q and %q", node.AuthorizedKeys, node.RetiredKeys, test.authorized, test.retired)
+			}
+			for _, cm := range test.was {
+				expectNotAdopted(t, c, cm)
 			}
 		})
 	}

@@ -304,10 +304,12 @@ func (a *attempt) desired(ctx context.Context) (join.Want, error) {
 // wanted reads what is published. It outlives settings that make no sense any more, for the nodes that are there; a new one has to wait
 // for better: what was wrong a moment ago must not be configured now.
 func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
-	if want.Cluster, _, err = a.render(ctx, a.view.config); err != nil {
+	known, _, err := a.render(ctx, a.view.config)
+	if err != nil {
 		return join.Want{}, err
 	}
-	want.Node, want.Secrets, err = a.readPublished(ctx, a.view.Version)
+	want, err = a.readPublished(ctx, a.view.Version, known.ID)
+	want.Cluster = known
 	return want, err
 }
 

@@ -25,8 +25,9 @@ import (
 // until then.
 
 // addKeys puts into what is published the key that hosts let in, and those that were published before and are used no more.
-// Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays.
-func (c *settings) addKeys(ctx context.Context, node *desired.Node) error {
+// Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays. Only what we
+// signed counts: what somebody else wrote is neither signed by us nor says which keys hosts are to drop.
+func (c *settings) addKeys(ctx context.Context, node *desired.Node, s signer) error {
 	var list corev1.ConfigMapList
 	if err := c.live.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
 		return fmt.Errorf("listing ConfigMaps: %w", err)
@@ -39,10 +40,10 @@ func (c *settings) addKeys(ctx context.Context, node *desired.Node) error {
 	var others []desired.Node
 	var known []string
 	for i := range list.Items {
-		was, ok := publishedIn(&list.Items[i])
+		was, ok := c.publishedIn(&list.Items[i], s)
 		switch {
 		case !ok:
-			continue // one that makes no sense, or that an operator wrote that knows more, stays as it is
+			continue // one that is not ours, or not the last of ours, or that an operator wrote that knows more, stays as it is
 		case was.Version == node.Version:
 			own = was.AuthorizedKeys
 		default:
@@ -61,28 +62,32 @@ func (c *settings) addKeys(ctx context.Context, node *desired.Node) error {
 		return nil
 	}
 	for _, other := range others {
-		if err := c.publishKeys(ctx, other, current, retired); err != nil {
+		if err := c.publishKeys(ctx, other, current, retired, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// publishedIn is what a ConfigMap makes readable for nodes, if it is all that is in it.
-func publishedIn(cm *corev1.ConfigMap) (desired.Node, bool) {
-	if !strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) {
+// publishedIn is what a ConfigMap that we signed makes readable for nodes, if it is all that is in it.
+func (c *settings) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, bool) {
+	version, isOne := strings.CutPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix)
+	if !isOne {
+		return desired.Node{}, false
+	}
+	if serial, err := s.verify(cm); err != nil || !c.isLast(cm.Name, serial) {
 		return desired.Node{}, false
 	}
 	node, err := desired.FromData(cm.Data)
-	if err != nil {
+	if err != nil || node.Version != version {
 		return node, false
 	}
 	again, err := node.Data()
-	return node, err == nil && maps.Equal(again, cm.Data)
+	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
 }
 
 // publishKeys gives nodes of another version the key.
-func (c *settings) publishKeys(ctx context.Context, node desired.Node, current, retired []string) error {
+func (c *settings) publishKeys(ctx context.Context, node desired.Node, current, retired []string, s signer) error {
 	if slices.Equal(node.AuthorizedKeys, current) {
 		return nil
 	}
@@ -91,7 +96,7 @@ func (c *settings) publishKeys(ctx context.Context, node desired.Node, current, 
 	if err != nil {
 		return err
 	}
-	return c.publishNode(ctx, node, hash)
+	return c.publishNode(ctx, node, hash, s)
 }
 
 // proveKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key

@@ -251,9 +251,17 @@ func (m *maintenance) reached(err error) {
 	}
 }
 
-// upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours: it is joined.
+// upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours, and one that knows another
+// key than ours would not follow: these are joined.
 func (m *maintenance) upgrade(ctx context.Context) error {
-	if conditionOf(m.view.Instance, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonTakeOver {
+	follows := conditionOf(m.view.Instance, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonTakeOver
+	if follows && m.now().Former != "" {
+		var err error
+		if follows, err = m.knowsKey(ctx, m.now().Former); err != nil {
+			return err
+		}
+	}
+	if follows {
 		return m.wish(ctx, m.now().Version)
 	}
 	m.view.drained = true

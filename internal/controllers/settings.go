@@ -44,9 +44,11 @@ type settings struct {
 	common
 	// published is the hash of what was published last by this process. One worker uses it.
 	published string
+	// serials are those that were signed or seen last, by the name of the ConfigMap. The same worker uses them.
+	serials map[string]int64
 }
 
-func newSettings(c common) *settings { return &settings{common: c} }
+func newSettings(c common) *settings { return &settings{common: c, serials: map[string]int64{}} }
 
 // Register adds the controller to the manager.
 func (c *settings) Register(_ context.Context, m manager.Manager) error {
@@ -60,7 +62,8 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.Secret{}, one). // the SSH key
 		Watches(&rbacv1.Role{}, one).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
-	for _, name := range append(cluster.PullSecrets(c.Namespace), types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}) {
+	ours := []types.NamespacedName{{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, {Namespace: c.Namespace, Name: v1alpha1.SigningKeySecret}}
+	for _, name := range append(cluster.PullSecrets(c.Namespace), ours...) {
 		secret, err := only(m, &corev1.Secret{}, name, one)
 		if err != nil {
 			return err
@@ -165,14 +168,19 @@ func (c *settings) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) c
 
 // renew renders and publishes.
 func (c *settings) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
-	_, rendered, err := c.render(ctx, config.Spec)
+	known, rendered, err := c.render(ctx, config.Spec)
 	if err != nil {
 		return rendered, "", err
 	}
-	if err := c.addKeys(ctx, &rendered.Node); err != nil {
+	s, err := c.signer(ctx, known.ID)
+	if err != nil {
 		return rendered, "", err
 	}
-	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets)
+	rendered.Node.SigningKey = desired.PublicKey(s.private)
+	if err := c.addKeys(ctx, &rendered.Node, s); err != nil {
+		return rendered, "", err
+	}
+	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets, s)
 	return rendered, hash, err
 }
 

@@ -1,8 +1,9 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,18 +20,19 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
 )
 
 // publish makes what nodes must have readable for them: however many there are, it is the same few writes. Secrets come
 // first, since the rest names their version. Nothing is written that is there already.
-func (c *settings) publish(ctx context.Context, node desired.Node, secrets desired.Secrets) (hash string, err error) {
+func (c *settings) publish(ctx context.Context, node desired.Node, secrets desired.Secrets, s signer) (hash string, err error) {
 	if node.SecretsVersion, err = c.publishSecrets(ctx, secrets); err != nil {
 		return "", err
 	}
 	if hash, err = node.Hash(); err != nil {
 		return "", err
 	}
-	if err := c.publishNode(ctx, node, hash); err != nil {
+	if err := c.publishNode(ctx, node, hash, s); err != nil {
 		return "", err
 	}
 	return hash, c.allow(ctx, node.Version)
@@ -44,8 +46,7 @@ func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (versi
 		return "", fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
 	}
 	absent := err != nil
-	s.Version = "" // that of the Secret
-	content, err := json.Marshal(s)
+	content, err := salted(s, have.Data[v1alpha1.NodeSecretsKey])
 	if err != nil {
 		return "", err
 	}
@@ -62,7 +63,7 @@ func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (versi
 	case absent:
 		err = c.client.Create(ctx, want)
 	case equality.Semantic.DeepEqual(have.Data, want.Data):
-		return have.ResourceVersion, nil
+		return desired.SecretsVersion(content), nil
 	default:
 		want.ResourceVersion = have.ResourceVersion
 		err = c.client.Update(ctx, want)
@@ -70,12 +71,24 @@ func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (versi
 	if err != nil {
 		return "", fmt.Errorf("writing Secret %s: %w", v1alpha1.NodeSecrets, err)
 	}
-	return want.ResourceVersion, nil
+	return desired.SecretsVersion(content), nil
 }
 
-// publishNode writes ConfigMap windows-services-<version>. It is immutable, so that nobody changes nodes by an edit; one
-// that is not as it should be is deleted, and made again.
-func (c *settings) publishNode(ctx context.Context, node desired.Node, hash string) error {
+// salted is what the Secret is to hold: what it has, where that says the same, or the secrets with a new salt.
+func salted(s desired.Secrets, have []byte) ([]byte, error) {
+	if is, err := desired.ReadSecrets(have); err == nil && is.Salt != "" {
+		s.Salt = is.Salt
+		if same, err := s.Content(); err != nil || bytes.Equal(same, have) {
+			return same, err
+		}
+	}
+	s.Salt = rand.Text()
+	return s.Content()
+}
+
+// publishNode writes ConfigMap windows-services-<version>, with our signature. It is immutable, so that nobody changes nodes by an edit;
+// one that is not as it should be is deleted, and made again.
+func (c *settings) publishNode(ctx context.Context, node desired.Node, hash string, s signer) error {
 	data, err := node.Data()
 	if err != nil {
 		return err
@@ -86,7 +99,6 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 			Annotations: map[string]string{v1alpha1.AnnotationSettings: hash},
 		},
 		Immutable: new(true),
-		Data:      data,
 	}
 	var have corev1.ConfigMap
 	err = c.live.Get(ctx, client.ObjectKeyFromObject(want), &have)
@@ -94,10 +106,14 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 		return fmt.Errorf("reading ConfigMap %s: %w", want.Name, err)
 	}
 	absent := err != nil
-	asPublished := have.Immutable != nil && *have.Immutable && maps.Equal(have.Data, data) && len(have.BinaryData) == 0 &&
-		have.Annotations[v1alpha1.AnnotationSettings] == hash
+	serial, foreign := s.verify(&have)
+	asPublished := foreign == nil && c.isLast(want.Name, serial) && have.Immutable != nil && *have.Immutable &&
+		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[v1alpha1.AnnotationSettings] == hash
 	if !absent && asPublished {
 		return nil
+	}
+	if want.Data, c.serials[want.Name], err = s.sign(data, want.Name, c.serials[want.Name]); err != nil {
+		return err
 	}
 	if !absent {
 		if err := c.client.Delete(ctx, &have, client.Preconditions{UID: &have.UID}); client.IgnoreNotFound(err) != nil {
@@ -114,6 +130,16 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 	c.tell(e, "nodes of version %s can read settings %s", node.Version, hash)
 	c.published = hash
 	return nil
+}
+
+// isLast tells whether a serial is that of the last signature of a ConfigMap, as far as this process knows: one that is lower was put
+// back by somebody.
+func (c *settings) isLast(name string, serial int64) bool {
+	if serial < c.serials[name] {
+		return false
+	}
+	c.serials[name] = serial
+	return true
 }
 
 // allow lets WICDs read the ConfigMaps that nodes follow, and the Secret, each by its name.
@@ -203,35 +229,46 @@ func (c *settings) forgetVersions(ctx context.Context, keep []string) error {
 // errNotPublished means that what nodes must have cannot be read: not yet, or just being replaced.
 var errNotPublished = errors.New("what nodes must have is not published yet")
 
-// readPublished reads what publish wrote.
-func (c common) readPublished(ctx context.Context, version string) (desired.Node, desired.Secrets, error) {
+// readPublished reads what publish wrote, for a cluster: nothing else is handed to a host.
+func (c common) readPublished(ctx context.Context, version, cluster string) (want join.Want, err error) {
+	private, err := c.signingKey(ctx)
+	if apierrors.IsNotFound(err) {
+		return join.Want{}, errNotPublished
+	}
+	if err != nil {
+		return join.Want{}, err
+	}
 	var cm corev1.ConfigMap
 	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
-	err := c.live.Get(ctx, name, &cm)
+	err = c.live.Get(ctx, name, &cm)
 	if apierrors.IsNotFound(err) {
-		return desired.Node{}, desired.Secrets{}, errNotPublished
+		return join.Want{}, errNotPublished
 	}
 	if err != nil {
-		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
-	node, err := desired.FromData(cm.Data)
-	if err != nil {
-		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	if want.Serial, err = (signer{private: private, cluster: cluster}).verify(&cm); err != nil {
+		return join.Want{}, fmt.Errorf("%w: %w", errNotPublished, err) // it is made again
 	}
-	if node.SecretsVersion == "" {
-		return node, desired.Secrets{}, nil
+	if want.Node, err = desired.FromData(cm.Data); err != nil {
+		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	want.Secrets, err = c.readSecrets(ctx, want.Node.SecretsVersion)
+	return want, err
+}
+
+// readSecrets reads the secrets of a version.
+func (c common) readSecrets(ctx context.Context, version string) (desired.Secrets, error) {
+	if version == "" {
+		return desired.Secrets{}, nil
 	}
 	var secret corev1.Secret
 	if err := c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, &secret); err != nil {
-		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
 	}
-	if secret.ResourceVersion != node.SecretsVersion {
-		return desired.Node{}, desired.Secrets{}, errNotPublished
+	secrets, err := desired.ReadSecrets(secret.Data[v1alpha1.NodeSecretsKey])
+	if err == nil && secrets.Version == version {
+		return secrets, nil
 	}
-	secrets := desired.Secrets{}
-	if err := json.Unmarshal(secret.Data[v1alpha1.NodeSecretsKey], &secrets); err != nil {
-		return desired.Node{}, desired.Secrets{}, fmt.Errorf("reading Secret %s: key %s is not what the operator writes", v1alpha1.NodeSecrets, v1alpha1.NodeSecretsKey)
-	}
-	secrets.Version = secret.ResourceVersion
-	return node, secrets, nil
+	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, v1alpha1.NodeSecrets)
 }

@@ -42,11 +42,9 @@ func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(&v1alpha1.WindowsConfig{}).WithObjects(append(plainCluster(), more...)...).Build()
 	recorder := &told{}
-	return &settings{
-		common: common{
-			Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder, outlook: newOutlook(),
-		},
-	}, recorder
+	return newSettings(common{
+		Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder, outlook: newOutlook(),
+	}), recorder
 }
 
 func testScheme(t *testing.T) *runtime.Scheme {

@@ -2,9 +2,13 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -94,6 +98,27 @@ func TestStoryKeyRotationDuringAStoppedRollout(t *testing.T) {
 		if s.at(was) != 3 {
 			t.Error("nodes have not kept their version")
 		}
+	})
+}
+
+// TestStorySigningKeyIsLost: nodes follow nothing that is signed with a key that they do not know, so that all are joined again: those
+// of this version as soon as they lag behind, those of the former one when it is their turn to be upgraded.
+func TestStorySigningKeyIsLost(t *testing.T) {
+	tell(t, "signing-key-is-lost", 3, atMost(1), func(s *story) {
+		s.settled(0)
+		s.until("one has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		s.say("somebody deletes the signing key")
+		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.SigningKeySecret}}))
+		s.until("all have the version, and know the new key", 6*time.Hour, func() bool {
+			want, err := s.instances.readPublished(s.ctx, s.version, storyCluster)
+			for _, h := range s.hosts {
+				if err != nil || h.signingKey != want.Node.SigningKey {
+					return false
+				}
+			}
+			_, settings := s.publishedKeys(s.version)
+			return s.at(s.version) == 3 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[v1alpha1.AnnotationSettings] != settings })
+		})
 	})
 }
 

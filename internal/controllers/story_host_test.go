@@ -44,6 +44,8 @@ type storyHost struct {
 	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
 	keys     []string // that it lets in, as lines of authorized_keys
+	// signingKey is the one that it was told in its last join.
+	signingKey string
 	// others says that the original operator configured the host.
 	others bool
 
@@ -195,6 +197,10 @@ func (h *storyHost) join(r agent.JoinRequest) {
 		h.story.say("%s joins with %s", h.name, r.Desired.Version)
 	}
 	h.cluster, h.version, h.others = r.Cluster, r.Desired.Version, false
+	if h.signingKey != "" && h.signingKey != r.Desired.SigningKey {
+		h.story.say("%s is told another signing key", h.name)
+	}
+	h.signingKey = r.Desired.SigningKey
 	h.joinedAt, h.joins = time.Now(), h.joins+1
 	if h.story.lags {
 		h.story.instances.slots.take(99) // another host waits for the place

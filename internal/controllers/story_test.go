@@ -286,8 +286,9 @@ func (s *story) say(format string, args ...any) {
 // publishFormer makes what nodes of the former version have: another kubelet, which means a drain.
 func (s *story) publishFormer() {
 	s.t.Helper()
-	node, _, err := s.instances.readPublished(s.ctx, s.version)
+	want, err := s.instances.readPublished(s.ctx, s.version, storyCluster)
 	s.must(err)
+	node := want.Node
 	node.Version, node.Digest, node.Payload = was, strings.Repeat("c", 64), slices.Clone(node.Payload)
 	for i, f := range node.Payload {
 		if f.Path == "kubelet.exe" {
@@ -296,11 +297,18 @@ func (s *story) publishFormer() {
 	}
 	data, err := node.Data()
 	s.must(err)
+	private, err := s.instances.signingKey(s.ctx)
+	s.must(err)
+	name := v1alpha1.ServicesConfigMapPrefix + was
+	data, _, err = signer{private: private, cluster: storyCluster}.sign(data, name, 0)
+	s.must(err)
 	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + was, Annotations: map[string]string{v1alpha1.AnnotationSettings: "former"}},
-		Data:       data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{v1alpha1.AnnotationSettings: "former"}}, Data: data,
 	}))
 }
+
+// storyCluster is the UID of namespace kube-system, as plainCluster has it.
+const storyCluster = "the-uid"
 
 // publishedKeys are the SSH keys that nodes of a version are to let in, and settings what they come to.
 func (s *story) publishedKeys(version string) (keys []string, settings string) {
@@ -522,6 +530,9 @@ func (s *story) operateOnce() (did bool) {
 // instanceView is what the watches of the instances' controller would see of an instance.
 func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname)
+	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + s.version}]; there {
+		view += cm.GetAnnotations()[v1alpha1.AnnotationSettings] // one that is made anew brings them all
+	}
 	var node corev1.Node
 	if i.Status.Hostname != "" && s.client.Get(s.ctx, types.NamespacedName{Name: i.Status.Hostname}, &node) == nil {
 		view += node.ResourceVersion
@@ -531,7 +542,13 @@ func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 
 // settingsView is what the watches of the settings' controller would see.
 func (s *story) settingsView() string {
-	return fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", v1alpha1.WindowsConfigName), s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: v1alpha1.PrivateKeySecret}].GetResourceVersion())
+	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", v1alpha1.WindowsConfigName))
+	for _, name := range []string{v1alpha1.PrivateKeySecret, v1alpha1.SigningKeySecret} {
+		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
+			view += " " + secret.GetResourceVersion()
+		}
+	}
+	return view
 }
 
 // rules is the WindowsConfig.
@@ -610,7 +627,7 @@ func (h *storyHost) report(node *corev1.Node) {
 	case wants == "" || wants == h.version:
 		h.goesTo, h.refused = "", ""
 		setNodeCondition(node, v1alpha1.ConditionUpdated, corev1.ConditionTrue, "")
-	case wants != h.goesTo && wants != h.refused:
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
@@ -623,6 +640,9 @@ func (h *storyHost) report(node *corev1.Node) {
 // follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of
 // them is proven.
 func (h *storyHost) follow(node *corev1.Node) {
+	if !h.trusts(h.version) {
+		return
+	}
 	keys, settings := h.story.publishedKeys(h.version)
 	if settings == "" || node.Annotations[v1alpha1.AnnotationSettings] == settings && !h.isProven(node, keys) {
 		return
@@ -638,6 +658,17 @@ func (h *storyHost) follow(node *corev1.Node) {
 		h.keys = keys
 		h.story.say("%s drops the former key", h.name)
 	}
+}
+
+// trusts says whether what is published for a version is signed with the key that the host knows.
+func (h *storyHost) trusts(version string) bool {
+	var cm corev1.ConfigMap
+	name := types.NamespacedName{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version}
+	if h.story.client.Get(h.story.ctx, name, &cm) != nil {
+		return true // it is about to be
+	}
+	_, err := desired.Verify(cm.Data, h.signingKey)
+	return err == nil
 }
 
 // isProven says that the host has keys to drop.

@@ -85,6 +85,8 @@ type Want struct {
 	Cluster desired.Cluster
 	Node    desired.Node
 	Secrets desired.Secrets
+	// Serial is the one with which Node was signed.
+	Serial int64
 }
 
 // Progress says how a step goes.

@@ -230,6 +230,7 @@ func (j *Job) configure(ctx context.Context) error {
 		Local:     j.local(),
 		Desired:   want.Node,
 		Secrets:   want.Secrets,
+		Serial:    want.Serial,
 		Bootstrap: agent.Bootstrap{Server: want.Cluster.Server, CA: want.Cluster.CA, Token: token},
 		Register:  unregistered,
 		Hostname:  j.Hostname,

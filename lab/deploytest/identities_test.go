@@ -146,6 +146,9 @@ func (c *cluster) testWICDElsewhere(t *testing.T) {
 		{"reads the secrets of nodes", "", func(ctx context.Context) error {
 			return found(core.Secrets(namespace).Get(ctx, "windows-node-secrets", metav1.GetOptions{}))
 		}},
+		{"reads the key that what nodes must have is signed with", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).Get(ctx, "windows-settings-signing-key", metav1.GetOptions{}))
+		}},
 		{"lists the secrets of nodes", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).List(ctx, byName("windows-node-secrets")))
 		}},

@@ -100,8 +100,11 @@ func (c *cluster) testMachines(t *testing.T) {
 	}
 	try(t, []attempt{
 		{"user data in another namespace", forbidden, create(o, "default", secret("windows-user-data", corev1.SecretTypeOpaque))},
-		{"the token of an account in its own namespace", "allowed in " + namespace + " is windows-node-secrets of type Opaque",
+		{"the token of an account in its own namespace", "allowed in " + namespace + " is windows-node-secrets or windows-settings-signing-key of type Opaque",
 			create(o, namespace, secret("windows-node-secrets", corev1.SecretTypeServiceAccountToken))},
+		{"the same under the name of the signing key", "of type Opaque", create(o, namespace, secret("windows-settings-signing-key", corev1.SecretTypeServiceAccountToken))},
+		{"a signing key where Machines are", "allowed in " + machineAPI + " is windows-user-data of type Opaque",
+			create(o, machineAPI, secret("windows-settings-signing-key", corev1.SecretTypeOpaque))},
 		{"another Secret in its own namespace", "allowed in " + namespace, create(o, namespace, secret("x", corev1.SecretTypeOpaque))},
 		{"somebody else's Secret", "", create(c.admin, machineAPI, secret("anything", corev1.SecretTypeServiceAccountToken))},
 	})

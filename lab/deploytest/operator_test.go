@@ -94,6 +94,16 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			}
 			return drop(core.Secrets(namespace).Update(ctx, secret, metav1.UpdateOptions{}))
 		}},
+		{"makes the key that it signs with, and reads it", "", func(ctx context.Context) error {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-settings-signing-key"}, Immutable: new(true), Type: corev1.SecretTypeOpaque}
+			if _, err := core.Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			if err := found(core.Secrets(namespace).List(ctx, byName(secret.Name))); err != nil {
+				return err
+			}
+			return found(core.Secrets(namespace).Get(ctx, secret.Name, metav1.GetOptions{}))
+		}},
 		{"lets its daemons read both", "", func(ctx context.Context) error {
 			role, err := o.RbacV1().Roles(namespace).Create(ctx, daemonRole("windows-services-1"), metav1.CreateOptions{})
 			if err != nil {
@@ -206,6 +216,12 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		{"lists all Secrets", forbidden, func(ctx context.Context) error { return drop(core.Secrets("").List(ctx, metav1.ListOptions{})) }},
 		{"reads a Secret of the same name elsewhere", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets("default").Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+		}},
+		{"changes the key that it signs with", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets(namespace).Patch(ctx, "windows-settings-signing-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
+		}},
+		{"deletes the key that it signs with", forbidden, func(ctx context.Context) error {
+			return core.Secrets(namespace).Delete(ctx, "windows-settings-signing-key", metav1.DeleteOptions{})
 		}},
 		{"writes the SSH key", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
