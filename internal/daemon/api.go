@@ -156,8 +156,8 @@ func (a *api) services(ctx context.Context, namespace, version string) (map[stri
 	return cm.Data, nil
 }
 
-// secrets reads the secrets of nodes, which must be of that version: another belongs to another ConfigMap, which is
-// on its way.
+// secrets reads the secrets of nodes, which must be of that version: others belong to another ConfigMap, which is
+// on its way, or are somebody else's.
 func (a *api) secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -166,14 +166,13 @@ func (a *api) secrets(ctx context.Context, namespace, version string) (desired.S
 	if err != nil {
 		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
 	}
-	if secret.ResourceVersion != version {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: it is not of the version that the ConfigMap names yet", v1alpha1.NodeSecrets)
+	s, err := desired.ReadSecrets(secret.Data[v1alpha1.NodeSecretsKey])
+	if err != nil {
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s, key %s: %w", v1alpha1.NodeSecrets, v1alpha1.NodeSecretsKey, err)
 	}
-	var s desired.Secrets
-	if err := json.Unmarshal(secret.Data[v1alpha1.NodeSecretsKey], &s); err != nil {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: key %s is not what the operator writes", v1alpha1.NodeSecrets, v1alpha1.NodeSecretsKey)
+	if s.Version != version {
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: it is not of the version that the ConfigMap names", v1alpha1.NodeSecrets)
 	}
-	s.Version = version
 	return s, nil
 }
 

@@ -37,7 +37,9 @@ type member struct {
 	cluster *sim.Cluster
 	windows *sim.Windows
 	request agent.JoinRequest
-	stop    func()
+	// serial is that of what was published last.
+	serial int64
+	stop   func()
 	// dial is WICD's network, when it is another than that of the host.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 

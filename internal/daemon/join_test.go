@@ -38,7 +38,8 @@ func newRequest(c *cargo) agent.JoinRequest {
 				containerd(folder), kubelet(folder),
 				ours(v1alpha1.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service`),
 			},
-			CNI: &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"n","type":"t","cidr":"{{.PodCIDR}}"}`},
+			SigningKey: desired.PublicKey(signingKey(1)),
+			CNI:        &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"n","type":"t","cidr":"{{.PodCIDR}}"}`},
 		},
 	}
 }

@@ -131,7 +131,7 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 
 // tell tells the node how the host is. What of it cannot be told keeps nothing else from it.
 func (l *life) tell(ctx context.Context, client *api, node *corev1.Node) (err error) {
-	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart, l.tellNetwork} {
+	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart, l.tellNetwork, l.tellDistrust} {
 		err = errors.Join(err, part(ctx, client, node))
 	}
 	return err

@@ -100,10 +100,16 @@ func (l *life) pullOnce(ctx context.Context, client *api) error {
 	}
 }
 
-// see makes the host what an event of the ConfigMap says. A ConfigMap that is deleted says nothing: it comes again.
+// see makes the host what an event of the ConfigMap says, if it is the operator's. A ConfigMap that is deleted says nothing: it comes
+// again. So does one that is somebody else's.
 func (l *life) see(ctx context.Context, client *api, event watch.Event) error {
 	cm, ok := event.Object.(*corev1.ConfigMap)
 	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
+		return nil
+	}
+	serial, err := l.verify(cm.Name, cm.Data)
+	if err != nil {
+		l.distrust(cm.Name, err)
 		return nil
 	}
 	node, err := desired.FromData(cm.Data)
@@ -119,19 +125,24 @@ func (l *life) see(ctx context.Context, client *api, event watch.Event) error {
 		return err
 	}
 	if is == want && l.record.Complete {
+		l.newest.Store(max(serial, l.newest.Load()))
+		return nil
+	}
+	if l.isOutdated(serial) {
+		l.distrust(cm.Name, errOlder)
 		return nil
 	}
 	l.log.Info("The cluster wants something else", "settings", want)
-	if err := l.become(ctx, client, node); err != nil {
+	if err := l.become(ctx, client, node, serial); err != nil {
 		return err
 	}
 	return errRenewed
 }
 
 // become makes the host what is wanted now.
-func (l *life) become(ctx context.Context, client *api, node desired.Node) error {
+func (l *life) become(ctx context.Context, client *api, node desired.Node, serial int64) error {
 	request := l.record.JoinRequest
-	request.Desired = node
+	request.Desired, request.Serial = node, serial
 	var err error
 	if request.Secrets, err = l.secretsOf(ctx, client, node); err != nil {
 		return err

@@ -2,7 +2,7 @@ package daemon_test
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/ed25519"
 	"encoding/pem"
 	"errors"
 	"maps"
@@ -46,10 +46,34 @@ func (m *member) publish(t *testing.T, node desired.Node) {
 // publishFor does the same for the nodes of another version.
 func (m *member) publishFor(t *testing.T, version string, node desired.Node) {
 	t.Helper()
+	m.serial++
+	m.publishAs(t, version, m.sign(t, version, node, 1, m.serial))
+}
+
+// sign is what publishFor publishes, with the n-th key and a serial.
+func (m *member) sign(t *testing.T, version string, node desired.Node, n byte, serial int64) map[string]string {
+	t.Helper()
 	data, err := node.Data()
 	if err != nil {
 		t.Fatal(err)
 	}
+	is := desired.Statement{Cluster: m.request.Cluster, Name: v1alpha1.ServicesConfigMapPrefix + version, Serial: serial}
+	if data, err = desired.Sign(data, is, signingKey(n)); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// signingKey is the n-th key that signs what is published; the operator's is the first.
+func signingKey(n byte) ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0] = n
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+// publishAs writes the ConfigMap of a version, as somebody might.
+func (m *member) publishAs(t *testing.T, version string, data map[string]string) {
+	t.Helper()
 	name := v1alpha1.ServicesConfigMapPrefix + version
 	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: name}, Data: data}
 	if err := m.cluster.Put(namespacePath+"/configmaps/"+name, cm); err != nil {
@@ -60,7 +84,7 @@ func (m *member) publishFor(t *testing.T, version string, node desired.Node) {
 // publishSecrets returns the version of what it published.
 func (m *member) publishSecrets(t *testing.T, s desired.Secrets) string {
 	t.Helper()
-	content, err := json.Marshal(s)
+	content, err := s.Content()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +94,7 @@ func (m *member) publishSecrets(t *testing.T, s desired.Secrets) string {
 	if err := m.cluster.Put(secretsPath, secret); err != nil {
 		t.Fatal(err)
 	}
-	m.cluster.Get(secretsPath, &secret)
-	return secret.ResourceVersion
+	return desired.SecretsVersion(content)
 }
 
 // awaitSettings waits until the node reports that it is what was published.

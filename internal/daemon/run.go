@@ -107,6 +107,8 @@ type life struct {
 	renewOnce sync.Once
 	// becoming is true while this life itself makes the host something else, and writes so into the record.
 	becoming atomic.Bool
+	// newest is the highest serial that was seen of what the host has.
+	newest atomic.Int64
 	// askedAnew tells that the Node is to have another version than before.
 	askedAnew chan struct{}
 	// restartAsked tells that services are to be restarted.
@@ -123,6 +125,8 @@ type life struct {
 	network     networkState
 	repairs     []trouble
 	repairsDone int
+	// distrusted is what was not followed when that was told last.
+	distrusted trouble
 	// restarts are services that are to be restarted, with the reason.
 	restarts map[string]string
 	// asked is the version that the Node is to have; empty as long as it says nothing.

@@ -112,6 +112,11 @@ func (l *life) plan(ctx context.Context, client *api, version string) (update, e
 	if err != nil {
 		return update{}, err
 	}
+	serial, err := l.verify(servicesConfigMap(version), data)
+	if err != nil {
+		l.distrust(servicesConfigMap(version), err)
+		return update{}, fmt.Errorf("ConfigMap %s is not followed: %w", servicesConfigMap(version), err)
+	}
 	outline, err := desired.Outline(data)
 	if err != nil {
 		return update{}, fmt.Errorf("ConfigMap %s: %w", servicesConfigMap(version), err)
@@ -123,7 +128,7 @@ func (l *life) plan(ctx context.Context, client *api, version string) (update, e
 		return update{}, err
 	}
 	request := l.record.JoinRequest
-	request.Desired, request.Published = outline, data
+	request.Desired, request.Published, request.Serial = outline, data, serial
 	if request.Secrets, err = l.secretsOf(ctx, client, outline); err != nil {
 		return update{}, err
 	}

@@ -4,15 +4,20 @@ package e2e
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -108,14 +113,38 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	for i, s := range node.Services {
 		node.Services[i].Command = strings.ReplaceAll(s.Command, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
 	}
+	p.create(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: p.signed(node),
+	})
+	return node
+}
+
+// signed is a node as the operator publishes it: with its key.
+func (p place) signed(node desired.Node) map[string]string {
+	p.t.Helper()
+	var secret corev1.Secret
+	p.get(ours(v1alpha1.SigningKeySecret), &secret)
+	block, _ := pem.Decode(secret.Data[v1alpha1.SigningKeyKey])
+	if block == nil {
+		p.t.Fatalf("Secret %s has no key", secret.Name)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	data, err := node.Data()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.create(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: data,
-	})
-	return node
+	var cluster corev1.Namespace
+	p.get(types.NamespacedName{Name: "kube-system"}, &cluster)
+	data, err = desired.Sign(data, desired.Statement{
+		Cluster: string(cluster.UID), Name: v1alpha1.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
+	}, key.(ed25519.PrivateKey))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
 }
 
 func (p place) expectGuardGone(host *lab.Host) {

@@ -1,0 +1,237 @@
+package daemon_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+const refused = "is not followed"
+
+// awaitLog waits until the log says something, and empties it.
+func (m *member) awaitLog(t *testing.T, what string) {
+	t.Helper()
+	m.await(t, "the log says "+what, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !strings.Contains(m.log.String(), what) {
+			return false
+		}
+		m.log.Reset()
+		return true
+	})
+}
+
+// awaitEvent waits for an event of the node, and returns how many of its reason there are.
+func (m *member) awaitEvent(t *testing.T, reason, note string) (n int) {
+	t.Helper()
+	m.await(t, fmt.Sprintf("an event %s says %q", reason, note), func() bool {
+		n = 0
+		found := false
+		for _, path := range m.cluster.Paths() {
+			var e eventsv1.Event
+			if strings.Contains(path, "/events/") && m.cluster.Get(path, &e) && e.Reason == reason {
+				n++
+				found = found || strings.Contains(e.Note, note)
+			}
+		}
+		return found
+	})
+	return n
+}
+
+// evil is what somebody wants who may write ConfigMaps: a program of his, as LocalSystem.
+func (m *member) evil() desired.Node {
+	node := m.changed()
+	node.Services = slices.Clone(node.Services)
+	node.Services[0].Command += " --config C:\\evil.toml"
+	return node
+}
+
+// TestOnlyWhatTheOperatorSignedIsFollowed: whoever may write ConfigMaps in the operator's namespace was LocalSystem on all nodes.
+func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		says    string
+		publish func(m *member, t *testing.T) map[string]string
+	}{
+		"unsigned": {"not signed", func(m *member, t *testing.T) map[string]string {
+			return desired.Unsigned(m.sign(t, m.request.Desired.Version, m.evil(), 1, 99))
+		}},
+		"another key": {"signed with key", func(m *member, t *testing.T) map[string]string {
+			return m.sign(t, m.request.Desired.Version, m.evil(), 2, 99)
+		}},
+		"altered": {"not what was signed", func(m *member, t *testing.T) map[string]string {
+			data := m.sign(t, m.request.Desired.Version, m.request.Desired, 1, 99)
+			evil, err := m.evil().Data()
+			if err != nil {
+				t.Fatal(err)
+			}
+			data["services"] = evil["services"]
+			return data
+		}},
+		"for another version": {"is signed for ConfigMap", func(m *member, t *testing.T) map[string]string {
+			return m.sign(t, "0.9.0", m.evil(), 1, 99)
+		}},
+		"for another cluster": {"is signed for cluster", func(m *member, t *testing.T) map[string]string {
+			other := &member{request: m.request}
+			other.request.Cluster = "another"
+			return other.sign(t, m.request.Desired.Version, m.evil(), 1, 99)
+		}},
+		"no JSON at all": {"not signed", func(*member, *testing.T) map[string]string { return map[string]string{"node": "["} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newFollower(t)
+			before := m.windows.Service("containerd")
+			changes := m.windows.Changes()
+			m.publishAs(t, m.request.Desired.Version, test.publish(m, t))
+			m.awaitEvent(t, v1alpha1.EventSettingsRefused, test.says)
+			m.awaitLog(t, refused)
+			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(registryFile) {
+				t.Errorf("containerd was %+v, is %+v", before, after)
+			}
+			if n := m.windows.Changes() - changes; n > 0 {
+				t.Errorf("%d changes were made", n)
+			}
+			m.publish(t, m.changed()) // the operator puts its own back
+			m.awaitSettings(t, m.changed())
+		})
+	}
+}
+
+// TestWhatIsOlderIsNotFollowed: what was published once is signed, and may be what was mended since.
+func TestWhatIsOlderIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	version := m.request.Desired.Version
+	old := m.sign(t, version, m.evil(), 1, 10)
+	m.publishAs(t, version, m.sign(t, version, m.changed(), 1, 11))
+	m.awaitSettings(t, m.changed())
+	m.publishAs(t, version, old)
+	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "older")
+	if command := m.windows.Service("containerd").Command; strings.Contains(command, "evil") {
+		t.Errorf("containerd is %q", command)
+	}
+	// The same again, of a later time, is nothing to do, and still makes older what was between.
+	m.publishAs(t, version, m.sign(t, version, m.changed(), 1, 20))
+	m.publishAs(t, version, m.sign(t, version, m.request.Desired, 1, 15))
+	last := m.changed()
+	last.Files[len(last.Files)-1].Content = "another mirror"
+	m.publishAs(t, version, m.sign(t, version, last, 1, 21))
+	m.awaitSettings(t, last)
+	between, err := m.request.Desired.Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if strings.Contains(m.log.String(), `wants something else","settings":"`+between) {
+		t.Error("what was published between was followed")
+	}
+}
+
+// TestAJoinHandsOverTheKey: a host that knows no key, or a former one, follows nothing until it is joined again.
+func TestAJoinHandsOverTheKey(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"no key": "", "another key": desired.PublicKey(signingKey(9))} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newFollower(t)
+			ours := m.request.Desired.SigningKey
+			m.stop()
+			m.request.Desired.SigningKey = key
+			mustJoin(t, m.windows, m.request)
+			m.start(t)
+			m.awaitLog(t, "Working")
+			m.request.Desired.SigningKey = ours
+			m.publish(t, m.changed())
+			m.awaitEvent(t, v1alpha1.EventSettingsRefused, "")
+			if m.windows.Disk().Exists(registryFile) {
+				t.Error("what was published was followed")
+			}
+			m.request.Serial = m.serial
+			mustJoin(t, m.windows, m.request)
+			m.awaitSettings(t, m.changed())
+		})
+	}
+}
+
+// TestAKeyThatWasSignedIsTakenOver: what the key that is known has signed may name the next one.
+func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	version := m.request.Desired.Version
+	node := m.changed()
+	node.SigningKey = desired.PublicKey(signingKey(2))
+	m.publishAs(t, version, m.sign(t, version, node, 1, 10))
+	m.awaitSettings(t, node)
+	m.publishAs(t, version, m.sign(t, version, m.evil(), 1, 11))
+	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "signed with key")
+	node.Files = slices.Clone(m.request.Desired.Files)
+	m.publishAs(t, version, m.sign(t, version, node, 2, 12))
+	m.awaitSettings(t, node)
+}
+
+// TestRefusalsAreToldOnce: whoever may write ConfigMaps could make events and lines of the log without end.
+func TestRefusalsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	for i := range 20 {
+		m.publishAs(t, m.request.Desired.Version, map[string]string{"node": fmt.Sprint(i)})
+	}
+	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "not signed")
+	m.publish(t, m.changed())
+	m.awaitSettings(t, m.changed())
+	m.publishAs(t, m.request.Desired.Version, map[string]string{"node": "again"})
+	m.serial += 100
+	m.publish(t, m.request.Desired)
+	m.awaitSettings(t, m.request.Desired)
+	if n := m.awaitEvent(t, v1alpha1.EventSettingsRefused, "not signed"); n > 3 {
+		t.Errorf("%d events tell of it", n)
+	}
+}
+
+// TestSwappedSecretsAreNotTaken: whoever may write the Secret could give all nodes a proxy of his.
+func TestSwappedSecretsAreNotTaken(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	node := m.changed()
+	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://ours"}})
+	m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://theirs"}})
+	m.publish(t, node)
+	m.awaitLog(t, "not of the version")
+	if m.windows.Disk().Exists(registryFile) {
+		t.Error("a part of the settings was applied without the other")
+	}
+	m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://ours"}})
+	m.awaitSettings(t, node)
+}
+
+// TestNoHostGoesToAVersionThatTheOperatorDidNotSign: another version brings another WICD.
+func TestNoHostGoesToAVersionThatTheOperatorDidNotSign(t *testing.T) {
+	t.Parallel()
+	u := newUpdatable(t, nil, "", patience)
+	for name, data := range map[string]map[string]string{
+		"unsigned":            desired.Unsigned(u.sign(t, u.next.Version, u.next, 1, 99)),
+		"another key":         u.sign(t, u.next.Version, u.next, 2, 99),
+		"for another version": u.sign(t, "0.9.0", u.next, 1, 99),
+	} {
+		u.publishAs(t, u.next.Version, data)
+		u.wish(u.next.Version)
+		u.awaitLog(t, "Another version cannot be begun")
+		u.wish(u.request.Desired.Version)
+		if u.windows.Service(v1alpha1.WICDUpdateService).Name != "" || u.windows.Disk().Exists(desired.State+`\update.json`) {
+			t.Fatalf("%s: an update begins", name)
+		}
+	}
+	u.publishFor(t, u.next.Version, u.next)
+	u.wish(u.next.Version)
+	u.awaitNext(t)
+}
