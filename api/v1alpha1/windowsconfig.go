@@ -291,6 +291,22 @@ type OVNNetwork struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	VXLANPort int32 `json:"vxlanPort,omitempty"`
+
+	// clusterSubnets are the ranges of which OVN-Kubernetes gives Linux nodes the subnets of their pods, as its flag --cluster-subnets has
+	// them: 10.128.0.0/14/23, with commas between several. Windows nodes send nothing to a Linux node that claims another subnet. By default
+	// the range that kubeadm knows; where there is none either, each subnet is believed that no other node has. OpenShift tells its ranges:
+	// there, it must not be set.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
+	// +optional
+	ClusterSubnets string `json:"clusterSubnets,omitempty"`
+
+	// hybridClusterSubnets are the same of Windows nodes, and of Linux nodes with another network, as OVN-Kubernetes' flag
+	// --hybrid-overlay-cluster-subnets has them.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
+	// +optional
+	HybridClusterSubnets string `json:"hybridClusterSubnets,omitempty"`
 }
 
 // FlannelNetwork says where Flannel's configuration is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ func ReadNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSp
 type clusterNetwork struct {
 	kind     string
 	podCIDRs []string
+	// hostPrefixes are the lengths of nodes' prefixes by range.
+	hostPrefixes map[string]int
 }
 
 // openshiftNetwork is OpenShift's network; nil on other clusters.
@@ -54,16 +57,20 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 		Status struct {
 			Type           string `json:"networkType"`
 			ClusterNetwork []struct {
-				CIDR string `json:"cidr"`
+				CIDR       string `json:"cidr"`
+				HostPrefix int    `json:"hostPrefix"`
 			} `json:"clusterNetwork"`
 		} `json:"status"`
 	}
 	if err := decode(object, &is); err != nil {
 		return nil, err
 	}
-	n := &clusterNetwork{kind: is.Status.Type}
+	n := &clusterNetwork{kind: is.Status.Type, hostPrefixes: map[string]int{}}
 	for _, entry := range is.Status.ClusterNetwork {
-		n.podCIDRs = append(n.podCIDRs, listed(entry.CIDR)...)
+		for _, cidr := range listed(entry.CIDR) {
+			n.podCIDRs = append(n.podCIDRs, cidr)
+			n.hostPrefixes[cidr] = entry.HostPrefix
+		}
 	}
 	return n, nil
 }
@@ -100,6 +107,7 @@ func listed(text string) []string {
 }
 
 func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec, n *desired.ClusterNetwork) (err error) {
+	n.HostPrefixes = map[string]int{}
 	if n.OpenShift {
 		network, err := openshiftNetwork(ctx, r)
 		if err != nil {
@@ -107,14 +115,36 @@ func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.Net
 		}
 		if network != nil {
 			n.Type, n.PodCIDRs = network.kind, network.podCIDRs
+			maps.Copy(n.HostPrefixes, network.hostPrefixes)
 		}
 		return readHybridOverlay(ctx, r, n)
 	}
+	var set v1alpha1.OVNNetwork
 	if config.OVN != nil {
-		n.VXLANPort = uint16(config.OVN.VXLANPort)
+		set = *config.OVN
+	}
+	n.VXLANPort = uint16(set.VXLANPort)
+	if n.PodCIDRs, err = setSubnets("clusterSubnets", set.ClusterSubnets, n); err != nil {
+		return err
+	}
+	if n.HybridCIDRs, err = setSubnets("hybridClusterSubnets", set.HybridClusterSubnets, n); err != nil || n.PodCIDRs != nil {
+		return err
 	}
 	n.PodCIDRs, err = kubeadmPodCIDRs(ctx, r)
 	return err
+}
+
+// setSubnets reads ranges of WindowsConfig; none where the field is empty.
+func setSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	cidrs, hostPrefixes, err := desired.ParseSubnets(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading WindowsConfig cluster, spec.network.ovn.%s: %w", field, err)
+	}
+	maps.Copy(n.HostPrefixes, hostPrefixes)
+	return cidrs, nil
 }
 
 // readHybridOverlay reads what the cluster's administrator asks of OVN-Kubernetes. No status has it.
@@ -129,7 +159,8 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 				OVN struct {
 					Hybrid *struct {
 						Networks []struct {
-							CIDR string `json:"cidr"`
+							CIDR       string `json:"cidr"`
+							HostPrefix int    `json:"hostPrefix"`
 						} `json:"hybridClusterNetwork"`
 						Port *uint16 `json:"hybridOverlayVXLANPort"`
 					} `json:"hybridOverlayConfig"`
@@ -146,6 +177,7 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 	}
 	for _, network := range hybrid.Networks {
 		n.HybridCIDRs = append(n.HybridCIDRs, network.CIDR)
+		n.HostPrefixes[network.CIDR] = network.HostPrefix
 	}
 	if hybrid.Port != nil {
 		n.VXLANPort = *hybrid.Port

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,7 +42,8 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	hybrid := func(config string) []client.Object {
 		return append([]client.Object{networkOperator(config)}, onOpenShift...)
 	}
-	openshiftIs := desired.ClusterNetwork{OpenShift: true, Platform: "AWS", Type: "OVNKubernetes", PodCIDRs: []string{"10.128.0.0/14"}}
+	openshiftIs := desired.ClusterNetwork{OpenShift: true, Platform: "AWS", Type: "OVNKubernetes", PodCIDRs: []string{"10.128.0.0/14"},
+		HostPrefixes: map[string]int{"10.128.0.0/14": 23}}
 	with := func(n desired.ClusterNetwork, change func(*desired.ClusterNetwork)) desired.ClusterNetwork {
 		change(&n)
 		return n
@@ -58,6 +60,7 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 		"OpenShift with hybrid overlay": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}, {cidr: 10.160.0.0/16, hostPrefix: 24}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.HybridCIDRs = []string{"10.132.0.0/14", "10.160.0.0/16"}
+				n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 23, "10.160.0.0/16": 24}
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23},{"cidr":"10.160.0.0/16","hostPrefix":24}]}`
 			})},
 		"OpenShift with a port and what we do not know": {ovn, hybrid("{hybridOverlayVXLANPort: 9898, new: [1]}"),
@@ -69,6 +72,10 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 		"plain with OVN-Kubernetes": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{VXLANPort: 9898}},
 			[]client.Object{kubeadm("networking: {podSubnet: '10.244.0.0/16,fd02::/48'}")},
 			desired.ClusterNetwork{PodCIDRs: []string{"10.244.0.0/16", "fd02::/48"}, VXLANPort: 9898}},
+		"plain with OVN-Kubernetes and its ranges": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{
+			ClusterSubnets: "10.128.0.0/14/23,fd02::/48", HybridClusterSubnets: "10.132.0.0/16"}}, []client.Object{kubeadm("networking: {podSubnet: 10.244.0.0/16}")},
+			desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14", "fd02::/48"}, HybridCIDRs: []string{"10.132.0.0/16"},
+				HostPrefixes: map[string]int{"10.128.0.0/14": 23, "fd02::/48": 64, "10.132.0.0/16": 24}}},
 		"plain with OVN-Kubernetes and no kubeadm": {ovn, nil, desired.ClusterNetwork{}},
 		"Flannel": {flannel, []client.Object{flannelConfig("kube-flannel", "kube-flannel-cfg", netConf)}, desired.ClusterNetwork{Flannel: flannelIs}},
 		"Flannel elsewhere": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel, Flannel: &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}},
@@ -78,7 +85,7 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := ReadNetwork(t.Context(), reader(test.objects...), test.config)
-			if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
@@ -86,6 +93,9 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 }
 
 func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
+	subnets := func(text string) v1alpha1.NetworkSpec {
+		return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay, OVN: &v1alpha1.OVNNetwork{HybridClusterSubnets: text}}
+	}
 	flannel := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	for name, test := range map[string]struct {
 		config  v1alpha1.NetworkSpec
@@ -102,6 +112,9 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 			[]string{"ConfigMap kube-flannel/kube-flannel-cfg", "net-conf.json"}},
 		"a Flannel without its key": {flannel, []client.Object{configMap("kube-flannel", "kube-flannel-cfg", "other", "{}")},
 			[]string{"ConfigMap kube-flannel/kube-flannel-cfg", "net-conf.json"}},
+		"a subnet that is none":          {subnets("10.132.0.0"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"10.132.0.0"`}},
+		"a node's prefix as the range's": {subnets("10.132.0.0/14/14"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/14"}},
+		"a range too small for a /24":    {subnets("10.132.0.0/28"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ReadNetwork(t.Context(), reader(test.objects...), test.config)
@@ -113,7 +126,7 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 					t.Errorf("%q does not say %q", err, part)
 				}
 			}
-			if isFlannel := test.config.Provider == v1alpha1.NetworkFlannel; errors.Is(err, desired.ErrNetwork) != isFlannel {
+			if isFlannel := test.config.Provider == v1alpha1.NetworkFlannel; errors.Is(err, desired.ErrNetwork) != (isFlannel || test.config.OVN != nil) {
 				t.Errorf("%v is, or is not, an error of the network's configuration", err)
 			}
 		})

@@ -59,7 +59,8 @@ func TestRender(t *testing.T) {
 		},
 		"overlay": func(in *desired.Inputs) {
 			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
-			in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"}, VXLANPort: 9898}
+			in.Cluster.Network = desired.ClusterNetwork{PodCIDRs: []string{"10.128.0.0/14"}, HybridCIDRs: []string{"10.132.0.0/14"}, VXLANPort: 9898,
+				HostPrefixes: map[string]int{"10.132.0.0/14": 23}}
 		},
 		"flannel": func(in *desired.Inputs) {
 			with := withFlannel(goodNetConf)

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,8 +23,10 @@ type ClusterNetwork struct {
 	Type string
 	// PodCIDRs are the ranges of pods on Linux nodes with OVN-Kubernetes, and of all pods elsewhere. Empty where nobody tells.
 	PodCIDRs []string
-	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes. Only OpenShift tells them.
+	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes: those of OpenShift, or of WindowsConfig.
 	HybridCIDRs []string
+	// HostPrefixes are the lengths of the prefixes that OVN-Kubernetes gives nodes, by range. Where nobody tells there is none.
+	HostPrefixes map[string]int
 	// HybridOverlay is the hybridOverlayConfig of OpenShift's Network.operator, as JSON; empty where there is none.
 	HybridOverlay string
 	// VXLANPort is the UDP port of the hybrid overlay; 0 is Windows' own, 4789.
@@ -45,6 +50,34 @@ type Flannel struct {
 
 // VXLANPort is the UDP port of VXLAN (RFC 7348), which Windows uses where it is not told another.
 const VXLANPort = 4789
+
+// ParseSubnets reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64. A length of nodes' prefixes that is left
+// out is OVN-Kubernetes' own: 24 of IPv4, 64 of IPv6 (its documentation of --cluster-subnets).
+func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err error) {
+	hostPrefixes = map[string]int{}
+	for entry := range strings.SplitSeq(text, ",") {
+		cidr, length := entry, ""
+		if parts := strings.SplitN(entry, "/", 3); len(parts) == 3 {
+			cidr, length = parts[0]+"/"+parts[1], parts[2]
+		}
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %q is no range such as 10.132.0.0/14/23", ErrNetwork, entry)
+		}
+		hostPrefix := 24
+		if prefix.Addr().Is6() {
+			hostPrefix = 64
+		}
+		if length != "" {
+			hostPrefix, err = strconv.Atoi(length)
+		}
+		if err != nil || hostPrefix <= prefix.Bits() || hostPrefix > prefix.Addr().BitLen() {
+			return nil, nil, fmt.Errorf("%w: %q is a range of which no node can have a /%s", ErrNetwork, entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
+		}
+		cidrs, hostPrefixes[cidr] = append(cidrs, cidr), hostPrefix
+	}
+	return cidrs, hostPrefixes, nil
+}
 
 // FlannelConfig names the ConfigMap with Flannel's configuration.
 func FlannelConfig(n v1alpha1.NetworkSpec) types.NamespacedName {

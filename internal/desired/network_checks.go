@@ -26,7 +26,7 @@ func checkNetwork(in Inputs) error {
 	switch in.provider() {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		checks = []func(Inputs) error{
-			checkOVNKubernetes, checkHybridOverlay, checkIPv4, checkReserved, checkOverlaps, checkPortOnVSphere, checkPortSetTwice,
+			checkOVNKubernetes, checkHybridOverlay, checkIPv4, checkReserved, checkOverlaps, checkPortOnVSphere, checkPortSetTwice, checkSubnetsSetTwice,
 		}
 	case v1alpha1.NetworkFlannel:
 		checks = []func(Inputs) error{checkFlannel, checkIPv4, checkReserved, checkOverlaps}
@@ -119,12 +119,13 @@ func checkReserved(in Inputs) error {
 
 func remedyOfReserved(in Inputs, r addressRange) string {
 	switch {
+	case !in.Cluster.Network.OpenShift:
+		return ""
 	case r.name == hybridPods:
 		return ": " + hybridPatches(in, freeRange(in), in.Cluster.Network.VXLANPort)
-	case in.Cluster.Network.OpenShift:
+	default:
 		return "; it is chosen when a cluster is installed (networking.clusterNetwork in install-config.yaml)"
 	}
-	return ""
 }
 
 // checkOverlaps refuses ranges that share addresses: of one and the same address, nobody knows where it is.
@@ -172,6 +173,16 @@ func checkPortSetTwice(in Inputs) error {
 	}
 	return fmt.Errorf("%w: %s.ovn.vxlanPort is %d; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, "+
 		"which is %s: remove it", ErrNetwork, networkField, ovn.VXLANPort, portOrUnset(n.VXLANPort))
+}
+
+// checkSubnetsSetTwice refuses ranges in WindowsConfig where OpenShift has them.
+func checkSubnetsSetTwice(in Inputs) error {
+	ovn := in.Config.Network.OVN
+	if !in.Cluster.Network.OpenShift || ovn == nil || ovn.ClusterSubnets+ovn.HybridClusterSubnets == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s.ovn has clusterSubnets or hybridClusterSubnets; on OpenShift the ranges are clusterNetwork of Network.config.openshift.io cluster "+
+		"and hybridClusterNetwork of Network.operator.openshift.io cluster: remove them", ErrNetwork, networkField)
 }
 
 func portOrUnset(port uint16) string {

@@ -171,6 +171,47 @@ func TestAPortSetInTwoPlacesMustBeTheSame(t *testing.T) {
 	}
 }
 
+func TestRangesSetTwiceAreRefused(t *testing.T) {
+	for _, ovn := range []v1alpha1.OVNNetwork{{ClusterSubnets: "10.128.0.0/14/23"}, {HybridClusterSubnets: "10.132.0.0/14/23"}} {
+		in := onOpenShift()
+		in.Config.Network = v1alpha1.NetworkSpec{OVN: &ovn}
+		if _, err := desired.Render(in); !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), "remove them") {
+			t.Errorf("%+v: got %v", ovn, err)
+		}
+	}
+}
+
+// TestOverlayIsToldTheRanges: what another node says of its subnet is believed within them.
+func TestOverlayIsToldTheRanges(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*desired.ClusterNetwork)
+		want   string
+	}{
+		"OpenShift": {func(n *desired.ClusterNetwork) {
+			n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
+		},
+			" --cluster-subnets 10.128.0.0/14/23 --hybrid-overlay-cluster-subnets 10.132.0.0/14/24"},
+		"lengths that cannot be": {func(n *desired.ClusterNetwork) {
+			n.HostPrefixes = map[string]int{"10.128.0.0/14": 14, "10.132.0.0/14": 33}
+		},
+			" --cluster-subnets 10.128.0.0/14 --hybrid-overlay-cluster-subnets 10.132.0.0/14"},
+		"both families, not masked": {func(n *desired.ClusterNetwork) { n.PodCIDRs = []string{"fd01::/48", "10.128.7.0/14", "10.140.0.0/16"} },
+			" --cluster-subnets 10.128.0.0/14,10.140.0.0/16 --hybrid-overlay-cluster-subnets 10.132.0.0/14"},
+	} {
+		in := onOpenShift()
+		test.change(&in.Cluster.Network)
+		node, err := desired.Render(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range node.Node.Services {
+			if s.Name == "hybrid-overlay-node" && !strings.HasSuffix(s.Command, test.want) {
+				t.Errorf("%s: the command is %s", name, s.Command)
+			}
+		}
+	}
+}
+
 // TestOVNElsewhereIsAskedForWhatIsKnown: outside OpenShift nobody tells the hybrid overlay's ranges.
 func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
 	plain := func() desired.Inputs {
@@ -180,7 +221,10 @@ func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
 		return in
 	}
 	for name, test := range map[string]networkCase{
-		"as it should be":   {},
+		"as it should be":         {},
+		"ranges of Windows nodes": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/16"} }},
+		"ranges that overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.244.128.0/17"} },
+			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"give the cluster ranges of their own"}},
 		"no range is known": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = nil }},
 		"IPv6 only": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48"} },
 			reason: v1alpha1.ReasonClusterNetworkIPv6Only},

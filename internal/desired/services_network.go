@@ -115,7 +115,31 @@ func overlayNode(in Inputs, folder string) Service {
 	if port := in.Cluster.Network.VXLANPort; port != 0 {
 		s.Command += fmt.Sprintf(" --hybrid-overlay-vxlan-port %d", port)
 	}
+	// What other nodes say of their subnets is believed within these.
+	if ranges := subnets(in.Cluster.Network, in.Cluster.Network.PodCIDRs); ranges != "" {
+		s.Command += " --cluster-subnets " + ranges
+	}
+	if ranges := subnets(in.Cluster.Network, in.Cluster.Network.HybridCIDRs); ranges != "" {
+		s.Command += " --hybrid-overlay-cluster-subnets " + ranges
+	}
 	return s
+}
+
+// subnets are ranges of IPv4 as OVN-Kubernetes' flags have them, with the length of nodes' prefixes where that is known.
+func subnets(n ClusterNetwork, cidrs []string) string {
+	var list []string
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || !prefix.Addr().Is4() {
+			continue // checkNetwork saw to it that there is another
+		}
+		one := prefix.Masked().String()
+		if length := n.HostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {
+			one += fmt.Sprintf("/%d", length)
+		}
+		list = append(list, one)
+	}
+	return strings.Join(list, ",")
 }
 
 // kubeProxy makes load balancers of Services. Its configuration comes when the network is there.

@@ -58,6 +58,8 @@ type keeper struct {
 	unsettled time.Time
 	// said is what was told last of what cannot be done, so that it is told once.
 	said string
+	// holders are the Nodes to which the ways lead; nil until the first ways are known.
+	holders holders
 	// unusable are the Nodes that were told to be so, with the reason.
 	unusable map[string]string
 	failed   pauses
@@ -110,7 +112,7 @@ func (k *keeper) settle(ctx context.Context) (time.Duration, error) {
 		k.sayOnce(slog.LevelInfo, "Waiting for the Node of this host", "node", k.state.own)
 		return lookEvery, nil
 	}
-	subnet, err := own.prefix()
+	subnet, _, err := own.prefix()
 	if err != nil {
 		k.sayOnce(slog.LevelInfo, "Waiting for OVN-Kubernetes to give this host a subnet", "node", own.Name, "reason", err.Error())
 		return lookEvery, nil

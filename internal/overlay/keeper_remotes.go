@@ -11,12 +11,16 @@ import (
 
 // makeRemotes makes the ways to other nodes what they must be.
 func (k *keeper) makeRemotes(ctx context.Context, own Node, all []Node) error {
-	wanted, without := remotes(own, all)
-	k.sayUnusable(without)
 	n := named(k.have, Network)
 	if n == nil {
 		return fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
+	if k.holders == nil {
+		k.holders = k.settings.holdersOf(n.Remotes, own, all)
+	}
+	wanted, holders, without := k.settings.remotes(own, all, k.holders)
+	k.holders = holders
+	k.sayUnusable(without)
 	remove, add := changeRemotes(n.Remotes, wanted)
 	if len(remove)+len(add) == 0 {
 		return nil

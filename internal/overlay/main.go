@@ -59,6 +59,7 @@ func Main(ctx context.Context, call Call) int {
 func parse(call Call) (command, error) {
 	var c command
 	var port uint
+	var cluster, hybrid string
 	o := &c.options
 	flags := flag.NewFlagSet("hybrid-overlay-node", flag.ContinueOnError)
 	flags.SetOutput(call.Stderr)
@@ -76,6 +77,8 @@ func parse(call Call) (command, error) {
 	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; without it that of the kubeconfig")
 	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's authority; without it that of the kubeconfig")
 	flags.UintVar(&port, "hybrid-overlay-vxlan-port", hns.DefaultVXLANPort, "UDP port of VXLAN; another than 4789 needs a later build of Windows than 17763")
+	flags.StringVar(&cluster, "cluster-subnets", "", "ranges of which Linux nodes have their subnets, as 10.128.0.0/14/23, with commas between; the length of a node's prefix may be left out")
+	flags.StringVar(&hybrid, "hybrid-overlay-cluster-subnets", "", "ranges of which nodes of the hybrid overlay have their subnets, in the same form")
 	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface that carries the overlay; without it Windows chooses one")
 	flags.BoolVar(&c.asService, "windows-service", false, "run under the control of Windows' service manager")
 	flags.StringVar(&c.logFile, "logfile", "", "file for the log; without it, the log goes to standard error")
@@ -90,6 +93,13 @@ func parse(call Call) (command, error) {
 		return c, fmt.Errorf("flag --hybrid-overlay-vxlan-port is %d; a port from 1 to 65535 is needed", port)
 	}
 	o.Settings.VXLANPort = uint16(port)
+	var err error
+	if o.Settings.Ranges.Cluster, err = parseRanges(cluster); err != nil {
+		return c, fmt.Errorf("flag --cluster-subnets: %w", err)
+	}
+	if o.Settings.Ranges.Hybrid, err = parseRanges(hybrid); err != nil {
+		return c, fmt.Errorf("flag --hybrid-overlay-cluster-subnets: %w", err)
+	}
 	return c, o.check()
 }
 

@@ -39,15 +39,18 @@ func TestFlags(t *testing.T) {
 		says   string
 		served bool
 	}{
-		"as usual":       {nil, 0, "", false},
-		"as a service":   {[]string{"--windows-service"}, 0, "", true},
-		"another port":   {[]string{"--hybrid-overlay-vxlan-port", "9898", "--loglevel", "5", "--interface", "Ethernet 2"}, 0, "", false},
-		"port too large": {[]string{"--hybrid-overlay-vxlan-port", "65536"}, 1, "a port from 1 to 65535 is needed", false},
-		"no port":        {[]string{"--hybrid-overlay-vxlan-port", "0"}, 1, "a port from 1 to 65535 is needed", false},
-		"unknown flag":   {[]string{"--none"}, 1, "flag provided but not defined", false},
-		"argument":       {[]string{"start"}, 1, `unexpected argument "start"`, false},
-		"no node":        {[]string{"--node", ""}, 1, "flag --node is missing", false},
-		"no kubeconfig":  {[]string{"--bootstrap-kubeconfig", "", "--cert-dir", ""}, 1, "flag --cert-dir is missing", false},
+		"as usual":         {nil, 0, "", false},
+		"as a service":     {[]string{"--windows-service"}, 0, "", true},
+		"another port":     {[]string{"--hybrid-overlay-vxlan-port", "9898", "--loglevel", "5", "--interface", "Ethernet 2"}, 0, "", false},
+		"port too large":   {[]string{"--hybrid-overlay-vxlan-port", "65536"}, 1, "a port from 1 to 65535 is needed", false},
+		"no port":          {[]string{"--hybrid-overlay-vxlan-port", "0"}, 1, "a port from 1 to 65535 is needed", false},
+		"ranges":           {[]string{"--cluster-subnets", "10.128.0.0/14/23,fd01::/48/64", "--hybrid-overlay-cluster-subnets", "10.132.0.0/14/23"}, 0, "", false},
+		"no range":         {[]string{"--cluster-subnets", "10.128.0.0"}, 1, `flag --cluster-subnets: "10.128.0.0" is no range`, false},
+		"no range of IPv4": {[]string{"--hybrid-overlay-cluster-subnets", "fd01::/48"}, 1, "flag --hybrid-overlay-cluster-subnets: ", false},
+		"unknown flag":     {[]string{"--none"}, 1, "flag provided but not defined", false},
+		"argument":         {[]string{"start"}, 1, `unexpected argument "start"`, false},
+		"no node":          {[]string{"--node", ""}, 1, "flag --node is missing", false},
+		"no kubeconfig":    {[]string{"--bootstrap-kubeconfig", "", "--cert-dir", ""}, 1, "flag --cert-dir is missing", false},
 	} {
 		code, _, stderr, served := runMain(t, nil, append(usual(t), test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.says) || test.says == "" && stderr != "" || served != test.served {

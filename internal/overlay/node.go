@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
@@ -29,31 +30,33 @@ type Node struct {
 	Subnet, LinuxSubnets, RouterMAC string
 	// InternalIPs are the addresses of type InternalIP in their order.
 	InternalIPs []string
+	// Created is when the Node was made, which only the API server sets.
+	Created time.Time
 }
 
 // errIncomplete is a Node that has no part in the overlay, or none yet.
 var errIncomplete = errors.New("the Node has no part in the overlay yet")
 
-// prefix is the IPv4 subnet of the node's pods. A Linux node has that of OVN-Kubernetes' own network. A Linux node with another
-// network, which its administrator has put into the hybrid overlay, has one like a Windows node.
-func (n Node) prefix() (netip.Prefix, error) {
+// prefix is the IPv4 subnet of the node's pods, and whether it is one of the hybrid overlay's. A Linux node has that of
+// OVN-Kubernetes' own network. A Linux node with another network, which its administrator has put into the hybrid overlay, has one
+// like a Windows node.
+func (n Node) prefix() (p netip.Prefix, hybrid bool, err error) {
 	if !n.Windows && n.LinuxSubnets != "" {
 		p, err := parseLinuxSubnets(n.LinuxSubnets)
 		if err == nil {
-			return p, nil
+			return p, false, nil
 		}
 		if n.Subnet == "" {
-			return netip.Prefix{}, fmt.Errorf("annotation %s: %w", LinuxSubnetsAnnotation, err)
+			return netip.Prefix{}, false, fmt.Errorf("annotation %s: %w", LinuxSubnetsAnnotation, err)
 		}
 	}
 	if n.Subnet == "" {
-		return netip.Prefix{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, SubnetAnnotation)
+		return netip.Prefix{}, true, fmt.Errorf("%w: it has no annotation %s", errIncomplete, SubnetAnnotation)
 	}
-	p, err := parseSubnet(n.Subnet)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("annotation %s: %w", SubnetAnnotation, err)
+	if p, err = parseSubnet(n.Subnet); err != nil {
+		return netip.Prefix{}, true, fmt.Errorf("annotation %s: %w", SubnetAnnotation, err)
 	}
-	return p, nil
+	return p, true, nil
 }
 
 // address is the node's first internal IPv4 address.
@@ -67,13 +70,9 @@ func (n Node) address() (netip.Addr, error) {
 }
 
 // remote is the way to the node's pods.
-func (n Node) remote() (hns.RemoteSubnet, error) {
+func (n Node) remote(prefix netip.Prefix) (hns.RemoteSubnet, error) {
 	if n.RouterMAC == "" {
 		return hns.RemoteSubnet{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, RouterMACAnnotation)
-	}
-	prefix, err := n.prefix()
-	if err != nil {
-		return hns.RemoteSubnet{}, err
 	}
 	address, err := n.address()
 	if err != nil {

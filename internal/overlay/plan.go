@@ -31,6 +31,8 @@ type Settings struct {
 	VXLANPort uint16
 	// Adapter is the name of the interface for the overlay; empty leaves the choice to Windows.
 	Adapter string
+	// Ranges are those of which nodes have their subnets.
+	Ranges Ranges
 }
 
 // networks returns what a host with that subnet must have, in the order in which they are created.
@@ -125,39 +127,130 @@ type unusable struct {
 	err  error
 }
 
-// remotes returns the ways to the pods of other nodes, ordered by subnet, and the Nodes that have none although they seem to be of
-// the overlay. A subnet leads to one host: of two Nodes that claim it, the first by name counts.
-func remotes(own Node, others []Node) (ways []hns.RemoteSubnet, without []unusable) {
-	ownPrefix, _ := own.prefix()
+// remotes returns the ways to the pods of other nodes, ordered by subnet, who has which subnet, and the Nodes that have no way although
+// they seem to be of the overlay.
+func (s Settings) remotes(own Node, others []Node, held holders) (ways []hns.RemoteSubnet, has holders, without []unusable) {
 	ownAddress, _ := own.address()
-	taken := map[netip.Prefix]string{}
-	if ownPrefix.IsValid() {
-		taken[ownPrefix] = own.Name
+	subnets := taken{holders: holders{}}
+	if prefix, _, err := own.prefix(); err == nil {
+		_ = subnets.take(prefix, own.Name) // the first
 	}
-	for _, n := range slices.SortedFunc(slices.Values(others), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }) {
-		if n.Name == own.Name {
-			continue
+	for _, c := range s.claims(own, others, held) {
+		err := c.err
+		if err == nil {
+			err = subnets.take(c.subnet, c.node.Name)
 		}
-		way, err := n.remote()
+		var way hns.RemoteSubnet
+		if err == nil {
+			way, err = c.node.remote(c.subnet)
+		}
 		if err == nil && way.Host == ownAddress {
 			err = fmt.Errorf("its InternalIP %s is that of this host", way.Host)
 		}
-		if holder, isTaken := taken[way.Prefix]; err == nil && isTaken {
-			err = fmt.Errorf("its subnet %s is that of node %s", way.Prefix, holder)
-		}
 		switch {
 		case err == nil:
-			taken[way.Prefix] = n.Name
 			ways = append(ways, way)
-		case !errors.Is(err, errIncomplete):
-			without = append(without, unusable{n.Name, err})
+		case !errors.Is(err, errIncomplete) && c.node.RouterMAC != "":
+			without = append(without, unusable{c.node.Name, err})
 		}
 	}
 	slices.SortFunc(ways, byPrefix)
-	return ways, without
+	return ways, subnets.holders, without
 }
 
-func byPrefix(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) }
+// holders are the names of the Nodes that have a subnet, by subnets, of which no two share addresses.
+type holders map[netip.Prefix]string
+
+// taken are subnets that are somebody's.
+type taken struct {
+	holders holders
+	ordered []netip.Prefix
+}
+
+// take gives a subnet to a Node, unless another has some of its addresses.
+func (t *taken) take(subnet netip.Prefix, node string) error {
+	at, _ := slices.BinarySearchFunc(t.ordered, subnet, comparePrefixes)
+	for _, next := range t.ordered[max(at-1, 0):min(at+1, len(t.ordered))] {
+		if next.Overlaps(subnet) {
+			return fmt.Errorf("its subnet %s shares addresses with %s, which node %s has", subnet, next, t.holders[next])
+		}
+	}
+	t.ordered = slices.Insert(t.ordered, at, subnet)
+	t.holders[subnet] = node
+	return nil
+}
+
+// holdersOf tells whose the ways are that were there before.
+func (s Settings) holdersOf(ways []hns.RemoteSubnet, own Node, all []Node) holders {
+	there := map[hns.RemoteSubnet]bool{}
+	for _, w := range ways {
+		if mac, err := parseMAC(w.RouterMAC); err == nil {
+			w.RouterMAC = mac
+		}
+		there[w] = true
+	}
+	held := holders{}
+	for _, c := range s.claims(own, all, nil) {
+		if _, isHeld := held[c.subnet]; c.err != nil || isHeld {
+			continue
+		}
+		if way, err := c.node.remote(c.subnet); err == nil && there[way] {
+			held[c.subnet] = c.node.Name
+		}
+	}
+	return held
+}
+
+// claim is the subnet that another Node says it has, or why it cannot have it.
+type claim struct {
+	node   Node
+	subnet netip.Prefix
+	err    error
+}
+
+// claims are those of the other Nodes in the order in which they count. A Node can claim what is another's, so whose it is does not
+// follow from what Nodes say now: who holds the subnet keeps it, and where nobody does, the older Node has it.
+func (s Settings) claims(own Node, others []Node, held holders) (all []claim) {
+	for _, n := range others {
+		if n.Name == own.Name {
+			continue
+		}
+		subnet, hybrid, err := n.prefix()
+		if err == nil {
+			err = s.Ranges.check(subnet, hybrid)
+		}
+		all = append(all, claim{n, subnet, err})
+	}
+	slices.SortFunc(all, func(a, b claim) int {
+		if aHolds, bHolds := held[a.subnet] == a.node.Name, held[b.subnet] == b.node.Name; aHolds != bHolds {
+			return firstIf(aHolds)
+		}
+		return cmp.Or(byAge(a.node, b.node), cmp.Compare(a.node.Name, b.node.Name))
+	})
+	return all
+}
+
+// byAge compares Nodes so that the older one comes first, and one whose age is not known last.
+func byAge(a, b Node) int {
+	if a.Created.IsZero() != b.Created.IsZero() {
+		return firstIf(!a.Created.IsZero())
+	}
+	return a.Created.Compare(b.Created)
+}
+
+func firstIf(first bool) int {
+	if first {
+		return -1
+	}
+	return 1
+}
+
+func byPrefix(a, b hns.RemoteSubnet) int { return comparePrefixes(a.Prefix, b.Prefix) }
+
+// comparePrefixes compares by the first address, then by length, so that prefixes which share addresses are neighbors.
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
 
 // changeRemotes compares the ways to other nodes. Those with another VNI belong to somebody else. What goes is given as it is there.
 // Both are ordered by subnet.

@@ -1,9 +1,12 @@
 package overlay
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -142,18 +145,19 @@ func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
 			[]hns.RemoteSubnet{way("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
 		"Windows node with a Linux subnet": {[]Node{change(linux, func(n *Node) { n.Windows, n.Subnet = true, "10.132.7.0/24" })},
 			[]hns.RemoteSubnet{way("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
-		"no MAC yet":        {[]Node{change(linux, func(n *Node) { n.RouterMAC = "" })}, nil, nil},
-		"no subnet yet":     {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = "" })}, nil, nil},
-		"no address yet":    {[]Node{change(linux, func(n *Node) { n.InternalIPs = nil })}, nil, nil},
-		"IPv6 address only": {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"fd00::11"} })}, nil, nil},
-		"wrong MAC":         {[]Node{change(linux, func(n *Node) { n.RouterMAC = "0a:58" })}, nil, []string{"linux-1"}},
-		"wrong subnet":      {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = "10.128.2.0/23" })}, nil, []string{"linux-1"}},
-		"IPv6 subnet only":  {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":["fd01::/64"]}` })}, nil, []string{"linux-1"}},
-		"own address":       {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"192.0.2.1"} })}, nil, []string{"linux-1"}},
-		"own subnet":        {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.132.1.0/24"}` })}, nil, []string{"linux-1"}},
-		"subnet of another": {[]Node{change(linux, func(n *Node) { n.Name = "linux-2" }), linux}, []hns.RemoteSubnet{linuxWay}, []string{"linux-2"}},
+		"no MAC yet":                       {[]Node{change(linux, func(n *Node) { n.RouterMAC = "" })}, nil, nil},
+		"no subnet yet":                    {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = "" })}, nil, nil},
+		"no address yet":                   {[]Node{change(linux, func(n *Node) { n.InternalIPs = nil })}, nil, nil},
+		"IPv6 address only":                {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"fd00::11"} })}, nil, nil},
+		"wrong MAC":                        {[]Node{change(linux, func(n *Node) { n.RouterMAC = "0a:58" })}, nil, []string{"linux-1"}},
+		"wrong subnet":                     {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = "10.128.2.0/23" })}, nil, []string{"linux-1"}},
+		"IPv6 subnet only":                 {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":["fd01::/64"]}` })}, nil, []string{"linux-1"}},
+		"own address":                      {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"192.0.2.1"} })}, nil, []string{"linux-1"}},
+		"own subnet":                       {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.132.1.0/24"}` })}, nil, []string{"linux-1"}},
+		"subnet of another":                {[]Node{change(linux, func(n *Node) { n.Name = "linux-2" }), linux}, []hns.RemoteSubnet{linuxWay}, []string{"linux-2"}},
+		"wrong subnet, not of the overlay": {[]Node{change(linux, func(n *Node) { n.LinuxSubnets, n.RouterMAC = "none", "" })}, nil, nil},
 	} {
-		got, without := remotes(own, test.others)
+		got, _, without := Settings{}.remotes(own, test.others, nil)
 		if diff := cmp.Diff(test.want, got, compare()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -163,6 +167,109 @@ func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.without, names, compare()); diff != "" {
 			t.Errorf("%s: told to be unusable (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A Node writes its own annotations and addresses: a kubelet, or who has its certificate, may claim any subnet.
+func TestNodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	node := func(i int, subnet string) Node {
+		n := windowsNode(fmt.Sprintf("win-%d", i), fmt.Sprintf("192.0.2.%d", i), subnet, fmt.Sprintf("00-15-5D-00-00-%02X", i))
+		n.Created = day.Add(time.Duration(i) * time.Hour)
+		return n
+	}
+	linux := func(i int, subnet string) Node {
+		n := node(i, "")
+		n.Windows, n.LinuxSubnets = false, `{"default":"`+subnet+`"}`
+		return n
+	}
+	change := func(n Node, f func(*Node)) Node { f(&n); return n }
+	own, victim := node(1, "10.132.2.0/23"), node(5, "10.132.8.0/23")
+	known := Ranges{
+		Cluster: []Range{{netip.MustParsePrefix("10.128.0.0/14"), 23}},
+		Hybrid:  []Range{{netip.MustParsePrefix("10.132.0.0/14"), 23}, {netip.MustParsePrefix("10.160.0.0/16"), 24}},
+	}
+	for name, test := range map[string]struct {
+		ranges  Ranges
+		held    holders
+		others  []Node
+		has     []string // Nodes with a way
+		without string   // what is told of the one that has none
+	}{
+		"each its own": {ranges: known, others: []Node{victim, node(6, "10.132.10.0/23"), node(7, "10.160.8.0/24"), linux(8, "10.128.2.0/23")}, has: []string{"win-5", "win-6", "win-7", "win-8"}},
+
+		"a range larger than all":          {ranges: known, others: []Node{node(2, "10.132.0.0/15"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.0.0/15 is none that a node gets of the hybrid cluster network [10.132.0.0/14/23 10.160.0.0/16/24]"},
+		"a part of a node's":               {ranges: known, others: []Node{node(2, "10.132.8.4/30"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.4/30 is none"},
+		"outside of the ranges":            {ranges: known, others: []Node{node(2, "8.8.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 8.8.8.0/23 is none"},
+		"the length of another range":      {ranges: known, others: []Node{node(2, "10.160.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.160.8.0/23 is none"},
+		"Windows node among Linux nodes":   {ranges: known, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is none"},
+		"Linux node among Windows nodes":   {ranges: known, others: []Node{linux(2, "10.132.10.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.10.0/23 is none that a node gets of the cluster network [10.128.0.0/14/23]"},
+		"the same, hybrid ranges unknown":  {ranges: Ranges{Cluster: known.Cluster}, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is not of the hybrid cluster network: it shares addresses with 10.128.0.0/14"},
+		"the same, cluster ranges unknown": {ranges: Ranges{Hybrid: known.Hybrid}, others: []Node{linux(2, "10.132.8.0/24"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/24 is not of the cluster network"},
+
+		"all of it, by a younger node":         {ranges: known, others: []Node{node(6, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"more than it, by a younger node":      {others: []Node{node(6, "10.132.0.0/15"), linux(4, "10.133.0.0/24"), victim}, has: []string{"win-4", "win-5"}, without: "win-6: its subnet 10.132.0.0/15 shares addresses with 10.132.2.0/23, which node win-1 has"},
+		"a part, by a younger node":            {others: []Node{node(6, "10.132.9.252/30"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.9.252/30 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"around two, by a younger node":        {others: []Node{node(6, "10.136.0.0/16"), linux(4, "10.136.7.0/24"), linux(3, "10.136.9.0/24")}, has: []string{"win-3", "win-4"}, without: "which node win-4 has"},
+		"by a node whose age is unknown":       {others: []Node{change(node(2, "10.132.8.0/24"), func(n *Node) { n.Created = time.Time{} }), victim}, has: []string{"win-5"}, without: "which node win-5 has"},
+		"by an older node, while held":         {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"a part, by an older node, while held": {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.128/25"), victim}, has: []string{"win-5"}, without: "which node win-5 has"},
+		"while the victim has no router":       {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), change(victim, func(n *Node) { n.RouterMAC = "" })}, without: "win-2: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"by an older node, before":             {others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-2"}, without: "win-5: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-2 has"},
+		"that of this host":                    {ranges: known, held: holders{own.subnet(t): "win-0"}, others: []Node{node(0, "10.132.2.0/23")}, without: "win-0: its subnet 10.132.2.0/23 shares addresses with 10.132.2.0/23, which node win-1 has"},
+		"from whom held it and has it no more": {ranges: known, held: holders{victim.subnet(t): "win-5"}, others: []Node{node(6, "10.132.8.0/23"), change(victim, func(n *Node) { n.Subnet = "10.132.10.0/23" })}, has: []string{"win-5", "win-6"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways, held, without := Settings{Ranges: test.ranges}.remotes(own, test.others, test.held)
+			var has []string
+			for _, w := range ways {
+				has = append(has, held[w.Prefix])
+			}
+			slices.Sort(has)
+			told := ""
+			for _, u := range without {
+				told += u.node + ": " + u.err.Error()
+			}
+			if !slices.Equal(has, test.has) || !strings.Contains(told, test.without) || test.without == "" && told != "" {
+				t.Errorf("ways to %v, and %q", has, told)
+			}
+		})
+	}
+}
+
+// subnet is what the Node says.
+func (n Node) subnet(t *testing.T) netip.Prefix {
+	t.Helper()
+	p, _, err := n.prefix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestRangesAsOVNKubernetesWritesThem(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                              "[]",
+		"10.132.0.0/14/23":              "[10.132.0.0/14/23]",
+		"10.132.7.7/14":                 "[10.132.0.0/14]",
+		"10.128.0.0/14/23,fd01::/48/64": "[10.128.0.0/14/23]",
+		"10.128.0.0/14/23, 10.1.0.0/16": "[10.128.0.0/14/23 10.1.0.0/16]",
+		"fd01::/48/64":                  "has no range of IPv4",
+		"10.132.0.0":                    "is no range such as",
+		"10.132.0.0/14/x":               "is no range such as",
+		"10.132.0.0/14/23/24":           "is no range such as",
+		"10.132.0.0/14/14":              "a node cannot have a /14",
+		"10.132.0.0/14/33":              "a node cannot have a /33",
+		"10.132.0.0/14,":                "is no range such as",
+	} {
+		ranges, err := parseRanges(text)
+		got := fmt.Sprint(ranges)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want && (err == nil || !strings.Contains(got, want)) {
+			t.Errorf("%q is read as %s, want %s", text, got, want)
 		}
 	}
 }
@@ -201,13 +308,16 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("0.0.0.0/0", `null`, "02:00:5e:10:00:00:00:01", "", false)
 	f.Fuzz(func(t *testing.T, subnet, linux, mac, ip string, windows bool) {
 		n := Node{Name: "n", Windows: windows, Subnet: subnet, LinuxSubnets: linux, RouterMAC: mac, InternalIPs: []string{ip}}
-		r, err := n.remote()
-		if err != nil {
-			if r != (hns.RemoteSubnet{}) {
-				t.Errorf("both a way %v and an error", r)
+		ways, _, without := Settings{}.remotes(Node{Name: "own"}, []Node{n}, nil)
+		if len(ways) == 0 {
+			for _, u := range without {
+				if len(u.err.Error()) > 700 {
+					t.Errorf("an error of %d bytes", len(u.err.Error()))
+				}
 			}
 			return
 		}
+		r := ways[0]
 		if !r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked() || r.Prefix.Bits() < 1 || r.Prefix.Bits() > 30 || !r.Host.Is4() || r.VNI != VNI {
 			t.Errorf("way %+v", r)
 		}

@@ -3,6 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -49,7 +50,8 @@ func Run(ctx context.Context, o Options) {
 			restarted = nil
 		}
 	}
-	o.Log.Info("Starting", "node", o.Node, "vxlanPort", o.Settings.VXLANPort, "interface", o.Settings.Adapter)
+	o.Log.Info("Starting", "node", o.Node, "vxlanPort", o.Settings.VXLANPort, "interface", o.Settings.Adapter,
+		"clusterSubnets", fmt.Sprint(o.Settings.Ranges.Cluster), "hybridClusterSubnets", fmt.Sprint(o.Settings.Ranges.Hybrid))
 	var all sync.WaitGroup
 	all.Go(func() { k.run(ctx, restarted) })
 	all.Go(func() { l.run(ctx) })

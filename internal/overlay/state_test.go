@@ -1,6 +1,9 @@
 package overlay
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A cluster of a thousand nodes has several heartbeats a second.
 func TestNodesThatSayTheSameAreNoChange(t *testing.T) {
@@ -32,6 +35,7 @@ func TestNodesThatSayTheSameAreNoChange(t *testing.T) {
 		"subnets": func(n *Node) { n.LinuxSubnets = "{}" },
 		"router":  func(n *Node) { n.RouterMAC = "" },
 		"address": func(n *Node) { n.InternalIPs = nil },
+		"age":     func(n *Node) { n.Created = time.Unix(1, 0) },
 	} {
 		s.put(n)
 		changed()

@@ -481,3 +481,47 @@ func TestUnreadableNodeIsToldOnce(t *testing.T) {
 		}
 	})
 }
+
+// A kubelet may write any subnet to its own Node.
+func TestNodeThatClaimsTheSubnetOfAnotherGetsNoneOfItsPackets(t *testing.T) {
+	story(t, func(w *world) {
+		w.linux(1)
+		h := w.windows(1, sim.HNSOptions{}).start()
+		w.awaits(time.Minute, "the overlay is there", func() bool { return h.told() && h.has(linuxWay(1)) })
+		for name, subnet := range map[string]string{"a-same": "10.128.1.0/24", "a-part": "10.128.1.64/30", "a-more": "10.128.0.0/15", "a-own": "10.132.1.128/25"} {
+			w.node(name, "windows", "192.0.2.66", map[string]string{overlay.SubnetAnnotation: subnet, overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
+		}
+		w.passes(time.Minute)
+		if n, _ := h.network(overlay.Network); !h.has(linuxWay(1)) {
+			t.Errorf("ways are %v", n.Remotes)
+		}
+		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 shares addresses with 10.128.1.0/24, which node linux-1 has"`, `which node win-1 has`} {
+			if h.log.count(said) != 1 {
+				t.Errorf("the log does not have %s once:\n%s", said, h.log)
+			}
+		}
+		h.stop()
+		h.start()
+		w.passes(time.Minute)
+		if n, _ := h.network(overlay.Network); !h.has(linuxWay(1)) {
+			t.Errorf("after a restart, ways are %v", n.Remotes)
+		}
+	})
+}
+
+func TestSubnetOutsideOfTheRangesIsNotBelieved(t *testing.T) {
+	story(t, func(w *world) {
+		w.linux(1)
+		h := w.windows(1, sim.HNSOptions{})
+		h.options.Settings.Ranges = overlay.Ranges{
+			Cluster: []overlay.Range{{Prefix: netip.MustParsePrefix("10.128.0.0/14"), HostPrefix: 24}},
+			Hybrid:  []overlay.Range{{Prefix: netip.MustParsePrefix("10.132.0.0/14"), HostPrefix: 24}},
+		}
+		w.node("a-world", "windows", "192.0.2.66", map[string]string{overlay.SubnetAnnotation: "8.0.0.0/5", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
+		h.start()
+		w.awaits(time.Minute, "the overlay is there", func() bool { return h.told() && h.has(linuxWay(1)) })
+		if h.log.count(`"node":"a-world","error":"its subnet 8.0.0.0/5 is none that a node gets of the hybrid cluster network [10.132.0.0/14/24]"`) != 1 {
+			t.Errorf("the log does not say so:\n%s", h.log)
+		}
+	})
+}

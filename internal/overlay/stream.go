@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // object is what is read of a Node, and of the other objects that can come in its place. Everything else of it is skipped, so that
 // the memory does not depend on how large Nodes are.
 type object struct {
 	Metadata struct {
-		Name            string `json:"name"`
-		ResourceVersion string `json:"resourceVersion"`
+		Name            string    `json:"name"`
+		ResourceVersion string    `json:"resourceVersion"`
+		Created         time.Time `json:"creationTimestamp"`
 		Labels          struct {
 			OS string `json:"kubernetes.io/os"`
 		} `json:"labels"`
@@ -63,6 +65,7 @@ func (o object) node() Node {
 	return Node{
 		Name: m.Name, Windows: m.Labels.OS == "windows", InternalIPs: o.Status.internalIPs,
 		Subnet: m.Annotations.Subnet, LinuxSubnets: m.Annotations.LinuxSubnets, RouterMAC: m.Annotations.RouterMAC,
+		Created: m.Created,
 	}
 }
 

@@ -1,0 +1,94 @@
+package overlay
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Ranges are those of which OVN-Kubernetes gives each node a subnet for its pods. Empty where they are not known.
+type Ranges struct {
+	// Cluster are those of Linux nodes, Hybrid those of the hybrid overlay: of Windows nodes, and of Linux nodes with another network.
+	Cluster, Hybrid []Range
+}
+
+// Range is one of them.
+type Range struct {
+	Prefix netip.Prefix
+	// HostPrefix is the length of each node's prefix; 0 where it is not known.
+	HostPrefix int
+}
+
+// String writes a range as OVN-Kubernetes' flags have it.
+func (r Range) String() string {
+	if r.HostPrefix == 0 {
+		return r.Prefix.String()
+	}
+	return fmt.Sprintf("%s/%d", r.Prefix, r.HostPrefix)
+}
+
+func (r Range) gives(subnet netip.Prefix) bool {
+	return r.Prefix.Contains(subnet.Addr()) && subnet.Bits() >= r.Prefix.Bits() && (r.HostPrefix == 0 || subnet.Bits() == r.HostPrefix)
+}
+
+// check says why a node cannot have been given the subnet. Where its ranges are not known, it must not be of those of the others.
+func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
+	name, its, others := "cluster network", r.Cluster, r.Hybrid
+	if hybrid {
+		name, its, others = "hybrid cluster network", r.Hybrid, r.Cluster
+	}
+	for _, one := range its {
+		if one.gives(subnet) {
+			return nil
+		}
+	}
+	if len(its) > 0 {
+		return fmt.Errorf("its subnet %s is none that a node gets of the %s %v", subnet, name, its)
+	}
+	for _, one := range others {
+		if one.Prefix.Overlaps(subnet) {
+			return fmt.Errorf("its subnet %s is not of the %s: it shares addresses with %s", subnet, name, one.Prefix)
+		}
+	}
+	return nil
+}
+
+// parseRanges reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64. Those of IPv6, which Windows'
+// overlays do not carry, are left out.
+func parseRanges(text string) (ranges []Range, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for entry := range strings.SplitSeq(text, ",") {
+		r, err := parseRange(strings.TrimSpace(entry))
+		if err != nil {
+			return nil, err
+		}
+		if r.Prefix.Addr().Is4() {
+			ranges = append(ranges, r)
+		}
+	}
+	if len(ranges) == 0 {
+		return nil, fmt.Errorf("%q has no range of IPv4", text)
+	}
+	return ranges, nil
+}
+
+func parseRange(entry string) (r Range, err error) {
+	parts := strings.SplitN(entry, "/", 3)
+	if len(parts) == 3 {
+		if r.HostPrefix, err = strconv.Atoi(parts[2]); err != nil {
+			return Range{}, fmt.Errorf("%q is no range such as 10.132.0.0/14/23", entry)
+		}
+		entry = parts[0] + "/" + parts[1]
+	}
+	if r.Prefix, err = netip.ParsePrefix(entry); err != nil {
+		return Range{}, fmt.Errorf("%q is no range such as 10.132.0.0/14/23", entry)
+	}
+	r.Prefix = r.Prefix.Masked()
+	if len(parts) == 3 && (r.HostPrefix <= r.Prefix.Bits() || r.HostPrefix > r.Prefix.Addr().BitLen()) {
+		return Range{}, fmt.Errorf("a node cannot have a /%d of range %s", r.HostPrefix, r.Prefix)
+	}
+	return r, nil
+}
