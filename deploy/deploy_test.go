@@ -58,3 +58,20 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 		}
 	}
 }
+
+// The Secret of the metrics' certificate is named in three places.
+func TestMetricsHaveTheirCertificate(t *testing.T) {
+	content, err := os.ReadFile("deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = "windows-machine-config-operator-metrics-cert"
+	for _, line := range []string{
+		"service.beta.openshift.io/serving-cert-secret-name: " + secret + "\n", "secretName: " + secret + "\n",
+		"--metrics-cert-dir=/metrics-cert\n", "mountPath: /metrics-cert\n",
+	} {
+		if strings.Count(string(content), line) != 1 {
+			t.Errorf("deployment.yaml does not have %q once", line)
+		}
+	}
+}

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -37,13 +36,13 @@ const version = "0.1.0"
 
 // flags are what can be set on the command line.
 type flags struct {
-	payloadDir     string
-	namespace      string
-	kubeconfig     string
-	metricsAddress string
-	probeAddress   string
-	leaderElect    bool
-	debug          bool
+	payloadDir   string
+	namespace    string
+	kubeconfig   string
+	metrics      metricsOptions
+	probeAddress string
+	leaderElect  bool
+	debug        bool
 }
 
 func main() {
@@ -66,6 +65,7 @@ func main() {
 
 func parse(args []string) (flags, error) {
 	var f flags
+	var minVersion string
 	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
 	set.Usage = func() {
 		fmt.Fprintf(set.Output(), "wmco makes Windows Server hosts nodes of a cluster.\n\nUsage:\n  wmco [flags]\n  wmco version\n\nFlags:\n")
@@ -74,11 +74,18 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and what it lists, as make payload writes it")
 	set.StringVar(&f.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the operator's own namespace; by default that of its pod (POD_NAMESPACE)")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; by default the pod's ServiceAccount")
-	set.StringVar(&f.metricsAddress, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
+	set.StringVar(&f.metrics.address, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
+	set.StringVar(&f.metrics.certDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics, read again when they change; while there are none, the certificate is one that clients cannot check")
+	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "oldest version of TLS for the metrics: VersionTLS12 or VersionTLS13")
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
 	set.BoolVar(&f.debug, "debugLogging", false, "log more")
 	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	var err error
+	if f.metrics.minVersion, err = tlsVersion(minVersion); err != nil {
+		fmt.Fprintln(set.Output(), err)
 		return f, err
 	}
 	if f.namespace == "" {
@@ -107,7 +114,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
-	m, err := newManager(config, f)
+	m, err := newManager(config, f, logger)
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -137,7 +144,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, f flags) (manager.Manager, error) {
+func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manager, error) {
 	scheme := utilruntime.NewScheme()
 	for _, add := range []func(*utilruntime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -147,7 +154,7 @@ func newManager(config *rest.Config, f flags) (manager.Manager, error) {
 	m, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.Cache(f.namespace),
-		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization},
+		Metrics:                       metricsserver.Options{BindAddress: "0"}, // ours has limits
 		HealthProbeBindAddress:        f.probeAddress,
 		LeaderElection:                f.leaderElect,
 		LeaderElectionConfig:          leaseConfig(config),
@@ -157,6 +164,15 @@ func newManager(config *rest.Config, f flags) (manager.Manager, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if f.metrics.address != "0" {
+		server, err := newMetrics(m.GetConfig(), m.GetHTTPClient(), f.metrics, logger.WithName("metrics"))
+		if err != nil {
+			return nil, err
+		}
+		if err := m.Add(server); err != nil {
+			return nil, err
+		}
 	}
 	synced := func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// lookAtCertificateEvery is how old what is known of the files may be when somebody connects.
+const lookAtCertificateEvery = 10 * time.Second
+
+// servingCertificate is the certificate in a folder, as Kubernetes mounts a Secret of type kubernetes.io/tls. While there is none, it is one
+// that nobody can check.
+type servingCertificate struct {
+	dir string
+	log logr.Logger
+
+	mu       sync.Mutex
+	current  *tls.Certificate
+	lookedAt time.Time
+	// said is what was told last of the files.
+	said string
+}
+
+func newServingCertificate(dir string, log logr.Logger) (*servingCertificate, error) {
+	cert, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("localhost", []net.IP{{127, 0, 0, 1}}, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	selfSigned, err := tls.X509KeyPair(cert, key)
+	return &servingCertificate{dir: dir, log: log, current: &selfSigned}, err
+}
+
+// get returns what is in the folder now. What was there before goes on where it cannot be read: a Secret may be mounted, and its files
+// changed, while the operator runs.
+func (c *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dir == "" || time.Since(c.lookedAt) < lookAtCertificateEvery {
+		return c.current, nil
+	}
+	c.lookedAt = time.Now()
+	read, err := tls.LoadX509KeyPair(filepath.Join(c.dir, "tls.crt"), filepath.Join(c.dir, "tls.key"))
+	switch {
+	case err == nil:
+		c.current = &read
+		c.say("Metrics are served with the certificate of the folder", nil)
+	case errors.Is(err, fs.ErrNotExist):
+		c.say("The folder has no certificate for the metrics", nil)
+	default:
+		c.say("The certificate for the metrics cannot be read", err)
+	}
+	return c.current, nil
+}
+
+// say logs what was not said by the last call.
+func (c *servingCertificate) say(what string, err error) {
+	text := what
+	if err != nil {
+		text += ": " + err.Error()
+	}
+	if text == c.said {
+		return
+	}
+	c.said = text
+	if err != nil {
+		c.log.Error(err, what, "folder", c.dir)
+		return
+	}
+	c.log.Info(what, "folder", c.dir)
+}
