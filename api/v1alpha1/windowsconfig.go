@@ -269,6 +269,17 @@ type NetworkSpec struct {
 	// +optional
 	Provider NetworkProvider `json:"provider,omitempty"`
 
+	// allowFrom are the ranges of addresses, as 10.0.0.0/16, from which Windows' firewall lets in SSH, the kubelet's port and that of
+	// metrics (TCP 22, 10250 and 9182). The addresses of all control plane nodes must be in it, and those of your Prometheus, or else logs,
+	// exec, metrics and visits of the operator fail. It limits the operator's own rules: others that let in more still do. By default,
+	// everybody is let in. A joined node follows a change in seconds also when nobody can log in to it.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self).prefixLength() > 0",message="must be a range of addresses such as 10.0.0.0/16"
+	// +listType=set
+	// +optional
+	AllowFrom []string `json:"allowFrom,omitempty"`
+
 	// ovn holds the settings of provider OVNHybridOverlay.
 	// +optional
 	OVN *OVNNetwork `json:"ovn,omitempty"`

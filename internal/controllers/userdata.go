@@ -24,6 +24,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/internal/userdata"
 )
@@ -59,6 +60,7 @@ func (c *userData) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.Secret{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			return o.GetNamespace() == c.Namespace && o.GetName() == v1alpha1.PrivateKeySecret
 		}))).
+		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(c.again, one)).
 		Build(c)
 	if err != nil {
@@ -96,7 +98,15 @@ func (c *userData) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	if err != nil || len(keys) == 0 {
 		return reconcile.Result{}, err
 	}
-	text, err := userdata.Render(platform.Type, keys)
+	config, err := c.config(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	allowFrom, err := desired.AllowFrom(config.Network)
+	if err != nil {
+		return reconcile.Result{}, nil // WindowsConfig tells; what is there stays
+	}
+	text, err := userdata.Render(platform.Type, keys, allowFrom)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,7 +44,11 @@ func newUserDataWorld(t *testing.T, platform string, objects ...client.Object) *
 		infrastructure.SetName("cluster")
 		objects = append(objects, infrastructure)
 	}
-	w.WithWatch = fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			if err := w.closed[name.Namespace]; err != nil {
 				return err
@@ -130,6 +135,26 @@ func TestUserDataIsWrittenWhereMachinesAre(t *testing.T) {
 	w.pass()
 	if w.writes != writes || len(w.events) > 0 {
 		t.Errorf("a second look writes %d times; events %q", w.writes-writes, w.events)
+	}
+}
+
+func TestUserDataHasTheRangesThatAreAllowed(t *testing.T) {
+	key, _ := keyOf(t, 1)
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
+	config.Spec.Network.AllowFrom = []string{"10.0.7.7/16"}
+	w := newUserDataWorld(t, "AWS", key, config)
+	w.pass()
+	before := string(w.secret(machineAPINamespace).Data["userData"])
+	if !strings.Contains(before, "$allowFrom = @(\n    '10.0.0.0/16'\n)") {
+		t.Errorf("userData is\n%s", before)
+	}
+	config.Spec.Network.AllowFrom = []string{"10.0.0.0/16", "none"}
+	if err := w.WithWatch.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	if after := string(w.secret(machineAPINamespace).Data["userData"]); after != before {
+		t.Errorf("with a range that is none, userData is\n%s", after)
 	}
 }
 

@@ -47,6 +47,9 @@ func CheckRules(rules []desired.FirewallRule) error {
 				return fmt.Errorf("rule %q names port 0, which there is not", r.Name)
 			}
 		}
+		if err := checkRanges(r.From); err != nil {
+			return fmt.Errorf("rule %q: %w", r.Name, err)
+		}
 		seen[key] = true
 	}
 	return nil

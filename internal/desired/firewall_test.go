@@ -1,8 +1,10 @@
 package desired_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +26,13 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 		in.Cluster.Network.Flannel = &desired.Flannel{Network: "10.244.0.0/16", VNI: 4096, Port: 4789, NetConf: conf}
 	}
 	always := []string{"TCP 22", "TCP 10250"}
+	from := func(ranges ...string) func(*desired.Inputs) {
+		return func(in *desired.Inputs) {
+			ovn(in)
+			in.Payload = declared().Select(payload.Base)
+			in.Config.Network.AllowFrom = ranges
+		}
+	}
 	for name, test := range map[string]struct {
 		change func(*desired.Inputs)
 		more   []string
@@ -33,6 +42,7 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 		"hybrid overlay":              {ovn, []string{"UDP 4789"}},
 		"hybrid overlay with a port":  {func(in *desired.Inputs) { ovn(in); in.Cluster.Network.VXLANPort = 9898 }, []string{"UDP 9898"}},
 		"Flannel":                     {flannel, []string{"UDP 4789"}},
+		"an empty list":               {from(), []string{"TCP 9182", "UDP 4789"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -45,5 +55,34 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 				t.Errorf("it lets in (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestTheFirewallLetsInOnlyWhoIsAllowed(t *testing.T) {
+	limited := mustRender(t, func(in *desired.Inputs) {
+		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+		in.Cluster.Network.PodCIDRs = []string{"10.128.0.0/14"}
+		in.Payload = declared().Select(payload.Base)
+		in.Config.Network.AllowFrom = []string{"192.0.2.0/24", "10.0.7.7/16", "10.0.3.0/24", "192.0.2.0/24", "fd00::/64"}
+	}).Firewall
+	got := map[uint16][]string{}
+	for _, r := range limited {
+		for _, port := range r.Ports {
+			got[port] = r.From
+		}
+	}
+	only := []string{"10.0.0.0/16", "192.0.2.0/24", "fd00::/64"}
+	if diff := cmp.Diff(map[uint16][]string{22: only, 10250: only, 9182: only, 4789: nil}, got); diff != "" {
+		t.Errorf("from where it lets in (-want +got):\n%s", diff)
+	}
+}
+
+func TestRangesThatAreNoneAreRefused(t *testing.T) {
+	for _, text := range []string{"", "10.0.0.0", "10.0.0.0/33", "0.0.0.0/0", "::/0", "::ffff:10.0.0.0/112", "fe80::%eth0/64", "LocalSubnet"} {
+		in := inputs()
+		in.Config.Network.AllowFrom = []string{"10.0.0.0/8", text}
+		if _, err := desired.Render(in); !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), "spec.network.allowFrom") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }

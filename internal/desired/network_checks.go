@@ -36,7 +36,7 @@ func checkNetwork(in Inputs) error {
 		return fmt.Errorf("%w: %s.provider is empty; set it to %s, %s or %s", ErrNetwork, networkField,
 			v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
 	}
-	for _, check := range checks {
+	for _, check := range append(checks, checkAllowFrom) {
 		if err := check(in); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (change
 				return slices.Sorted(maps.Keys(names)), err
 			}
 			at, names[r.Name] = len(w.rules), true
-			is.Ports = slices.Clone(is.Ports)
+			is.Ports, is.From = slices.Clone(is.Ports), slices.Clone(is.From)
 			w.rules = append(w.rules, is)
 		}
 		keep[at] = true

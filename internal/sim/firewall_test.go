@@ -28,6 +28,8 @@ func TestTheSimulatedFirewallKeepsTheContract(t *testing.T) {
 			Edits: map[string]func(*testing.T, string){
 				"disabled":    edit(func(r *sim.Rule) { r.Disabled = true }),
 				"other ports": edit(func(r *sim.Rule) { r.Ports = []uint16{1} }),
+				"one client":  edit(func(r *sim.Rule) { r.From = []string{"192.0.2.1/32"} }),
+				"everybody":   edit(func(r *sim.Rule) { r.From = []string{"0.0.0.0/1", "128.0.0.0/1"} }),
 				"protocol":    edit(func(r *sim.Rule) { r.Protocol = desired.TCP }),
 			},
 			Stop: func(*testing.T) { w.StopFirewall(true) },

@@ -7,6 +7,10 @@ $sshFolder = Join-Path $env:ProgramData 'ssh'
 $publicKeys = @(
     #KEYS#
 )
+# Ranges of addresses that may speak to the SSH server; none for everybody.
+$allowFrom = @(
+    #ALLOWFROM#
+)
 
 # Tries until it works: at the first start there may be no network for minutes, and Windows may be busy with itself.
 function Invoke-Patiently {
@@ -82,20 +86,17 @@ function Start-Server {
     Start-Service -Name 'sshd'
 }
 
-# Windows Server 2025 brings a rule for SSH that holds for private networks only, and a cloud's network is a public one.
-function Open-Port {
-    param([string]$Name, [string]$DisplayName, [int]$Port, [string]$EdgeTraversal = 'Block')
-    if (Get-NetFirewallRule -Name $Name -ErrorAction SilentlyContinue) {
-        Set-NetFirewallRule -Name $Name -Enabled True -Profile Any -Action Allow
+# Windows Server 2025 brings a rule for SSH that holds for private networks only, and a cloud's network is a public one. Other ports are
+# opened when the host becomes a node.
+function Open-Firewall {
+    $name = 'OpenSSH-Server-In-TCP'
+    $limit = @{}
+    if ($allowFrom.Count -gt 0) { $limit = @{ RemoteAddress = $allowFrom } }
+    if (Get-NetFirewallRule -Name $name -ErrorAction SilentlyContinue) {
+        Set-NetFirewallRule -Name $name -Enabled True -Profile Any -Action Allow -EdgeTraversalPolicy Block @limit
         return
     }
-    New-NetFirewallRule -Name $Name -DisplayName $DisplayName -Direction Inbound -Action Allow -Protocol TCP -LocalPort $Port -Profile Any -Enabled True -EdgeTraversalPolicy $EdgeTraversal | Out-Null
-}
-
-function Open-Firewall {
-    Open-Port -Name 'OpenSSH-Server-In-TCP' -DisplayName 'OpenSSH SSH Server (sshd)' -Port 22
-    Open-Port -Name 'ContainerLogsPort' -DisplayName 'ContainerLogsPort' -Port 10250 -EdgeTraversal 'Allow'
-    Open-Port -Name 'WindowsExporter' -DisplayName 'WindowsExporter' -Port 9182 -EdgeTraversal 'Allow'
+    New-NetFirewallRule -Name $name -DisplayName 'OpenSSH SSH Server (sshd)' -Direction Inbound -Action Allow -Protocol TCP -LocalPort 22 -Profile Any -Enabled True -EdgeTraversalPolicy Block @limit | Out-Null
 }
 #PLATFORM#
 # A step that fails does not keep the others from what they can do.

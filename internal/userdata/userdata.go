@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 )
@@ -23,9 +24,13 @@ const (
 )
 
 // Render returns the user data for a platform. keys are lines as in authorized_keys, without options or comment; while a key is being
-// replaced, there are two.
-func Render(platform string, keys []string) (string, error) {
+// replaced, there are two. allowFrom are the ranges of addresses that may speak to the SSH server; none for everybody.
+func Render(platform string, keys, allowFrom []string) (string, error) {
 	quoted, err := quote(keys)
+	if err != nil {
+		return "", err
+	}
+	ranges, err := quoteRanges(allowFrom)
 	if err != nil {
 		return "", err
 	}
@@ -35,6 +40,7 @@ func Render(platform string, keys []string) (string, error) {
 	}
 	script := strings.NewReplacer(
 		"    #KEYS#", "    "+strings.Join(quoted, ",\n    "),
+		"    #ALLOWFROM#\n", ranges,
 		"#PLATFORM#\n", more+"\n",
 		"#STEPS#", "'"+strings.Join(steps, "', '")+"'",
 	).Replace(prepare)
@@ -43,6 +49,22 @@ func Render(platform string, keys []string) (string, error) {
 	}
 	// The agents of the others look for the tags. Where an agent knows the second, it runs the script at every start.
 	return "<powershell>\n" + script + "</powershell>\n<persist>true</persist>\n", nil
+}
+
+// quoteRanges makes lines of PowerShell's strings of ranges.
+func quoteRanges(ranges []string) (string, error) {
+	var lines []string
+	for _, r := range ranges {
+		p, err := netip.ParsePrefix(r)
+		if err != nil {
+			return "", fmt.Errorf("rendering user data: %q is no range of addresses", r)
+		}
+		lines = append(lines, "    '"+p.String()+"'")
+	}
+	if len(lines) == 0 {
+		return "", nil
+	}
+	return strings.Join(lines, ",\n") + "\n", nil
 }
 
 // quote makes PowerShell's strings of keys. What is no key could be a program.

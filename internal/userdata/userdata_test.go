@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,11 +21,13 @@ func TestEveryPlatformGetsItsScript(t *testing.T) {
 	for name, in := range map[string]struct {
 		platform string
 		keys     []string
+		from     []string
 	}{
-		"aws": {"AWS", []string{oldKey}}, "azure": {"Azure", []string{oldKey}}, "gcp": {"GCP", []string{oldKey}}, "vsphere": {"VSphere", []string{oldKey}},
-		"nutanix": {"Nutanix", []string{oldKey}}, "none": {"None", []string{oldKey}}, "two-keys": {"GCP", []string{newKey, oldKey}},
+		"aws": {"AWS", []string{oldKey}, nil}, "azure": {"Azure", []string{oldKey}, nil}, "gcp": {"GCP", []string{oldKey}, nil},
+		"vsphere": {"VSphere", []string{oldKey}, nil}, "nutanix": {"Nutanix", []string{oldKey}, nil}, "none": {"None", []string{oldKey}, nil},
+		"two-keys": {"GCP", []string{newKey, oldKey}, nil}, "limited": {"GCP", []string{oldKey}, []string{"10.0.0.0/16", "fd00::/64"}},
 	} {
-		got, err := Render(in.platform, in.keys)
+		got, err := Render(in.platform, in.keys, in.from)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,8 +45,9 @@ func TestEveryPlatformGetsItsScript(t *testing.T) {
 }
 
 func TestWhatPlatformsNeedOfTheText(t *testing.T) {
+	many := slices.Repeat([]string{"fd00:1111:2222:3333:4444:5555:6666:7777/128"}, 64)
 	for _, platform := range []string{"AWS", "Azure", "GCP", "VSphere", "Nutanix", "None", "BareMetal", ""} {
-		text, err := Render(platform, []string{newKey, oldKey})
+		text, err := Render(platform, []string{newKey, oldKey}, many)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +67,7 @@ func TestWhatPlatformsNeedOfTheText(t *testing.T) {
 		if i, j := strings.Index(text, newKey), strings.Index(text, oldKey); i < 0 || j < i {
 			t.Errorf("%s does not have both keys", platform)
 		}
-		for _, left := range []string{"#KEYS#", "#PLATFORM#", "#STEPS#"} {
+		for _, left := range []string{"#KEYS#", "#ALLOWFROM#", "#PLATFORM#", "#STEPS#"} {
 			if strings.Contains(text, left) {
 				t.Errorf("%s still has %s", platform, left)
 			}
@@ -86,7 +90,7 @@ func TestOnlyKeysGetIntoTheScript(t *testing.T) {
 		"a comment":        {oldKey + " me@example.com"},
 		"one of two":       {oldKey, "$(Restart-Computer)"},
 	} {
-		if text, err := Render("AWS", keys); err == nil {
+		if text, err := Render("AWS", keys, nil); err == nil {
 			t.Errorf("%s is taken for a key:\n%s", name, text)
 		} else if strings.Contains(err.Error(), "Restart") {
 			t.Errorf("the error repeats what it was given: %v", err)
@@ -94,13 +98,24 @@ func TestOnlyKeysGetIntoTheScript(t *testing.T) {
 	}
 }
 
+func TestOnlyRangesGetIntoTheScript(t *testing.T) {
+	for _, r := range []string{"", "10.0.0.0", "Any", "10.0.0.0/8'; Restart-Computer; '", "10.0.0.0/8\n", "fe80::1%a'/64"} {
+		if text, err := Render("AWS", []string{oldKey}, []string{"10.0.0.0/8", r}); err == nil {
+			t.Errorf("%q is taken for a range:\n%s", r, text)
+		}
+	}
+}
+
 func FuzzRender(f *testing.F) {
-	f.Add("AWS", oldKey)
-	f.Add("GCP", "'")
-	f.Fuzz(func(t *testing.T, platform, key string) {
-		text, err := Render(platform, []string{key})
+	f.Add("AWS", oldKey, "10.0.0.0/16")
+	f.Add("GCP", "'", "fd00::/8'")
+	f.Fuzz(func(t *testing.T, platform, key, from string) {
+		text, err := Render(platform, []string{key}, []string{from})
 		if err != nil {
 			return
+		}
+		if strings.ContainsAny(from, "'\n\r`$\"") || !strings.Contains(text, "$allowFrom = @(\n    '") {
+			t.Errorf("range %q got into the script otherwise than as a string", from)
 		}
 		if strings.ContainsAny(key, "'\n\r`$\"") || !strings.Contains(text, "    '"+key+"'\n)") {
 			t.Errorf("key %q got into the script otherwise than as a string", key)
@@ -111,7 +126,7 @@ func FuzzRender(f *testing.F) {
 // function returns one of the script's functions.
 func function(t *testing.T, name string) string {
 	t.Helper()
-	text, err := Render("AWS", []string{oldKey})
+	text, err := Render("AWS", []string{oldKey}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +156,24 @@ func TestTheServerIsInstalledAlsoWithoutNetworkAtFirst(t *testing.T) {
 }
 
 func TestTheFirewallLetsInAllNetworkProfiles(t *testing.T) {
-	body := function(t, "Open-Port")
+	body := function(t, "Open-Firewall")
 	there, fresh, _ := strings.Cut(body, "return")
-	expectAll(t, there, "Set-NetFirewallRule -Name $Name -Enabled True -Profile Any -Action Allow")
-	expectAll(t, fresh, "New-NetFirewallRule -Name $Name", "-Profile Any", "-Enabled True")
-	expectAll(t, function(t, "Open-Firewall"), "'OpenSSH-Server-In-TCP'", "-Port 22", "-Port 10250", "-Port 9182")
+	expectAll(t, there, "'OpenSSH-Server-In-TCP'", "Set-NetFirewallRule -Name $name -Enabled True -Profile Any -Action Allow", "@limit")
+	expectAll(t, fresh, "New-NetFirewallRule -Name $name", "-Profile Any", "-Enabled True", "-LocalPort 22", "@limit")
+}
+
+// Ports that nothing serves before the host is a node stay closed until then; and nothing comes in through tunnels past a router.
+func TestTheFirewallLetsInNoMoreThanSSH(t *testing.T) {
+	text, err := Render("AWS", []string{oldKey}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(text, "New-NetFirewallRule"); n != 1 || strings.Contains(text, "EdgeTraversalPolicy Allow") || strings.Contains(text, "'Allow'") {
+		t.Errorf("the script makes %d rules, or lets tunnels in", n)
+	}
+	if n := strings.Count(function(t, "Open-Firewall"), "-EdgeTraversalPolicy Block"); n != 2 {
+		t.Errorf("edge traversal is blocked %d times, want for a new rule and for one that is there", n)
+	}
 }
 
 func TestTheServerStartsWithWindows(t *testing.T) {

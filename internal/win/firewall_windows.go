@@ -244,7 +244,7 @@ const (
 	anything    = "*"
 )
 
-// properties with which a rule lets in what it names, from everywhere. The order is that in which they can be set: ports need
+// properties with which a rule lets in what it names, and nothing that came through a tunnel past a router (edge traversal). The order is that in which they can be set: ports need
 // a protocol.
 func properties(r desired.FirewallRule) []property {
 	protocol := int32(windows.IPPROTO_TCP)
@@ -254,6 +254,10 @@ func properties(r desired.FirewallRule) []property {
 	var ports []string
 	for _, port := range r.Ports {
 		ports = append(ports, strconv.Itoa(int(port)))
+	}
+	from := property{"RemoteAddresses", anything, false}
+	if len(r.From) > 0 {
+		from = property{"RemoteAddresses", strings.Join(r.From, ","), true}
 	}
 	return []property{
 		{"Name", r.Name, true},
@@ -266,7 +270,8 @@ func properties(r desired.FirewallRule) []property {
 		{"Enabled", true, true},
 		{"RemotePorts", anything, false},
 		{"LocalAddresses", anything, false},
-		{"RemoteAddresses", anything, false},
+		from,
+		{"EdgeTraversal", false, false},
 		{"InterfaceTypes", "All", false},
 		{"Interfaces", nil, false},
 		{"ApplicationName", "", false},
@@ -278,11 +283,20 @@ func properties(r desired.FirewallRule) []property {
 func (o comObject) is(r desired.FirewallRule) bool {
 	return !slices.ContainsFunc(properties(r), func(p property) bool {
 		is, err := o.get(p.name)
-		if text, isText := is.(string); isText {
-			is = strings.ReplaceAll(text, ", ", ",")
-		}
-		return err != nil || is != p.value
+		return err != nil || !p.has(is, r)
 	})
+}
+
+// has tells whether a property is what a rule needs. Windows writes lists in its own way.
+func (p property) has(is any, r desired.FirewallRule) bool {
+	text, isText := is.(string)
+	switch {
+	case isText && p.name == "RemoteAddresses" && len(r.From) > 0:
+		return daemon.SameRanges(text, r.From)
+	case isText:
+		return strings.ReplaceAll(text, ", ", ",") == p.value
+	}
+	return is == p.value
 }
 
 func (p policy) add(r desired.FirewallRule) error {

@@ -39,6 +39,8 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 				"outbound":      edit("Direction", 2),
 				"one profile":   edit("Profiles", 1),
 				"one client":    edit("RemoteAddresses", "192.0.2.1"),
+				"two halves":    edit("RemoteAddresses", "0.0.0.0/1,128.0.0.0/1"),
+				"tunnels":       edit("EdgeTraversal", true),
 				"one address":   edit("LocalAddresses", "192.0.2.2"),
 				"a program":     edit("ApplicationName", `C:\k\kubelet.exe`),
 				"a service":     edit("ServiceName", "kubelet"),
@@ -180,9 +182,16 @@ func allRules(t *testing.T) (rules []contract.Rule) {
 			}
 			r.Ports = append(r.Ports, uint16(n))
 		}
+		from, err := o.get("RemoteAddresses")
+		if err != nil {
+			return err
+		}
+		if from != anything {
+			r.From = strings.Split(from.(string), ",")
+		}
 		works := !slices.ContainsFunc(properties(r), func(p property) bool {
 			is, err := o.get(p.name)
-			return p.name != "Grouping" && (err != nil || is != p.value)
+			return p.name != "Grouping" && (err != nil || !p.has(is, r))
 		})
 		rules = append(rules, contract.Rule{FirewallRule: r, Ours: group == daemon.FirewallGroup, Works: works})
 		return nil

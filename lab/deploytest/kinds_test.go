@@ -125,6 +125,13 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"network without its settings", "network.custom must be set", set("network.provider", "Custom")},
 		{"network of OVN-Kubernetes", "", set("network.provider", "OVNHybridOverlay")},
 		{"network of OVN-Kubernetes with a port", "", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(9898)})},
+		{"ranges of OVN-Kubernetes", "", network("OVNHybridOverlay", "ovn", map[string]any{
+			"clusterSubnets": "10.128.0.0/14/23,fd01::/48/64", "hybridClusterSubnets": "10.132.0.0/14"})},
+		{"ranges of OVN-Kubernetes in other words", "spec.network.ovn.clusterSubnets", network("OVNHybridOverlay", "ovn", map[string]any{"clusterSubnets": "10.128.0.0/14 --x"})},
+		{"who is let in", "", set("network.allowFrom", []any{"10.0.0.0/16", "fd00::/64", "192.0.2.1/32"})},
+		{"everybody let in", "must be a range of addresses", set("network.allowFrom", []any{"10.0.0.0/16", "0.0.0.0/0"})},
+		{"an address let in", "must be a range of addresses", set("network.allowFrom", []any{"10.0.0.1"})},
+		{"more let in than there may be", "spec.network.allowFrom", set("network.allowFrom", addressRanges(65))},
 		{"port beyond ports", "spec.network.ovn.vxlanPort", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(65536)})},
 		{"network of Flannel", "", set("network.provider", "Flannel")},
 		{"network of Flannel elsewhere", "", network("Flannel", "flannel", map[string]any{"namespace": "kube-system"})},
@@ -156,4 +163,12 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"logs: count above the most", "spec.logs.count in body should be less than or equal to 100", set("logs.count", int64(101))},
 		{"logs: count that is a text", "spec.logs.count", set("logs.count", "five")},
 	})
+}
+
+// addressRanges are as many ranges.
+func addressRanges(n int) (all []any) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("10.0.%d.0/24", i))
+	}
+	return all
 }

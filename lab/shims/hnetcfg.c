@@ -18,6 +18,7 @@ static const struct { const WCHAR *name; VARTYPE type; const WCHAR *initial; } p
     {L"Protocol", VT_I4, L"256"}, {L"LocalPorts", VT_BSTR, L""}, {L"RemotePorts", VT_BSTR, L""}, {L"LocalAddresses", VT_BSTR, L"*"},
     {L"RemoteAddresses", VT_BSTR, L"*"}, {L"Direction", VT_I4, L"1"}, {L"InterfaceTypes", VT_BSTR, L"All"}, {L"Enabled", VT_BOOL, L"0"},
     {L"Grouping", VT_BSTR, L""}, {L"Profiles", VT_I4, L"2147483647"}, {L"Action", VT_I4, L"1"}, {L"Interfaces", VT_EMPTY, L""},
+    {L"EdgeTraversal", VT_BOOL, L"0"},
 };
 enum { COUNT = sizeof(properties) / sizeof(properties[0]), NAME = 0, PROTOCOL = 4, LOCAL_PORTS = 5, REMOTE_PORTS = 6 };
 enum { METHOD_RULES = 100, METHOD_STATE, METHOD_ADD, METHOD_REMOVE, METHOD_COUNT };
@@ -41,13 +42,14 @@ static WCHAR *copy(const WCHAR *text) {
 }
 
 static BOOL load(Object *rule) {
-    WCHAR key[128], value[1024];
+    WCHAR key[128], value[4096];
     rule_key(rule->number, key);
     for (int i = 0; i < COUNT; i++) {
         DWORD size = sizeof(value);
-        if (RegGetValueW(HKEY_LOCAL_MACHINE, key, properties[i].name, RRF_RT_REG_SZ, NULL, value, &size)) return FALSE;
+        LSTATUS failed = RegGetValueW(HKEY_LOCAL_MACHINE, key, properties[i].name, RRF_RT_REG_SZ, NULL, value, &size);
+        if (failed && i == NAME) return FALSE;
         free(rule->values[i]);
-        rule->values[i] = copy(value);
+        rule->values[i] = copy(failed ? properties[i].initial : value); // rules of an earlier lab have fewer properties
     }
     return TRUE;
 }

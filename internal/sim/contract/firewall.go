@@ -23,7 +23,7 @@ type Rule struct {
 	desired.FirewallRule
 	// Ours tells the rules of our group from those of others.
 	Ours bool
-	// Works is true when the rule lets in what it names, from everywhere.
+	// Works is true when the rule lets in what it names, from where it should.
 	Works bool
 }
 
@@ -65,6 +65,12 @@ func secondRule() desired.FirewallRule {
 	return desired.FirewallRule{Name: SecondRule, Protocol: desired.UDP, Ports: []uint16{4789, 9898}}
 }
 
+func limitedRule() desired.FirewallRule {
+	limited := secondRule()
+	limited.From = []string{"10.0.0.0/16"}
+	return limited
+}
+
 func expectRuleChanges(t *testing.T, f FirewallFixture, rules []desired.FirewallRule, want ...string) {
 	t.Helper()
 	changed, err := f.Firewall.Set(deadline(t), rules)
@@ -93,6 +99,10 @@ func rulesBecomeThose(t *testing.T, f FirewallFixture) {
 	second.Ports = []uint16{9898}
 	expectRuleChanges(t, f, []desired.FirewallRule{first, second}, SecondRule)
 	expectRules(t, f, Rule{first, true, true}, Rule{second, true, true})
+	second.From = []string{"10.0.0.0/16", "192.0.2.7/32", "fd00::/64"}
+	expectRuleChanges(t, f, []desired.FirewallRule{first, second}, SecondRule)
+	expectRules(t, f, Rule{first, true, true}, Rule{second, true, true})
+	expectRuleChanges(t, f, []desired.FirewallRule{first, second})
 	second.Protocol = desired.TCP
 	expectRuleChanges(t, f, []desired.FirewallRule{second}, FirstRule, SecondRule)
 	expectRules(t, f, Rule{second, true, true})
@@ -102,15 +112,19 @@ func rulesBecomeThose(t *testing.T, f FirewallFixture) {
 }
 
 func whatSomebodySpoiledIsMended(t *testing.T, f FirewallFixture) {
-	rules := []desired.FirewallRule{firstRule(), secondRule()}
-	expectRuleChanges(t, f, rules, FirstRule, SecondRule)
-	for what, edit := range f.Edits {
-		edit(t, SecondRule)
-		changed, err := f.Firewall.Set(deadline(t), rules)
-		if err != nil || !slices.Equal(changed, []string{SecondRule}) {
-			t.Errorf("%s: Set() = %q, %v, want %q", what, changed, err, SecondRule)
+	for _, second := range []desired.FirewallRule{secondRule(), limitedRule()} {
+		rules := []desired.FirewallRule{firstRule(), second}
+		if _, err := f.Firewall.Set(deadline(t), rules); err != nil {
+			t.Fatal(err)
 		}
-		expectRules(t, f, Rule{firstRule(), true, true}, Rule{secondRule(), true, true})
+		for what, edit := range f.Edits {
+			edit(t, SecondRule)
+			changed, err := f.Firewall.Set(deadline(t), rules)
+			if err != nil || !slices.Equal(changed, []string{SecondRule}) {
+				t.Errorf("%s: Set() = %q, %v, want %q", what, changed, err, SecondRule)
+			}
+			expectRules(t, f, Rule{firstRule(), true, true}, Rule{second, true, true})
+		}
 	}
 }
 
@@ -146,6 +160,10 @@ func badRules() map[string][]desired.FirewallRule {
 		"no protocol":    edited(func(r *desired.FirewallRule) { r.Protocol = "" }),
 		"other protocol": edited(func(r *desired.FirewallRule) { r.Protocol = "ICMP" }),
 		"no port":        edited(func(r *desired.FirewallRule) { r.Ports = nil }),
+		"no range":       edited(func(r *desired.FirewallRule) { r.From = []string{"10.0.0.0/8", "LocalSubnet"} }),
+		"all addresses":  edited(func(r *desired.FirewallRule) { r.From = []string{"0.0.0.0/0"} }),
+		"two in one":     edited(func(r *desired.FirewallRule) { r.From = []string{"10.0.0.0/8,192.0.2.1"} }),
+		"many ranges":    edited(func(r *desired.FirewallRule) { r.From = slices.Repeat([]string{"10.0.0.0/8"}, 65) }),
 		"port 0":         edited(func(r *desired.FirewallRule) { r.Ports = []uint16{1, 0} }),
 	}
 }
