@@ -51,6 +51,7 @@ type instances struct {
 	names     names
 	readings  *readings
 	retries   retries
+	running   running    // joins
 	steps     *stopwatch // of maintenances
 }
 
@@ -91,8 +92,18 @@ func (c *instances) Register(ctx context.Context, m manager.Manager) error {
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.everyone),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.everyone), builder.WithPredicates(published())).
+		Watches(&v1alpha1.WindowsInstance{}, c.deletions()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: instanceWorkers}).
 		Complete(c)
+}
+
+// deletions ends the join of an instance that is deleted. Its worker is busy with that join, and would not hear of it before the end.
+func (c *instances) deletions() handler.EventHandler {
+	return onChange(func(_ context.Context, i client.Object, _ queue) {
+		if i.GetDeletionTimestamp() != nil {
+			c.running.end(client.ObjectKeyFromObject(i))
+		}
+	})
 }
 
 // published lets through what nodes must have, when it can be read for the first time, or again.
@@ -135,6 +146,9 @@ func (c *instances) Reconcile(ctx context.Context, r reconcile.Request) (reconci
 	if attempted {
 		_, repairs := seen.BrokenSince()
 		d.Err = c.join(ctx, seen, status)
+		if errors.Is(d.Err, errDeleted) {
+			return reconcile.Result{}, nil // that is no failure, and the plan says when the host leaves
+		}
 		if repairs && ctx.Err() == nil {
 			noteFailure(status.now(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(seen.Seen, d.Err)})
 		}

@@ -54,6 +54,7 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	status.deleted = func() { cancel(errDeleted) }
+	defer c.running.add(client.ObjectKeyFromObject(v.Instance), status.deleted)()
 	join.Begin(status.now(), v.Instance.Generation)
 	job := join.Job{
 		Connect:      a.connect,
@@ -79,6 +80,9 @@ func (c *instances) join(ctx context.Context, v *view, status *status) error {
 	from := join.RebootedFrom(v.Instance, time.Now())
 	defer status.settle()
 	err := job.Run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errDeleted) {
+		return errDeleted // whatever it was that did not go on
+	}
 	if from != "" && status.now().BootID == from {
 		err = join.Restarting(err, from)
 	}

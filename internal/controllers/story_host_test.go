@@ -62,6 +62,8 @@ type storyHost struct {
 	refuses string
 	refused string
 
+	// hangs has commands other than facts end with their context only.
+	hangs bool
 	// loses breaks the connection at the n-th command from now on; zero for never.
 	loses int
 }
@@ -113,7 +115,11 @@ func (c storyConnection) Put(context.Context, string, io.Reader, int64) error {
 }
 
 // Run does what the command says, and loses the answer where the story wants it so.
-func (c storyConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	if c.hangs && !strings.HasSuffix(command, agent.CommandFacts) {
+		<-ctx.Done()
+		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: ctx.Err()}
+	}
 	lost := false
 	if c.loses > 0 {
 		c.loses--
