@@ -309,7 +309,7 @@ func (m *maintenance) mayRejoin() bool {
 	now, node := m.now(), rollout.NodeOf(m.view.Node)
 	waited, patience := m.ran(verifyWithin), join.RepairAfter
 	if node == nil {
-		waited, patience = time.Since(m.missingSince()), join.RegisterTimeout
+		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
 	}
 	if now.RejoinedAt != nil {
 		waited = min(waited, time.Since(now.RejoinedAt.Time))

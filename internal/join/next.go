@@ -14,9 +14,12 @@ import (
 
 // How long things may take before something is done about them.
 const (
-	// RegisterTimeout is how long a configured host may take to register its Node, or a Node may be gone, before
-	// the join is repeated: longer than the kubelet's own back-off, shorter than the token's life.
+	// RegisterTimeout is how long a configured host may take to register its Node before the join is repeated: longer than the
+	// kubelet's own back-off, shorter than the token's life.
 	RegisterTimeout = 5 * time.Minute
+	// GoneTimeout is how long a Node that was there may be gone before its host is joined again. A kubelet registers when it starts, and not
+	// again when its Node is deleted: nothing is gained by waiting for longer than somebody takes to delete the instance, too.
+	GoneTimeout = time.Minute
 	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show. It is more
 	// than a host takes to restart and install updates.
 	RepairAfter = 10 * time.Minute
@@ -125,7 +128,7 @@ func settled(s Seen) (Decision, bool) {
 	if s.Node != nil {
 		return Decision{Action: Rest}, true
 	}
-	left := s.missingSince(configured.LastTransitionTime.Time).Add(RegisterTimeout).Sub(s.Now)
+	left := s.registersBy(configured.LastTransitionTime.Time).Sub(s.Now)
 	return Decision{Action: Await, After: left}, left > 0
 }
 
@@ -206,13 +209,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// missingSince is when the Node was last known to be there, or else when the host was configured.
-func (s Seen) missingSince(configured time.Time) time.Time {
+// registersBy is until when the Node of a host is waited for: from when it was last known to be there, or else from when the host was configured.
+func (s Seen) registersBy(configured time.Time) time.Time {
 	c := meta.FindStatusCondition(s.Instance.Status.Conditions, v1alpha1.ConditionNodeReady)
 	if c != nil && c.Reason == v1alpha1.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
-		return c.LastTransitionTime.Time
+		return c.LastTransitionTime.Add(GoneTimeout)
 	}
-	return configured
+	return configured.Add(RegisterTimeout)
 }
 
 func paused(s Seen) (Decision, bool) {

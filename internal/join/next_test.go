@@ -59,8 +59,9 @@ func TestNext(t *testing.T) {
 		"a node needs no key":                           {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.KeyFault = node, noKey }), action: join.Rest},
 		"a configured host has time to register":        {seen: joined(time.Minute), action: join.Await, after: 4 * time.Minute},
 		"a host that never registers is joined again":   {seen: joined(5 * time.Minute), action: join.Start},
-		"a Node that was deleted just now may be back":  {seen: with(joined(time.Hour), missingFor(time.Minute)), action: join.Await, after: 4 * time.Minute},
-		"a Node that stays away is joined again":        {seen: with(joined(time.Hour), missingFor(6*time.Minute)), action: join.Start},
+		"a Node that was deleted just now may be back":  {seen: with(joined(time.Hour), missingFor(20*time.Second)), action: join.Await, after: 40 * time.Second},
+		"a Node that stays away is joined again":        {seen: with(joined(time.Hour), missingFor(time.Minute)), action: join.Start},
+		"that join has as much time as any other":       {seen: with(joined(2*time.Minute), missingFor(time.Hour)), action: join.Await, after: 3 * time.Minute},
 		"a silent Node has time to come back":           {seen: with(joined(time.Hour), silentFor(4*time.Minute)), action: join.Await, after: 6 * time.Minute},
 		"a Node that stays silent is joined again":      {seen: with(joined(time.Hour), silentFor(10*time.Minute)), action: join.Start},
 		"and then has time again":                       {seen: with(with(joined(time.Hour), silentFor(time.Hour)), configuredBefore(time.Minute)), action: join.Await, after: 9 * time.Minute},
@@ -215,6 +216,10 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	expect("False", v1alpha1.ReasonNodeNotReady)
 	node = nil
 	expect("False", v1alpha1.ReasonNodeMissing)
+	missing := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionNodeReady).Message
+	if !strings.Contains(missing, "kubectl get csr") || !strings.Contains(missing, `C:\var\log\kubelet`) {
+		t.Errorf("of what may have gone wrong it says %q only", missing)
+	}
 	if st.NodeRef != nil {
 		t.Error("nodeRef names a Node that is gone")
 	}

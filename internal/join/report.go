@@ -124,7 +124,8 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	st.NodeRef = nil
 	switch {
 	case node == nil:
-		set.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted")
+		set.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
+			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
 	default:
 		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
 		set.observe(node, version)
