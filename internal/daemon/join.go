@@ -188,20 +188,35 @@ const rebootDelay = 5 * time.Second
 
 // makeFolders makes the declared folders and those of versions, and claims what C:\k does not protect.
 func (a *applying) makeFolders(context.Context) error {
-	folders := append([]string{desired.Store, desired.Versions, desired.WICDCertificates}, a.request.Desired.Directories...)
-	for _, folder := range folders {
-		made, err := a.Disk.MakeFolder(folder)
-		if err != nil {
-			return fmt.Errorf("making %s: %w", folder, err)
+	if err := a.claimFolders(); err != nil {
+		return err
+	}
+	for _, folder := range append([]string{desired.Store, desired.Versions, desired.WICDCertificates}, a.request.Desired.Directories...) {
+		existed := a.Disk.Exists(folder)
+		if err := a.makeFolder(folder); err != nil {
+			return err
 		}
-		if !strings.HasPrefix(folder, desired.Root+`\`) {
-			if err := claim(a.Host, folder); err != nil {
-				return err
-			}
-		}
-		if made {
+		if !existed {
 			a.did("folder %s made", folder)
 		}
 	}
 	return nil
+}
+
+// makeFolder makes a folder that nobody else can use.
+func (a *applying) makeFolder(folder string) error {
+	if strings.HasPrefix(folder, desired.Root+`\`) {
+		if _, err := a.Disk.MakeFolder(folder); err != nil {
+			return fmt.Errorf("making %s: %w", folder, err)
+		}
+		return nil
+	}
+	if err := a.claimPath(parent(folder)); err != nil {
+		return err
+	}
+	changes, err := claim(a.Host, folder)
+	for _, change := range changes {
+		a.did("%s", change)
+	}
+	return err
 }

@@ -161,10 +161,13 @@ func (a *applying) writeFiles(context.Context) error {
 
 func (a *applying) write(f desired.File) (changed bool, err error) {
 	if f.Secret {
-		return a.Disk.WriteSecret(f.Path, f.Content, a.System.Protect)
+		return a.Disk.WriteSecret(f.Path, f.Content, a.private)
 	}
 	return a.Disk.WriteFile(f.Path, f.Content)
 }
+
+// private closes a file to everybody else.
+func (h Host) private(name string) error { return protect(h, name, Private) }
 
 // writeBootstrap hands the token over, if the host still needs it. Who waits with an older token is started anew later.
 func (a *applying) writeBootstrap(context.Context) error {

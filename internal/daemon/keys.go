@@ -179,7 +179,7 @@ func writeKeys(h Host, content string) error {
 		if err != nil {
 			return err
 		}
-		if err := h.Disk.fill(f, beside, content, h.System.Protect); err != nil {
+		if err := h.Disk.fill(f, beside, content, h.private); err != nil {
 			return err
 		}
 		written, err := h.Disk.Read(beside)

@@ -25,15 +25,38 @@ type System interface {
 	EnableFeature(ctx context.Context, name string) (reboot bool, err error)
 	// Reboot restarts the host after a delay, in which the caller can still answer. A second call is harmless.
 	Reboot(ctx context.Context, reason string, after time.Duration) error
-	// Protect gives a file or folder (and what is made in it from now on) to Administrators and lets only them
-	// and SYSTEM use it; other rights on it go, its owner becomes Administrators. It does not follow links. A path
-	// that does not exist is fs.ErrNotExist.
-	Protect(path string) error
 	// Lock takes the lock of that name, C:\k\state\join.lock, for this process: it ends with release or with the
 	// process, however that ends. It does not wait: a lock that somebody else holds is ErrLocked. The file is
 	// created when absent and stays.
 	Lock(path string) (release func(), err error)
 }
+
+// Rights say who may use files and folders. They do not follow links: what is meant is the link.
+type Rights interface {
+	// MakeFolder makes a folder, in one that exists, which belongs to Administrators and has these rights from its first moment. One
+	// that exists stays as it is; then made is false.
+	MakeFolder(folder string, who Access) (made bool, err error)
+	// Look tells whose a file, folder or link is. ours is true when it belongs to Administrators and has exactly these rights. stranger
+	// names its owner where that is neither an administrator, as far as can be told from the owner alone, nor Windows itself; else it
+	// is empty. What does not exist is fs.ErrNotExist.
+	Look(name string, who Access) (ours bool, stranger string, err error)
+	// Protect makes a file or folder belong to Administrators and gives it exactly these rights. What is in a folder keeps its own; what
+	// is made in it from now on inherits the folder's. A link is an error, what does not exist is fs.ErrNotExist.
+	Protect(name string, who Access) error
+}
+
+// Access says who may do what besides SYSTEM and Administrators, who may do everything.
+type Access int
+
+const (
+	// Private is for nobody else.
+	Private Access = iota
+	// Readable lets users of the host read, and run, a folder and what is in it.
+	Readable
+	// Volumes lets them read a folder, and do in folders below it what they may in new folders of drive C:, which is to make folders
+	// and files of their own. Pods that run as ContainerUser, who is one of the users, write to their volumes so.
+	Volumes
+)
 
 // Services is the service control manager. It speaks of all services by their declaration.
 type Services interface {
@@ -169,6 +192,7 @@ type NextStart interface {
 // its network.
 type Host struct {
 	System   System
+	Rights   Rights
 	Services Services
 	Changes  Changes
 	// Programs runs commands on the host itself: the full path of a program without spaces in it, and its arguments. A

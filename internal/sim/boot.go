@@ -49,7 +49,7 @@ func newBoot(w *Windows, id string) *boot {
 
 func (b *boot) host() daemon.Host {
 	return daemon.Host{
-		System: b, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
+		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Routes: routes{b}, Networks: networks{b},
 		Dial: b.w.options.Dial,
 		Disk: daemon.Disk{Root: b.w.options.Root, Before: b.changeFile},
@@ -159,32 +159,6 @@ func (b *boot) Reboot(_ context.Context, _ string, after time.Duration) error {
 		})
 	}
 	return nil
-}
-
-// Protect implements daemon.System. It is not counted as a change: it is repeated for every file at each join, and
-// nothing depends on where it stops.
-func (b *boot) Protect(name string) error {
-	b.w.mu.Lock()
-	err := b.faultLocked("protect " + name)
-	if b.off {
-		err = ErrPower
-	}
-	b.w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	local := b.w.Disk().Local(name)
-	info, err := os.Lstat(local)
-	switch {
-	case err != nil:
-		return err
-	case info.IsDir():
-		return os.Chmod(local, 0o700)
-	case info.Mode().IsRegular():
-		return os.Chmod(local, 0o600)
-	default:
-		return nil
-	}
 }
 
 // Lock implements daemon.System.

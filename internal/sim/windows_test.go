@@ -139,6 +139,28 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	})
 }
 
+func TestSimulatedRightsKeepTheContract(t *testing.T) {
+	contract.Rights(t, func(t *testing.T) contract.RightsFixture {
+		w := mustNewComputer(t, nil)
+		h := w.Host()
+		if _, err := h.Disk.MakeFolder(`C:\test`); err != nil {
+			t.Fatal(err)
+		}
+		must := func(t *testing.T, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return contract.RightsFixture{
+			Rights: h.Rights, Disk: h.Disk, Folder: `C:\test`,
+			Open:     func(t *testing.T, folder string) { must(t, w.Open(folder)) },
+			GiveAway: func(t *testing.T, name string) { must(t, w.GiveAway(name)) },
+			Link:     func(t *testing.T, to, name string) { must(t, os.Symlink(w.Disk().Local(to), w.Disk().Local(name))) },
+		}
+	})
+}
+
 func TestTheSimulatedEnvironmentKeepsTheContract(t *testing.T) {
 	contract.Environment(t, func(t *testing.T) contract.EnvironmentFixture {
 		w := mustNewComputer(t, nil)

@@ -23,6 +23,7 @@ func Host() (daemon.Host, error) {
 	networks := network.NewHNS(changes)
 	return daemon.Host{
 		System:       &system{shutdown: folder + `\shutdown.exe`},
+		Rights:       rights{},
 		Services:     &services{patience: time.Minute, silence: 30 * time.Second, grace: 2 * time.Minute},
 		Changes:      changes,
 		Programs:     programs{},

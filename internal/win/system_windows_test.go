@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -281,69 +280,6 @@ func TestASecondRebootIsHarmlessAndOtherFailuresAreNot(t *testing.T) {
 			t.Errorf("exit code %s: Reboot() = %v", code, err)
 		}
 	}
-}
-
-func TestProtectTakesAwayTheRightsOfOthers(t *testing.T) {
-	folder := tempFolder(t)
-	file := folder + `\file`
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	const everybodys = "(A;OICI;FA;;;BA)(A;OICI;FA;;;WD)"
-	for path, want := range map[string]string{folder: ownRights + folderRights, file: ownRights + fileRights} {
-		if !strings.Contains(mustRights(t, path, everybodys), ";;;WD)") {
-			t.Fatalf("%s cannot be opened to everybody", path)
-		}
-		if err := (&system{}).Protect(path); err != nil {
-			t.Fatal(err)
-		}
-		got := mustRights(t, path, "")
-		if strings.Contains(got, ";;;WD)") {
-			t.Errorf("%s is still everybody's: %s", path, got)
-		}
-		// Wine tells the rights of the file of its host system.
-		if !onWine() && got != want {
-			t.Errorf("%s has %s, want %s", path, got, want)
-		}
-	}
-}
-
-func TestProtectKeepsUsersOutOfWhatIsMadeLater(t *testing.T) {
-	if onWine() {
-		t.Skip("Wine hands no rights down from folders")
-	}
-	folder := tempFolder(t)
-	if err := (&system{}).Protect(folder); err != nil {
-		t.Fatal(err)
-	}
-	file := folder + `\file`
-	if err := os.WriteFile(file, nil, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := mustRights(t, file, ""), "O:BAD:AI(A;ID;FA;;;SY)(A;ID;FA;;;BA)"; got != want {
-		t.Errorf("a new file has %s, want %s", got, want)
-	}
-}
-
-// mustRights sets rights, unless they are empty, and returns those that Windows then tells.
-func mustRights(t *testing.T, path, rights string) string {
-	t.Helper()
-	o, err := openObject(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer windows.CloseHandle(o.handle)
-	if rights != "" {
-		if err := o.secure(rights); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const what = windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION
-	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, what)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return descriptor.String()
 }
 
 func TestALockEndsWithItsProcess(t *testing.T) {

@@ -1,5 +1,5 @@
 // Package contract holds the tests that every Windows behind the daemon's ports must pass, the real one and the
-// simulated one alike. An implementation calls Services, Probes, System, Environment, Certificates, Containers, Networks and NextStart from
+// simulated one alike. An implementation calls Services, Probes, System, Rights, Environment, Certificates, Containers, Networks and NextStart from
 // tests of its own, with a fixture that says how its world is prepared.
 package contract
 

@@ -2,9 +2,6 @@ package contract
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +32,6 @@ func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
 		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
 		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
-		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
-		{"ProtectOfWhatIsNotThereIsNotFound", protectOfWhatIsNotThereIsNotFound},
 		{"ALockExcludesOthers", aLockExcludesOthers},
 		{"LocksOfDifferentNamesAreDifferent", locksOfDifferentNamesAreDifferent},
 	} {
@@ -112,33 +107,6 @@ func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
 	second, err := f.System.EnableFeature(deadline(t), f.Feature)
 	if err != nil || first != second {
 		t.Errorf("reboot needed: %v, then %v, %v", first, second, err)
-	}
-}
-
-func protectedFoldersAreUsable(t *testing.T, f SystemFixture) {
-	file := f.Folder + `\file`
-	for range 2 {
-		if err := f.System.Protect(f.Folder); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.System.Protect(file); err != nil {
-			t.Fatal(err)
-		}
-		if b, err := os.ReadFile(f.Disk.Local(file)); err != nil || string(b) != "content" {
-			t.Errorf("read %q, %v", b, err)
-		}
-	}
-	if entries, _ := os.ReadDir(filepath.Clean(f.Disk.Local(f.Folder))); len(entries) != 1 {
-		t.Errorf("the folder has %d entries, want 1", len(entries))
-	}
-}
-
-func protectOfWhatIsNotThereIsNotFound(t *testing.T, f SystemFixture) {
-	if err := f.System.Protect(f.Folder + `\absent`); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
 	}
 }
 

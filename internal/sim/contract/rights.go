@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// RightsFixture is a part of a drive for one test.
+type RightsFixture struct {
+	Rights daemon.Rights
+	// Disk is where Folder is.
+	Disk daemon.Disk
+	// Folder is an empty folder for the test, by its Windows name.
+	Folder string
+	// Open lets everybody do everything with a folder. NoLook says why rights cannot be looked at; empty when they can.
+	Open   func(t *testing.T, folder string)
+	NoLook string
+	// GiveAway gives a file or folder to somebody who is no administrator. NoStrangers says why that is not possible; empty when it is.
+	GiveAway    func(t *testing.T, name string)
+	NoStrangers string
+	// Link makes a link to a folder. NoLinks says why that is not possible; empty when it is.
+	Link    func(t *testing.T, to, name string)
+	NoLinks string
+}
+
+// Rights checks that a Windows keeps the promises of daemon.Rights.
+func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, f RightsFixture)
+	}{
+		{"FoldersHaveTheirRightsFromTheBeginning", foldersHaveTheirRightsFromTheBeginning},
+		{"AFolderThatIsThereStaysAsItIs", aFolderThatIsThereStaysAsItIs},
+		{"ProtectedFoldersAreUsable", protectedFoldersAreUsable},
+		{"ProtectGivesExactlyTheseRights", protectGivesExactlyTheseRights},
+		{"WhatIsNotThereIsNotFound", whatIsNotThereIsNotFound},
+		{"StrangersAreTold", strangersAreTold},
+		{"LinksAreNotFollowed", linksAreNotFollowed},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, fixture(t)) })
+	}
+}
+
+func accesses() []daemon.Access {
+	return []daemon.Access{daemon.Private, daemon.Readable, daemon.Volumes}
+}
+
+// mustMakeFolder makes a folder in that of the test.
+func mustMakeFolder(t *testing.T, f RightsFixture, base string, who daemon.Access) (folder string) {
+	t.Helper()
+	folder = f.Folder + `\` + base
+	if made, err := f.Rights.MakeFolder(folder, who); err != nil || !made {
+		t.Fatalf("MakeFolder() = %v, %v", made, err)
+	}
+	return folder
+}
+
+// expectRights looks who may use something, whom only administrators own.
+func expectRights(t *testing.T, f RightsFixture, name string, want daemon.Access) {
+	t.Helper()
+	for _, who := range accesses() {
+		ours, stranger, err := f.Rights.Look(name, who)
+		if err != nil || ours != (who == want) || stranger != "" {
+			t.Errorf("Look(%s, %d) = %v, %q, %v; its rights are to be %d", name, who, ours, stranger, err, want)
+		}
+	}
+}
+
+func foldersHaveTheirRightsFromTheBeginning(t *testing.T, f RightsFixture) {
+	if f.NoLook != "" {
+		t.Skip(f.NoLook)
+	}
+	for i, who := range accesses() {
+		expectRights(t, f, mustMakeFolder(t, f, string(rune('a'+i)), who), who)
+	}
+}
+
+func aFolderThatIsThereStaysAsItIs(t *testing.T, f RightsFixture) {
+	folder := mustMakeFolder(t, f, "folder", daemon.Readable)
+	if made, err := f.Rights.MakeFolder(folder, daemon.Private); err != nil || made {
+		t.Errorf("again: MakeFolder() = %v, %v", made, err)
+	}
+	if f.NoLook == "" {
+		expectRights(t, f, folder, daemon.Readable)
+	}
+}
+
+func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
+	for _, who := range accesses() {
+		file := f.Folder + `\file`
+		if err := f.Rights.Protect(f.Folder, who); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Rights.Protect(file, daemon.Private); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(f.Disk.Local(file)); err != nil || string(b) != "content" {
+			t.Errorf("read %q, %v", b, err)
+		}
+	}
+	if names, err := f.Disk.List(f.Folder); err != nil || len(names) != 1 {
+		t.Errorf("the folder holds %q, %v, want one file", names, err)
+	}
+}
+
+func protectGivesExactlyTheseRights(t *testing.T, f RightsFixture) {
+	if f.NoLook != "" {
+		t.Skip(f.NoLook)
+	}
+	for _, who := range accesses() {
+		f.Open(t, f.Folder)
+		if ours, _, err := f.Rights.Look(f.Folder, who); err != nil || ours {
+			t.Errorf("a folder that is everybody's: Look() = %v, %v", ours, err)
+		}
+		if err := f.Rights.Protect(f.Folder, who); err != nil {
+			t.Fatal(err)
+		}
+		expectRights(t, f, f.Folder, who)
+	}
+}
+
+func whatIsNotThereIsNotFound(t *testing.T, f RightsFixture) {
+	if err := f.Rights.Protect(f.Folder+`\absent`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
+	}
+	if _, _, err := f.Rights.Look(f.Folder+`\absent`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Look() = %v, want fs.ErrNotExist", err)
+	}
+	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("MakeFolder() in a folder that is not there = %v, want fs.ErrNotExist", err)
+	}
+}
+
+func strangersAreTold(t *testing.T, f RightsFixture) {
+	if f.NoStrangers != "" {
+		t.Skip(f.NoStrangers)
+	}
+	folder := mustMakeFolder(t, f, "folder", daemon.Private)
+	f.GiveAway(t, folder)
+	if ours, stranger, err := f.Rights.Look(folder, daemon.Private); err != nil || ours || stranger == "" {
+		t.Errorf("Look() = %v, %q, %v; want the stranger", ours, stranger, err)
+	}
+	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	if _, stranger, err := f.Rights.Look(folder+".aside", daemon.Private); err != nil || stranger == "" {
+		t.Errorf("under another name: %q, %v; want the stranger", stranger, err)
+	}
+	if err := f.Rights.Protect(folder+".aside", daemon.Private); err != nil {
+		t.Fatal(err)
+	}
+	if _, stranger, err := f.Rights.Look(folder+".aside", daemon.Private); err != nil || stranger != "" {
+		t.Errorf("protected, it belongs to %q, %v", stranger, err)
+	}
+}
+
+func linksAreNotFollowed(t *testing.T, f RightsFixture) {
+	if f.NoLinks != "" {
+		t.Skip(f.NoLinks)
+	}
+	folder, link := mustMakeFolder(t, f, "folder", daemon.Readable), f.Folder+`\link`
+	f.Link(t, folder, link)
+	if err := f.Rights.Protect(link, daemon.Private); err == nil {
+		t.Error("Protect() of a link succeeds")
+	}
+	if made, err := f.Rights.MakeFolder(link, daemon.Private); err != nil || made {
+		t.Errorf("MakeFolder() where a link is = %v, %v", made, err)
+	}
+	if ours, _, err := f.Rights.Look(link, daemon.Readable); err != nil || ours {
+		t.Errorf("Look() at a link = %v, %v; want that it is not ours", ours, err)
+	}
+	if f.NoLook == "" {
+		expectRights(t, f, folder, daemon.Readable)
+	}
+}

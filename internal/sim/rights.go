@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/daemon"
+)
+
+// rights are those of the files on drive C:, which are kept in their modes, so that they go with them wherever they are renamed to. The
+// sticky bit marks what belongs to a user of the host.
+type rights struct{ boot *boot }
+
+// strangers is the user whom everything with a sticky bit belongs to.
+const strangers = `WIN-SIM\somebody`
+
+// modeOf is the mode of a folder, or of a file, with rights.
+func modeOf(who daemon.Access, isFolder bool) fs.FileMode {
+	mode := map[daemon.Access]fs.FileMode{daemon.Private: 0o700, daemon.Readable: 0o755, daemon.Volumes: 0o757}[who]
+	if !isFolder {
+		mode &^= 0o111
+	}
+	return mode
+}
+
+// MakeFolder implements daemon.Rights.
+func (r rights) MakeFolder(folder string, who daemon.Access) (made bool, err error) {
+	disk := r.boot.w.Disk()
+	local := disk.Local(folder)
+	if _, err := os.Lstat(local); err == nil {
+		return false, nil
+	}
+	if err := r.boot.changeFile("mkdir", folder); err != nil {
+		return false, err
+	}
+	drive, _, _ := strings.Cut(folder, `\`)
+	if err := os.MkdirAll(disk.Local(drive), 0o700); err != nil {
+		return false, err
+	}
+	if err := os.Mkdir(local, 0o700); err != nil {
+		return false, err
+	}
+	return true, os.Chmod(local, modeOf(who, true))
+}
+
+// Look implements daemon.Rights.
+func (r rights) Look(name string, who daemon.Access) (ours bool, stranger string, err error) {
+	if r.boot.isOff() {
+		return false, "", ErrPower
+	}
+	info, err := os.Lstat(r.boot.w.Disk().Local(name))
+	switch {
+	case err != nil:
+		return false, "", err
+	case info.Mode()&fs.ModeSticky != 0:
+		return false, strangers, nil
+	}
+	return info.Mode().Perm() == modeOf(who, info.IsDir()), "", nil
+}
+
+// Protect implements daemon.Rights. It is not counted as a change: nothing depends on where it stops.
+func (r rights) Protect(name string, who daemon.Access) error {
+	if err := r.fault("protect " + name); err != nil {
+		return err
+	}
+	local := r.boot.w.Disk().Local(name)
+	info, err := os.Lstat(local)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = errors.New("it is a link, and must be a file or folder: remove it")
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(local, modeOf(who, info.IsDir()))
+}
+
+func (r rights) fault(operation string) error {
+	r.boot.w.mu.Lock()
+	defer r.boot.w.mu.Unlock()
+	if r.boot.off {
+		return ErrPower
+	}
+	return r.boot.faultLocked(operation)
+}
+
+// GiveAway makes a file or folder one of a user of the host, who lets everybody do everything with it.
+func (w *Windows) GiveAway(name string) error {
+	return os.Chmod(w.Disk().Local(name), 0o777|fs.ModeSticky)
+}
+
+// Open lets every user of the host make files and folders in a folder.
+func (w *Windows) Open(folder string) error { return os.Chmod(w.Disk().Local(folder), 0o777) }
