@@ -128,6 +128,11 @@ const (
 	// ReasonHostKeyChanged means that the host shows another key than before: another machine, a new
 	// installation, or an attack. Nothing is sent until the user confirms the new key in spec.hostKey.
 	ReasonHostKeyChanged = "HostKeyChanged"
+	// ReasonHostKeyUnknown means that WindowsConfig (trust) wants hosts whose key is known in advance, and this one's is not. Nothing is
+	// sent until the user has compared the fingerprint in the message and set spec.hostKey.
+	ReasonHostKeyUnknown = "HostKeyUnknown"
+	// ReasonHostKeyUnsuitable means that the host's key is too weak to know it by.
+	ReasonHostKeyUnsuitable = "HostKeyUnsuitable"
 	// ReasonConnectionLost means that the connection broke in the middle of the work. It is taken up again.
 	ReasonConnectionLost = "ConnectionLost"
 )
@@ -271,7 +276,8 @@ const ReasonReady = "Ready"
 
 // Reasons of events that are not reasons of a condition.
 const (
-	// EventInstanceInvalid is told on ConfigMap windows-instances, or on a Machine, for an entry or a Machine that gets no WindowsInstance.
+	// EventInstanceInvalid is told on ConfigMap windows-instances, or on a Machine, for an entry or a Machine that gets no WindowsInstance,
+	// and on ConfigMap windows-known-hosts for lines that cannot be used.
 	EventInstanceInvalid = "InstanceInvalid"
 	// EventInstanceSetup is told on ConfigMap windows-instances, or on a Machine, when an entry or a Machine became a WindowsInstance.
 	EventInstanceSetup = "InstanceSetup"
@@ -283,6 +289,9 @@ const (
 	EventAddressDisputed = "AddressDisputed"
 	// EventHostKeyPinned is told on a WindowsInstance when its host key was seen for the first time and kept.
 	EventHostKeyPinned = "HostKeyPinned"
+	// EventHostKeyShared is told on a WindowsInstance whose host shows the key that another one's shows, as copies of an image do: each of
+	// them can pretend to be the other.
+	EventHostKeyShared = "HostKeyShared"
 	// EventSettingsIgnored is told on the object, a mirror set or a WindowsConfig, that asks for what nodes cannot have.
 	EventSettingsIgnored = "SettingsIgnored"
 	// EventSettingsPublished is told on ConfigMap windows-services-<version> when nodes can read new settings.

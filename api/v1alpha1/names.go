@@ -16,6 +16,14 @@ const (
 	// "username=<user>". Written by the user, read by the operator; faults come as events on it.
 	InstancesConfigMap = "windows-instances"
 
+	// KnownHostsConfigMap holds SSH host keys of the hosts in windows-instances that are known in advance: such a host has to show its
+	// key at first contact already. Written by the user, read by the operator; faults come as events on it.
+	KnownHostsConfigMap = "windows-known-hosts"
+
+	// KnownHostsKey is the key of ConfigMap windows-known-hosts that holds lines as ssh-keyscan prints them, each beginning with a key of
+	// windows-instances: "10.1.42.1 ssh-ed25519 AAAA...".
+	KnownHostsKey = "known_hosts"
+
 	// TrustedCAConfigMap holds certificates that all Windows nodes trust. Written by OpenShift, which fills ConfigMaps with
 	// the label config.openshift.io/inject-trusted-cabundle=true; elsewhere by the administrator. Read by the operator.
 	TrustedCAConfigMap = "trusted-ca"

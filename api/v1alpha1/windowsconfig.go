@@ -49,6 +49,14 @@ type WindowsConfigSpec struct {
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitempty"`
 
+	// trust says what it takes to believe that a host is the one that was announced: FirstUse takes it at its word at first contact, keeps
+	// the SSH host key that it shows and asks for that from then on. Pinned connects to a host only where its key is known in advance: from
+	// ConfigMap windows-known-hosts, or from spec.hostKey of its WindowsInstance. FirstUse by default.
+	// +kubebuilder:validation:Enum=FirstUse;Pinned
+	// +kubebuilder:default=FirstUse
+	// +optional
+	Trust Trust `json:"trust,omitempty"`
+
 	// network says how pods on Windows nodes are connected.
 	// +optional
 	Network NetworkSpec `json:"network,omitempty"`
@@ -67,6 +75,15 @@ type WindowsConfigSpec struct {
 	// +optional
 	Logs LogsSpec `json:"logs,omitempty"`
 }
+
+// Trust says what it takes to believe that a host is the one that was announced.
+type Trust string
+
+// The ways to come to trust a host.
+const (
+	TrustFirstUse Trust = "FirstUse"
+	TrustPinned   Trust = "Pinned"
+)
 
 // LogsSpec bounds the logs of each service. A log that is full is put aside beside the one that is written, with the time
 // in its name.

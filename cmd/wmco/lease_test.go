@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	restclient "k8s.io/client-go/rest"
 
@@ -76,7 +77,7 @@ func TestTheLeaseHasAConnectionOfItsOwn(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	config := &restclient.Config{Host: server.URL, TLSClientConfig: restclient.TLSClientConfig{Insecure: true}, QPS: -1}
-	m, err := newManager(config, flags{namespace: "ns", metricsAddress: "0", probeAddress: "0", leaderElect: true})
+	m, err := newManager(config, flags{namespace: "ns", metrics: metricsOptions{address: "0"}, probeAddress: "0", leaderElect: true}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,9 @@ func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
 		Complete(c)
 }
 
-func (c *configMaps) isOurs(o client.Object) bool { return o.GetName() == v1alpha1.InstancesConfigMap }
+func (c *configMaps) isOurs(o client.Object) bool {
+	return o.GetName() == v1alpha1.InstancesConfigMap || o.GetName() == v1alpha1.KnownHostsConfigMap
+}
 
 // ofInstance brings the ConfigMap back when an instance made from it was changed or deleted by somebody.
 func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Request {
@@ -70,6 +72,12 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{}, err
 	}
 	entries, faults := parseEntries(cm.Data, cm.BinaryData)
+	known, err := c.knownHosts(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	entries, unproven := known.vouchFor(entries)
+	faults = append(faults, unproven...)
 	found, more := c.resolve(ctx, entries, have)
 	faults = append(faults, more...)
 	c.tellFaults(cm, faults)
@@ -181,7 +189,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 				Name:      e.instanceName(),
 				Labels:    map[string]string{v1alpha1.LabelSource: v1alpha1.SourceConfigMap},
 			},
-			Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username},
+			Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username, HostKey: e.hostKey},
 		}
 		if holder, err := c.makeInstance(ctx, c.hosts, instance, e.ip); err != nil {
 			return err
@@ -195,9 +203,12 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 	case !isOfConfigMap(have):
 		c.tell(c.about(cm, e.key, nameTaken),
 			"entry %q: a WindowsInstance %s is there that was not made from this ConfigMap; remove one of the two", e.key, have.Name)
-	case have.Spec.Username != e.username:
+	case have.Spec.Username != e.username || !isHostKey(have.Spec.HostKey, e.hostKey):
 		changed := have.DeepCopy()
 		changed.Spec.Username = e.username
+		if e.hostKey != "" { // else what a user wrote there stays
+			changed.Spec.HostKey = e.hostKey
+		}
 		if err := c.client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
 			return fmt.Errorf("changing WindowsInstance %s: %w", have.Name, err)
 		}

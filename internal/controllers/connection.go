@@ -39,8 +39,8 @@ func dialSSH(ctx context.Context, t remote.Target, o remote.Options) (machine, e
 }
 
 // dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
-// was pinned, or else, at first contact, whichever the host shows.
-func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer) (*connection, error) {
+// was pinned, or else, at first contact, whichever the host shows, where trust allows it.
+func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer, trust v1alpha1.Trust) (*connection, error) {
 	pinned, err := pinnedKey(i)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (c common) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.S
 		Port:    int(i.Spec.Port),
 		User:    i.Spec.Username,
 		Key:     key,
-		HostKey: pinned,
+		HostKey: pinned, KnownOnly: trust == v1alpha1.TrustPinned,
 	}, options)
 	if err != nil {
 		return nil, unreachable(err)
@@ -137,16 +137,18 @@ func unreachable(err error) error {
 		return err
 	}
 	reasons := map[remote.Kind]string{
-		remote.Refused:        v1alpha1.ReasonConnectionRefused,
-		remote.Timeout:        v1alpha1.ReasonConnectionTimeout,
-		remote.Unreachable:    v1alpha1.ReasonNoRoute,
-		remote.Unresolvable:   v1alpha1.ReasonAddressUnresolvable,
-		remote.Authentication: v1alpha1.ReasonAuthenticationFailed,
-		remote.Protocol:       v1alpha1.ReasonNotSSH,
-		remote.Lost:           v1alpha1.ReasonConnectionLost,
-		remote.HostKeyChanged: v1alpha1.ReasonHostKeyChanged,
+		remote.Refused:           v1alpha1.ReasonConnectionRefused,
+		remote.Timeout:           v1alpha1.ReasonConnectionTimeout,
+		remote.Unreachable:       v1alpha1.ReasonNoRoute,
+		remote.Unresolvable:      v1alpha1.ReasonAddressUnresolvable,
+		remote.Authentication:    v1alpha1.ReasonAuthenticationFailed,
+		remote.Protocol:          v1alpha1.ReasonNotSSH,
+		remote.Lost:              v1alpha1.ReasonConnectionLost,
+		remote.HostKeyChanged:    v1alpha1.ReasonHostKeyChanged,
+		remote.HostKeyUnknown:    v1alpha1.ReasonHostKeyUnknown,
+		remote.HostKeyUnsuitable: v1alpha1.ReasonHostKeyUnsuitable,
 	}
-	if e.Kind == remote.HostKeyChanged {
+	if e.HostKey != nil {
 		err = fmt.Errorf("%w; to accept it, set spec.hostKey of the WindowsInstance to %q", err, remote.FormatHostKey(e.HostKey))
 	}
 	return &join.Unreachable{Reason: reasons[e.Kind], Err: err}

@@ -18,6 +18,8 @@ type entry struct {
 	// key as the user wrote it: an IPv4 address or a DNS name.
 	key      string
 	username string
+	// hostKey is the SSH key that the host has to show, as spec.hostKey has it; empty where nobody has said.
+	hostKey string
 }
 
 // address is what the entry's WindowsInstance is reached at.
@@ -44,6 +46,7 @@ const (
 	addressTaken        = "AddressTaken"
 	nameTaken           = "NameTaken"
 	usernameInvalid     = "UsernameInvalid"
+	hostKeyInvalid      = "HostKeyInvalid"
 )
 
 // parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries come sorted by key, so that the same

@@ -102,7 +102,7 @@ type attempt struct {
 // connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
 func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 	late := time.AfterFunc(answerWithin, a.view.place)
-	host, err := a.dial(ctx, a.view.Instance, a.view.key)
+	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
 	if !late.Stop() {
 		a.view.admitted = false // whoever answers late takes a place again
 	}
@@ -120,7 +120,26 @@ func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventHostKeyPinned, action: "Pin"},
 			"host %s shows key %s; it is asked for from now on", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
 	}
+	if other := a.sharesKeyWith(ctx, key); other != "" {
+		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventHostKeyShared, action: "Compare"},
+			"the host shows the same SSH host key %s as that of WindowsInstance %s: each can pretend to be the other; on one of them, as after each copy "+
+				`of an image, delete C:\ProgramData\ssh\ssh_host_*, restart sshd, and set spec.hostKey to the new key`, st.HostKeyFingerprint, other)
+	}
 	return host, nil
+}
+
+// sharesKeyWith names another instance whose host shows the same key; "" where there is none.
+func (a *attempt) sharesKeyWith(ctx context.Context, key string) string {
+	all, err := a.allInstances(ctx)
+	if err != nil {
+		return "" // the cache is on its way down
+	}
+	for _, i := range sorted(all) {
+		if i.Name != a.view.Instance.Name && i.Status.HostKey == key {
+			return i.Name
+		}
+	}
+	return ""
 }
 
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.

@@ -113,7 +113,7 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 	if left := c.retries.left(id); left > 0 {
 		return left
 	}
-	host, err := c.dial(ctx, v.Instance, v.key)
+	host, err := c.dial(ctx, v.Instance, v.key, v.config.Trust)
 	if err == nil {
 		_ = host.Close() // it has let us in, which is all
 		c.retries.reset(id)

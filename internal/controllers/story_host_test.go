@@ -93,6 +93,9 @@ func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (mach
 			if t.HostKey != nil && !bytes.Equal(t.HostKey.Marshal(), h.key.Marshal()) {
 				return nil, &remote.Error{Kind: remote.HostKeyChanged, Host: t.Address, HostKey: h.key, Err: errors.New("another host")}
 			}
+			if t.HostKey == nil && t.KnownOnly {
+				return nil, &remote.Error{Kind: remote.HostKeyUnknown, Host: t.Address, HostKey: h.key, Err: fmt.Errorf("it shows %s", ssh.FingerprintSHA256(h.key))}
+			}
 			if !slices.Contains(h.keys, authorizedLine(t.Key)) {
 				return nil, &remote.Error{Kind: remote.Authentication, Host: t.Address, Err: errors.New("no key fits")}
 			}

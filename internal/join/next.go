@@ -29,7 +29,7 @@ const (
 	rebootPoll = 5 * time.Second
 	// slotPoll is how often a host looks for a free place among the joining.
 	slotPoll = 2 * time.Second
-	// changedKeyRetry is how often a host with a changed key is looked at: it may be a passing mix-up of addresses.
+	// changedKeyRetry is how often a host is looked at that was refused for its key: it may be a passing mix-up of addresses.
 	changedKeyRetry = 10 * time.Minute
 )
 

@@ -138,6 +138,13 @@ func TestReport(t *testing.T) {
 		"refused": {step("Connect", &join.Unreachable{Reason: "ConnectionRefused", Err: errors.New("x")}), "ConnectionRefused", "", "ConnectionRefused", false, false},
 		"host key": {step("Connect", &join.Unreachable{Reason: "HostKeyChanged", Err: errors.New("x")}),
 			"HostKeyChanged", "", "HostKeyChanged", true, false},
+		"an unknown host key": {step("Connect", &join.Unreachable{Reason: "HostKeyUnknown", Err: errors.New("x")}),
+			"HostKeyUnknown", "", "HostKeyUnknown", true, false},
+		"a weak host key": {step("Connect", &join.Unreachable{Reason: "HostKeyUnsuitable", Err: errors.New("x")}),
+			"HostKeyUnsuitable", "", "HostKeyUnsuitable", true, false},
+		"nobody's address": {step("Connect", &join.Unreachable{Reason: "AddressInvalid", Err: errors.New("x")}),
+			"AddressInvalid", "", "AddressInvalid", true, false},
+		"a cluster that is not known": {step("Connect", &join.Unready{Err: fmt.Errorf("%w: x", join.ErrCluster)}), "", "", "ClusterUnknown", false, false},
 		"lost while sending": {step("Transfer", fmt.Errorf("a: %w", &join.Unreachable{Reason: "ConnectionLost", Err: errors.New("x")})),
 			"ConnectionLost", "Supported", "ConnectionLost", false, false},
 		"unsupported":     {&join.Unsupported{Reason: "BuildUnsupported", Message: "x"}, "Connected", "BuildUnsupported", "BuildUnsupported", false, false},
@@ -263,7 +270,9 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 			t.Errorf("%s: it counts as a failure", test.when)
 		}
 	}
-	for _, reason := range []string{v1alpha1.ReasonAuthenticationFailed, v1alpha1.ReasonHostKeyChanged} {
+	for _, reason := range []string{
+		v1alpha1.ReasonAuthenticationFailed, v1alpha1.ReasonHostKeyChanged, v1alpha1.ReasonHostKeyUnknown, v1alpha1.ReasonHostKeyUnsuitable, v1alpha1.ReasonAddressInvalid,
+	} {
 		if err := refused(reason); join.Restarting(err, "7") != err {
 			t.Errorf("%s is taken for a restart", reason)
 		}

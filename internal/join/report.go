@@ -40,7 +40,7 @@ func Retry(err error) (after time.Duration, ok bool) {
 		return slotPoll, true
 	case errors.Is(err, ErrOccupied):
 		return time.Minute, true // its turn comes with the plan
-	case errors.As(err, &unreachable) && unreachable.Reason == v1alpha1.ReasonHostKeyChanged:
+	case errors.As(err, &unreachable) && isOfHostKey(unreachable.Reason):
 		return changedKeyRetry, true
 	}
 	return 0, false
@@ -108,11 +108,16 @@ func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool
 	}
 }
 
+// isOfHostKey says whether a host was refused for the key that it shows.
+func isOfHostKey(reason string) bool {
+	return slices.Contains([]string{v1alpha1.ReasonHostKeyChanged, v1alpha1.ReasonHostKeyUnknown, v1alpha1.ReasonHostKeyUnsuitable}, reason)
+}
+
 // isUsersTurn says whether only the user can help.
 func isUsersTurn(err error) bool {
 	var stall *Stall
 	reason := Reason(err)
-	return errors.As(err, &stall) || reason == v1alpha1.ReasonHostKeyChanged || reason == v1alpha1.ReasonAddressInvalid
+	return errors.As(err, &stall) || reason == v1alpha1.ReasonAddressInvalid || isOfHostKey(reason)
 }
 
 // ErrCluster is the class of errors about what the cluster does not tell of itself.
