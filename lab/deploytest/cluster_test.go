@@ -131,6 +131,9 @@ func (c *cluster) waitForRules(t *testing.T) {
 	eventually(t, "", func(ctx context.Context) error {
 		return drop(operator.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 	})
+	eventually(t, "denied request", func(ctx context.Context) error {
+		return drop(c.admin.CoreV1().ConfigMaps(namespace).Create(ctx, configMap("windows-services-0"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+	})
 	wicd := c.asWICD(t, "nobody")
 	_, pem := newRequest(t, "system:wicd-node:nobody", "system:wicd-nodes")
 	eventually(t, "denied request", func(ctx context.Context) error {

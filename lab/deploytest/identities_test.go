@@ -37,10 +37,12 @@ func TestManifests(t *testing.T) {
 	t.Run("identities have no rights beside these", c.testRightsAreComplete)
 	t.Run("operator does nothing else", c.testOperatorIsLimited)
 	t.Run("operator approves for three signers", c.testOperatorApproves)
+	t.Run("what nodes obey", c.testServicesAreTheOperators)
 	t.Run("Machines", c.testMachines)
 	t.Run("users", c.testUsers)
 	t.Run("WindowsInstance", c.testWindowsInstance)
 	t.Run("WindowsConfig", c.testWindowsConfig)
+	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
 
 func (c *cluster) testWICDOnItsNode(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/lab/world"
 )
 
 // Short names of the signers of hosts.
@@ -260,6 +261,12 @@ func (p place) tokenOn(h held) string {
 		p.t.Fatalf("%s: %v", desired.BootstrapKubeconfig, err)
 	}
 	return kubeconfig.Users[0].User.Token
+}
+
+// asOperator has the operator's rights: nobody else may write what nodes obey.
+func (p place) asOperator() client.Client {
+	p.t.Helper()
+	return p.withToken(p.tokenOf(v1alpha1.DefaultNamespace, world.OperatorAccount))
 }
 
 // tokenOf makes a token of a ServiceAccount.

@@ -290,7 +290,8 @@ func kubeletChanges(p place, all []joiner) {
 	}
 }
 
-// publishedHeals deletes everything that is published, as somebody might, and sees it come again while nodes stay as they are.
+// publishedHeals deletes everything that is published, as somebody might, and sees it come again while nodes stay as they are. Of what nodes
+// obey, it has to be the operator itself that lost it.
 func publishedHeals(p place, all []joiner) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
 	p.expectArrived(all)
@@ -298,12 +299,18 @@ func publishedHeals(p place, all []joiner) {
 	here := metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace}
 	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
 	version := p.reported(all[0].at.Name)
-	for _, object := range []client.Object{
-		&corev1.ConfigMap{ObjectMeta: named(v1alpha1.ServicesConfigMapPrefix + version)},
-		&rbacv1.Role{ObjectMeta: named(v1alpha1.WICDRole)},
-		&corev1.Secret{ObjectMeta: named(v1alpha1.NodeSecrets)},
+	obeyed := &corev1.ConfigMap{ObjectMeta: named(v1alpha1.ServicesConfigMapPrefix + version)}
+	if err := p.Client.Delete(p.t.Context(), obeyed); err == nil || !strings.Contains(err.Error(), "only the operator writes it") {
+		p.t.Fatalf("an administrator deletes ConfigMap %s: %v, want it refused", obeyed.Name, err)
+	}
+	for object, by := range map[client.Object]client.Client{
+		obeyed: p.asOperator(),
+		&rbacv1.Role{ObjectMeta: named(v1alpha1.WICDRole)}:      p.Client,
+		&corev1.Secret{ObjectMeta: named(v1alpha1.NodeSecrets)}: p.Client,
 	} {
-		p.remove(object)
+		if err := by.Delete(p.t.Context(), object); err != nil {
+			p.t.Fatal(err)
+		}
 		p.eventually(fmt.Sprintf("%T %s is there again", object, object.GetName()), func(ctx context.Context) string {
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return err.Error()

@@ -113,9 +113,11 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	for i, s := range node.Services {
 		node.Services[i].Command = strings.ReplaceAll(s.Command, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
 	}
-	p.create(&corev1.ConfigMap{
+	if err := p.asOperator().Create(p.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: p.signed(node),
-	})
+	}); err != nil {
+		p.t.Fatal(err)
+	}
 	return node
 }
 

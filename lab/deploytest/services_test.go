@@ -1,0 +1,124 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "services"}}}
+}
+
+// testServicesAreTheOperators has those who may write ConfigMaps beside the operator try to write what every Windows node does as SYSTEM.
+func (c *cluster) testServicesAreTheOperators(t *testing.T) {
+	const refused = "is what Windows nodes obey, and only the operator writes it"
+	const name = "windows-services-9"
+	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
+	if _, err := o.Create(t.Context(), configMap(name), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []clients{c.mayWriteConfigMaps(t, "pipeline"), c.admin} {
+		maps := who.CoreV1().ConfigMaps(namespace)
+		eventually(t, "not found", func(ctx context.Context) error { return maps.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
+		try(t, []attempt{
+			{"creates one", refused, func(ctx context.Context) error {
+				return drop(maps.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+			}},
+			{"has the name made", refused, func(ctx context.Context) error {
+				made := configMap("")
+				made.GenerateName = "windows-services-"
+				return drop(maps.Create(ctx, made, metav1.CreateOptions{}))
+			}},
+			{"applies one", refused, func(ctx context.Context) error {
+				return drop(maps.Patch(ctx, "windows-services-8", types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"windows-services-8"}}`), metav1.PatchOptions{FieldManager: "x"}))
+			}},
+			{"changes it", refused, func(ctx context.Context) error {
+				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"services":"x"}}`), metav1.PatchOptions{}))
+			}},
+			{"labels it", refused, func(ctx context.Context) error {
+				return drop(maps.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}))
+			}},
+			{"deletes it", refused, func(ctx context.Context) error { return maps.Delete(ctx, name, metav1.DeleteOptions{}) }},
+			{"deletes all", refused, func(ctx context.Context) error {
+				return maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "test=services"})
+			}},
+			{"writes another one", "", func(ctx context.Context) error {
+				if _, err := maps.Create(ctx, configMap("windows-service"), metav1.CreateOptions{}); err != nil {
+					return err
+				}
+				return maps.Delete(ctx, "windows-service", metav1.DeleteOptions{})
+			}},
+			{"writes the hosts", "", func(ctx context.Context) error {
+				return drop(maps.Patch(ctx, "windows-instances", types.MergePatchType, []byte(`{"data":{"10.0.0.9":"username=core"}}`), metav1.PatchOptions{}))
+			}},
+		})
+	}
+	elsewhere := c.admin.CoreV1().ConfigMaps("default")
+	try(t, []attempt{
+		{"somebody has one by that name where the operator is not", "", func(ctx context.Context) error {
+			if _, err := elsewhere.Create(ctx, configMap(name), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+			return elsewhere.Delete(ctx, name, metav1.DeleteOptions{})
+		}},
+		{"an account of the operator's name in another namespace", refused, func(ctx context.Context) error {
+			c.mayWriteConfigMaps(t, "system:serviceaccount:default:windows-machine-config-operator")
+			foreign := c.as(t, "system:serviceaccount:default:windows-machine-config-operator").CoreV1().ConfigMaps(namespace)
+			eventually(t, "not found", func(ctx context.Context) error { return foreign.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
+			return drop(foreign.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+		}},
+		{"the namespace controller makes one", refused, func(ctx context.Context) error {
+			c.mayWriteConfigMaps(t, "system:serviceaccount:kube-system:namespace-controller")
+			cleaner := c.as(t, "system:serviceaccount:kube-system:namespace-controller").CoreV1().ConfigMaps(namespace)
+			eventually(t, "not found", func(ctx context.Context) error { return cleaner.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
+			return drop(cleaner.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
+		}},
+		{"the operator deletes it", "", func(ctx context.Context) error { return o.Delete(ctx, name, metav1.DeleteOptions{}) }},
+	})
+}
+
+// testNamespaceCanBeDeleted is the last of all: what nodes obey goes with the namespace.
+func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
+	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
+	if _, err := o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "", func(ctx context.Context) error {
+		is, err := c.admin.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is still there: %+v, %v", is.Status, err)
+	})
+}
+
+// mayWriteConfigMaps gives a user the right to write the ConfigMaps of the operator's namespace, and no other.
+func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
+	t.Helper()
+	name := metav1.ObjectMeta{GenerateName: "configmaps-", Namespace: namespace}
+	role, err := c.admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = c.admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.as(t, user)
+}
