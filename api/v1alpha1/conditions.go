@@ -255,6 +255,9 @@ const (
 	ReasonNodeReady = "NodeReady"
 	// ReasonNodeMissing means that the host has not registered a Node, or that the Node was deleted.
 	ReasonNodeMissing = "NodeMissing"
+	// ReasonNodeNotWindows means that the Node says of itself that it is no Windows node, by its label kubernetes.io/os and its status: the
+	// operator may neither change nor delete it. It is also that of events, where changing or deleting a Node was forbidden.
+	ReasonNodeNotWindows = "NodeNotWindows"
 	// ReasonNodeNotReady means that the Node exists and its kubelet does not say Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonVersionPending means that the node is Ready and WICD has not yet reported the version.

@@ -230,13 +230,13 @@ func kubeletOf(content payload.Manifest) string {
 
 // nodes are the Windows nodes, by name.
 func (f *fleet) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
-	var list corev1.NodeList
-	if err := f.client.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
+	list, err := f.windowsNodes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	nodes := map[string]*corev1.Node{}
-	for i := range list.Items {
-		nodes[list.Items[i].Name] = &list.Items[i]
+	for i := range list {
+		nodes[list[i].Name] = &list[i]
 	}
 	return nodes, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -85,7 +86,16 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	if err := m.cleanOrRelease(ctx, late); err != nil {
 		return m.again(ctx, err), nil
 	}
-	if err := m.deleteNode(ctx); err != nil {
+	err := m.deleteNode(ctx)
+	switch {
+	case apierrors.IsForbidden(err): // tried again, it would hold the instance for ever
+		m.tellForeign(m.view, "Leave", err)
+		m.now().Message = v1alpha1.Clip(err.Error())
+		err = m.status.write(ctx)
+	case err != nil && !apierrors.IsConflict(err):
+		m.now().Message = v1alpha1.Clip(err.Error())
+	}
+	if err != nil {
 		return 0, err
 	}
 	id := m.id()

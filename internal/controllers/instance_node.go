@@ -7,10 +7,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -31,7 +33,11 @@ func (c *instances) adorn(ctx context.Context, v *view) error {
 	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
 		return nil
 	}
-	if err := client.IgnoreNotFound(c.client.Patch(ctx, node, client.MergeFrom(v.Node))); err != nil {
+	err := client.IgnoreNotFound(c.client.Patch(ctx, node, client.MergeFrom(v.Node)))
+	switch {
+	case apierrors.IsForbidden(err):
+		c.tellForeign(v, "Label", err)
+	case err != nil:
 		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
 	}
 	return nil
@@ -81,5 +87,25 @@ func merged(all ...map[string]string) map[string]string {
 	return result
 }
 
-// isWindows says whether a Node is a Windows node.
-func isWindows(node *corev1.Node) bool { return node.Labels[corev1.LabelOSStable] == "windows" }
+// isWindows says whether a Node is a Windows node, as deploy/admission.yaml sees it: by its label, which its kubelet may change, or by what the
+// kubelet says of its system.
+func isWindows(node *corev1.Node) bool {
+	return node.Labels[corev1.LabelOSStable] == "windows" || node.Status.NodeInfo.OperatingSystem == "windows"
+}
+
+// windowsNodes are the Windows nodes, as the cache has them: they must not be changed.
+func (c common) windowsNodes(ctx context.Context) ([]corev1.Node, error) {
+	var list corev1.NodeList
+	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Nodes: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(list.Items), func(n corev1.Node) bool { return !isWindows(&n) }), nil
+}
+
+// tellForeign tells of a Node that the operator may not change, or not delete: it says of itself that it is no Windows node, or somebody
+// else's admission forbids it. The host goes on as it is.
+func (c common) tellForeign(v *view, doing string, err error) {
+	c.tell(event{about: v.Instance, related: v.Node, kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonNodeNotWindows, action: doing},
+		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, v1alpha1.Clip(v.Node.Labels[corev1.LabelOSStable]),
+		v1alpha1.Clip(v.Node.Status.NodeInfo.OperatingSystem))
+}

@@ -51,7 +51,7 @@ func (c common) reservedAddresses(ctx context.Context, self string) (addresses.C
 	known.Nodes = map[netip.Addr]string{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if isWindows(node) || node.Status.NodeInfo.OperatingSystem == "windows" || node.Name == self {
+		if isWindows(node) || node.Name == self {
 			continue
 		}
 		for _, a := range node.Status.Addresses {

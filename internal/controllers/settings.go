@@ -254,12 +254,12 @@ func whyUnpublished(err error) string {
 
 // countNodes says how many nodes have a version of ours, and how many of them have come to the settings.
 func (c *settings) countNodes(ctx context.Context, settings string) (all, updated int32, err error) {
-	var nodes corev1.NodeList
-	if err := c.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, 0, fmt.Errorf("listing Nodes: %w", err)
+	nodes, err := c.windowsNodes(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
-	for i := range nodes.Items {
-		annotations := nodes.Items[i].Annotations
+	for i := range nodes {
+		annotations := nodes[i].Annotations
 		if annotations[v1alpha1.AnnotationVersion] == "" {
 			continue
 		}

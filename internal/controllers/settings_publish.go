@@ -178,14 +178,14 @@ func (c *settings) allow(ctx context.Context, version string) error {
 
 // versionsOfNodes are the versions that nodes have, shall have, or may have to go back to.
 func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error) {
-	var nodes corev1.NodeList
-	if err := c.client.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
+	nodes, err := c.windowsNodes(ctx)
+	if err != nil {
+		return nil, err
 	}
 	versions := map[string]bool{}
-	for i := range nodes.Items {
+	for i := range nodes {
 		for _, key := range []string{v1alpha1.AnnotationVersion, v1alpha1.AnnotationDesiredVersion} {
-			if v := nodes.Items[i].Annotations[key]; v != "" && isVersion(v) {
+			if v := nodes[i].Annotations[key]; v != "" && isVersion(v) {
 				versions[v] = true
 			}
 		}

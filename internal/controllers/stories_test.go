@@ -235,6 +235,33 @@ func TestStoryOthersHoldTheInstance(t *testing.T) {
 	})
 }
 
+// The kubelets of two hosts that were broken into say that their Nodes are no Windows nodes, win-2's also in its status.
+func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
+	tell(t, "node-is-no-windows-node", 3, atMost(1), func(s *story) {
+		s.settled(1)
+		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
+		for name, system := range map[string]string{"win-1": "windows", "win-2": "linux"} {
+			node := s.node(name)
+			node.Status.NodeInfo.OperatingSystem = system
+			s.must(s.client.Status().Update(s.ctx, node))
+			node = s.node(name)
+			node.Labels[corev1.LabelOSStable], node.Labels[v1alpha1.LabelBYOH] = "linux", "false" // the operator wants the other label back
+			s.must(s.client.Update(s.ctx, node))
+		}
+		s.say("win-1 and win-2 are labelled as Linux nodes")
+		s.until("win-2's status says so", time.Minute, func() bool { return readyReason(s.instance("win-2")) == v1alpha1.ReasonNodeNotWindows })
+		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonReady {
+			s.t.Errorf("win-1 is %q, want it to go on as a Windows node", reason)
+		}
+		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
+		s.must(s.client.Delete(s.ctx, s.instance("win-2")))
+		s.until("both instances are gone", 10*time.Minute, func() bool { return len(s.allInstances()) == 1 })
+		if nodes := s.nodes(); len(nodes) != 2 || nodes[0].Name != "win-2" {
+			s.t.Errorf("%d nodes are left, want win-2's, which may not be deleted, and win-3's", len(nodes))
+		}
+	})
+}
+
 func TestStoryDeadHostLeaves(t *testing.T) {
 	tell(t, "dead-host-leaves", 3, atMost(1), func(s *story) {
 		s.settled(1)

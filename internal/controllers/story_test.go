@@ -264,7 +264,28 @@ func (s *story) lagging() client.Client {
 			s.former[key].(*v1alpha1.WindowsInstance).DeepCopyInto(i)
 			return nil
 		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := s.forbids(o); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := s.forbids(o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
 	})
+}
+
+// forbids is what deploy/admission.yaml says to the operator when it changes or deletes a Node.
+func (s *story) forbids(o client.Object) error {
+	var is corev1.Node
+	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || isWindows(&is) {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("the operator changes and deletes Windows nodes only"))
 }
 
 // storyEvents writes events into the story.
@@ -737,7 +758,7 @@ func (s *story) isUp(node string) bool {
 func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 	s.t.Helper()
 	var node corev1.Node
-	if !matters || s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node) != nil {
+	if !matters || s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node) != nil || !isWindows(&node) {
 		return
 	}
 	seen := rollout.NodeOf(&node)

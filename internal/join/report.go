@@ -138,10 +138,18 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	set.sumUp()
 }
 
+// windows is the system of Windows nodes, in their label and their status.
+const windows = "windows"
+
 func (c conditions) observe(node *corev1.Node, version string) {
 	kubelet := nodeReady(node)
 	reported := node.Annotations[v1alpha1.AnnotationVersion]
+	label, system := node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem
 	switch {
+	case label != "" && label != windows && system != windows:
+		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeNotWindows, fmt.Sprintf(
+			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
+			node.Name, corev1.LabelOSStable, label, system))
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
 		message := "the kubelet has not reported yet"
 		if kubelet != nil {

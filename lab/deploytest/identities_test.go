@@ -36,6 +36,7 @@ func TestManifests(t *testing.T) {
 	t.Run("holder of a bootstrap token", c.testBootstrapper)
 	t.Run("identities have no rights beside these", c.testRightsAreComplete)
 	t.Run("operator does nothing else", c.testOperatorIsLimited)
+	t.Run("nodes that change their label", c.testNodesThatChangeTheirLabel)
 	t.Run("operator approves for three signers", c.testOperatorApproves)
 	t.Run("what nodes obey", c.testServicesAreTheOperators)
 	t.Run("Machines", c.testMachines)

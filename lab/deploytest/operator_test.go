@@ -199,7 +199,36 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 	})
 }
 
+// testNodesThatChangeTheirLabel has kubelets that label their Nodes as those of another system, which Kubernetes lets them.
+func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
+	o := c.asOperator(t)
+	linux := metadata("labels", map[string]any{"kubernetes.io/os": "linux"})
+	for node, tc := range map[string]struct{ system, want string }{
+		"win-relabelled": {"windows", ""},
+		"win-hidden":     {"linux", "changes and deletes Windows nodes only"},
+	} {
+		c.newNode(t, node)
+		kubelet := c.as(t, "system:node:"+node, "system:nodes")
+		if err := patchNode(t.Context(), kubelet, node, linux); err != nil {
+			t.Fatal(err)
+		}
+		if err := patchStatus(t.Context(), kubelet, node, types.MergePatchType, map[string]any{"status": map[string]any{"nodeInfo": map[string]any{"operatingSystem": tc.system}}}); err != nil {
+			t.Fatal(err)
+		}
+		try(t, []attempt{
+			{node + " is labelled", tc.want, func(ctx context.Context) error {
+				return patchNode(ctx, o, node, metadata("labels", map[string]any{"node-role.kubernetes.io/worker": ""}))
+			}},
+			{node + " is cordoned", tc.want, func(ctx context.Context) error {
+				return patchNode(ctx, o, node, map[string]any{"spec": map[string]any{"unschedulable": true}})
+			}},
+			{node + " is deleted", tc.want, func(ctx context.Context) error { return o.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}) }},
+		})
+	}
+}
+
 func (c *cluster) testOperatorIsLimited(t *testing.T) {
+	const onlyMarks = "allowed are labels, annotations and spec.unschedulable"
 	o := c.asOperator(t)
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
@@ -259,6 +288,27 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		}},
 		{"cordons a Linux node", "changes and deletes Windows nodes only", func(ctx context.Context) error {
 			return patchNode(ctx, o, "linux-1", map[string]any{"spec": map[string]any{"unschedulable": true}})
+		}},
+		{"taints a Windows node", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": []map[string]any{{"key": "a", "effect": "NoExecute"}}}})
+		}},
+		{"takes the taints of a Windows node away", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": nil}})
+		}},
+		{"taints a Windows node behind its cordon", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": true, "taints": nil}})
+		}},
+		{"says which machine a Windows node is", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"providerID": "x://y"}})
+		}},
+		{"holds a Windows node", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", metadata("finalizers", []string{"example.com/stay"}))
+		}},
+		{"gives a Windows node an owner", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", metadata("ownerReferences", []map[string]any{{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "y"}}))
+		}},
+		{"labels a node that says nothing of its system", "changes and deletes Windows nodes only", func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-bare", metadata("labels", map[string]any{"kubernetes.io/os": "windows"}))
 		}},
 		{"reads one pod", forbidden, func(ctx context.Context) error { return drop(core.Pods("default").Get(ctx, "a", metav1.GetOptions{})) }},
 		{"writes a node's status", forbidden, func(ctx context.Context) error {
