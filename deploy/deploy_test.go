@@ -45,6 +45,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"'" + v1alpha1.UserDataSecret + "'",
 			"'" + v1alpha1.NodeSecrets + "'",
 			"'" + v1alpha1.SigningKeySecret + "'",
+			"== '" + v1alpha1.ApprovalReason + "'",
 			"startsWith('" + v1alpha1.ServicesConfigMapPrefix + "')",
 		},
 	} {

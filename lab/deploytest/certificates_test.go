@@ -53,12 +53,17 @@ func createRequest(ctx context.Context, as clients, signer string, request []byt
 }
 
 func approve(ctx context.Context, as clients, request *certificatesv1.CertificateSigningRequest) error {
+	_, err := as.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, approval(request), metav1.UpdateOptions{})
+	return err
+}
+
+// approval is a request as the operator approves it.
+func approval(request *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	approved := request.DeepCopy()
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "WMCOApprove",
 	})
-	_, err := as.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, approved, metav1.UpdateOptions{})
-	return err
+	return approved
 }
 
 // host is a holder of a bootstrap token as the operator hands it out.

@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -338,21 +339,70 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 
 func (c *cluster) testOperatorApproves(t *testing.T) {
 	o := c.asOperator(t)
-	// For a node, Kubernetes itself would approve at the same time: the administrator who asks here may ask for anything.
-	_, request := newRequest(t, "bob", "devs")
+	host, daemon, kubelet := c.newHost(t).clients, c.asWICD(t, "win-1"), c.as(t, "system:node:win-1", "system:nodes")
+	const (
+		kubelets = certificatesv1.KubeAPIServerClientKubeletSignerName
+		serving  = certificatesv1.KubeletServingSignerName
+		daemons  = certificatesv1.KubeAPIServerClientSignerName
+		day      = int32(86400)
+		others   = "certificate request is by somebody else"
+	)
+	client, server := certificatesv1.UsageClientAuth, certificatesv1.UsageServerAuth
 	var attempts []attempt
-	for signer, want := range map[string]string{
-		"kubernetes.io/kube-apiserver-client-kubelet": "",
-		"kubernetes.io/kubelet-serving":               "",
-		"kubernetes.io/kube-apiserver-client":         "",
-		"example.com/any":                             "user not permitted to approve requests with signerName \"example.com/any\"",
+	for _, tc := range []struct {
+		name    string
+		by      clients
+		signer  string
+		usage   certificatesv1.KeyUsage
+		seconds *int32
+		change  func(*certificatesv1.CertificateSigningRequest)
+		want    string
+	}{
+		{"a kubelet's first", host, kubelets, client, nil, nil, ""},
+		{"a kubelet's first for a year", host, kubelets, client, new(366 * day), nil, ""},
+		{"a kubelet's first for longer", host, kubelets, client, new(366*day + 1), nil, "approves at most 31622400"},
+		{"a kubelet's next", kubelet, kubelets, client, nil, nil, ""},
+		{"a kubelet's for serving", kubelet, serving, server, nil, nil, ""},
+		{"WICD's first", host, daemons, client, new(day), nil, ""},
+		{"WICD's next", daemon, daemons, client, new(day), nil, ""},
+		{"WICD's by the kubelet", kubelet, daemons, client, new(day), nil, ""},
+		{"WICD's for longer than a day", daemon, daemons, client, new(day + 1), nil, "spec.expirationSeconds of the certificate request is 86401"},
+		{"WICD's for as long as it gets", host, daemons, client, nil, nil, "spec.expirationSeconds of the certificate request is not set"},
+		{"WICD's for serving", daemon, daemons, server, new(day), nil, "spec.usages of the certificate request are digital signature, server auth"},
+		{"an administrator's", c.admin, daemons, client, new(day), nil, others},
+		{"an administrator's as kubelet", c.admin, kubelets, client, nil, nil, others},
+		{"the operator's own", c.mayAsk(t, o, "system:serviceaccount:"+namespace+":windows-machine-config-operator"), daemons, client, new(day), nil, others},
+		{"that of a bootstrap account elsewhere", c.mayAsk(t, c.as(t, "system:serviceaccount:default:windows-node-bootstrapper"), "system:serviceaccount:default:windows-node-bootstrapper"),
+			daemons, client, new(day), nil, others},
+		{"one of a user with a node's name", c.mayAsk(t, c.as(t, "system:node:win-1"), "system:node:win-1"), kubelets, client, nil, nil, others},
+		{"another signer's", kubelet, "example.com/any", client, nil, nil, "user not permitted to approve requests with signerName \"example.com/any\""},
+		{"denied", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Conditions[0].Type = certificatesv1.CertificateDenied
+		}, "adds condition Approved"},
+		{"for another reason", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) { r.Status.Conditions[0].Reason = "x" }, "adds condition Approved"},
+		{"with something beside it", host, kubelets, client, nil, func(r *certificatesv1.CertificateSigningRequest) {
+			r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{Type: "x", Status: corev1.ConditionTrue})
+		}, "adds condition Approved"},
 	} {
-		attempts = append(attempts, attempt{signer, want, func(ctx context.Context) error {
-			made, err := createRequest(ctx, c.admin, signer, request, "digital signature", "client auth")
+		attempts = append(attempts, attempt{tc.name, tc.want, func(ctx context.Context) error {
+			_, request := newRequest(t, "bob", "devs")
+			if tc.signer != daemons { // kubelets' signers look at the subject before they take a request
+				_, request = newRequest(t, "system:node:win-1", "system:nodes")
+			}
+			made, err := tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					Request: request, SignerName: tc.signer, Usages: []certificatesv1.KeyUsage{"digital signature", tc.usage}, ExpirationSeconds: tc.seconds,
+				},
+			}, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return approve(ctx, o, made)
+			approved := approval(made)
+			if tc.change != nil {
+				tc.change(approved)
+			}
+			return drop(o.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, made.Name, approved, metav1.UpdateOptions{}))
 		}})
 	}
 	try(t, attempts)
@@ -368,6 +418,27 @@ func (c *cluster) testOperatorApproves(t *testing.T) {
 	if review.Status.Allowed {
 		t.Error("the operator may approve requests of signer kubernetes.io/legacy-unknown")
 	}
+}
+
+// mayAsk lets a user make certificate requests.
+func (c *cluster) mayAsk(t *testing.T, as clients, user string) clients {
+	t.Helper()
+	_, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "may-ask-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, request := newRequest(t, "bob", "devs")
+	eventually(t, "", func(ctx context.Context) error {
+		return drop(as.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+			Spec:       certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{"client auth"}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+	})
+	return as
 }
 
 // bind gives a user one of Kubernetes' roles in the operator's namespace, or in the whole cluster for cluster-admin.
