@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -47,6 +48,20 @@ func (c *certificates) Register(_ context.Context, m manager.Manager) error {
 		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(undecided)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: certificateWorkers}).
 		Complete(reconcile.AsReconciler(m.GetClient(), c))
+}
+
+// shortened is what the cache keeps of a certificate request: not who wrote which field, and of a spec.request that is too long to be approved
+// only as much as shows that it is.
+func shortened(o any) (any, error) {
+	request, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return o, nil // what a watch says of one that it missed the end of
+	}
+	request.ManagedFields = nil
+	if len(request.Spec.Request) > csr.MaxRequest {
+		request.Spec.Request = bytes.Clone(request.Spec.Request[:csr.MaxRequest+1])
+	}
+	return request, nil
 }
 
 // Reconcile decides one request.

@@ -19,11 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/csr"
 )
 
 // servingRequest is what the kubelet of node win-a, a Machine's, asks for at 10.0.0.1.
@@ -96,6 +98,36 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 	}).Build()
 	recorder := &told{}
 	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder, reserved: &reserved{}, resolver: newResolver(nil)}), c, recorder
+}
+
+// TestTheCacheKeepsLittleOfARequest has a node make a request of a megabyte.
+func TestTheCacheKeepsLittleOfARequest(t *testing.T) {
+	var transform func(any) (any, error)
+	for o, by := range Cache("ns").ByObject {
+		if _, ok := o.(*certificatesv1.CertificateSigningRequest); ok {
+			transform = by.Transform
+		}
+	}
+	if transform == nil {
+		t.Fatal("the cache keeps requests as they are")
+	}
+	for size, want := range map[int]int{1000: 1000, csr.MaxRequest: csr.MaxRequest, 1 << 20: csr.MaxRequest + 1} {
+		request := servingRequest(t)
+		request.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+		request.Spec.Request = make([]byte, size)
+		kept, err := transform(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := kept.(*certificatesv1.CertificateSigningRequest)
+		if len(is.Spec.Request) != want || cap(is.Spec.Request) > 2*csr.MaxRequest && size != want || is.ManagedFields != nil || is.Spec.Username == "" {
+			t.Errorf("of %d bytes it keeps %d (%d), want %d, and who asked; %+v", size, len(is.Spec.Request), cap(is.Spec.Request), want, is.ManagedFields)
+		}
+	}
+	gone := toolscache.DeletedFinalStateUnknown{Key: "x"}
+	if kept, err := transform(gone); err != nil || kept != any(gone) {
+		t.Errorf("of a request whose end was missed it makes %v, %v", kept, err)
+	}
 }
 
 // On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -96,7 +97,7 @@ func askVersion(m manager.Manager) string {
 }
 
 // Cache limits what the manager keeps and may read: what is in our namespace, and of Secrets and Roles only those with
-// our names.
+// our names. Of certificate requests, which whole clusters make, it keeps what is decided by.
 func Cache(namespace string) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
 	only := func(name string) cache.ByObject {
@@ -106,10 +107,11 @@ func Cache(namespace string) cache.Options {
 		}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Secret{}:            only(v1alpha1.PrivateKeySecret),
-		&corev1.ConfigMap{}:         ours,
-		&rbacv1.Role{}:              only(v1alpha1.WICDRole),
-		&v1alpha1.WindowsInstance{}: ours,
+		&corev1.Secret{}:                            only(v1alpha1.PrivateKeySecret),
+		&corev1.ConfigMap{}:                         ours,
+		&rbacv1.Role{}:                              only(v1alpha1.WICDRole),
+		&v1alpha1.WindowsInstance{}:                 ours,
+		&certificatesv1.CertificateSigningRequest{}: {Transform: shortened},
 	}}
 }
 

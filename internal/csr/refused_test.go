@@ -230,6 +230,7 @@ func encodingCases() []testCase {
 	foreign.user = anyoneElse
 	return []testCase{
 		{"no PEM", rewrite(func([]byte) []byte { return []byte("nonsense") }), "RequestMalformed"},
+		{"longer than any host's", rewrite(func(p []byte) []byte { return append(p, strings.Repeat("\n", MaxRequest)...) }), "RequestMalformed"},
 		{"nothing", rewrite(func([]byte) []byte { return nil }), "RequestMalformed"},
 		{"text before the block", rewrite(func(p []byte) []byte { return append([]byte("Certificate Request:\n"), p...) }), "RequestMalformed"},
 		{"text after the block", rewrite(func(p []byte) []byte { return append(p, "trailing"...) }), "RequestMalformed"},

@@ -24,6 +24,10 @@ const (
 	maxRSABits = 8192
 )
 
+// MaxRequest is how long spec.request may be, in bytes of PEM. That of the longest key allowed has 3,000. A longer one is not looked at: anybody
+// with a node's identity may make requests, of as much as the API server takes.
+const MaxRequest = 16384
+
 // credentialKey is the key in a request's spec.extra under which the API server says which token or certificate the
 // requester showed: "JTI=<id>" or "X509SHA256=<digest>" (k8s.io/apiserver/pkg/authentication/user, CredentialIDKey).
 const credentialKey = "authentication.kubernetes.io/credential-id"
@@ -83,6 +87,9 @@ func read(req *certificatesv1.CertificateSigningRequest, known Known) candidate 
 // decode reads the one PEM block a request must be. Where there is more, it still returns what a signer would
 // read, so that we know whom it is about.
 func decode(data []byte) (cert *x509.CertificateRequest, malformed string) {
+	if len(data) > MaxRequest {
+		return &x509.CertificateRequest{}, fmt.Sprintf("spec.request is longer than %d bytes", MaxRequest)
+	}
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return &x509.CertificateRequest{}, "spec.request is not PEM; allowed is one block CERTIFICATE REQUEST"

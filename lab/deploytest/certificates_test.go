@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -173,4 +174,66 @@ func waitForCertificate(t *testing.T, as clients, name string) []byte {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// testSizeOfRequests has nodes make certificate requests that are only there to fill somebody's memory.
+func (c *cluster) testSizeOfRequests(t *testing.T) {
+	kubelet := c.as(t, "system:node:linux-1", "system:nodes")
+	long := func(size int) func(*certificatesv1.CertificateSigningRequest) {
+		return func(r *certificatesv1.CertificateSigningRequest) {
+			r.Spec.Request = append(r.Spec.Request, strings.Repeat("\n", size-len(r.Spec.Request))...)
+		}
+	}
+	annotated := func(count, size int) func(*certificatesv1.CertificateSigningRequest) {
+		return func(r *certificatesv1.CertificateSigningRequest) {
+			r.Annotations = map[string]string{}
+			for n := range count {
+				r.Annotations[fmt.Sprintf("example.com/%d", n)] = strings.Repeat("x", size)
+			}
+		}
+	}
+	labelled := func(count int) func(*certificatesv1.CertificateSigningRequest) {
+		return func(r *certificatesv1.CertificateSigningRequest) {
+			r.Labels = map[string]string{}
+			for n := range count {
+				r.Labels[fmt.Sprintf("example.com/%d", n)] = "x"
+			}
+		}
+	}
+	const tooLong, tooMuch = "is longer than 16384 bytes", "has more than 16 labels"
+	var attempts []attempt
+	for _, tc := range []struct {
+		name, want string
+		by         clients
+		change     func(*certificatesv1.CertificateSigningRequest)
+	}{
+		{"a node's of the most bytes", "", kubelet, long(csr.MaxRequest)},
+		{"a node's of a few bytes more", tooLong, kubelet, long(csr.MaxRequest + 3)},
+		{"a node's of a megabyte", tooLong, kubelet, long(1 << 20)},
+		{"a joining host's of a megabyte", tooLong, c.newHost(t).clients, long(1 << 20)},
+		{"WICD's of a megabyte", tooLong, c.asWICD(t, "win-1"), long(1 << 20)},
+		{"a node's with annotations", "", kubelet, annotated(16, 1024)},
+		{"a node's with a long annotation", tooMuch, kubelet, annotated(1, 1025)},
+		{"a node's with many annotations", tooMuch, kubelet, annotated(17, 1)},
+		{"a node's with labels", "", kubelet, labelled(16)},
+		{"a node's with many labels", tooMuch, kubelet, labelled(17)},
+		{"a node's that is held", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) { r.Finalizers = []string{"example.com/stay"} }},
+		{"a node's with an owner", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) {
+			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "x", UID: "y"}}
+		}},
+		{"an administrator's of a megabyte", "", c.admin, long(1 << 20)},
+	} {
+		attempts = append(attempts, attempt{tc.name, tc.want, func(ctx context.Context) error {
+			_, request := newRequest(t, "bob", "devs")
+			made := &certificatesv1.CertificateSigningRequest{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+				Spec: certificatesv1.CertificateSigningRequestSpec{
+					Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{"client auth"},
+				},
+			}
+			tc.change(made)
+			return drop(tc.by.CertificatesV1().CertificateSigningRequests().Create(ctx, made, metav1.CreateOptions{}))
+		}})
+	}
+	try(t, attempts)
 }
