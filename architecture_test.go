@@ -25,6 +25,7 @@ func mayImport() map[string][]string {
 	return map[string][]string{
 		".":                  {},
 		"api/v1alpha1":       {},
+		"deploy":             {},
 		"payload":            {},
 		"payload/carrier":    {},
 		"payload/build":      {"payload", "payload/carrier"},
@@ -46,7 +47,7 @@ func mayImport() map[string][]string {
 		"internal/remote":    {},
 		"internal/join":      {"api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/platform", "payload"},
 		"internal/cluster":   {"api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
-		"internal/controllers": {"api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
+		"internal/controllers": {"api/v1alpha1", "deploy", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
 			"internal/userdata", "payload"},
 		"internal/daemon":         {"api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/identity", "internal/platform", "internal/trust", "payload"},
 		"internal/overlay":        {"internal/hns", "internal/identity"},
@@ -68,7 +69,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses"}
+		"internal/machines", "internal/userdata", "internal/addresses", "deploy"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -23,13 +23,16 @@ const (
 	ConditionDraining = "Draining"
 )
 
-// Conditions of WindowsConfig. Both are written by the operator.
+// Conditions of WindowsConfig. They are written by the operator.
 const (
 	// ConditionPublished is True when the settings make sense as a whole and nodes can read them. Good when True.
 	ConditionPublished = "Published"
 	// ConditionDegraded is True when a part of the settings cannot be had: a mirror set that containerd cannot express, a
 	// certificate that has expired. The rest is published. Bad when True.
 	ConditionDegraded = "Degraded"
+	// ConditionPolicies is True while the admission policies that limit hosts and the operator are in the cluster as they were installed.
+	// While it is not, no host joins, and WICD's certificates are not renewed. Good when True.
+	ConditionPolicies = "PoliciesInForce"
 )
 
 // Conditions of a Node. They are written by the daemon on the host (WICD), and by nobody else.
@@ -102,6 +105,11 @@ const (
 	ReasonSettingsInvalid = "SettingsInvalid"
 	// ReasonSettingsIgnored means that the message names parts of the settings that had to be left out.
 	ReasonSettingsIgnored = "SettingsIgnored"
+	// ReasonPoliciesInForce means that every admission policy is there.
+	ReasonPoliciesInForce = "PoliciesInForce"
+	// ReasonPoliciesAltered means that an admission policy or its binding is missing, is not as this version of the operator has it, or may
+	// not be read; the message says which. It is also that of Configured of instances that wait for it, and of events on policies.
+	ReasonPoliciesAltered = "PoliciesAltered"
 	// ReasonAsExpected means that nothing was left out.
 	ReasonAsExpected = "AsExpected"
 )

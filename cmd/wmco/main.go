@@ -119,7 +119,11 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 		return fmt.Errorf("making the manager: %w", err)
 	}
 	options := controllers.Options{Namespace: f.namespace, Version: version, Payload: content, Registry: metrics.Registry}
-	for _, c := range controllers.All(m, options) {
+	all, err := controllers.All(m, options)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
 		if err := c.Register(ctx, m); err != nil {
 			return fmt.Errorf("registering controllers: %w", err)
 		}

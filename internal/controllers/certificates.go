@@ -140,7 +140,12 @@ func (c *certificates) known(ctx context.Context) (csr.Known, error) {
 	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
 		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
 	}
-	known := csr.Known{Namespace: c.Namespace, Nodes: map[string]csr.Node{}, Cluster: taken}
+	finding, err := c.policies.look(ctx)
+	if err != nil {
+		log.FromContext(ctx).Info("Could not look at the admission policies", "error", err.Error())
+		finding = "the admission policies could not be read" // kubelets, which they do not limit, go on
+	}
+	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
 	for i := range instances.Items {
 		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
 	}

@@ -97,7 +97,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		},
 	}).Build()
 	recorder := &told{}
-	return newCertificates(common{Options: Options{Namespace: "ns"}, client: c, live: c, recorder: recorder, reserved: &reserved{}, resolver: newResolver(nil)}), c, recorder
+	return newCertificates(common{Options: Options{Namespace: "ns"}, policies: &policies{}, client: c, live: c, recorder: recorder, reserved: &reserved{}, resolver: newResolver(nil)}), c, recorder
 }
 
 // TestTheCacheKeepsLittleOfARequest has a node make a request of a megabyte.

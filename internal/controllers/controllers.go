@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
@@ -53,7 +54,11 @@ type Controller interface {
 }
 
 // All lists the controllers.
-func All(m manager.Manager, o Options) []Controller {
+func All(m manager.Manager, o Options) ([]Controller, error) {
+	guards, err := deploy.Guards()
+	if err != nil {
+		return nil, err
+	}
 	c := common{
 		Options:       o,
 		content:       o.Payload.Manifest.Select(payload.Base, payload.Flannel),
@@ -67,11 +72,13 @@ func All(m manager.Manager, o Options) []Controller {
 		dialer:        dialSSH,
 		serverVersion: func() string { return askVersion(m) },
 	}
+	c.policies = newPolicies(c, guards)
 	f := newFleet(c)
 	h := &hosts{resolver: c.resolver}
 	machineAPI, clusterAPI := newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
 	h.announcers = []announcer{machineAPI, clusterAPI}
 	return []Controller{
+		c.policies,
 		newConfigMaps(c, h),
 		machineAPI,
 		clusterAPI,
@@ -80,7 +87,7 @@ func All(m manager.Manager, o Options) []Controller {
 		f,
 		newInstances(c, f, h),
 		newCertificates(c),
-	}
+	}, nil
 }
 
 // askVersion asks the API server for its version.
@@ -130,6 +137,8 @@ type common struct {
 	// resolver knows what names of hosts mean, reserved which addresses are no host's.
 	resolver *resolver
 	reserved *reserved
+	// policies are the admission policies, as they are in the cluster.
+	policies *policies
 	// serverVersion is the API server's, empty where it does not say.
 	serverVersion func() string
 	// dialer reaches hosts.

@@ -261,6 +261,7 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	if cm, err := c.published(ctx, v.Version); err == nil {
 		v.Settings, v.SettingsSince = cm.Annotations[v1alpha1.AnnotationSettings], cm.CreationTimestamp.Time
 	}
+	v.Unguarded = c.policies.seen()
 	v.AllPaused = v.config.Rollout.Paused
 	v.SlotFree = c.slots.free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)

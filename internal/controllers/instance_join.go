@@ -344,6 +344,13 @@ func (a *attempt) altered(paths []string) {
 // token makes the credential of this join and writes its ID down before it leaves: only requests made with it
 // are approved for this host.
 func (a *attempt) token(ctx context.Context) (string, error) {
+	finding, err := a.policies.look(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if finding != "" {
+		return "", join.Unguarded(finding)
+	}
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: v1alpha1.BootstrapServiceAccount}}

@@ -61,6 +61,7 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isSetting))).
 		Watches(&corev1.Secret{}, one). // the SSH key
 		Watches(&rbacv1.Role{}, one).
+		WatchesRawSource(source.Channel(c.policies.changed, one)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
 	ours := []types.NamespacedName{{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, {Namespace: c.Namespace, Name: v1alpha1.SigningKeySecret}}
 	for _, name := range append(cluster.PullSecrets(c.Namespace), ours...) {
@@ -211,6 +212,7 @@ func (c *settings) report(ctx context.Context, config *v1alpha1.WindowsConfig, p
 	before := config.DeepCopy()
 	st := &config.Status
 	st.ObservedGeneration = config.Generation
+	meta.SetStatusCondition(&st.Conditions, c.policies.inForce(config.Generation))
 	set := func(condition string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
 			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,

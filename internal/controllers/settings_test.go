@@ -43,7 +43,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*settings, *told) {
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(&v1alpha1.WindowsConfig{}).WithObjects(append(plainCluster(), more...)...).Build()
 	recorder := &told{}
 	return newSettings(common{
-		Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder, outlook: newOutlook(),
+		Options: Options{Namespace: "ns", Version: "1.0.0"}, content: payload.New(nil, nil, payload.File{}), client: c, live: c, recorder: recorder, outlook: newOutlook(), policies: &policies{},
 	}), recorder
 }
 

@@ -236,7 +236,7 @@ func (s *story) evicted(pod *corev1.Pod) error {
 // startOperator starts the operator, or another one after it: nothing but the cluster remembers.
 func (s *story) startOperator() {
 	c := common{
-		Options: Options{Namespace: "ns", Version: "1.1.0", Payload: &payload.Payload{Manifest: s.content}}, content: s.content, client: s.lagging(), live: s.client, outlook: newOutlook(),
+		Options: Options{Namespace: "ns", Version: "1.1.0", Payload: &payload.Payload{Manifest: s.content}}, content: s.content, client: s.lagging(), live: s.client, outlook: newOutlook(), policies: &policies{},
 		recorder: storyEvents{s}, metrics: newMetrics(prometheus.NewRegistry(), s.client), dialer: s.dial, resolver: newResolver(nil), reserved: &reserved{},
 		serverVersion: func() string { return "v1.36.3" },
 	}

@@ -40,7 +40,7 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 						return c.Get(ctx, key, into, opts...)
 					},
 				})
-				c := common{client: cached, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), cached)}
+				c := common{policies: &policies{}, client: cached, recorder: &told{}, metrics: newMetrics(prometheus.NewRegistry(), cached)}
 				a := &attempt{instances: newInstances(c, newFleet(c), &hosts{}), view: &view{}, status: newStatus(c, i)}
 				a.view.Instance = i
 				if _, err := a.token(t.Context()); err != nil {
@@ -70,7 +70,7 @@ func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	i := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1")
 	i.Finalizers = []string{v1alpha1.Finalizer}
 	server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
-	c := common{client: interceptor.NewClient(server, interceptor.Funcs{SubResourceCreate: makesToken}), recorder: &told{}}
+	c := common{policies: &policies{}, client: interceptor.NewClient(server, interceptor.Funcs{SubResourceCreate: makesToken}), recorder: &told{}}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.client)
 	if err := server.Delete(t.Context(), i.DeepCopy()); err != nil {
 		t.Fatal(err)

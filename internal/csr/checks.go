@@ -364,3 +364,11 @@ func parsed(texts []string) []netip.Addr {
 	}
 	return all
 }
+
+// unguarded is for our daemon's identity, which may patch Nodes as far as RBAC goes: admission policies limit that to its own.
+func unguarded(c candidate) string {
+	if c.known.PoliciesFault == "" {
+		return ""
+	}
+	return "what limits the identity is not in force, and it is allowed only while that is: " + c.known.PoliciesFault
+}

@@ -57,6 +57,8 @@ const windowsOS = "windows"
 type Known struct {
 	// Namespace is the operator's own; the ServiceAccount of the bootstrap tokens is in it.
 	Namespace string
+	// PoliciesFault says what is wrong with the admission policies that limit what WICD's identity may do; "" when they are in force.
+	PoliciesFault string
 	// Hosts are all Windows hosts that are nodes or may become nodes.
 	Hosts []Host
 	// Nodes are all Nodes of the cluster by name.

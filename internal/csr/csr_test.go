@@ -250,6 +250,7 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 		{"WICD asks with the token handed to its host, before its Node exists", wicdBootstrap(), "approve"},
 		{"WICD renews its certificate", wicdRenewal(), "approve"},
 		{"WICD has lost its certificate, and the kubelet of its host asks for it", wicdByKubelet(), "approve"},
+		{"kubelet renews while the policies are not in force", change(kubeletRenewal(), func(r *request) { r.known.PoliciesFault = "x" }), "approve"},
 		{"kubelet client with key encipherment", change(kubeletBootstrap(), encipher), "approve"},
 		{"kubelet serving with key encipherment", change(kubeletServing(), encipher), "approve"},
 		{"WICD with key encipherment", change(wicdBootstrap(), encipher), "approve"},

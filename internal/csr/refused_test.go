@@ -91,6 +91,9 @@ func clientCases() []testCase {
 		}...)
 	}
 	return append(cases, []testCase{
+		{"WICD asks while the policies are not in force", change(wicdBootstrap(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
+		{"WICD renews while the policies are not in force", change(wicdRenewal(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
+		{"kubelet asks for WICD while the policies are not in force", change(wicdByKubelet(), func(r *request) { r.known.PoliciesFault = "policy x is missing" }), "PolicyMissing"},
 		{"WICD asks for more than a day", change(wicdBootstrap(), lasting(24*time.Hour+time.Second)), "ExpirationTooLong"},
 		{"WICD renews for more than a day", change(wicdRenewal(), lasting(48*time.Hour)), "ExpirationTooLong"},
 		{"WICD leaves the lifetime to the signer", change(wicdBootstrap(), forever), "ExpirationTooLong"},

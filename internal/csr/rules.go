@@ -120,5 +120,6 @@ func wicdClientRules() []rule {
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
 		{"ExpirationTooLong", expirationBeyond(wicdLife)},
+		{"PolicyMissing", unguarded},
 	}
 }

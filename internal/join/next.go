@@ -47,6 +47,8 @@ type Seen struct {
 	AllPaused bool
 	// Unfit says why no host may become a node of Version; empty when they may.
 	Unfit string
+	// Unguarded says what is wrong with the admission policies that limit hosts; empty when they are in force.
+	Unguarded string
 	// KeyFault says what is wrong with the SSH key; nil when it is good.
 	KeyFault *Stall
 	// NotBefore is when the instance may be tried again after a failure; zero for at once.
@@ -98,6 +100,7 @@ func Next(s Seen) Decision {
 		leaving,     // it is on its way out
 		settled,     // the host has joined and its Node is there, or still has time to come
 		paused,      // the user says to wait
+		unguarded,   // its identities would not be limited to what they are for
 		unfit,       // its kubelet would not go with the API server
 		keyUnusable, // without a key there is no way in
 		backingOff,  // it failed just now
@@ -226,6 +229,19 @@ func paused(s Seen) (Decision, bool) {
 		return Decision{Action: Rest, Err: &Paused{By: `spec.rollout.paused of WindowsConfig "cluster"`}}, true
 	}
 	return Decision{}, false
+}
+
+// unguardedPoll is how often it is looked whether the policies are back.
+const unguardedPoll = 30 * time.Second
+
+// unguarded keeps hosts from getting identities, those that are mended, too.
+func unguarded(s Seen) (Decision, bool) {
+	return Decision{Action: Await, After: unguardedPoll, Err: Unguarded(s.Unguarded)}, s.Unguarded != ""
+}
+
+// Unguarded is the Stall of a host that waits for the admission policies.
+func Unguarded(finding string) *Stall {
+	return &Stall{Reason: v1alpha1.ReasonPoliciesAltered, Message: finding}
 }
 
 // unfitPoll is how often it is looked whether the version has become fit: the API server was upgraded.

@@ -37,6 +37,7 @@ func TestManifests(t *testing.T) {
 	t.Run("identities have no rights beside these", c.testRightsAreComplete)
 	t.Run("operator does nothing else", c.testOperatorIsLimited)
 	t.Run("nodes that change their label", c.testNodesThatChangeTheirLabel)
+	t.Run("operator sees the policies", c.testOperatorSeesThePolicies)
 	t.Run("size of certificate requests", c.testSizeOfRequests)
 	t.Run("operator approves for three signers", c.testOperatorApproves)
 	t.Run("what nodes obey", c.testServicesAreTheOperators)
