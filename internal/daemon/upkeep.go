@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -20,7 +21,7 @@ const (
 	settingsSoon  = 10 * time.Second
 )
 
-// keepSettings keeps files, the machine's environment and the certificates it trusts as they are wanted, tells of the
+// keepSettings keeps files, programs, the machine's environment and the certificates it trusts as they are wanted, tells of the
 // node's certificates, and removes those that were replaced.
 func (l *life) keepSettings(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -33,6 +34,20 @@ func (l *life) keepSettings(ctx context.Context) {
 		}
 		_ = pause(ctx, wait)
 	}
+}
+
+// mendPrograms gives the node's programs their content again where somebody put something else in their place, and has services that run
+// them start anew. Each is a name of a file in the store: to see that it still is costs no reading. What is changed in the store itself
+// is found when the operator sends content the next time; nobody can change the program of a process.
+func (l *life) mendPrograms(ctx context.Context, a *applying) error {
+	clear(a.restart)
+	err := a.linkPrograms(ctx)
+	for name, why := range a.restart {
+		if name != v1alpha1.WICDService { // it would end itself, and has the content at its next start
+			l.restartService(name, why)
+		}
+	}
+	return err
 }
 
 // tend looks at the settings once and mends what it finds.
@@ -56,6 +71,7 @@ func (l *life) tend(ctx context.Context) error {
 	a.tell = func(s agent.Step) { l.log.Info("Changed", "change", s.Name) }
 	return errors.Join(
 		a.mendFiles(),
+		l.mendPrograms(ctx, a),
 		a.authorizeKeys(ctx),
 		a.setEnvironment(ctx),
 		a.trustCertificates(ctx),

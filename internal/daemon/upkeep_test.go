@@ -55,6 +55,33 @@ func TestSettingsOfTheMachineAreMended(t *testing.T) {
 	})
 }
 
+// Somebody stops the kubelet, puts another program in its place and lets it start again.
+func TestProgramsThatSomebodyReplacedAreMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{})
+		program := desired.VersionFolder(r.Desired.Digest) + `\kubelet.exe`
+		stop := startRun(t, w)
+		defer stop()
+		time.Sleep(time.Second)
+		before := map[string]uint32{}
+		for _, s := range r.Desired.Services {
+			before[s.Name] = w.Service(s.Name).PID
+		}
+		mustWrite(t, w.Disk(), program, "somebody else's")
+		time.Sleep(servicesLook)
+		expectJoined(t, w, r)
+		for name, pid := range before {
+			if again := w.Service(name).PID != pid; again != (name == "kubelet") {
+				t.Errorf("%s was started again: %v", name, again)
+			}
+		}
+		journal, err := w.Disk().Read(journalFile)
+		if err != nil || !strings.Contains(string(journal), `kubelet.exe is content`) {
+			t.Errorf("the journal does not tell of it, %v", err)
+		}
+	})
+}
+
 func mustTrustOne(t *testing.T, w *sim.Windows) (hash string) {
 	t.Helper()
 	hashes, err := w.Host().Certificates.List(t.Context())
