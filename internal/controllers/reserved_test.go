@@ -175,3 +175,24 @@ func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
 		}
 	})
 }
+
+// Nor is what a host says of itself a way to make the operator connect to the cluster's own machines.
+func TestAHostSendsTheOperatorToNobody(t *testing.T) {
+	for _, address := range []string{"10.96.0.1", "10.3.0.5", "10.0.9.9"} {
+		t.Run(address, func(t *testing.T) {
+			hostile(t, 1, func(s *story, liar *storyHost) {
+				s.must(s.client.Create(s.ctx, aNode("linux-1", "10.0.9.9")))
+				dialled := s.counted()
+				liar.claims("win-1", address)
+				s.announce(liar)
+				s.pass(5 * time.Minute)
+				if dialled[address] > 0 || liar.token != "" {
+					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialled[address], liar.token)
+				}
+				if r := s.supported("win-1"); r != v1alpha1.ReasonAddressNotProven {
+					t.Errorf("a host that says it has %s: Supported has reason %q, want AddressNotProven", address, r)
+				}
+			})
+		})
+	}
+}
