@@ -30,14 +30,14 @@ func changes() map[string]change {
 		"a file that containerd reads":  func(r *agent.JoinRequest) { r.Desired.Files[1].Content += "\n" },
 		"a file that nobody reads":      func(r *agent.JoinRequest) { r.Desired.Files[2].Content = "mirror" },
 		"a file that comes": func(r *agent.JoinRequest) {
-			r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\k\exporter.yaml`, Content: "x"})
+			r.Desired.Files = append(r.Desired.Files, desired.File{Path: webConfig, Content: "x"})
 		},
 		"a file that goes":        func(r *agent.JoinRequest) { r.Desired.Files = r.Desired.Files[:2] },
 		"a file in use that goes": func(r *agent.JoinRequest) { r.Desired.Files = r.Desired.Files[1:] },
 		"files in another order":  func(r *agent.JoinRequest) { slices.Reverse(r.Desired.Files) },
 		"a secret file": func(r *agent.JoinRequest) {
 			r.Desired.SecretsVersion = "1"
-			r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: `C:\k\exporter.yaml`, Content: "x"}}}
+			r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: webConfig, Content: "x"}}}
 		},
 		"a variable that containerd reads": func(r *agent.JoinRequest) {
 			r.Desired.Environment, r.Desired.WatchedEnvironment = map[string]string{"NO_PROXY": "${NODE_IP}"}, []string{"NO_PROXY"}
@@ -45,7 +45,7 @@ func changes() map[string]change {
 		"a secret variable": func(r *agent.JoinRequest) {
 			r.Desired.SecretsVersion, r.Secrets = "1", desired.Secrets{Version: "1", Environment: map[string]string{"NO_PROXY": "x"}}
 		},
-		"a variable that nobody reads":  func(r *agent.JoinRequest) { r.Desired.Environment = map[string]string{"OTHER": "x"} },
+		"a variable that nobody reads":  func(r *agent.JoinRequest) { r.Desired.Environment = map[string]string{"HTTPS_PROXY": "x"} },
 		"a variable that is read now":   func(r *agent.JoinRequest) { r.Desired.Services[2].Reads = []string{"NO_PROXY"} },
 		"dependency":                    func(r *agent.JoinRequest) { r.Desired.Services[2].DependsOn = []string{"kubelet"} },
 		"dependencies in another order": func(r *agent.JoinRequest) { slices.Reverse(r.Desired.Services[3].DependsOn) },
@@ -57,28 +57,36 @@ func changes() map[string]change {
 		"SSH keys":           func(r *agent.JoinRequest) { r.Desired.AuthorizedKeys = []string{keyLine("new")} },
 		"retired SSH keys":   func(r *agent.JoinRequest) { r.Desired.RetiredKeys = []string{keyLine("old")} },
 		"pod network":        func(r *agent.JoinRequest) { r.Desired.CNI.Template = `{"name":"other","type":"t"}` },
-		"folder":             func(r *agent.JoinRequest) { r.Desired.Directories = append(r.Desired.Directories, `C:\k\new`) },
+		"folder":             func(r *agent.JoinRequest) { r.Desired.Directories = append(r.Desired.Directories, desired.Logs+`\new`) },
 		"operator's version": func(r *agent.JoinRequest) { r.Desired.Version = "2.0.0" },
 		"a service that comes": func(r *agent.JoinRequest) {
-			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", `C:\k\kube-log-runner.exe azure-cloud-node-manager.exe`))
+			r.Desired.Services = append(r.Desired.Services, ours("cloud-node-manager", desired.VersionFolder(r.Desired.Digest)+`\kubelet.exe node-manager`))
 		},
 		"payload": func(r *agent.JoinRequest) {
-			other := newRequest(newCargo("2"))
+			other, folder := newRequest(newCargo("2")), desired.VersionFolder(r.Desired.Digest)
 			r.Desired.Digest, r.Desired.Payload = other.Desired.Digest, other.Desired.Payload
-			r.Desired.Services = slices.Insert(other.Desired.Services, 2, r.Desired.Services[2:4]...)
+			for i := range r.Desired.Services {
+				s := &r.Desired.Services[i]
+				s.Command = strings.ReplaceAll(s.Command, folder, desired.VersionFolder(other.Desired.Digest))
+			}
 		},
-		"feature": func(r *agent.JoinRequest) { r.Desired.Features = append(r.Desired.Features, "Hyper-V") },
+		"feature": func(r *agent.JoinRequest) { r.Desired.Features = []string{"Containers"} },
 	}
 }
 
+// webConfig is a file that the exporter reads.
+const webConfig = `C:\k\tls\windows-exporter-webconfig.yaml`
+
 // hostRequest asks for a host with more than newRequest does: a service that others do not depend on, and one that depends
-// on two. Their programs have the same names in all versions.
+// on two; and no feature of Windows.
 func hostRequest() agent.JoinRequest {
 	r := newRequest(newCargo("1"))
-	exporter := ours("windows_exporter", `C:\k\kubelet.exe --web.config.file C:\k\exporter.yaml`)
-	both := ours("csi-proxy", `C:\k\kube-log-runner.exe csi-proxy.exe`, "containerd", "kubelet")
+	folder := desired.VersionFolder(r.Desired.Digest)
+	exporter := ours("windows_exporter", folder+`\kubelet.exe --web.config.file `+webConfig)
+	both := ours("csi-proxy", folder+`\kubelet.exe csi-proxy`, "containerd", "kubelet")
 	r.Desired.Services = slices.Insert(r.Desired.Services, 2, exporter, both)
 	r.Desired.Services[0].Reads = []string{"NO_PROXY"}
+	r.Desired.Features = nil
 	r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "mirrors"})
 	return r
 }
@@ -89,7 +97,7 @@ func TestDiffSaysWhatReallyHappens(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
 			w := newWindows(t, sim.WindowsOptions{Features: map[string]agent.FeatureState{
-				"Containers": agent.FeatureEnabled, "Hyper-V": agent.FeatureDisabled,
+				"Containers": agent.FeatureDisabled,
 			}})
 			mustSend(t, w, newCargo("1"))
 			mustSend(t, w, newCargo("2"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +86,7 @@ func joinHost(ctx context.Context, h Host, request agent.JoinRequest, tell func(
 // errRebooting ends a join whose host restarts.
 var errRebooting = errors.New("the host restarts")
 
-// checkRequest refuses what could not become a node, or could leave its folders.
+// checkRequest refuses what could not become a node, and what no node may have.
 func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	invalid := func(format string, args ...any) error {
 		return &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
@@ -110,22 +109,8 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 				i, f.Path, f.SHA256)
 		}
 	}
-	paths := slices.Clone(r.Desired.Directories)
-	for _, f := range wanted.Files {
-		paths = append(paths, f.Path)
-	}
-	if r.Desired.CNI != nil {
-		paths = append(paths, r.Desired.CNI.Path)
-	}
-	if r.Desired.Network != nil {
-		for _, f := range r.Desired.Network.Files {
-			paths = append(paths, f.Path)
-		}
-	}
-	for _, path := range paths {
-		if rest, ok := strings.CutPrefix(path, `C:\`); !ok || !isRelative(rest) {
-			return invalid(`desired has the path %q; one such as C:\k\kubelet.conf is needed`, path)
-		}
+	if err := wanted.CheckBounds(); err != nil {
+		return invalid("desired: %v", err)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func TestAJoinThatIsCutConverges(t *testing.T) {
 			mustSend(t, w, old)
 			r := newRequest(old)
 			r.Desired.Files[0].Content = "{\"old\":true}"
-			r.Desired.Files = append(r.Desired.Files, desired.File{Path: `C:\k\old.txt`, Content: "old"})
+			r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "old"})
 			mustJoin(t, w, r)
 		},
 		"other cluster": func(w *sim.Windows) {
@@ -255,7 +255,7 @@ func TestAJoinThatIsCutConverges(t *testing.T) {
 func expectNoLeftovers(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	err := w.Disk().Walk(`C:\k`, func(name string, _ fs.FileInfo) error {
-		if strings.HasSuffix(name, ".part") || strings.HasSuffix(name, `\old.txt`) {
+		if strings.HasSuffix(name, ".part") || name == registryFile {
 			t.Errorf("%s is there", name)
 		}
 		return nil

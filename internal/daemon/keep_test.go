@@ -250,13 +250,13 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 		r := newRequest(c)
 		exporter := ours("windows_exporter", r.Desired.Services[0].Command)
 		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
-		above := ours("above", r.Desired.Services[0].Command, "windows_exporter")
+		above := ours("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
 		r.Desired.Services = append(r.Desired.Services, exporter, above)
 		mustJoin(t, w, r) // it does not wait
 		startRun(t, w)
 		for _, file := range exporter.Needs {
 			time.Sleep(time.Hour)
-			for _, name := range []string{"windows_exporter", "above"} {
+			for _, name := range []string{"windows_exporter", "cloud-node-manager"} {
 				if w.Service(name).State != daemon.Stopped {
 					t.Errorf("%s was started before %s was there", name, file)
 				}

@@ -133,13 +133,12 @@ func furnish(t *testing.T, w *sim.Windows) {
 func leavingRequest(t *testing.T, c *cargo) agent.JoinRequest {
 	t.Helper()
 	r := newRequest(c)
-	r.Desired.Directories = append(r.Desired.Directories, `C:\var\lib\made\for\it`)
 	r.Desired.Environment = map[string]string{"NO_PROXY": ".svc"}
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY", "NO_PROXY"}
 	r.Desired.Certificates = otherAuthority(t)
 	r.Desired.Firewall = rules()
 	r.Desired.SecretsVersion = "1"
-	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: credentialFile, Content: "secret"}, {Path: `C:\data\ours.txt`, Content: "x"}}}
+	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: credentialFile, Content: "secret"}, {Path: webConfig, Content: "x"}}}
 	return r
 }
 
@@ -404,9 +403,9 @@ func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
-	r.Desired.Services = append(r.Desired.Services, ours("a-proxy", `C:\k\kubelet.exe`, "kubelet"))
+	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`, "kubelet"))
 	mustJoin(t, w, r)
-	if err := w.Host().Services.Stop(t.Context(), "a-proxy"); err != nil { // one that is stopped already is no error
+	if err := w.Host().Services.Stop(t.Context(), "csi-proxy"); err != nil { // one that is stopped already is no error
 		t.Fatal(err)
 	}
 	result := mustLeave(t, w, r.Cluster)
@@ -416,7 +415,7 @@ func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
 			removed = append(removed, strings.TrimSuffix(name, " removed"))
 		}
 	}
-	want := []string{v1alpha1.WICDService, "a-proxy", "kubelet", "containerd"}
+	want := []string{v1alpha1.WICDService, "csi-proxy", "kubelet", "containerd"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("services removed (-want +got):\n%s", diff)
 	}

@@ -52,7 +52,7 @@ func newOverlaid(t *testing.T, services int) *overlaid {
 	proxy.Needs = []string{proxyConfig}
 	own := len(o.request.Desired.Services) - 1
 	o.request.Desired.Services = append(o.request.Desired.Services[:own:own],
-		ours("hybrid-overlay-node", folder+`\kube-log-runner.exe overlay`, "kubelet"), proxy, o.request.Desired.Services[own])
+		ours("hybrid-overlay-node", folder+`\kubelet.exe overlay`, "kubelet"), proxy, o.request.Desired.Services[own])
 	o.request.Desired.Network = &desired.Network{
 		Name: overlayName, MadeBy: "hybrid-overlay-node", Endpoint: "VIPEndpoint", Proxy: "kube-proxy", ServiceCIDR: "10.96.0.0/16",
 		Files: []desired.File{

@@ -260,6 +260,19 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 		"a file elsewhere": func(n *desired.Node) {
 			n.Files = append(n.Files, desired.File{Path: `C:\k\..\Windows\System32\drivers\etc\hosts`, Content: "x"})
 		},
+		"names of hosts": func(n *desired.Node) {
+			n.Files = append(n.Files, desired.File{Path: `C:\Windows\System32\drivers\etc\hosts`, Content: "x"})
+		},
+		"something at the next logon": func(n *desired.Node) {
+			n.Files = append(n.Files, desired.File{Path: `C:\ProgramData\Microsoft\Windows\Start Menu\Programs\StartUp\x.cmd`, Content: "x"})
+		},
+		"a shell":                func(n *desired.Node) { n.Services = append(n.Services, ours("csi-proxy", `cmd.exe /c calc.exe`)) },
+		"a service of Windows":   func(n *desired.Node) { n.Services = append(n.Services, ours("Spooler", n.Services[0].Command)) },
+		"the path of programs":   func(n *desired.Node) { n.Environment = map[string]string{"PATH": `C:\evil`} },
+		"a feature nobody needs": func(n *desired.Node) { n.Features = append(n.Features, "SMB1Protocol") },
+		"the port of file shares": func(n *desired.Node) {
+			n.Firewall = []desired.FirewallRule{{Name: "x", Protocol: desired.TCP, Ports: []uint16{445}}}
+		},
 	} {
 		node := m.changed()
 		change(&node)

@@ -90,15 +90,11 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 			t.Parallel()
 			m := newFollower(t)
 			before := m.windows.Service("containerd")
-			changes := m.windows.Changes()
 			m.publishAs(t, m.request.Desired.Version, test.publish(m, t))
 			m.awaitEvent(t, v1alpha1.EventSettingsRefused, test.says)
 			m.awaitLog(t, refused)
 			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(registryFile) {
 				t.Errorf("containerd was %+v, is %+v", before, after)
-			}
-			if n := m.windows.Changes() - changes; n > 0 {
-				t.Errorf("%d changes were made", n)
 			}
 			m.publish(t, m.changed()) // the operator puts its own back
 			m.awaitSettings(t, m.changed())

@@ -231,7 +231,7 @@ func TestFilesWithNamesOfTheOriginalsStayOnOtherHosts(t *testing.T) {
 	mustSend(t, w, c)
 	mustJoin(t, w, newRequest(c))
 	r := newRequest(c)
-	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", `C:\k\kubelet.exe`))
+	r.Desired.Services = append(r.Desired.Services, ours("csi-proxy", desired.VersionFolder(c.digest())+`\kubelet.exe`))
 	mustJoin(t, w, r)
 	mustJoin(t, w, newRequest(c))
 	var there []string

@@ -38,15 +38,21 @@ func Render(in Inputs) (Rendered, error) {
 	node := renderNode(in, kubeletConf, logs)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Files = append(node.Files, settings.files...)
+	if err := node.CheckBounds(); err != nil {
+		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
+	}
 	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems}, nil
 }
+
+// containersFeature is the feature of Windows that containers need.
+const containersFeature = "Containers"
 
 func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 	services, files := services(in, logs)
 	return Node{
 		Version:     Version(in.OperatorVersion, in.Payload.Digest),
 		Digest:      in.Payload.Digest,
-		Features:    []string{"Containers"},
+		Features:    []string{containersFeature},
 		Directories: directories(services),
 		Payload:     payloadFiles(Content(in.Payload, in.Config.Network.Provider)),
 		Files: append([]File{

@@ -9,11 +9,12 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Programs of services that a host has only where they are in its payload.
+// Programs of services: those that a host has only where they are in its payload, and the one that runs others.
 const (
 	exporterProgram    = "windows_exporter.exe"
 	csiProxyProgram    = "csi-proxy.exe"
 	nodeManagerProgram = "azure-cloud-node-manager.exe"
+	logRunnerProgram   = "kube-log-runner.exe"
 )
 
 // services in the order in which they start, and the files that they alone need. Flags are those of the original's
@@ -118,7 +119,7 @@ func wicd(folder string) Service {
 // logRunner is the beginning of a command line: kube-log-runner writes what the program after it says to a file. The
 // program must report to the service manager whoever its parent is, as Kubernetes' own do.
 func logRunner(folder string, log Log, limits LogLimits) string {
-	return fmt.Sprintf(`%s\kube-log-runner.exe -log-file=%s -log-file-size=%d -log-file-age=%s `, folder, log.Path, limits.Size, limits.Age.Duration)
+	return fmt.Sprintf(`%s\%s -log-file=%s -log-file-size=%d -log-file-age=%s `, folder, logRunnerProgram, log.Path, limits.Size, limits.Age.Duration)
 }
 
 func logPath(service string) string { return Logs + `\` + service + `\` + service + `.log` }

@@ -1,0 +1,276 @@
+package desired
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// What is rendered has bounds, and a host takes nothing beyond them, whoever signed it: a fault, or a key that was stolen, must not make
+// a Node's declaration a way to put any file anywhere, or to run any program.
+const (
+	maxServices = 32
+	maxFiles    = 4096
+	maxContent  = 2 << 20 // bytes of all files together
+	maxPayload  = 512
+	maxKeys     = 1000 // SSH keys, and those that retired
+	maxRules    = 32   // of the firewall, and ports of each
+	maxCommand  = 8 << 10
+	maxVariable = 32767 // what Windows takes (SetEnvironmentVariable)
+)
+
+// Services are the names of all services that a node may have.
+func Services() []string {
+	return []string{
+		"containerd", "kubelet", "hybrid-overlay-node", flannelService, "kube-proxy", "csi-proxy", "windows_exporter", "cloud-node-manager",
+		v1alpha1.WICDService,
+	}
+}
+
+// CheckBounds says what of a Node, on which nothing is left open, no Node may have.
+func (n Node) CheckBounds() error {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRest} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n Node) checkCounts() error {
+	content := len(n.Certificates)
+	for _, f := range n.Files {
+		content += len(f.Content)
+	}
+	for _, c := range []struct {
+		what    string
+		is, may int
+	}{
+		{"services", len(n.Services), maxServices}, {"files", len(n.Files), maxFiles}, {"bytes in files and certificates", content, maxContent},
+		{"folders", len(n.Directories), maxServices}, {"files of the payload", len(n.Payload), maxPayload},
+		{"SSH keys", len(n.AuthorizedKeys), maxKeys}, {"retired SSH keys", len(n.RetiredKeys), maxKeys},
+		{"rules of the firewall", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
+	} {
+		if c.is > c.may {
+			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)
+		}
+	}
+	return nil
+}
+
+func (n Node) checkServices() error {
+	for _, s := range n.Services {
+		if err := n.checkService(s); err != nil {
+			return fmt.Errorf("service %.64q: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+func (n Node) checkService(s Service) error {
+	for _, name := range append([]string{s.Name}, s.DependsOn...) {
+		if !slices.Contains(Services(), name) {
+			return fmt.Errorf("%.64q is no service of a node; allowed are %s", name, strings.Join(Services(), ", "))
+		}
+	}
+	if s.Description != ServiceDescription(s.Name) {
+		return fmt.Errorf("its description is %.64q, want %q", s.Description, ServiceDescription(s.Name))
+	}
+	if s.Ready != "" && s.Ready != runtimeEndpoint && !isLocalProbe(s.Ready) {
+		return fmt.Errorf("it would be asked at %.64q; allowed are %s and http://127.0.0.1:<port>/<path>", s.Ready, runtimeEndpoint)
+	}
+	if s.Log.Path != "" && !isBelow(Logs, s.Log.Path) {
+		return fmt.Errorf("it would write %.128q; allowed are files below %s", s.Log.Path, Logs)
+	}
+	for _, need := range s.Needs {
+		if !isBelow(Root, need) && !isBelow(KubeletData, need) {
+			return fmt.Errorf("it would wait for %.128q; allowed are files below %s and %s", need, Root, KubeletData)
+		}
+	}
+	if err := checkVariables(slices.Collect(maps.Keys(s.Environment)), s.Environment); err != nil {
+		return err
+	}
+	return n.checkCommand(s.Command)
+}
+
+func isLocalProbe(url string) bool {
+	return regexp.MustCompile(`^http://127\.0\.0\.1:[0-9]{1,5}/[a-z/]*$`).MatchString(url)
+}
+
+// checkCommand wants programs of the version's folder, also behind a program that runs another, and no path but of ours.
+func (n Node) checkCommand(command string) error {
+	if len(command) > maxCommand || strings.ContainsAny(command, "\x00\r\n\t%") {
+		return fmt.Errorf("its command is %.128q with %d characters; at most %d are allowed, and no tabs, line ends or %%", command, len(command), maxCommand)
+	}
+	folder := VersionFolder(n.Digest)
+	program, arguments, _ := strings.Cut(command, " ")
+	if !isProgram(folder, program) {
+		return fmt.Errorf("it would run %.128q; allowed are programs below %s", program, folder)
+	}
+	switch program {
+	case folder + `\` + logRunnerProgram:
+		if arguments = match(`(?:-log-file=[^ "]+ |-log-file-size=[0-9]+ |-log-file-age=[0-9a-z.]+ )+([^"]+)`, arguments); arguments == "" {
+			return fmt.Errorf("its command is %.128q, which is not how a program is run by %s", command, logRunnerProgram)
+		}
+	case folder + `\` + payload.WICD:
+		if match(`(run --windows-service(?: --log-file [^ "]+)?)`, arguments) != "" {
+			arguments = program
+		} else if arguments = match(`host --windows-service --log-file [^ "]+ --env NODE_NAME=[^ "]+ -- ([^"]+)`, arguments); arguments == "" {
+			return fmt.Errorf("its command is %.128q, which is not how %s is run, or runs a program", command, payload.WICD)
+		}
+	default:
+		arguments = program
+	}
+	if hosted, _, _ := strings.Cut(arguments, " "); !isProgram(folder, hosted) {
+		return fmt.Errorf("it would run %.128q; allowed are programs below %s", hosted, folder)
+	}
+	return checkCommandPaths(command)
+}
+
+// match is what the brackets of a pattern hold that matches a whole text; empty where it does not match.
+func match(pattern, text string) string {
+	if found := regexp.MustCompile(`^` + pattern + `$`).FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// checkCommandPaths wants every path from a drive's root, or on another host, to be below a folder in which services work.
+func checkCommandPaths(command string) error {
+	for _, found := range regexp.MustCompile(`(?:^|[^A-Za-z0-9])([A-Za-z]:[^ "=,]*)|(?:^|[ ="])((?:\\\\|//)[^ "]*)`).FindAllStringSubmatch(command, -1) {
+		path := found[1] + found[2]
+		may := slices.ContainsFunc([]string{Root, Logs, KubeletData}, func(folder string) bool { return isBelow(folder, path) })
+		if !may || isBelow(State, path) || isBelow(Store, path) {
+			return fmt.Errorf("its command names %.128q; allowed are paths below %s, %s and %s, but for %s and %s", path, Root, Logs, KubeletData, State, Store)
+		}
+	}
+	return nil
+}
+
+func isProgram(folder, path string) bool {
+	return isBelow(folder, path) && strings.HasSuffix(path, ".exe")
+}
+
+// isBelow tells whether a path is one below a folder, spelled in the one way that we do: without anything by which Windows could read it
+// as another one, such as streams, wildcards, short names, or spaces and dots at the end of a name.
+func isBelow(folder, path string) bool {
+	rest, below := strings.CutPrefix(path, folder+`\`)
+	if !below {
+		return false
+	}
+	isOdd := func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-[]", r)
+	}
+	for name := range strings.SplitSeq(rest, `\`) {
+		if name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.ContainsFunc(name, isOdd) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkPaths wants files and folders to be those that are rendered.
+func (n Node) checkPaths() error {
+	files := []string{
+		kubeletConfig, kubeletClientCA, containerdConfig, exporterConfig, wicdKubeconfig, clusterCA, flannelNetConf, mirrors.KubeletConfig,
+	}
+	var paths []string
+	for _, f := range n.Files {
+		paths = append(paths, f.Path)
+	}
+	for _, path := range paths {
+		if !slices.Contains(files, path) && !isBelow(Registries, path) {
+			return fmt.Errorf("it has the file %.128q; allowed are %s and files below %s", path, strings.Join(files, ", "), Registries)
+		}
+	}
+	networks := []string{cniConfig, proxyConfig}
+	paths = nil
+	if n.CNI != nil {
+		paths = append(paths, n.CNI.Path)
+	}
+	if n.Network != nil {
+		for _, f := range n.Network.Files {
+			paths = append(paths, f.Path)
+		}
+	}
+	for _, path := range paths {
+		if !slices.Contains(networks, path) {
+			return fmt.Errorf("its network has the file %.128q; allowed are %s", path, strings.Join(networks, ", "))
+		}
+	}
+	folders := []string{Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates}
+	for _, path := range n.Directories {
+		if !slices.Contains(folders, path) && !isBelow(Logs, path) {
+			return fmt.Errorf("it has the folder %.128q; allowed are %s and folders below %s", path, strings.Join(folders, ", "), Logs)
+		}
+	}
+	return nil
+}
+
+// checkPayload wants programs, which must not take the place of what is below C:\k besides them.
+func (n Node) checkPayload() error {
+	taken := []string{Store, Versions, State, Metrics, WICDCertificates}
+	for _, f := range n.Payload {
+		path := Root + `\` + f.Path
+		reserved := slices.ContainsFunc(taken, func(folder string) bool { return strings.HasPrefix(strings.ToLower(path), strings.ToLower(folder)+`\`) })
+		if !isBelow(Root, path) || !strings.HasSuffix(path, ".exe") || reserved {
+			return fmt.Errorf("its payload has the file %.128q; allowed are programs such as kubelet.exe and cni\\host-local.exe", f.Path)
+		}
+	}
+	return nil
+}
+
+// checkRest wants of everything else what is rendered.
+func (n Node) checkRest() error {
+	for _, feature := range n.Features {
+		if feature != containersFeature {
+			return fmt.Errorf("it has the feature %.64q of Windows; allowed is %s", feature, containersFeature)
+		}
+	}
+	if err := checkVariables(append(slices.Collect(maps.Keys(n.Environment)), n.WatchedEnvironment...), n.Environment); err != nil {
+		return err
+	}
+	for _, r := range n.Firewall {
+		isOurs := r.Protocol == UDP && len(r.Ports) == 1 ||
+			r.Protocol == TCP && !slices.ContainsFunc(r.Ports, func(p uint16) bool { return p != sshPort && p != kubeletPort && p != exporterPort })
+		if !isOurs {
+			return fmt.Errorf("it opens %s ports %v; allowed are TCP %d, %d and %d, and one of UDP", r.Protocol, r.Ports, sshPort, kubeletPort, exporterPort)
+		}
+	}
+	for _, r := range n.Routes {
+		if r.To != metadataRange {
+			return fmt.Errorf("it has a route to %.64q; allowed is %s", r.To, metadataRange)
+		}
+	}
+	if n.Network != nil {
+		for _, name := range []string{n.Network.MadeBy, n.Network.Proxy} {
+			if !slices.Contains(Services(), name) {
+				return fmt.Errorf("its network is of service %.64q; allowed are %s", name, strings.Join(Services(), ", "))
+			}
+		}
+	}
+	if n.SigningKey != "" {
+		if _, err := parseKey(n.SigningKey); err != nil {
+			return fmt.Errorf("its signing key: %w", err)
+		}
+	}
+	return nil
+}
+
+func checkVariables(names []string, values map[string]string) error {
+	for _, name := range names {
+		if !slices.Contains(proxyVariables(), name) {
+			return fmt.Errorf("it sets the variable %.64q; allowed are %s", name, strings.Join(proxyVariables(), ", "))
+		}
+		if len(values[name]) > maxVariable {
+			return fmt.Errorf("its variable %s has %d characters; at most %d are allowed", name, len(values[name]), maxVariable)
+		}
+	}
+	return nil
+}
