@@ -203,6 +203,9 @@ const (
 	ReasonJoinFailed = "JoinFailed"
 	// ReasonContentAltered means that a file on the host, or on its way, did not have the right content. It is sent again.
 	ReasonContentAltered = "ContentAltered"
+	// ReasonTransferTooSlow means that the host took less than 1 MiB of content in two minutes, or worked on it for ten without an end. Another
+	// host got its place; the next attempt goes on at the byte where this one ended.
+	ReasonTransferTooSlow = "TransferTooSlow"
 	// ReasonNetworkNotConfigured means that WindowsConfig names no network provider, or one that cannot work.
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
 	// ReasonNetworkTypeUnsupported means that the cluster's network is not OVN-Kubernetes, which the provider needs.

@@ -49,15 +49,17 @@ func Call(ctx context.Context, r Runner, command string, request, result any, on
 type Open func(sha256 string, offset int64) (io.ReadCloser, error)
 
 // Send brings content into the host's store: it tells what the host must have, hears what is missing, and sends
-// only that. Interrupted, it goes on at the byte where the host stopped. It returns what went over the wire.
+// only that. Interrupted, it goes on at the byte where the host stopped. It returns what went over the wire. A host that makes the
+// transfer wait for too long is ErrTooSlow.
 func Send(ctx context.Context, r Runner, command string, content []Content, open Open, onStep func(Step)) (ReceiveResult, error) {
 	request, err := json.Marshal(ReceiveRequest{Content: content})
 	if err != nil {
 		return ReceiveResult{}, fmt.Errorf("encoding the list of content: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	stdin, feed := io.Pipe()
+	host := &patience{to: feed, end: cancel}
 	missing := make(chan []Missing, 1)
 	fed := make(chan error, 1)
 	offered := map[string]int64{}
@@ -65,13 +67,16 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 		offered[c.SHA256] = c.CompressedSize
 	}
 	go func() {
-		err := feedMissing(ctx, feed, append(request, '\n'), missing, offered, open)
+		err := feedMissing(ctx, host, append(request, '\n'), missing, offered, open)
 		feed.CloseWithError(err) // nil closes with io.EOF
 		fed <- err
+		if err == nil {
+			context.AfterFunc(ctx, host.works("unpacked the content"))
+		}
 	}()
 	var result ReceiveResult
 	err = converse(ctx, r, command, stdin, &talk{result: &result, onStep: onStep, missing: missing})
-	cancel()
+	cancel(nil)
 	stdin.CloseWithError(io.ErrClosedPipe)
 	// What went wrong on this side is the better explanation, unless it is only that the other side had ended.
 	if feedErr := <-fed; feedErr != nil && !errors.Is(feedErr, io.ErrClosedPipe) && !errors.Is(feedErr, context.Canceled) {
@@ -82,15 +87,18 @@ func Send(ctx context.Context, r Runner, command string, content []Content, open
 
 // feedMissing writes the request, waits for the host's list, and writes what is on it: each content that was offered, with its compressed
 // size, at most once.
-func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
-	if _, err := w.Write(request); err != nil {
+func feedMissing(ctx context.Context, host *patience, request []byte, missing <-chan []Missing, offered map[string]int64, open Open) error {
+	if _, err := host.Write(request); err != nil {
 		return err
 	}
+	looked := host.works("said what is missing")
 	var list []Missing
 	select {
 	case <-ctx.Done():
+		looked()
 		return ctx.Err()
 	case list = <-missing:
+		looked()
 	}
 	for _, m := range list {
 		size, isOffered := offered[m.SHA256]
@@ -98,7 +106,7 @@ func feedMissing(ctx context.Context, w io.Writer, request []byte, missing <-cha
 			return fmt.Errorf("the host asks for content %q from byte %d; content that was offered is sent once, from a byte within it", v1alpha1.Clip(m.SHA256), m.Offset)
 		}
 		delete(offered, m.SHA256)
-		if err := feedOne(w, m, open); err != nil {
+		if err := feedOne(host, m, open); err != nil {
 			return fmt.Errorf("sending content %.12s from byte %d: %w", m.SHA256, m.Offset, err)
 		}
 	}

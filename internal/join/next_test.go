@@ -154,6 +154,7 @@ func TestReport(t *testing.T) {
 		"no WICD":         {step("Inspect", &agent.NoAnswerError{Command: "wicd"}), "Connected", "", "JoinFailed", false, false},
 		"no slot":         {join.ErrNoSlot, "Connected", "Supported", "WaitingForSlot", false, false},
 		"reboot":          {&join.Rebooting{Reason: "feature Containers"}, "Connected", "Supported", "Rebooting", false, true},
+		"too slow":        {step("Transfer", fmt.Errorf("running: %w", agent.ErrTooSlow)), "Connected", "Supported", "TransferTooSlow", false, false},
 		"altered":         {step("Transfer", &agent.Error{Code: agent.CodeContentAltered}), "Connected", "Supported", "ContentAltered", false, false},
 		"no network":      {step("Configure", fmt.Errorf("%w: x", desired.ErrNetwork)), "Connected", "Supported", "NetworkNotConfigured", false, false},
 		"a wrong network": {&join.Unready{Err: fmt.Errorf("a: %w", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap})}, "", "", "NetworksOverlap", false, false},

@@ -82,6 +82,8 @@ func Reason(err error) string {
 		return v1alpha1.ReasonClusterUnknown
 	case wicd != nil && wicd.Code == agent.CodeContentAltered:
 		return v1alpha1.ReasonContentAltered
+	case errors.Is(err, agent.ErrTooSlow):
+		return v1alpha1.ReasonTransferTooSlow
 	default:
 		return v1alpha1.ReasonJoinFailed
 	}
