@@ -39,6 +39,7 @@ func TestBadLuck(t *testing.T) {
 		{"TheOperatorIsKilledAtAnyStep", operatorKilled},
 		{"TheTokenOfAHostIsLost", tokenLost},
 		{"TheAPIServerIsAway", apiServerAway},
+		{"TheAPIServerFailsHalfOfTheTime", apiServerFails},
 		{"AFileInTheStoreIsAltered", storeAltered},
 		{"TheOperatorsOwnFileIsAltered", payloadAltered},
 		{"CertificatesOfOthersAreAskedFor", certificatesRefused},

@@ -5,6 +5,8 @@ package world
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
@@ -89,6 +93,29 @@ func (o *Operator) Upgrade(dir string) error {
 	o.payload = dir
 	o.mu.Unlock()
 	return o.Start()
+}
+
+// Through has the operator reach the API server at another URL, whose certificate it believes, from its next start on until back is called.
+func (o *Operator) Through(url string, certificate *x509.Certificate) (back func(), err error) {
+	config, err := clientcmd.LoadFromFile(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthority = url, ""
+		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+	}
+	direct, through := o.kubeconfig, o.kubeconfig+".through"
+	if err := clientcmd.WriteToFile(*config, through); err != nil {
+		return nil, err
+	}
+	set := func(kubeconfig string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.kubeconfig = kubeconfig
+	}
+	set(through)
+	return func() { set(direct) }, nil
 }
 
 // PeakMemory is the most that the process had resident so far, in bytes.
