@@ -1,0 +1,133 @@
+package controllers
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// What a host says of itself is compared here with what can be known otherwise, before it is handed an identity.
+
+// sharesKeyWith names another instance whose host shows the same key; "" where there is none.
+func (a *attempt) sharesKeyWith(ctx context.Context, key string) string {
+	all, err := a.allInstances(ctx)
+	if err != nil {
+		return "" // the cache is on its way down
+	}
+	for _, i := range sorted(all) {
+		if i.Name != a.view.Instance.Name && i.Status.HostKey == key {
+			return i.Name
+		}
+	}
+	return ""
+}
+
+// proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
+func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
+	if a.host.Address().String() == nodeIP {
+		return nil
+	}
+	is, err := a.reservedAddresses(ctx, a.view.Instance.Status.Hostname)
+	if err != nil {
+		return fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
+		return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+			"the host says that its node's address is %s, which %s; choose another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
+	}
+	spec := a.view.Instance.Spec
+	there, err := a.dialer(ctx, remote.Target{
+		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
+	}, a.SSH)
+	if err == nil {
+		return there.Close()
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
+			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
+}
+
+// nameTakenBy says who else has the name: an instance, also one that is on its way out, a Machine, or a Node that is not this host's.
+func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
+	self := client.ObjectKeyFromObject(a.view.Instance)
+	var others v1alpha1.WindowsInstanceList
+	if err := a.client.List(ctx, &others, client.MatchingFields{hostnameIndex: name}); err != nil {
+		return "", fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for _, o := range others.Items {
+		if key := client.ObjectKeyFromObject(&o); key != self {
+			return "WindowsInstance " + key.String(), nil
+		}
+	}
+	if who := a.hosts.named(ctx, name, a.view.Instance.Annotations[v1alpha1.AnnotationMachine]); who != "" {
+		return who, nil
+	}
+	if holder, ok := a.names.claim(name, self); !ok {
+		return "WindowsInstance " + holder.String(), nil
+	}
+	var node corev1.Node
+	err := a.live.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		a.unregistered = true
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading Node %s: %w", name, err)
+	}
+	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
+		return "", nil
+	}
+	return fmt.Sprintf("Node %s (%s, %s)", name, node.Status.NodeInfo.OperatingSystem, internalIP(&node)), nil
+}
+
+// isOurs says whether a Node that exists already is the host we are connected to: it has the host's key, or its address, which is
+// proven by now.
+func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
+	if !isWindows(node) {
+		return false
+	}
+	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
+	return node.Annotations[v1alpha1.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
+}
+
+func internalIP(node *corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+// leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.
+func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
+	if former == "" || !a.status.now().HostnameFixed {
+		return nil
+	}
+	var node corev1.Node
+	err := a.live.Get(ctx, types.NamespacedName{Name: former}, &node)
+	if apierrors.IsNotFound(err) || err == nil && !a.isOurs(&node, nodeIP) {
+		return nil
+	}
+	if err == nil {
+		err = client.IgnoreNotFound(a.client.Delete(ctx, &node, client.Preconditions{UID: &node.UID}))
+	}
+	if err != nil {
+		return fmt.Errorf("deleting Node %s, the host's before it was renamed: %w", former, err)
+	}
+	return nil
+}
