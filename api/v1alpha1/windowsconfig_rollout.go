@@ -29,7 +29,7 @@ type RolloutStatus struct {
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
 	// failed are the instances on which an action failed. While an upgrade to the version is among them that was not given up
-	// for its drain, no other node goes to the version.
+	// for its drain, and whose instance is not paused, no other node goes to the version.
 	// +listType=atomic
 	// +optional
 	Failed []string `json:"failed,omitempty"`
