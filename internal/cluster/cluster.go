@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -72,14 +73,21 @@ func readServer(ctx context.Context, r client.Reader, c *desired.Cluster) error 
 		if server == "" {
 			continue
 		}
-		if u, err := url.Parse(server); err != nil || u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("the cluster says its API server is at %q; an https URL is needed", server)
+		if !isServer(server) {
+			return fmt.Errorf("the cluster says its API server is at %.200q; an https URL is needed, without user, query and fragment", server)
 		}
 		c.Server = server
 		return nil
 	}
 	return errors.New("finding the API server's address: neither ConfigMap kube-public/cluster-info nor " +
 		"EndpointSlice default/kubernetes has one")
+}
+
+// isServer tells whether a text is the URL of an API server, and no more: it becomes an argument of commands on hosts.
+func isServer(text string) bool {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/[]"
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Hostname() != "" && strings.Trim(text, plain) == ""
 }
 
 func serverOfOpenShift(ctx context.Context, r client.Reader) (string, error) {
