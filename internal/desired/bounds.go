@@ -3,6 +3,7 @@ package desired
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ const (
 	maxPayload  = 512
 	maxKeys     = 1000 // SSH keys, and those that retired
 	maxRules    = 32   // of the firewall, and ports of each
+	maxSources  = 64   // that a rule lets in
 	maxCommand  = 8 << 10
 	maxVariable = 32767 // what Windows takes (SetEnvironmentVariable)
 )
@@ -241,6 +243,11 @@ func (n Node) checkRest() error {
 			r.Protocol == TCP && !slices.ContainsFunc(r.Ports, func(p uint16) bool { return p != sshPort && p != kubeletPort && p != exporterPort })
 		if !isOurs {
 			return fmt.Errorf("it opens %s ports %v; allowed are TCP %d, %d and %d, and one of UDP", r.Protocol, r.Ports, sshPort, kubeletPort, exporterPort)
+		}
+	}
+	for _, r := range n.Firewall {
+		if len(r.From) > maxSources || slices.ContainsFunc(r.From, func(from string) bool { _, err := netip.ParsePrefix(from); return err != nil }) {
+			return fmt.Errorf("it opens ports %v for %d sources, %.64q first; allowed are %d ranges of addresses", r.Ports, len(r.From), r.From[0], maxSources)
 		}
 	}
 	for _, r := range n.Routes {
