@@ -24,7 +24,9 @@ ONLY ?=
 help: ## Lists the targets.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
-.PHONY: demo build payload bench generate clean
+FUZZTIME ?= 10m
+
+.PHONY: demo build payload bench fuzz generate clean
 demo: ## Shows how a Windows host becomes a node, as root. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -41,6 +43,9 @@ bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
 	@cd lab && go run ./bench -only '$(ONLY)'
+
+fuzz: ## Tries every parser with inputs of chance, FUZZTIME=10m each. ONLY=FuzzFacts takes one.
+	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
 generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds

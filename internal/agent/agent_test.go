@@ -322,3 +322,51 @@ func FuzzOutput(f *testing.F) {
 		}
 	})
 }
+
+// FuzzMissing: whatever a host asks for, it is sent what was offered, each once, and no more bytes than that.
+func FuzzMissing(f *testing.F) {
+	f.Add([]byte(`{"missing":[{"sha256":"a","offset":3},{"sha256":"b"}]}` + "\n" + `{"result":{"files":2}}`))
+	f.Add([]byte(`{"missing":[{"sha256":"a"},{"sha256":"a"}]}` + "\n" + `{"missing":[{"sha256":"b"}]}`))
+	f.Add([]byte(`{"missing":[{"sha256":"c","offset":9223372036854775807}]}` + "\n"))
+	f.Fuzz(func(t *testing.T, output []byte) {
+		content, opened := blobs{"a": "aaaaaaaaaa", "b": "bbbbb"}, map[string]int{}
+		open := func(sha string, offset int64) (io.ReadCloser, error) {
+			if opened[sha]++; opened[sha] > 1 || offset < 0 || offset > int64(len(content[sha])) {
+				t.Errorf("content %q is read from byte %d, for the %d. time", sha, offset, opened[sha])
+			}
+			return content.open(sha, offset)
+		}
+		received := 0
+		host := program(func(s *agent.Session, stdout io.Writer) error {
+			var r agent.ReceiveRequest
+			_ = s.Request(&r)
+			if _, err := stdout.Write(output); err != nil || !bytes.Contains(output, []byte("missing")) {
+				return err
+			}
+			n, _ := io.CopyN(io.Discard, s.Body(), 4) // some of it
+			received = int(n)
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it may wait for what does not come
+		defer cancel()
+		list := []agent.Content{{SHA256: "a", CompressedSize: 10}, {SHA256: "b", CompressedSize: 5}}
+		_, err := agent.Send(ctx, cancelled{host}, "x", list, open, nil)
+		if err == nil && !bytes.Contains(output, []byte("result")) || received > 15 {
+			t.Errorf("output %q was taken for a result (%v), %d bytes were sent", output, err, received)
+		}
+	})
+}
+
+// cancelled is a host that is left when the context ends.
+type cancelled struct{ program }
+
+func (c cancelled) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	ended := make(chan error, 1)
+	go func() { ended <- c.program.Run(ctx, command, stdin, stdout) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -332,3 +332,63 @@ func FuzzAnnotations(f *testing.F) {
 		}
 	})
 }
+
+// FuzzClaims: whatever other nodes say, no two ways share addresses, each is of a range that its node can have, and one that is held
+// stays as it is.
+func FuzzClaims(f *testing.F) {
+	f.Add("10.132.8.0/23", "10.132.8.0/23", `{"default":"10.128.8.0/23"}`, true)
+	f.Add("10.132.8.0/30", "10.132.0.0/15", `{"default":"10.132.9.0/24"}`, false)
+	f.Add("0.0.0.0/1", "128.0.0.0/1", "", false)
+	f.Fuzz(func(t *testing.T, first, second, linux string, limited bool) {
+		s := Settings{}
+		if limited {
+			s.Ranges = Ranges{
+				Cluster: []Range{{netip.MustParsePrefix("10.128.0.0/14"), 23}},
+				Hybrid:  []Range{{netip.MustParsePrefix("10.132.0.0/14"), 23}},
+			}
+		}
+		own := windowsNode("win-1", "192.0.2.1", "10.132.2.0/23", "00-15-5D-00-00-01")
+		victim := windowsNode("win-5", "192.0.2.5", "10.132.8.0/23", "00-15-5D-00-00-05")
+		before, held, _ := s.remotes(own, []Node{victim}, nil)
+		others := []Node{
+			windowsNode("a", "192.0.2.66", first, "00-15-5D-00-00-66"), windowsNode("b", "192.0.2.67", second, "00-15-5D-00-00-67"), victim,
+			{Name: "c", LinuxSubnets: linux, Subnet: first, RouterMAC: "0a:58:0a:80:02:03", InternalIPs: []string{"192.0.2.68"}},
+		}
+		ways, has, _ := s.remotes(own, others, held)
+		if !slices.Contains(ways, before[0]) {
+			t.Errorf("the way %v is lost; there are %v", before, ways)
+		}
+		ownPrefix, _, _ := own.prefix()
+		for i, w := range ways {
+			if i > 0 && (byPrefix(ways[i-1], w) >= 0 || ways[i-1].Prefix.Overlaps(w.Prefix)) || w.Prefix.Overlaps(ownPrefix) {
+				t.Errorf("way %v of %v", w, ways)
+			}
+			if has[w.Prefix] == "" {
+				t.Errorf("nobody has %s", w.Prefix)
+			}
+			if limited && (w.Prefix.Bits() != 23 || w.Prefix.Addr().As4()[0] != 10 || w.Prefix.Addr().As4()[1]&^7 != 128) {
+				t.Errorf("%s is of no range", w.Prefix)
+			}
+		}
+	})
+}
+
+// FuzzRangesOfFlags: a range that is taken reads the same again.
+func FuzzRangesOfFlags(f *testing.F) {
+	f.Add("10.128.0.0/14/23,fd01::/48/64")
+	f.Add("10.132.0.1/14, 10.0.0.0/8")
+	f.Fuzz(func(t *testing.T, text string) {
+		ranges, err := parseRanges(text)
+		if err != nil || len(ranges) == 0 {
+			return
+		}
+		var written []string
+		for _, r := range ranges {
+			written = append(written, r.String())
+		}
+		again, err := parseRanges(strings.Join(written, ","))
+		if err != nil || !slices.Equal(again, ranges) {
+			t.Errorf("%q becomes %v, then %v (%v)", text, ranges, again, err)
+		}
+	})
+}

@@ -5,12 +5,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -153,4 +155,33 @@ func TestAskingEndsWithItsContext(t *testing.T) {
 		}
 		m.Close()
 	})
+}
+
+// FuzzNames: whatever a service answers, a name is a DNS name in lower case, and what is told of another answer is short.
+func FuzzNames(f *testing.F) {
+	f.Add(true, "ip-10-0-0-1.ec2.internal other.internal")
+	f.Add(false, "-a..b\x00")
+	f.Add(false, strings.Repeat("a", 70)+"."+strings.Repeat("b", 70))
+	f.Fuzz(func(t *testing.T, aws bool, answer string) {
+		o := sim.MetadataOptions{Platform: platform.GCP, Name: answer}
+		if aws {
+			o.Platform = platform.AWS
+		}
+		ask(t, o, func(t *testing.T, name string, err error, _ time.Duration, _ []string) {
+			if err != nil {
+				if name != "" || len(err.Error()) > 2000 {
+					t.Errorf("both %q and an error, of %d bytes", name, len(err.Error()))
+				}
+				return
+			}
+			if len(validation.IsDNS1123Subdomain(name)) > 0 && len(name) <= 253 && !hasLongLabel(name) {
+				t.Errorf("%q becomes the name %q", answer, name)
+			}
+		})
+	})
+}
+
+// hasLongLabel: lengths are for the checks of the operator, who refuses such a name with a reason.
+func hasLongLabel(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "."), func(label string) bool { return len(label) > 63 })
 }
