@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,7 +93,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
 		return "", nil
 	}
-	return fmt.Sprintf("Node %s (%s, %s)", name, node.Status.NodeInfo.OperatingSystem, internalIP(&node)), nil
+	return "Node " + name + described(&node), nil
 }
 
 // isOurs says whether a Node that exists already is the host we are connected to: it has the host's key, or its address, which is
@@ -102,6 +104,15 @@ func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 	}
 	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
 	return node.Annotations[v1alpha1.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
+}
+
+// described says of which system a Node is, and where, as far as it has reported.
+func described(node *corev1.Node) string {
+	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, internalIP(node)}, func(s string) bool { return s == "" })
+	if len(known) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(known, ", ") + ")"
 }
 
 func internalIP(node *corev1.Node) string {

@@ -127,6 +127,9 @@ func TestANodeIsNotTakenOverByALie(t *testing.T) {
 		if gained := liar.identities(victim.name); gained != nil || s.supported("win-1") != v1alpha1.ReasonHostnameConflict {
 			t.Errorf("the host can become %q; Supported has reason %q, want HostnameConflict", gained, s.supported("win-1"))
 		}
+		if m := conditionOf(s.instance("win-1"), v1alpha1.ConditionSupported).Message; !strings.Contains(m, "belongs to Node win-2 ("+victim.address+");") {
+			t.Errorf("it says %q", m)
+		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
 		s.until("the liar is gone", time.Hour, func() bool { return len(s.allInstances()) == 0 })
 		if s.node(victim.name).Labels[corev1.LabelOSStable] != "windows" {
