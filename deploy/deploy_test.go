@@ -17,12 +17,12 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 		"serviceaccounts.yaml": {"name: " + v1alpha1.BootstrapServiceAccount, "namespace: " + v1alpha1.DefaultNamespace},
 		"rbac-operator.yaml": {
 			"apiGroups: [" + v1alpha1.GroupName + "]",
-			"resourceNames: [" + v1alpha1.PrivateKeySecret + "]",
+			"- " + v1alpha1.PrivateKeySecret + " #",
 			"(" + v1alpha1.InstancesConfigMap + ")",
 			"(" + v1alpha1.TrustedCAConfigMap + ")",
 			"resourceNames: [" + v1alpha1.NodeSecrets + "]",
 			"resourceNames: [" + v1alpha1.SigningKeySecret + "]",
-			"resourceNames: [" + v1alpha1.PullSecret + "]",
+			"- " + v1alpha1.PullSecret + " #",
 			"resourceNames: [" + v1alpha1.FlannelConfigMap + "]",
 			"resourceNames: [" + v1alpha1.WICDRole + "]",
 			"resourceNames: [" + v1alpha1.BootstrapServiceAccount + "]",
@@ -32,6 +32,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 		},
 		"openshift/machine-api.yaml":             {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
 		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
+		"openshift/pull-secret.yaml":             {"resourceNames: [" + v1alpha1.PullSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
 		"rbac-hosts.yaml":                        {"name: " + v1alpha1.BootstrapServiceAccount, "name: " + v1alpha1.WICDGroup, "name: " + v1alpha1.WICDRole},
 		"rbac-users.yaml":                        {"apiGroups: [" + v1alpha1.GroupName + "]"},
 		"admission.yaml": {

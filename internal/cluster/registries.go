@@ -92,20 +92,26 @@ func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
 	return out
 }
 
-// PullSecrets are where the cluster's pull secret may be, the first that is there wins: OpenShift's, and the one that an
-// administrator puts into the operator's namespace elsewhere.
-func PullSecrets(namespace string) []types.NamespacedName {
-	return []types.NamespacedName{
-		{Namespace: "openshift-config", Name: v1alpha1.PullSecret}, {Namespace: namespace, Name: v1alpha1.PullSecret},
-	}
+// OpenShiftPullSecret is where OpenShift has the cluster's pull secret. Elsewhere its namespace does not exist, or is somebody else's, and the
+// operator may not read there.
+func OpenShiftPullSecret() types.NamespacedName {
+	return types.NamespacedName{Namespace: "openshift-config", Name: v1alpha1.PullSecret}
 }
 
+// readPullSecret takes the first that is there: OpenShift's, or the one that an administrator puts into the operator's namespace elsewhere.
 func readPullSecret(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
-	for _, name := range PullSecrets(namespace) {
+	for _, name := range []types.NamespacedName{OpenShiftPullSecret(), {Namespace: namespace, Name: v1alpha1.PullSecret}} {
 		var secret corev1.Secret
 		err := r.Get(ctx, name, &secret)
 		if apierrors.IsNotFound(err) {
 			continue
+		}
+		if apierrors.IsForbidden(err) && name == OpenShiftPullSecret() {
+			openshift, unknown := readCluster(ctx, r, openshiftConfig, "Infrastructure", "cluster")
+			if openshift == nil && unknown == nil {
+				continue
+			}
+			return fmt.Errorf("reading Secret %s: %w; on OpenShift the operator needs what is in deploy/openshift, too", name, err)
 		}
 		if err != nil {
 			return fmt.Errorf("reading Secret %s: %w", name, err)

@@ -241,6 +241,27 @@ func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
 	}
 }
 
+// The operator may read OpenShift's namespace for settings on OpenShift only.
+func TestPullSecretIsReadWhereTheOperatorMay(t *testing.T) {
+	const key = corev1.DockerConfigJsonKey
+	forbid := func(objects ...client.Object) client.Reader {
+		return interceptor.NewClient(reader(append(plain(), objects...)...), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if name.Namespace == "openshift-config" {
+					return apierrors.NewForbidden(corev1.Resource("secrets"), name.Name, errors.New("no"))
+				}
+				return c.Get(ctx, name, o, opts...)
+			},
+		})
+	}
+	want := onlyUsers()
+	want.Registries.PullSecret = mirrors.PullSecret{Name: "operator/pull-secret", DockerConfigJSON: []byte("ours")}
+	expectSettings(t, forbid(pullSecret(namespace, key, "ours")), want)
+	if _, err := ReadSettings(t.Context(), forbid(openshift(openshiftConfig, "Infrastructure", "cluster", "")), namespace, users(), now()); err == nil || !strings.Contains(err.Error(), "deploy/openshift") {
+		t.Errorf("on OpenShift, error %v, want one that says what to apply", err)
+	}
+}
+
 func expectSettings(t *testing.T, r client.Reader, want desired.Settings) {
 	t.Helper()
 	got, err := ReadSettings(t.Context(), r, namespace, users(), now())
@@ -390,6 +411,9 @@ func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 		"discovery":   &apiutil.ErrResourceDiscoveryFailed{schema.GroupVersion{Group: "g", Version: "v1"}: apierrors.NewServiceUnavailable("starting")},
 	} {
 		for _, failing := range all {
+			if name == "forbidden" && failing.name == OpenShiftPullSecret() {
+				continue // it is, where it is no OpenShift: TestPullSecretIsReadWhereTheOperatorMay
+			}
 			t.Run(name+" "+failing.String(), func(t *testing.T) {
 				r := watched(reader(plain()...), func(a asked) error {
 					if a == failing {

@@ -136,14 +136,25 @@ func authorizedLine(key ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
-// replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it.
+// replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it. One that has the Machine's name
+// since, or is none of ours any more, stays.
 func (m *maintenance) replace(ctx context.Context) error {
 	machine, err := machineOf(m.view.Instance)
 	if err != nil {
 		return err
 	}
-	if err := client.IgnoreNotFound(m.client.Delete(ctx, machine)); err != nil {
-		return fmt.Errorf("deleting Machine %s: %w", m.view.Instance.Annotations[v1alpha1.AnnotationMachine], err)
+	id := m.view.Instance.Annotations[v1alpha1.AnnotationMachine]
+	err = m.live.Get(ctx, client.ObjectKeyFromObject(machine), machine)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Machine %s: %w", id, err)
+	}
+	isIt := machine.GetLabels()[v1alpha1.LabelMachineOS] == "Windows" && !machine.GetCreationTimestamp().After(m.now().StartedAt.Time)
+	if err != nil || !isIt || machine.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := machine.GetUID()
+	if err := client.IgnoreNotFound(m.client.Delete(ctx, machine, client.Preconditions{UID: &uid})); err != nil {
+		return fmt.Errorf("deleting Machine %s: %w", id, err)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -562,5 +563,51 @@ func TestAMachineThatMovesToTheOtherAPIKeepsItsInstance(t *testing.T) {
 	w.expect("win-a ClusterAPI 10.0.0.1", "win-b Machine 10.0.0.2")
 	if w.writes != writes+1 {
 		t.Errorf("%d writes, want one", w.writes-writes)
+	}
+}
+
+// TestOnlyTheMachineThatWasMeantIsReplaced has the Machine of a host that is to be replaced become another one before it is deleted.
+func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
+	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		change    func(*unstructured.Unstructured)
+		isDeleted bool
+	}{
+		"it is the same":                  {func(*unstructured.Unstructured) {}, true},
+		"another has its name since":      {func(m *unstructured.Unstructured) { m.SetCreationTimestamp(metav1.NewTime(began.Add(time.Second))) }, false},
+		"it is no Windows Machine now":    {func(m *unstructured.Unstructured) { m.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Linux"}) }, false},
+		"it is nobody's Machine any more": {func(m *unstructured.Unstructured) { m.SetLabels(nil) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			machine := &unstructured.Unstructured{}
+			machine.SetGroupVersionKind(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"})
+			machine.SetNamespace("openshift-machine-api")
+			machine.SetName("win-1")
+			machine.SetUID("one")
+			machine.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Windows"})
+			machine.SetCreationTimestamp(metav1.NewTime(began))
+			tc.change(machine)
+			var by []types.UID
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(machine).WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+					if p := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions; p != nil && p.UID != nil {
+						by = append(by, *p.UID)
+					}
+					return c.Delete(ctx, o, opts...)
+				},
+			}).Build()
+			i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+			i.Status.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionReplace, StartedAt: metav1.NewTime(began)}
+			common := common{client: c, live: c}
+			m := &maintenance{instances: &instances{common: common}, view: &view{}, status: newStatus(common, i)}
+			m.view.Instance = i
+			if err := m.replace(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(machine), machine)
+			if apierrors.IsNotFound(err) != tc.isDeleted || tc.isDeleted && !slices.Equal(by, []types.UID{"one"}) {
+				t.Errorf("its Machine: %v, deleted with UIDs %q; want it deleted: %t", err, by, tc.isDeleted)
+			}
+		})
 	}
 }

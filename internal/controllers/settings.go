@@ -63,9 +63,8 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Watches(&rbacv1.Role{}, one).
 		WatchesRawSource(source.Channel(c.policies.changed, one)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
-	ours := []types.NamespacedName{{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, {Namespace: c.Namespace, Name: v1alpha1.SigningKeySecret}}
-	for _, name := range append(cluster.PullSecrets(c.Namespace), ours...) {
-		secret, err := only(m, &corev1.Secret{}, name, one)
+	for _, name := range []string{v1alpha1.NodeSecrets, v1alpha1.SigningKeySecret, v1alpha1.PullSecret} {
+		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)
 		if err != nil {
 			return err
 		}
@@ -86,7 +85,15 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		object.SetGroupVersionKind(kind)
 		b = b.Watches(object, one)
 	}
-	return b.Complete(c)
+	ctl, err := b.Build(c)
+	if err != nil {
+		return err
+	}
+	theirs := lateKind{
+		kind: "Secret", versions: []string{"v1"}, namespace: cluster.OpenShiftPullSecret().Namespace, name: cluster.OpenShiftPullSecret().Name,
+		events: one, found: func(schema.GroupVersionKind, client.Reader) {},
+	}
+	return awaitKind(m, ctl, func(context.Context) (lateKind, error) { return theirs, nil }, func() {})
 }
 
 // only watches one object by its name, which is all that the operator may see of its kind in a namespace. A cache asks for all

@@ -32,6 +32,15 @@ func machineNamed(apiVersion, name string) *unstructured.Unstructured {
 	}}
 }
 
+// deleteSeen deletes the Machine that is there.
+func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name string) error {
+	is, err := machines.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return machines.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(is.GetUID()))})
+}
+
 // testMachines makes the cluster an OpenShift, and tries what the operator may do with Machines there.
 func (c *cluster) testMachines(t *testing.T) {
 	for _, dir := range []string{"testdata/openshift", deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
@@ -40,8 +49,12 @@ func (c *cluster) testMachines(t *testing.T) {
 		}
 	}
 	for _, in := range []string{machineAPI, "default"} {
-		for _, name := range []string{"m", "n"} {
-			if _, err := machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machineNamed("machine.openshift.io/v1beta1", name), metav1.CreateOptions{}); err != nil {
+		for name, system := range map[string]string{"m": "Windows", "n": "Windows", "tux": "Linux", "bare": ""} {
+			machine := machineNamed("machine.openshift.io/v1beta1", name)
+			if system != "" {
+				machine.SetLabels(map[string]string{"machine.openshift.io/os-id": system})
+			}
+			if _, err := machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -71,7 +84,29 @@ func (c *cluster) testMachines(t *testing.T) {
 	try(t, []attempt{
 		{"lists Machines", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
 		{"watches Machines", "", watch(own)},
-		{"replaces a Machine", "", func(ctx context.Context) error { return own.Delete(ctx, "m", metav1.DeleteOptions{}) }},
+		{"replaces a Machine without looking at it", "is deleted by its UID only", func(ctx context.Context) error { return own.Delete(ctx, "m", metav1.DeleteOptions{}) }},
+		{"replaces a Machine that has gone since", "the UID in the precondition (gone) does not match", func(ctx context.Context) error {
+			return own.Delete(ctx, "m", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("gone")})
+		}},
+		{"replaces a Machine", "", func(ctx context.Context) error { return deleteSeen(ctx, own, "m") }},
+		{"deletes a Linux Machine", "deletes Windows Machines only", func(ctx context.Context) error { return deleteSeen(ctx, own, "tux") }},
+		{"deletes a Machine without a system", "deletes Windows Machines only", func(ctx context.Context) error { return deleteSeen(ctx, own, "bare") }},
+		{"reads OpenShift's pull secret", "", func(ctx context.Context) error {
+			return found(o.CoreV1().Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
+		{"watches OpenShift's pull secret", "", func(ctx context.Context) error {
+			w, err := o.CoreV1().Secrets("openshift-config").Watch(ctx, byName("pull-secret"))
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		}},
+		{"reads another Secret beside it", forbidden, func(ctx context.Context) error {
+			return drop(o.CoreV1().Secrets("openshift-config").Get(ctx, "other", metav1.GetOptions{}))
+		}},
+		{"reads a Secret of that name elsewhere", forbidden, func(ctx context.Context) error {
+			return drop(o.CoreV1().Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
 		{"changes a Machine", forbidden, patch(own)},
 		{"makes a Machine", forbidden, func(ctx context.Context) error {
 			return drop(own.Create(ctx, machineNamed("machine.openshift.io/v1beta1", "x"), metav1.CreateOptions{}))

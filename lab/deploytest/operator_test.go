@@ -69,6 +69,9 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"lists certificate requests", "", func(ctx context.Context) error {
 			return drop(o.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{}))
 		}},
+		{"reads the pull secret of its namespace", "", func(ctx context.Context) error {
+			return found(core.Secrets(namespace).Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
 		{"reads the SSH key", "", func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
 		}},
@@ -230,6 +233,7 @@ func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
 }
 
 func (c *cluster) testOperatorIsLimited(t *testing.T) {
+	const daemonsOnly = "may let nobody do more than get and watch ConfigMaps windows-services-<version>"
 	const onlyMarks = "allowed are labels, annotations and spec.unschedulable"
 	o := c.asOperator(t)
 	core := o.CoreV1()
@@ -257,6 +261,12 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		{"writes the SSH key", forbidden, func(ctx context.Context) error {
 			return drop(core.Secrets(namespace).Patch(ctx, "cloud-private-key", types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{}))
 		}},
+		{"reads a pull secret elsewhere", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
+		{"reads OpenShift's pull secret without deploy/openshift", forbidden, func(ctx context.Context) error {
+			return drop(core.Secrets("openshift-config").Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
 		{"reads a ConfigMap of another namespace", forbidden, func(ctx context.Context) error {
 			return drop(core.ConfigMaps("default").Get(ctx, "windows-instances", metav1.GetOptions{}))
 		}},
@@ -273,6 +283,27 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 			role := daemonRole("windows-services-1")
 			role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"lets its daemons read the SSH key", daemonsOnly, func(ctx context.Context) error {
+			role := daemonRole("windows-services-1")
+			role.Rules[1].ResourceNames = append(role.Rules[1].ResourceNames, "cloud-private-key")
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"lets its daemons read the hosts", daemonsOnly, func(ctx context.Context) error {
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole("windows-instances"), metav1.UpdateOptions{}))
+		}},
+		{"lets its daemons read all ConfigMaps", daemonsOnly, func(ctx context.Context) error {
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, daemonRole(), metav1.UpdateOptions{}))
+		}},
+		{"lets its daemons delete what nodes must have", daemonsOnly, func(ctx context.Context) error {
+			role := daemonRole("windows-services-1")
+			role.Rules[0].Verbs = append(role.Rules[0].Verbs, "delete")
+			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
+		}},
+		{"makes another Role", "allowed is windows-instance-config-daemon", func(ctx context.Context) error {
+			role := daemonRole("windows-services-1")
+			role.Name = "other"
+			return drop(o.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
 		}},
 		{"writes another Role", forbidden, func(ctx context.Context) error {
 			role := daemonRole("windows-services-1")
