@@ -113,6 +113,21 @@ func recorded(f *testing.F) []byte {
 	return bytes.Clone(answered.Bytes())
 }
 
+// A panic here would end the operator, for all hosts.
+func TestSuccessWithoutAttributesIsNoFile(t *testing.T) {
+	const version, isThere = "\x00\x00\x00\x05\x02\x00\x00\x00\x03", "\x00\x00\x00\x11\x65\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	s := newScript([]byte(version + isThere))
+	a := &answers{from: s}
+	c, err := sftp.NewClientPipe(a, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := (&sftpSession{c, a}).put("program.exe", strings.NewReader("content"), 7); err == nil || !strings.Contains(err.Error(), "without attributes") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // FuzzAnswersOfSFTP: whatever a server answers, a Put ends, and is done only where the server said so of each step.
 func FuzzAnswersOfSFTP(f *testing.F) {
 	whole := recorded(f)

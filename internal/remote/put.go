@@ -52,7 +52,7 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 }
 
 func (c *sftpSession) put(name string, r io.Reader, size int64) error {
-	switch there, err := c.Stat(name); {
+	switch there, err := stat(c.Client, name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return fmt.Errorf("looking for it: %w", err)
@@ -161,13 +161,26 @@ func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", part, err)
 	}
-	switch info, err := c.Stat(part); {
+	switch info, err := stat(c, part); {
 	case err != nil:
 		return fmt.Errorf("checking %s: %w", part, err)
 	case info.Size() != size:
 		return fmt.Errorf("checking %s: it has %d bytes of %d on the host", part, info.Size(), size)
 	}
 	return nil
+}
+
+// stat asks for the attributes of a file. Where a host answers with success and nothing else, the library gives something whose methods
+// panic.
+func stat(c *sftp.Client, name string) (fs.FileInfo, error) {
+	info, err := c.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if attributes, _ := info.Sys().(*sftp.FileStat); attributes == nil {
+		return nil, errors.New("the host answered without attributes")
+	}
+	return info, nil
 }
 
 // rename gives a complete part its name.
