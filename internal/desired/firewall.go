@@ -58,8 +58,8 @@ func AllowFrom(n v1alpha1.NetworkSpec) ([]string, error) {
 	for _, text := range n.AllowFrom {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p.Addr().Is4In6() || p.Bits() == 0 {
-			return nil, fmt.Errorf("%w: %s.allowFrom has %q, which is no range of addresses such as 10.0.0.0/16; remove all of it to let everybody in",
-				ErrNetwork, networkField, v1alpha1.Clip(text))
+			return nil, fmt.Errorf("%w: %s.allowFrom has %.100q, which is no range of addresses such as 10.0.0.0/16; remove all of it to let everybody in",
+				ErrNetwork, networkField, text)
 		}
 		ranges = append(ranges, p.Masked())
 	}

@@ -62,7 +62,7 @@ func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err
 		}
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %q is no range such as 10.132.0.0/14/23", ErrNetwork, entry)
+			return nil, nil, fmt.Errorf("%w: %.100q is no range such as 10.132.0.0/14/23", ErrNetwork, entry)
 		}
 		hostPrefix := 24
 		if prefix.Addr().Is6() {
@@ -72,7 +72,7 @@ func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err
 			hostPrefix, err = strconv.Atoi(length)
 		}
 		if err != nil || hostPrefix <= prefix.Bits() || hostPrefix > prefix.Addr().BitLen() {
-			return nil, nil, fmt.Errorf("%w: %q is a range of which no node can have a /%s", ErrNetwork, entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
+			return nil, nil, fmt.Errorf("%w: %.100q is a range of which no node can have a /%.10s", ErrNetwork, entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
 		}
 		cidrs, hostPrefixes[cidr] = append(cidrs, cidr), hostPrefix
 	}
