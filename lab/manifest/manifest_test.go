@@ -22,7 +22,8 @@ func renderExample(t *testing.T) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(readme), "```yaml\n")
+	_, rest, _ := strings.Cut(string(readme), "\n## Another namespace")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
 	example, _, found := strings.Cut(rest, "```")
 	if !found {
 		t.Fatal("README.md has no example in YAML")
