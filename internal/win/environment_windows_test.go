@@ -26,7 +26,7 @@ func TestSetWritesPlainText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range [][]string{{testVariable}, nil} {
-		changed, err := (environment{}).Set(t.Context(), map[string]string{testVariable: value}, nil)
+		changed, err := (environment{patience: time.Minute}).Set(t.Context(), map[string]string{testVariable: value}, nil)
 		if err != nil || !slices.Equal(changed, want) {
 			t.Errorf("Set() = %q, %v, want %q", changed, err, want)
 		}
