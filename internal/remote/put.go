@@ -51,7 +51,14 @@ func put(s *ssh.Session, name string, r io.Reader, size int64) error {
 	return err
 }
 
-func (c *sftpSession) put(name string, r io.Reader, size int64) error {
+func (c *sftpSession) put(name string, r io.Reader, size int64) (err error) {
+	// The library takes answers for good that make no sense, and panics over them in more than one place (Remove, for one, looks at
+	// attributes that are not there): one host must not end the operator for all.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the host's answers make no sense: %v", p)
+		}
+	}()
 	switch there, err := stat(c.Client, name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -61,7 +68,7 @@ func (c *sftpSession) put(name string, r io.Reader, size int64) error {
 	}
 	c.removeParts(name)
 	part := name + "." + rand.Text() + partSuffix
-	err := write(c.Client, part, r, size)
+	err = write(c.Client, part, r, size)
 	if err == nil {
 		err = rename(c.Client, part, name)
 	}
@@ -144,6 +151,9 @@ func (c *sftpSession) list(folder string) []fs.FileInfo {
 // write fills a new file with exactly size bytes and makes sure that they are on the host's disk.
 func write(c *sftp.Client, part string, r io.Reader, size int64) error {
 	f, err := c.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err == nil && f == nil { // the library takes success without a handle for a file that is not there
+		err = errors.New("the host answered without a handle")
+	}
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", part, err)
 	}
