@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -49,11 +48,7 @@ func OpenAddresses(ctx context.Context, progress io.Writer) (*Addresses, error) 
 	if err := CanHaveHosts(); err != nil {
 		return nil, err
 	}
-	c, err := openCache(progress)
-	if err != nil {
-		return nil, err
-	}
-	program, err := c.build(ctx, keeperProgram())
+	program, err := buildKeeper(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -85,22 +80,15 @@ func (a *Addresses) connect() error {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer h.Close()
-	for _, n := range rand.Perm(ranges) {
-		name := fmt.Sprintf("wmcosim%d", n)
-		err := h.LinkAdd(&netlink.Veth{LinkAttrs: attributes(name), PeerName: uplinkName, PeerNamespace: netlink.NsFd(ns)})
-		if errors.Is(err, syscall.EEXIST) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("making link %s: %w", name, err)
-		}
-		if err := up(h, name); err != nil {
-			return err
-		}
-		a.link, a.prefix = name, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(firstRange + n)}), 16)
-		return a.route(h)
+	link, n, err := reserveLink(h, ns, "wmcosim%d", 0, ranges)
+	if errors.Is(err, errAllInUse) {
+		return fmt.Errorf("choosing one: %w: 10.%d.0.0/16 to 10.%d.0.0/16", err, firstRange, firstRange+ranges-1)
 	}
-	return fmt.Errorf("choosing one: all of 10.%d.0.0/16 to 10.%d.0.0/16 are in use", firstRange, firstRange+ranges-1)
+	if err != nil {
+		return err
+	}
+	a.link, a.prefix = link, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(firstRange + n)}), 16)
+	return a.route(h)
 }
 
 func (a *Addresses) route(h *netlink.Handle) error {

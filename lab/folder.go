@@ -19,15 +19,20 @@ type Folder struct {
 
 // NewFolder makes a folder. progress gets a line for what takes long: the first time ever, the keeper is built.
 func NewFolder(ctx context.Context, name string, progress io.Writer) (*Folder, error) {
-	c, err := openCache(progress)
-	if err != nil {
-		return nil, err
-	}
-	program, err := c.build(ctx, keeperProgram())
+	program, err := buildKeeper(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	return newFolder(program, name)
+}
+
+// buildKeeper returns the path of the keeper's program, which is built when the cache has none.
+func buildKeeper(ctx context.Context, progress io.Writer) (program string, err error) {
+	c, err := openCache(progress)
+	if err != nil {
+		return "", err
+	}
+	return c.build(ctx, keeperProgram())
 }
 
 // newFolder makes a folder that a keeper, the program, removes.

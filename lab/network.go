@@ -81,26 +81,39 @@ func (n *network) addUplink(anchor netns.NsHandle) error {
 		return fmt.Errorf("opening netlink: %w", err)
 	}
 	defer outside.Close()
-	for _, i := range rand.Perm(254) {
-		n.number = i + 1
-		name := fmt.Sprintf("wmco%d", n.number)
-		link := &netlink.Veth{LinkAttrs: attributes(name), PeerName: uplinkName, PeerNamespace: netlink.NsFd(anchor)}
-		err := outside.LinkAdd(link)
+	link, i, err := reserveLink(outside, anchor, "wmco%d", 1, 254)
+	if errors.Is(err, errAllInUse) {
+		return fmt.Errorf("choosing a number: %w: 10.99.1.0/24 to 10.99.254.0/24", err)
+	}
+	if err != nil {
+		return err
+	}
+	n.number = i
+	if err := address(outside, link, n.address(1)); err != nil {
+		return err
+	}
+	return n.routePods(outside, link)
+}
+
+// errAllInUse means that there is no number left.
+var errAllInUse = errors.New("all are in use")
+
+// reserveLink makes a link between this machine and a namespace, and takes it up. Its name has one of count numbers from first on, which
+// nobody else on this machine has as long as the link is there. It is there as long as the namespace is.
+func reserveLink(h *netlink.Handle, ns netns.NsHandle, format string, first, count int) (name string, number int, err error) {
+	for _, i := range rand.Perm(count) {
+		number = first + i
+		name = fmt.Sprintf(format, number)
+		err := h.LinkAdd(&netlink.Veth{LinkAttrs: attributes(name), PeerName: uplinkName, PeerNamespace: netlink.NsFd(ns)})
 		if errors.Is(err, syscall.EEXIST) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("making link %s: %w", name, err)
+			return "", 0, fmt.Errorf("making link %s: %w", name, err)
 		}
-		if err := address(outside, name, n.address(1)); err != nil {
-			return err
-		}
-		if err := up(outside, name); err != nil {
-			return err
-		}
-		return n.routePods(outside, name)
+		return name, number, up(h, name)
 	}
-	return errors.New("choosing a number: all of 10.99.1.0/24 to 10.99.254.0/24 are in use")
+	return "", 0, errAllInUse
 }
 
 // addHost connects the namespace of a process as the host with a number from firstHost on.
