@@ -330,6 +330,9 @@ func (k Known) lives(h Host) bool {
 // disputes are the Nodes that say that they have one of the addresses, which are another host's.
 func (c candidate) disputes() (names []string) {
 	wanted := c.certAddresses()
+	if len(wanted) == 0 {
+		return nil // a client certificate, for which no Node need be looked at
+	}
 	for name, node := range c.known.Nodes {
 		isWanted := func(a netip.Addr) bool { return slices.Contains(wanted, a) }
 		if name != c.node && slices.ContainsFunc(parsed(node.Addresses), isWanted) {
