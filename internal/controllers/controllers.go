@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -147,6 +148,16 @@ type common struct {
 
 // version is what nodes report that have all of the content.
 func (c common) version() string { return desired.Version(c.Version, c.content.Digest) }
+
+// config is what WindowsConfig says; the defaults where there is none.
+func (c common) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
+	var config v1alpha1.WindowsConfig
+	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
+	if client.IgnoreNotFound(err) != nil {
+		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+	}
+	return config.Spec, nil
+}
 
 // event is something to tell about an object. Events that are alike in all of these are counted as one, with the note
 // of the first: what differs in more than its wording must differ in one of them.

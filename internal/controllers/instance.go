@@ -72,14 +72,26 @@ func newInstances(c common, f *fleet, h *hosts) *instances {
 	}
 }
 
-// hostnameIndex finds instances by the name of their node.
-const hostnameIndex = "status.hostname"
+// Indexes find instances by the name of their node, and by the SSH key of their host.
+const (
+	hostnameIndex = "status.hostname"
+	hostKeyIndex  = "status.hostKey"
+)
+
+// indexes are what instances are found by.
+func indexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		hostnameIndex: func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} },
+		hostKeyIndex:  func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.HostKey} },
+	}
+}
 
 // Register adds the controller to the manager.
 func (c *instances) Register(ctx context.Context, m manager.Manager) error {
-	index := func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} }
-	if err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.WindowsInstance{}, hostnameIndex, index); err != nil {
-		return fmt.Errorf("indexing WindowsInstances: %w", err)
+	for field, index := range indexes() {
+		if err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.WindowsInstance{}, field, index); err != nil {
+			return fmt.Errorf("indexing WindowsInstances: %w", err)
+		}
 	}
 	return builder.ControllerManagedBy(m).
 		Named("windowsinstance").

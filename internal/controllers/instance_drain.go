@@ -54,7 +54,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
 	}
 	meta.SetStatusCondition(&m.status.now().Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: v1alpha1.Clip(message), ObservedGeneration: m.view.Instance.Generation,
+		Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
 	})
 	return drainEvery, err
 }

@@ -22,17 +22,17 @@ import (
 // What a host says of itself is compared here with what can be known otherwise, before it is handed an identity.
 
 // sharesKeyWith names another instance whose host shows the same key; "" where there is none.
-func (a *attempt) sharesKeyWith(ctx context.Context, key string) string {
-	all, err := a.allInstances(ctx)
-	if err != nil {
+func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
+	var list v1alpha1.WindowsInstanceList
+	if err := a.client.List(ctx, &list, client.MatchingFields{hostKeyIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
 		return "" // the cache is on its way down
 	}
-	for _, i := range sorted(all) {
-		if i.Name != a.view.Instance.Name && i.Status.HostKey == key {
-			return i.Name
+	for i := range list.Items {
+		if is := list.Items[i].Name; is != a.view.Instance.Name && (name == "" || is < name) {
+			name = is
 		}
 	}
-	return ""
+	return name
 }
 
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.

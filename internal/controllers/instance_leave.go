@@ -90,10 +90,10 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	switch {
 	case apierrors.IsForbidden(err): // tried again, it would hold the instance for ever
 		m.tellForeign(m.view, "Leave", err)
-		m.now().Message = v1alpha1.Clip(err.Error())
+		m.now().Message = err.Error()
 		err = m.status.write(ctx)
 	case err != nil && !apierrors.IsConflict(err):
-		m.now().Message = v1alpha1.Clip(err.Error())
+		m.now().Message = err.Error()
 	}
 	if err != nil {
 		return 0, err

@@ -99,7 +99,7 @@ func (c common) windowsNodes(ctx context.Context) ([]corev1.Node, error) {
 	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(list.Items), func(n corev1.Node) bool { return !isWindows(&n) }), nil
+	return slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !isWindows(&n) }), nil
 }
 
 // tellForeign tells of a Node that the operator may not change, or not delete: it says of itself that it is no Windows node, or somebody

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -85,14 +84,4 @@ func (c common) readReserved(ctx context.Context, config v1alpha1.NetworkSpec) (
 	}
 	r.readAt, r.config, r.known, r.err = time.Now(), *config.DeepCopy(), known, err
 	return known, err
-}
-
-// config is what WindowsConfig says; the defaults where there is none.
-func (c common) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
-	var config v1alpha1.WindowsConfig
-	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
-	if client.IgnoreNotFound(err) != nil {
-		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
-	}
-	return config.Spec, nil
 }

@@ -116,7 +116,7 @@ func fieldsOf(o client.Object) stringMap {
 	case *corev1.Pod:
 		return stringMap{"spec.nodeName": o.Spec.NodeName}
 	case *v1alpha1.WindowsInstance:
-		return stringMap{hostnameIndex: o.Status.Hostname}
+		return stringMap{hostnameIndex: o.Status.Hostname, hostKeyIndex: o.Status.HostKey}
 	}
 	return nil
 }

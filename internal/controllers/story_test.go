@@ -162,8 +162,10 @@ func (s *story) newClient(r v1alpha1.RolloutSpec) client.Client {
 	// A tracker without managed fields, of which nothing here is: they take most of the time.
 	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithStatusSubresource(&v1alpha1.WindowsInstance{}, &v1alpha1.WindowsConfig{}, &corev1.Node{}).
-		WithIndex(&v1alpha1.WindowsInstance{}, hostnameIndex, func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} }).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
+	for field, index := range indexes() {
+		b = b.WithIndex(&v1alpha1.WindowsInstance{}, field, index)
+	}
 	for _, object := range plainCluster() {
 		if config, ok := object.(*v1alpha1.WindowsConfig); ok {
 			config.Spec.Rollout = r
