@@ -28,6 +28,14 @@ type dockerConfig struct {
 	HTTPHeaders map[string]string          `json:"HttpHeaders,omitempty"`
 }
 
+// UnmarshalJSON lets one entry that cannot be read, also the first of two with the same key, fail all of them, as the
+// kubelet does.
+func (c *credential) UnmarshalJSON(text []byte) error {
+	var err error
+	*c, err = readCredential(text)
+	return err
+}
+
 // readPullSecret reads the credentials and renders the kubelet's config.json: the secret as it is. The kubelet refuses
 // the whole file when it cannot read one entry of it, so such an entry is left out.
 func (r *report) readPullSecret(s PullSecret) ([]credential, []File) {
@@ -41,7 +49,6 @@ func (r *report) readPullSecret(s PullSecret) ([]credential, []File) {
 			"Windows nodes pull without credentials until it is.")
 		return nil, nil
 	}
-	content := s.DockerConfigJSON
 	var known []credential
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
 		at := at.in(fmt.Sprintf(".auths[%s]", shown(key)))
@@ -49,7 +56,6 @@ func (r *report) readPullSecret(s PullSecret) ([]credential, []File) {
 		if err != nil {
 			r.add(at, InvalidPullSecret, "%v. On Windows nodes this entry is left out.", err)
 			delete(config.Auths, key)
-			content, _ = json.MarshalIndent(config, "", "  ") // of what was just read
 			continue
 		}
 		scope, ok := readScope(key)
@@ -59,6 +65,13 @@ func (r *report) readPullSecret(s PullSecret) ([]credential, []File) {
 		}
 		c.key, c.scope = shown(key), scope
 		known = append(known, c)
+	}
+	content := s.DockerConfigJSON
+	var all struct {
+		Auths map[string]credential `json:"auths"`
+	}
+	if json.Unmarshal(content, &all) != nil {
+		content, _ = json.MarshalIndent(config, "", "  ") // of what was just read
 	}
 	return known, []File{{Path: KubeletConfig, Content: string(content), Secret: true}}
 }

@@ -316,6 +316,9 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("merged with itself: %q %v", again[NoProxy], err)
 		}
 		for _, target := range []string{"registry.ns.svc", "a.b.svc.cluster.local", bracketed(network), bracketed(apiServer)} {
+			if target == "" {
+				continue
+			}
 			for _, scheme := range []string{"http://", "https://"} {
 				if through := asGo(t, all, scheme+target); through != "" {
 					t.Errorf("%s goes through %s; NO_PROXY=%s", scheme+target, through, all[NoProxy])
