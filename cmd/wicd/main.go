@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
@@ -35,10 +36,10 @@ func main() {
 }
 
 // machine is the Windows this program runs on.
-func machine() (daemon.Host, error) {
+func machine() (host.Host, error) {
 	h, err := win.Host()
 	if errors.Is(err, errors.ErrUnsupported) {
-		return daemon.Host{}, fmt.Errorf("WICD works on Windows only: %w", err)
+		return host.Host{}, fmt.Errorf("WICD works on Windows only: %w", err)
 	}
 	return h, err
 }

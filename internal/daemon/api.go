@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
@@ -48,7 +49,7 @@ type api struct {
 }
 
 // newAPI makes a client; it connects with the first request.
-func newAPI(h Host, b agent.Bootstrap, c credentials) (*api, error) {
+func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*api, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if b.CA != "" {
 		tlsConfig.RootCAs = x509.NewCertPool()

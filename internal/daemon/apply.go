@@ -8,12 +8,13 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // applying makes the host what a request says: in a join, which the operator asks for, or when the service finds that
 // the cluster wants something else than it did.
 type applying struct {
-	Host
+	host.Host
 	// tell hears of each step as it begins.
 	tell    func(agent.Step)
 	request agent.JoinRequest
@@ -47,7 +48,7 @@ type applyStep struct {
 }
 
 // newApplying refuses what could not become a node, or could leave its folders. It changes nothing yet.
-func newApplying(h Host, request agent.JoinRequest) (*applying, error) {
+func newApplying(h host.Host, request agent.JoinRequest) (*applying, error) {
 	hostname := request.Hostname
 	wanted, err := record{JoinRequest: request}.wanted()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // kubeconfig is the part of a kubeconfig that the bootstrap needs. JSON is YAML too, so that the kubelet reads it.
@@ -62,7 +63,7 @@ func bootstrapKubeconfig(b agent.Bootstrap) (string, error) {
 }
 
 // bootstrapToken returns the token on the host; without one, the error is fs.ErrNotExist.
-func bootstrapToken(d Disk) (string, error) {
+func bootstrapToken(d host.Disk) (string, error) {
 	b, err := d.Read(desired.BootstrapKubeconfig)
 	if err != nil {
 		return "", err
@@ -76,7 +77,7 @@ func bootstrapToken(d Disk) (string, error) {
 
 // speaksTo tells whether the kubelet's own kubeconfig leads to this API server. The kubelet copies address and CA
 // from the bootstrap kubeconfig once, and never looks again.
-func speaksTo(d Disk, b agent.Bootstrap) (bool, error) {
+func speaksTo(d host.Disk, b agent.Bootstrap) (bool, error) {
 	k, err := d.Read(desired.KubeletKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil

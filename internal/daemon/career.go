@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"slices"
 	"time"
 )
@@ -39,7 +40,7 @@ type career struct {
 
 // saw takes notice of how a service is now. Only the service manager's exit code tells a death from a stop: one that was
 // asked for, or that the service decided on, has the code 0.
-func (c *career) saw(now time.Time, s Service) {
+func (c *career) saw(now time.Time, s host.Service) {
 	c.forget(now)
 	c.unfinished = false
 	if c.runs && !isActive(s) {
@@ -52,7 +53,7 @@ func (c *career) saw(now time.Time, s Service) {
 }
 
 // isActive tells whether a service has, or may have, a process.
-func isActive(s Service) bool { return s.State != "" && s.State != Stopped }
+func isActive(s host.Service) bool { return s.State != "" && s.State != host.Stopped }
 
 // forget forgets what was long ago.
 func (c *career) forget(now time.Time) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Locks of the host. Whoever holds the first runs a command that changes the host, whoever holds the second
@@ -25,7 +26,7 @@ const (
 )
 
 // begin makes the host's folder ours and takes the lock of commands.
-func begin(ctx context.Context, h Host) (release func(), err error) {
+func begin(ctx context.Context, h host.Host) (release func(), err error) {
 	changes, err := claim(h, desired.Root)
 	if err != nil {
 		return nil, err
@@ -37,19 +38,19 @@ func begin(ctx context.Context, h Host) (release func(), err error) {
 		note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
 	}
 	release, err = lock(ctx, h.System, commandLock, commandPatience)
-	if errors.Is(err, ErrLocked) {
+	if errors.Is(err, host.ErrLocked) {
 		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host; try again when it has ended"}
 	}
 	return release, err
 }
 
 // lock takes a lock, waiting for it if need be.
-func lock(ctx context.Context, s System, name string, patience time.Duration) (release func(), err error) {
+func lock(ctx context.Context, s host.System, name string, patience time.Duration) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		release, err := s.Lock(name)
-		if !errors.Is(err, ErrLocked) {
+		if !errors.Is(err, host.ErrLocked) {
 			return release, err
 		}
 		select {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Folders in which the kubelet makes those of its own.
@@ -19,14 +20,14 @@ const (
 
 // accessTo says who may use a folder in which services of ours work, or one above it; claimed is false for folders that are Windows', or
 // others'. containerd gives its own folders the rights of Private where it makes them.
-func accessTo(folder string) (who Access, claimed bool) {
+func accessTo(folder string) (who host.Access, claimed bool) {
 	switch {
 	case strings.HasPrefix(folder+`\`, desired.ContainerdData+`\`):
-		return Private, true
+		return host.Private, true
 	case folder == podData:
-		return Volumes, true
+		return host.Volumes, true
 	}
-	return Readable, strings.HasPrefix(folder+`\`, `C:\var\`)
+	return host.Readable, strings.HasPrefix(folder+`\`, `C:\var\`)
 }
 
 // claimFolders makes the folders outside C:\k, in which services of ours work as SYSTEM, belong to Administrators, and those above
@@ -68,7 +69,7 @@ func (a *applying) claimPath(folder string) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive
 	}
-	if err := a.claimPath(parent(folder)); err != nil {
+	if err := a.claimPath(host.Parent(folder)); err != nil {
 		return err
 	}
 	who, claimed := accessTo(folder)
@@ -88,8 +89,8 @@ func (a *applying) claimPath(folder string) error {
 
 // claim makes a folder, and everything that is in it, belong to Administrators alone; changes is what it did with what was somebody
 // else's. The folder may be somebody's trap: a link instead of it is refused, links to folders below it go.
-func claim(h Host, folder string) (changes []string, err error) {
-	wasOurs, aside, err := claimFolder(h, folder, Private)
+func claim(h host.Host, folder string) (changes []string, err error) {
+	wasOurs, aside, err := claimFolder(h, folder, host.Private)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func claim(h Host, folder string) (changes []string, err error) {
 			}
 			return nil
 		}
-		if isAside(name) && h.Disk.Remove(name) == nil {
+		if host.IsAside(name) && h.Disk.Remove(name) == nil {
 			return nil // what was in use when it was replaced is so no more
 		}
 		if !wasOurs { // others could make something in it, and have it open
@@ -116,7 +117,7 @@ func claim(h Host, folder string) (changes []string, err error) {
 				return nil
 			}
 		}
-		if err := protect(h, name, Private); !errors.Is(err, fs.ErrNotExist) {
+		if err := h.MakePrivate(name); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -130,7 +131,7 @@ func claim(h Host, folder string) (changes []string, err error) {
 // claimFolder makes one folder belong to Administrators, with what is in it as it is. A folder of somebody else is put aside, and not
 // taken over: who had it open before may change its rights again, whosever it is then. wasOurs tells that nobody else could make
 // something in it until now.
-func claimFolder(h Host, folder string, who Access) (wasOurs bool, aside string, err error) {
+func claimFolder(h host.Host, folder string, who host.Access) (wasOurs bool, aside string, err error) {
 	if err := checkNoLink(h, folder); err != nil {
 		return false, "", err
 	}
@@ -160,16 +161,8 @@ func claimFolder(h Host, folder string, who Access) (wasOurs bool, aside string,
 	return ours, aside, nil
 }
 
-// protect protects what is not as it should be.
-func protect(h Host, name string, who Access) error {
-	if ours, _, err := h.Rights.Look(name, who); err != nil || ours {
-		return err
-	}
-	return h.Rights.Protect(name, who)
-}
-
 // checkNoLink refuses what is there and no folder.
-func checkNoLink(h Host, folder string) error {
+func checkNoLink(h host.Host, folder string) error {
 	if info, err := h.Disk.Stat(folder); err == nil && !info.IsDir() {
 		return fmt.Errorf("claiming %s: it is a link or a file, and must be a folder; remove it", folder)
 	}
@@ -178,11 +171,11 @@ func checkNoLink(h Host, folder string) error {
 
 // displace renames what belongs to neither administrators nor Windows, so that something of ours can take its place, and says so. Windows
 // renames no folder in which somebody has a file open.
-func displace(h Host, name string) (change string, err error) {
-	if isAside(name) {
+func displace(h host.Host, name string) (change string, err error) {
+	if host.IsAside(name) {
 		return "", nil // nobody looks there
 	}
-	_, stranger, err := h.Rights.Look(name, Private)
+	_, stranger, err := h.Rights.Look(name, host.Private)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -192,7 +185,7 @@ func displace(h Host, name string) (change string, err error) {
 	if stranger == "" {
 		return "", nil
 	}
-	aside, err := h.Disk.stepAside(name)
+	aside, err := h.Disk.StepAside(name)
 	if err != nil {
 		return "", fmt.Errorf("putting %s aside, which belongs to %s and not to Administrators: %w; remove it, or, if you trust what is in it, run: "+
 			"icacls %s /setowner *S-1-5-32-544 /t /c", name, stranger, err, name)

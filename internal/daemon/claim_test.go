@@ -7,18 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
 // claimed are folders with what users may do in them.
-func claimed() map[string]daemon.Access {
-	return map[string]daemon.Access{
-		desired.Root: daemon.Private, desired.ContainerdData: daemon.Private, desired.ContainerdRoot: daemon.Private, desired.ContainerdState: daemon.Private,
-		desired.Logs + `\kubelet`: daemon.Private, desired.KubeletCertificates: daemon.Private,
-		`C:\var`: daemon.Readable, `C:\var\lib`: daemon.Readable, desired.Logs: daemon.Readable, desired.KubeletData: daemon.Readable,
-		desired.KubeletData + `\pods`: daemon.Volumes,
+func claimed() map[string]host.Access {
+	return map[string]host.Access{
+		desired.Root: host.Private, desired.ContainerdData: host.Private, desired.ContainerdRoot: host.Private, desired.ContainerdState: host.Private,
+		desired.Logs + `\kubelet`: host.Private, desired.KubeletCertificates: host.Private,
+		`C:\var`: host.Readable, `C:\var\lib`: host.Readable, desired.Logs: host.Readable, desired.KubeletData: host.Readable,
+		desired.KubeletData + `\pods`: host.Volumes,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -229,7 +230,7 @@ func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
 	m.cluster.SetAway(true)
 	m.windows.Crash("containerd")
 	m.await(t, "containerd is started without the API server", func() bool {
-		return m.windows.Service("containerd").State == daemon.Running
+		return m.windows.Service("containerd").State == host.Running
 	})
 	m.cluster.SetAway(false)
 	m.giveRange(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
@@ -21,7 +22,7 @@ func ourServices() []string {
 
 // Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. Where cloud is a platform that names nodes, its
 // metadata service is asked. Facts changes nothing.
-func Facts(ctx context.Context, h Host, program, cloud string) (agent.Facts, error) {
+func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts, error) {
 	host, err := h.System.Facts(ctx)
 	if err != nil {
 		return agent.Facts{}, fmt.Errorf("reading the facts of the host: %w", err)
@@ -37,7 +38,7 @@ func Facts(ctx context.Context, h Host, program, cloud string) (agent.Facts, err
 	return f, nil
 }
 
-func serviceFacts(ctx context.Context, s Services) ([]agent.ServiceFacts, error) {
+func serviceFacts(ctx context.Context, s host.Services) ([]agent.ServiceFacts, error) {
 	list, err := s.List(ctx, ourServices())
 	if err != nil {
 		return nil, fmt.Errorf("listing the services of the host: %w", err)
@@ -52,10 +53,12 @@ func serviceFacts(ctx context.Context, s Services) ([]agent.ServiceFacts, error)
 }
 
 // isOurs tells the services that we, or the original operator, made from those of others.
-func isOurs(s Service) bool { return strings.HasPrefix(s.Description, v1alpha1.ServiceDescription) }
+func isOurs(s host.Service) bool {
+	return strings.HasPrefix(s.Description, v1alpha1.ServiceDescription)
+}
 
 // joined is what the last join left, nil when there was none or it was cut.
-func joined(d Disk) *agent.Joined {
+func joined(d host.Disk) *agent.Joined {
 	r, err := readRecord(d)
 	if err != nil || !r.Complete {
 		return nil

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // openFirewall lets in what services of the node need. A host on which rules have no effect says so, and becomes a node all the same:
 // without the firewall's service nothing is kept out, and a group policy is what somebody decided.
 func (a *applying) openFirewall(ctx context.Context) error {
 	err := a.setFirewall(ctx)
-	if errors.Is(err, ErrNoFirewall) {
+	if errors.Is(err, host.ErrNoFirewall) {
 		note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: " + err.Error()})
 		a.tell(agent.Step{Name: a.step + ": none: " + err.Error()})
 		return nil
@@ -34,7 +35,7 @@ func (a *applying) setFirewall(ctx context.Context) error {
 // mendFirewall is openFirewall for a host that has joined. That the firewall does not work is said when it begins, and not each time.
 func (l *life) mendFirewall(ctx context.Context, a *applying) error {
 	err := a.setFirewall(ctx)
-	off := errors.Is(err, ErrNoFirewall)
+	off := errors.Is(err, host.ErrNoFirewall)
 	if off && !l.firewallOff {
 		l.log.Warn("The firewall does not take our rules", "error", err.Error())
 	}
@@ -52,11 +53,11 @@ func (l *leaving) closeFirewall(ctx context.Context) error {
 	for _, name := range changed {
 		l.did("rule %q of the firewall removed", name)
 	}
-	if !errors.Is(err, ErrNoFirewall) {
+	if !errors.Is(err, host.ErrNoFirewall) {
 		return err
 	}
 	if len(l.formerWanted.Firewall) > len(changed) {
-		l.stays("rules of the firewall in group %q: %v", FirewallGroup, err)
+		l.stays("rules of the firewall in group %q: %v", host.FirewallGroup, err)
 	}
 	return nil
 }

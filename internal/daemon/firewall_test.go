@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -37,7 +37,7 @@ func joinedWithRules(t *testing.T, o sim.WindowsOptions) (*sim.Windows, agent.Jo
 func ourRules(w *sim.Windows) map[string]desired.FirewallRule {
 	ours := map[string]desired.FirewallRule{}
 	for _, r := range w.Rules() {
-		if r.Group == daemon.FirewallGroup && !r.Disabled {
+		if r.Group == host.FirewallGroup && !r.Disabled {
 			ours[r.Name] = r.FirewallRule
 		}
 	}
@@ -146,7 +146,7 @@ func TestALeaveThatCannotTakeRulesAwaySaysSo(t *testing.T) {
 	w, r := joinedWithRules(t, sim.WindowsOptions{})
 	w.StopFirewall(true)
 	result := mustLeave(t, w, r.Cluster)
-	if len(result.Remains) != 1 || !strings.Contains(result.Remains[0], daemon.FirewallGroup) {
+	if len(result.Remains) != 1 || !strings.Contains(result.Remains[0], host.FirewallGroup) {
 		t.Errorf("remains %q, want the group of rules", result.Remains)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -36,7 +36,7 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 			}
 			for _, crash := range []bool{false, true} {
 				for _, name := range []string{"containerd", "kubelet"} {
-					if is := w.Service(name); is.State != daemon.Running {
+					if is := w.Service(name); is.State != host.Running {
 						t.Errorf("room for %d files: service %s is %s", room, name, is.State)
 					}
 					if crash {

@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -41,11 +42,11 @@ func FuzzRequests(f *testing.F) {
 		base := t.TempDir()
 		w := sim.NewWindows(sim.WindowsOptions{Root: filepath.Join(base, "computer")})
 		defer w.PowerOff()
-		host := w.Host()
+		h := w.Host()
 		var out bytes.Buffer
 		daemon.Main(t.Context(), daemon.Call{
 			Args: []string{command}, Stdin: bytes.NewReader(stdin), Stdout: &out, Stderr: io.Discard,
-			Host:    func() (daemon.Host, error) { return host, nil },
+			Host:    func() (host.Host, error) { return h, nil },
 			Program: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(program)), nil },
 		})
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")

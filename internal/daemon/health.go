@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // health is how the services are, for those who report it.
@@ -41,7 +42,7 @@ const (
 
 // judge decides what the Node is told of a service that was found so. o is what stands in its way, if anything does. What
 // is told stays the same while the trouble lasts: each change of it would be a write in the cluster.
-func (c *career) judge(now time.Time, d Disk, s desired.Service, o obstacle) {
+func (c *career) judge(now time.Time, d host.Disk, s desired.Service, o obstacle) {
 	switch {
 	case !o.silent:
 		c.blocked = time.Time{}
@@ -66,7 +67,7 @@ func (c *career) judge(now time.Time, d Disk, s desired.Service, o obstacle) {
 }
 
 // message is a cause with the last lines of a log.
-func message(d Disk, cause, log string) string {
+func message(d host.Disk, cause, log string) string {
 	if len(cause) > maxCause {
 		cause = strings.ToValidUTF8(cause[:maxCause], "") + "..."
 	}

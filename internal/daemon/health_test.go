@@ -13,6 +13,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // broken is why something failed.
@@ -24,9 +25,9 @@ func at(d time.Duration) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0,
 // lived is a career in which the service ended with an exit code at these times, and ran again at once.
 func lived(code uint32, ends ...time.Duration) *career {
 	c := &career{}
-	running := Service{Service: desired.Service{Name: "kubelet"}, State: Running}
+	running := host.Service{Service: desired.Service{Name: "kubelet"}, State: host.Running}
 	stopped := running
-	stopped.State, stopped.ExitCode = Stopped, code
+	stopped.State, stopped.ExitCode = host.Stopped, code
 	c.saw(at(0), running)
 	for _, d := range ends {
 		c.saw(at(d), stopped)
@@ -54,7 +55,7 @@ func TestWhatCountsAsALoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := lived(test.code, test.ends...)
-			c.saw(at(test.at), Service{State: Running})
+			c.saw(at(test.at), host.Service{State: host.Running})
 			if c.loops != test.want {
 				t.Errorf("it loops: %v, want %v", c.loops, test.want)
 			}
@@ -67,7 +68,7 @@ func TestWhatCannotBeStartedIsALoop(t *testing.T) {
 	for n := range loopDeaths {
 		c.failed(at(time.Duration(n)*time.Second), broken())
 	}
-	c.judge(at(time.Minute), Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, obstacle{})
+	c.judge(at(time.Minute), host.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, obstacle{})
 	if c.trouble == nil || c.trouble.reason != v1alpha1.ReasonServiceCrashLoop || !strings.Contains(c.trouble.message, "broken") {
 		t.Errorf("trouble %+v", c.trouble)
 	}
@@ -94,7 +95,7 @@ func TestPausesGrowAndEnd(t *testing.T) {
 }
 
 func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
-	d := Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet"}
 	waits := obstacle{service: "kubelet", dependency: desired.Service{Name: "containerd"}, silent: true, err: broken()}
 	c := &career{}
@@ -123,7 +124,7 @@ func TestAServiceThatDoesNotWorkIsTroubleAfterAWhile(t *testing.T) {
 
 // What is told stays the same while a service goes on dying: it is written once.
 func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
-	d := Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	s := desired.Service{Name: "kubelet", Log: desired.Log{Path: `C:\var\log\kubelet\kubelet.log`}}
 	log := func(text string) {
 		if _, err := d.WriteFile(s.Log.Path, text); err != nil {
@@ -148,7 +149,7 @@ func TestTheMessageStaysWhileTheLoopLasts(t *testing.T) {
 }
 
 func TestMessagesAreShortAndReadable(t *testing.T) {
-	d := Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	const log = `C:\var\log\x.log`
 	for name, test := range map[string]struct{ cause, log string }{
 		"long lines":     {"cause", strings.Repeat("x", 5000)},
@@ -159,7 +160,7 @@ func TestMessagesAreShortAndReadable(t *testing.T) {
 		"empty":          {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.MkdirAll(d.Local(parent(log)), 0o700); err != nil {
+			if err := os.MkdirAll(d.Local(host.Parent(log)), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(d.Local(log), []byte(test.log), 0o600); err != nil {

@@ -12,13 +12,14 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 const hostedLog = `C:\var\log\program\program.log`
 
 // hosting is a computer on which WICD runs programs as services.
 type hosting struct {
-	disk      daemon.Disk
+	disk      host.Disk
 	contained int
 	uncontain error
 	// serve is the service manager; nil for none.
@@ -29,7 +30,7 @@ func (h *hosting) call(args ...string) (code int, stderr string) {
 	var errs bytes.Buffer
 	code = daemon.Main(context.Background(), daemon.Call{
 		Args: append([]string{"host", "--log-file", hostedLog}, args...), Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &errs,
-		Host:  func() (daemon.Host, error) { return daemon.Host{Disk: h.disk}, nil },
+		Host:  func() (host.Host, error) { return host.Host{Disk: h.disk}, nil },
 		Serve: h.serve,
 		Contain: func() error {
 			h.contained++
@@ -39,7 +40,7 @@ func (h *hosting) call(args ...string) (code int, stderr string) {
 	return code, errs.String()
 }
 
-func newHosting(t *testing.T) *hosting { return &hosting{disk: daemon.Disk{Root: t.TempDir()}} }
+func newHosting(t *testing.T) *hosting { return &hosting{disk: host.Disk{Root: t.TempDir()}} }
 
 func (h *hosting) log(t *testing.T) string {
 	t.Helper()

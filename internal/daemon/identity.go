@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
@@ -26,7 +27,7 @@ const (
 )
 
 // readIdentity returns WICD's certificate when it is valid now, and the node's.
-func readIdentity(d Disk, node string, now time.Time) (identity.Identity, error) {
+func readIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(identityFile)
 	if err != nil {
 		return identity.Identity{}, err
@@ -35,7 +36,7 @@ func readIdentity(d Disk, node string, now time.Time) (identity.Identity, error)
 }
 
 // readKubeletIdentity returns the kubelet's certificate when it is valid now, and the node's.
-func readKubeletIdentity(d Disk, node string, now time.Time) (identity.Identity, error) {
+func readKubeletIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
 	b, err := d.Read(kubeletClientFile)
 	if err != nil {
 		return identity.Identity{}, err
@@ -49,7 +50,7 @@ func nameOf(node string) identity.Name {
 }
 
 // readCertificate returns the first certificate of a PEM file.
-func readCertificate(d Disk, name string) (*x509.Certificate, error) {
+func readCertificate(d host.Disk, name string) (*x509.Certificate, error) {
 	b, err := d.Read(name)
 	if err != nil {
 		return nil, err
@@ -63,13 +64,13 @@ func readCertificate(d Disk, name string) (*x509.Certificate, error) {
 }
 
 // kubeletHasCertificate tells whether the kubelet can do without the bootstrap kubeconfig.
-func kubeletHasCertificate(d Disk, node string, now time.Time) bool {
+func kubeletHasCertificate(d host.Disk, node string, now time.Time) bool {
 	leaf, err := readCertificate(d, kubeletClientFile)
 	return err == nil && d.Exists(desired.KubeletKubeconfig) && identity.CheckLeaf(leaf, "system:node:"+node, now) == nil
 }
 
 // pendingRequest returns the request that is under way, or makes one with a new key.
-func pendingRequest(d Disk, node string) (identity.Pending, error) {
+func pendingRequest(d host.Disk, node string) (identity.Pending, error) {
 	read := func() ([]byte, error) { return d.Read(pendingFile) }
 	write := func(b []byte) error {
 		_, err := d.WriteFile(pendingFile, string(b))

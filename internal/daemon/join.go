@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // joinSteps are how a host becomes a node, in order. Each may be cut at any point and is repeated by the next join.
@@ -38,7 +39,7 @@ func (a *applying) joinSteps() []applyStep {
 
 // Join makes the host what the request says. When a step needs a restart, the result says so, and the join is to be
 // repeated after it.
-func Join(ctx context.Context, s *agent.Session, h Host) (agent.JoinResult, error) {
+func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult, error) {
 	var request agent.JoinRequest
 	if err := s.Request(&request); err != nil {
 		return agent.JoinResult{}, err
@@ -53,7 +54,7 @@ func Join(ctx context.Context, s *agent.Session, h Host) (agent.JoinResult, erro
 	return joinHost(ctx, h, request, func(step agent.Step) { _ = s.Step(step) }) // the join goes on when nobody listens
 }
 
-func joinHost(ctx context.Context, h Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
+func joinHost(ctx context.Context, h host.Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
 	a, err := newApplying(h, request)
 	if err != nil {
 		return agent.JoinResult{}, err
@@ -97,7 +98,7 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	case !isHash(r.Desired.Digest):
 		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
 	}
-	if err := CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
+	if err := host.CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
 		return invalid("hostname: %v", err)
 	}
 	if err := checkKeys(r.Desired.AuthorizedKeys); err != nil {
@@ -196,7 +197,7 @@ func (a *applying) makeFolder(folder string) error {
 		}
 		return nil
 	}
-	if err := a.claimPath(parent(folder)); err != nil {
+	if err := a.claimPath(host.Parent(folder)); err != nil {
 		return err
 	}
 	changes, err := claim(a.Host, folder)

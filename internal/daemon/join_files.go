@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // versionList is the file in a version's folder that lists the contents it consists of.
@@ -56,8 +57,8 @@ func (a *applying) checkContents() error {
 }
 
 func (a *applying) link(f desired.PayloadFile, name string) error {
-	if _, err := a.Disk.MakeFolder(parent(name)); err != nil {
-		return fmt.Errorf("making %s: %w", parent(name), err)
+	if _, err := a.Disk.MakeFolder(host.Parent(name)); err != nil {
+		return fmt.Errorf("making %s: %w", host.Parent(name), err)
 	}
 	existed := a.Disk.Exists(name)
 	changed, err := a.Disk.Link(store{a.Disk}.name(f.SHA256), name)
@@ -161,20 +162,17 @@ func (a *applying) writeFiles(context.Context) error {
 
 func (a *applying) write(f desired.File) (changed bool, err error) {
 	if f.Secret {
-		return a.Disk.WriteSecret(f.Path, f.Content, a.private)
+		return a.Disk.WriteSecret(f.Path, f.Content, a.MakePrivate)
 	}
 	return a.Disk.WriteFile(f.Path, f.Content)
 }
-
-// private closes a file to everybody else.
-func (h Host) private(name string) error { return protect(h, name, Private) }
 
 // writeBootstrap hands the token over, if the host still needs it. Who waits with an older token is started anew later.
 func (a *applying) writeBootstrap(context.Context) error {
 	kubelet := kubeletHasCertificate(a.Disk, a.request.Node, time.Now())
 	_, err := readIdentity(a.Disk, a.request.Node, time.Now())
 	if kubelet && err == nil {
-		return a.Disk.Remove(desired.BootstrapKubeconfig + newEnding) // a join that was cut may have left it
+		return a.Disk.Remove(desired.BootstrapKubeconfig + host.TemporarySuffix) // a join that was cut may have left it
 	}
 	if a.request.Bootstrap.Token == "" {
 		return &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootstrap.token is empty, and the host has no certificates yet"}
@@ -251,7 +249,7 @@ func (a *applying) sortVersions(ctx context.Context) (kept, surplus []string, er
 	made := map[string]time.Time{}
 	for _, folder := range folders {
 		path := strings.ToLower(desired.Versions + `\` + folder + `\`)
-		inUse := slices.ContainsFunc(services, func(s Service) bool { return strings.Contains(strings.ToLower(s.Command), path) })
+		inUse := slices.ContainsFunc(services, func(s host.Service) bool { return strings.Contains(strings.ToLower(s.Command), path) })
 		if inUse || folder == desired.ShortDigest(a.request.Desired.Digest) {
 			kept = append(kept, folder)
 			continue

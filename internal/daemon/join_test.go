@@ -12,8 +12,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -108,7 +108,7 @@ func expectServices(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 		if diff := cmp.Diff(known(s), is.Service); diff != "" {
 			t.Errorf("service %s (-want +got):\n%s", s.Name, diff)
 		}
-		if is.State != daemon.Running {
+		if is.State != host.Running {
 			t.Errorf("service %s is %s", s.Name, is.State)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // The journal has a line for each change WICD made on the host, and one older file.
@@ -18,7 +19,7 @@ const (
 )
 
 // note adds a line to the journal. A journal that cannot be written stops no work: there may be no space for it.
-func note(d Disk, e agent.JournalEntry) {
+func note(d host.Disk, e agent.JournalEntry) {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return
@@ -35,7 +36,7 @@ func note(d Disk, e agent.JournalEntry) {
 }
 
 // lastNotes returns the last lines of the journal, oldest first. A line that a cut left unfinished is passed over.
-func lastNotes(d Disk, count int) ([]agent.JournalEntry, error) {
+func lastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	older, olderErr := d.Read(olderJournal)
 	newer, err := d.Read(journalFile)
 	if errors.Join(olderErr, err) != nil && len(older)+len(newer) == 0 {

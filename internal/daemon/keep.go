@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // How often the services are looked at without being told, how soon again while a join has them, and how often it is
@@ -83,7 +84,7 @@ var errElsewhere = errors.New("the services are in other hands")
 // look looks at the services once and mends what it finds. A service that cannot be mended keeps no other from it.
 func (k *keeping) look(ctx context.Context) error {
 	release, err := lock(ctx, k.host.System, servicesLock, servicesPatience)
-	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return errElsewhere
 	}
 	if err != nil {
@@ -119,7 +120,7 @@ func (k *keeping) rested(now time.Time) []desired.Service {
 
 // stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start anew, those that
 // depend on others first.
-func (k *keeping) stopEdited(ctx context.Context, now time.Time, found map[string]Service) {
+func (k *keeping) stopEdited(ctx context.Context, now time.Time, found map[string]host.Service) {
 	restart := k.life.restartsAsked()
 	for _, s := range slices.Backward(k.rested(now)) {
 		one := k.keeper
@@ -192,7 +193,7 @@ func (k *keeping) note(now time.Time, r *round) {
 			h.troubles = append(h.troubles, *c.trouble)
 		}
 		h.calm = later(h.calm, c.calm())
-		h.running = h.running && r.found[s.Name].State == Running
+		h.running = h.running && r.found[s.Name].State == host.Running
 	}
 	k.stuck = r.stuck
 	k.life.setHealth(h)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -100,7 +100,7 @@ func TestAServiceIsMendedWhileAnotherKeepsDying(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" })
 		time.Sleep(mended)
-		if got, want := w.Service("containerd"), known(r.Desired.Services[0]); got.Command != want.Command || got.State != daemon.Running {
+		if got, want := w.Service("containerd"), known(r.Desired.Services[0]); got.Command != want.Command || got.State != host.Running {
 			t.Errorf("containerd is %s, with command %q", got.State, got.Command)
 		}
 		dies.Store(false)
@@ -190,7 +190,7 @@ func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(startup / 2)
-			if w.Service("kubelet").State != daemon.Stopped {
+			if w.Service("kubelet").State != host.Stopped {
 				t.Error("the kubelet was started while containerd did not answer")
 			}
 			time.Sleep(startup/2 + mended)
@@ -235,7 +235,7 @@ func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
 				if took := time.Since(began); took > test.within {
 					t.Errorf("the join took %v", took)
 				}
-				if w.Service("kubelet").State != daemon.Stopped {
+				if w.Service("kubelet").State != host.Stopped {
 					t.Error("the kubelet was started")
 				}
 			})
@@ -257,7 +257,7 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 		for _, file := range exporter.Needs {
 			time.Sleep(time.Hour)
 			for _, name := range []string{"windows_exporter", "cloud-node-manager"} {
-				if w.Service(name).State != daemon.Stopped {
+				if w.Service(name).State != host.Stopped {
 					t.Errorf("%s was started before %s was there", name, file)
 				}
 			}
@@ -354,7 +354,7 @@ func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
 			w.FailNext("stop kubelet")
 			time.Sleep(10 * time.Millisecond)
 		}
-		if is := w.Service("containerd"); is.State != daemon.Running {
+		if is := w.Service("containerd"); is.State != host.Running {
 			t.Errorf("containerd is %s", is.State)
 		}
 		time.Sleep(time.Minute) // pauses have grown
@@ -411,12 +411,12 @@ func TestANodeGoesOnWithoutUs(t *testing.T) {
 				test.stop(t, w)
 				kubelet := w.Service("kubelet").PID
 				time.Sleep(time.Hour)
-				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(v1alpha1.WICDService).State == daemon.Running {
+				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(v1alpha1.WICDService).State == host.Running {
 					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, is.PID, w.Service(v1alpha1.WICDService).State)
 				}
 				w.Crash("kubelet")
 				time.Sleep(time.Minute)
-				if is := w.Service("kubelet"); is.State != daemon.Running {
+				if is := w.Service("kubelet"); is.State != host.Running {
 					t.Errorf("Windows leaves the kubelet %s", is.State)
 				}
 				w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // readyPatience is how long others wait for a service that runs and does not answer yet. containerd takes seconds.
@@ -22,19 +23,19 @@ const (
 
 // keeper keeps services as they are declared, and running.
 type keeper struct {
-	host Host
+	host host.Host
 	// wanted are the declarations, in the order in which the services start.
 	wanted []desired.Service
 	// did hears of each change.
 	did func(format string, args ...any)
 }
 
-func (k keeper) list(ctx context.Context) (map[string]Service, error) {
+func (k keeper) list(ctx context.Context) (map[string]host.Service, error) {
 	list, err := k.host.Services.List(ctx, namesOf(k.wanted))
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	found := map[string]Service{}
+	found := map[string]host.Service{}
 	for _, s := range list {
 		found[s.Name] = s
 	}
@@ -43,14 +44,14 @@ func (k keeper) list(ctx context.Context) (map[string]Service, error) {
 
 // stop stops the running services that are not as declared, or that restart names with a reason; those that depend
 // on one of them first. stopped are the former. When it returns, their processes are gone.
-func (k keeper) stop(ctx context.Context, found map[string]Service, restart map[string]string) (stopped []string, err error) {
+func (k keeper) stop(ctx context.Context, found map[string]host.Service, restart map[string]string) (stopped []string, err error) {
 	for _, s := range slices.Backward(k.wanted) {
 		is, there := found[s.Name]
 		why := restart[s.Name]
 		if !desired.SameDeclaration(is.Service, s) {
 			why = "its declaration changed"
 		}
-		if !there || is.State == Stopped || why == "" {
+		if !there || is.State == host.Stopped || why == "" {
 			continue
 		}
 		if err := k.host.Services.Stop(ctx, s.Name); err != nil {
@@ -66,7 +67,7 @@ func (k keeper) stop(ctx context.Context, found map[string]Service, restart map[
 // stopped, and is made again.
 func (k keeper) declare(ctx context.Context, s desired.Service) error {
 	changed, err := k.host.Services.Put(ctx, s)
-	if errors.Is(err, ErrDeleted) {
+	if errors.Is(err, host.ErrDeleted) {
 		if err := k.host.Services.Stop(ctx, s.Name); err != nil {
 			return fmt.Errorf("stopping service %s, which was deleted: %w", s.Name, err)
 		}
@@ -85,7 +86,7 @@ func (k keeper) declare(ctx context.Context, s desired.Service) error {
 // round is one pass over the services that starts what does not run.
 type round struct {
 	keeper
-	found map[string]Service
+	found map[string]host.Service
 	// stuck are why services were not started, by name.
 	stuck map[string]obstacle
 }
@@ -117,7 +118,7 @@ func (k keeper) begin(ctx context.Context) (*round, error) {
 // start starts a service that does not run, unless something stands in the way. started is true when it did.
 func (r *round) start(ctx context.Context, s desired.Service) (started bool, err error) {
 	is := r.found[s.Name]
-	if is.State == Running {
+	if is.State == host.Running {
 		return false, nil
 	}
 	if o := r.obstacle(ctx, s); o != nil {
@@ -127,7 +128,7 @@ func (r *round) start(ctx context.Context, s desired.Service) (started bool, err
 	if err := r.host.Services.Start(ctx, s.Name); err != nil {
 		return false, err
 	}
-	is.State = Running
+	is.State = host.Running
 	r.found[s.Name] = is
 	r.did("service %s started", s.Name)
 	return true, nil
@@ -145,7 +146,7 @@ func (r *round) obstacle(ctx context.Context, s desired.Service) *obstacle {
 		if o, isStuck := r.stuck[name]; isStuck && o.file != "" {
 			return &obstacle{service: s.Name, file: o.file}
 		}
-		if r.found[name].State != Running {
+		if r.found[name].State != host.Running {
 			return &obstacle{service: s.Name, dependency: dependency, err: errors.New("it does not run")}
 		}
 		if err := r.probe(ctx, dependency.Ready); err != nil {
@@ -175,7 +176,7 @@ func (k keeper) startAll(ctx context.Context) error {
 			return err
 		}
 		for _, s := range k.wanted {
-			if is := r.found[s.Name]; started[s.Name] && is.State == Stopped {
+			if is := r.found[s.Name]; started[s.Name] && is.State == host.Stopped {
 				return k.failure(s, fmt.Errorf("it started, and ended with exit code %d", is.ExitCode))
 			}
 			now, err := r.start(ctx, s)

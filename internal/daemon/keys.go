@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // keysFile has the keys with which administrators may log in over SSH, unless somebody took the block "Match Group administrators"
@@ -89,7 +90,7 @@ func (l *life) retireKeys(node *corev1.Node) error {
 		return err
 	}
 	release, err := l.host.System.Lock(commandLock)
-	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil // the next event of the Node tries again
 	}
 	if err != nil {
@@ -151,7 +152,7 @@ func (l *life) dropKeys(leaves []string, proven string) error {
 }
 
 // readKeys reads the file, which may be absent. Windows' own tools like to write texts that OpenSSH does not understand.
-func readKeys(d Disk) (string, error) {
+func readKeys(d host.Disk) (string, error) {
 	info, err := d.Stat(keysFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -173,13 +174,13 @@ func readKeys(d Disk) (string, error) {
 }
 
 // writeKeys replaces the file: what is beside it has its rights before its content, and its content before it is switched to.
-func writeKeys(h Host, content string) error {
-	err := h.Disk.replace(keysFile, func(beside string) error {
+func writeKeys(h host.Host, content string) error {
+	err := h.Disk.Replace(keysFile, func(beside string) error {
 		f, err := h.Disk.Create(beside)
 		if err != nil {
 			return err
 		}
-		if err := h.Disk.fill(f, beside, content, h.private); err != nil {
+		if err := h.Disk.Fill(f, beside, content, h.MakePrivate); err != nil {
 			return err
 		}
 		written, err := h.Disk.Read(beside)
@@ -195,13 +196,13 @@ func writeKeys(h Host, content string) error {
 }
 
 // addedKeys are the keys that we added. A list that is not what we wrote begins anew: then keys stay.
-func addedKeys(d Disk) ([]string, error) {
+func addedKeys(d host.Disk) ([]string, error) {
 	var added []string
 	_, err := readJSON(d, addedFile, &added)
 	return added, err
 }
 
-func noteAdded(d Disk, keys []string) error {
+func noteAdded(d host.Disk, keys []string) error {
 	slices.Sort(keys)
 	return writeJSON(d, addedFile, slices.Compact(keys))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // launchesFile remembers what each service read when a join last started it. So a join that was cut between writing
@@ -101,7 +102,7 @@ func (a *applying) dropOutdated() error {
 }
 
 // prepareLaunches writes the file as far as possible before services are stopped: on a full disk it fails, and they go on.
-func prepareLaunches(d Disk, launches map[string]launch) (commit func() error, err error) {
+func prepareLaunches(d host.Disk, launches map[string]launch) (commit func() error, err error) {
 	b, err := json.MarshalIndent(launches, "", "  ")
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // leaving takes off a host what is ours. It is an applying of nothing.
@@ -46,7 +47,7 @@ func (l *leaving) leaveSteps() []applyStep {
 
 // Leave takes everything of ours off the host, but for journal and logs. A host that belongs to another cluster is left alone, and so
 // is one that has nothing of ours. program is the file of the program that runs; it stays.
-func Leave(ctx context.Context, s *agent.Session, h Host, program string) (agent.LeaveResult, error) {
+func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (agent.LeaveResult, error) {
 	var request agent.LeaveRequest
 	if err := s.Request(&request); err != nil {
 		return agent.LeaveResult{}, err
@@ -102,7 +103,7 @@ func (l *leaving) look(ctx context.Context) (there bool, err error) {
 }
 
 // lastRecord is what the last join asked for, an empty one when there was none. One that cannot be read is taken from its copy.
-func lastRecord(d Disk) (record, error) {
+func lastRecord(d host.Disk) (record, error) {
 	r, err := readRecord(d)
 	if err == nil {
 		return r, nil
@@ -145,12 +146,12 @@ func (l *leaving) mark(ctx context.Context) error {
 }
 
 // services are those that are marked as ours.
-func (l *leaving) services(ctx context.Context) ([]Service, error) {
+func (l *leaving) services(ctx context.Context) ([]host.Service, error) {
 	found, err := l.Services.List(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	return slices.DeleteFunc(found, func(s Service) bool { return !isOurs(s) }), nil
+	return slices.DeleteFunc(found, func(s host.Service) bool { return !isOurs(s) }), nil
 }
 
 // removeServices removes the services that are ours: first those that would mend the others, then each after those that need it.
@@ -165,7 +166,7 @@ func (l *leaving) removeServices(ctx context.Context) error {
 		return err
 	}
 	for len(rest) > 0 {
-		next := max(0, slices.IndexFunc(rest, func(s Service) bool { return !isNeeded(s, rest) }))
+		next := max(0, slices.IndexFunc(rest, func(s host.Service) bool { return !isNeeded(s, rest) }))
 		if at := slices.IndexFunc(rest, isDaemon); at >= 0 {
 			next = at
 		}
@@ -179,13 +180,13 @@ func (l *leaving) removeServices(ctx context.Context) error {
 	return l.awaitNoServices(ctx)
 }
 
-func isNeeded(s Service, others []Service) bool {
-	return slices.ContainsFunc(others, func(o Service) bool {
+func isNeeded(s host.Service, others []host.Service) bool {
+	return slices.ContainsFunc(others, func(o host.Service) bool {
 		return slices.ContainsFunc(o.DependsOn, func(name string) bool { return strings.EqualFold(name, s.Name) })
 	})
 }
 
-func isDaemon(s Service) bool {
+func isDaemon(s host.Service) bool {
 	return s.Name == v1alpha1.WICDUpdateService || s.Name == v1alpha1.WICDService
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // snapshots holds the layers of images and containers: the folder of containerd's snapshotter for Windows.
@@ -86,7 +87,7 @@ func (l *leaving) removeFiles(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
 		failures = nil
 		for _, name := range there {
-			failures = append(failures, l.Disk.removeTree(ctx, name)...)
+			failures = append(failures, l.Disk.RemoveTree(ctx, name)...)
 		}
 		if len(failures) == 0 || attempt == removalAttempts {
 			break
@@ -155,7 +156,7 @@ func emptied() []string {
 func (l *leaving) removeEmpty() {
 	folders := emptied()
 	for _, folder := range append(slices.Clone(l.formerWanted.Directories), desired.KubeletData, desired.CNIData) {
-		for ; strings.Count(folder, `\`) > 1; folder = parent(folder) { // C:\var stays
+		for ; strings.Count(folder, `\`) > 1; folder = host.Parent(folder) { // C:\var stays
 			if !strings.HasPrefix(folder+`\`, desired.Root+`\`) && !strings.HasPrefix(folder+`\`, desired.Logs+`\`) {
 				folders = append(folders, folder)
 			}
@@ -180,12 +181,12 @@ func (l *leaving) removePrograms() error {
 	if l.program == "" || !brought.MatchString(own) {
 		return nil
 	}
-	names, err := l.Disk.List(parent(l.program))
+	names, err := l.Disk.List(host.Parent(l.program))
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", parent(l.program), err)
+		return fmt.Errorf("listing %s: %w", host.Parent(l.program), err)
 	}
 	for _, name := range names {
-		path := parent(l.program) + `\` + name
+		path := host.Parent(l.program) + `\` + name
 		switch {
 		case !brought.MatchString(name):
 		case strings.EqualFold(name, own):

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // removeNetwork removes the networks that a service of ours made. The connection that asks for it may be cut meanwhile; the next leave
@@ -55,7 +56,7 @@ func (a *applying) removeFormerNetwork(ctx context.Context) error {
 }
 
 // removeNetworks removes networks with what is in them, and all load balancers: kube-proxy takes each for its own, too.
-func removeNetworks(ctx context.Context, networks Networks, names []string) (removed []string, err error) {
+func removeNetworks(ctx context.Context, networks host.Networks, names []string) (removed []string, err error) {
 	is, err := networks.Look(ctx)
 	if err != nil {
 		return nil, err

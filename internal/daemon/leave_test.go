@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -529,7 +530,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 				if err := daemon.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
 					t.Fatal(err)
 				}
-				if mustStatus(t, w).Joined != nil || w.Service("kubelet").State != daemon.Stopped {
+				if mustStatus(t, w).Joined != nil || w.Service("kubelet").State != host.Stopped {
 					t.Errorf("the kubelet is %s, joined: %+v", w.Service("kubelet").State, mustStatus(t, w).Joined)
 				}
 				time.Sleep(time.Hour)

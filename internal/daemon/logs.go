@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // logsEvery is how often the logs are looked at. In between, one that WICD puts aside may outgrow its limit.
@@ -23,8 +24,8 @@ const asideTime = "20060102-150405"
 
 // openLog makes the folder of WICD's own log and opens it for appending. Like those of other services it is emptied while
 // it is open; what is appended then comes at its beginning.
-func openLog(d Disk, name string) (*os.File, error) {
-	if _, err := d.MakeFolder(parent(name)); err != nil {
+func openLog(d host.Disk, name string) (*os.File, error) {
+	if _, err := d.MakeFolder(host.Parent(name)); err != nil {
 		return nil, err
 	}
 	f, _, err := d.Append(name)
@@ -34,7 +35,7 @@ func openLog(d Disk, name string) (*os.File, error) {
 // serviceLog is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
 // is full or somebody has made a folder of it, what is said is lost.
 type serviceLog struct {
-	disk Disk
+	disk host.Disk
 	name string
 	mu   sync.Mutex
 	file *os.File
@@ -77,14 +78,14 @@ func (l *life) keepLogs(ctx context.Context) {
 }
 
 // tidyLog does what decideLog says. It removes before it writes: the disk may be full.
-func tidyLog(d Disk, log desired.Log, limits desired.LogLimits, now time.Time) error {
+func tidyLog(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time) error {
 	if log.Path == "" || limits.Size <= 0 {
 		return nil // declared by a version that did not know of logs
 	}
 	if rest, ok := strings.CutPrefix(log.Path, desired.Logs+`\`); !ok || !isRelative(rest) {
 		return fmt.Errorf(`the log is %q; one below %s is needed`, log.Path, desired.Logs)
 	}
-	folder := parent(log.Path)
+	folder := host.Parent(log.Path)
 	found, err := findLogs(d, folder)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ type foundLog struct {
 	changed time.Time
 }
 
-func findLogs(d Disk, folder string) ([]foundLog, error) {
+func findLogs(d host.Disk, folder string) ([]foundLog, error) {
 	names, err := d.List(folder)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ type tidying struct {
 
 // decideLog looks at the files of a log's folder. What is neither the log nor was put aside of it is not touched.
 func decideLog(log desired.Log, limits desired.LogLimits, found []foundLog, now time.Time) tidying {
-	file := log.Path[len(parent(log.Path))+1:]
+	file := log.Path[len(host.Parent(log.Path))+1:]
 	var do tidying
 	var aside []foundLog
 	for _, f := range found {
@@ -191,7 +192,7 @@ func cutEnding(file string) (base, ending string) {
 // putAside copies a log and empties it. Windows lets nobody rename a file that a Go program has open, but everybody empty
 // it. What is written in the moment between the end of the copy and the emptying is lost; before that, most of the time
 // that the copy takes goes into bringing it to disk, and what came meanwhile is added.
-func putAside(d Disk, name, aside string) error {
+func putAside(d host.Disk, name, aside string) error {
 	from, err := d.Open(name)
 	if err != nil {
 		return err
@@ -207,7 +208,7 @@ func putAside(d Disk, name, aside string) error {
 	return to.Close()
 }
 
-func copyThenEmpty(d Disk, name string, to, from *os.File) error {
+func copyThenEmpty(d host.Disk, name string, to, from *os.File) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
@@ -217,8 +218,5 @@ func copyThenEmpty(d Disk, name string, to, from *os.File) error {
 	if _, err := io.Copy(to, from); err != nil {
 		return err
 	}
-	if err := d.before("truncate", name); err != nil {
-		return err
-	}
-	return os.Truncate(d.Local(name), 0)
+	return d.Truncate(name)
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 const containerdLog = `C:\var\log\containerd\containerd.log`
@@ -77,9 +78,9 @@ func FuzzNamesOfLogs(f *testing.F) {
 }
 
 // openContainerdLog is a disk and a program that writes a log on it.
-func openContainerdLog(t *testing.T) (Disk, *os.File) {
+func openContainerdLog(t *testing.T) (host.Disk, *os.File) {
 	t.Helper()
-	d := Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	program, err := openLog(d, containerdLog)
 	if err != nil {
 		t.Fatal(err)
@@ -96,15 +97,15 @@ func mustSay(t *testing.T, program *os.File, line string) {
 }
 
 // contents are the files of the log's folder, with what is in them.
-func contents(t *testing.T, d Disk) map[string]string {
+func contents(t *testing.T, d host.Disk) map[string]string {
 	t.Helper()
-	names, err := d.List(parent(containerdLog))
+	names, err := d.List(host.Parent(containerdLog))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[string]string{}
 	for _, name := range names {
-		b, err := d.Read(parent(containerdLog) + `\` + name)
+		b, err := d.Read(host.Parent(containerdLog) + `\` + name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +114,7 @@ func contents(t *testing.T, d Disk) map[string]string {
 	return found
 }
 
-func expectContents(t *testing.T, d Disk, want map[string]string) {
+func expectContents(t *testing.T, d host.Disk, want map[string]string) {
 	t.Helper()
 	if diff := cmp.Diff(want, contents(t, d)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -159,7 +160,7 @@ func TestOldLogsAreRemovedEvenIfOneCannotBe(t *testing.T) {
 	d, _ := openContainerdLog(t)
 	old := time.Now().Add(-2 * time.Hour)
 	for hour := range 3 {
-		name := parent(containerdLog) + `\` + asideName("containerd.log", old.Add(-time.Duration(hour)*time.Hour))
+		name := host.Parent(containerdLog) + `\` + asideName("containerd.log", old.Add(-time.Duration(hour)*time.Hour))
 		if _, err := d.WriteFile(name, "old"); err != nil {
 			t.Fatal(err)
 		}
@@ -178,12 +179,12 @@ func TestOldLogsAreRemovedEvenIfOneCannotBe(t *testing.T) {
 	if err := tidyLog(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil || !strings.Contains(err.Error(), "somebody reads it") {
 		t.Errorf("the error is %v", err)
 	}
-	expectContents(t, d, map[string]string{"containerd.log": "", failed[len(parent(failed))+1:]: "old"})
+	expectContents(t, d, map[string]string{"containerd.log": "", failed[len(host.Parent(failed))+1:]: "old"})
 }
 
 func TestOnlyLogsAreEmptied(t *testing.T) {
 	for _, path := range []string{`C:\k\kubelet.conf`, `C:\var\log\..\..\k\kubelet.conf`, `C:\var\log\`, `C:\var\log`, "x"} {
-		d := Disk{Root: t.TempDir(), Before: func(op, name string) error {
+		d := host.Disk{Root: t.TempDir(), Before: func(op, name string) error {
 			t.Errorf("%s %s", op, name)
 			return nil
 		}}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Call is one start of the program.
@@ -19,7 +20,7 @@ type Call struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Host opens the machine. It is asked once, by commands that need it.
-	Host func() (Host, error)
+	Host func() (host.Host, error)
 	// Path is the full path of the executable that runs; empty when it is not known.
 	Path string
 	// Program opens the executable that runs.
@@ -126,7 +127,7 @@ func wantsHelp(args []string) bool {
 }
 
 // converse runs a command of the conversation with the operator.
-func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, Host) (any, error)) int {
+func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
 	if code, done := parse(call, flags); done {
 		return code
 	}
@@ -140,7 +141,7 @@ func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, Host) (any
 
 func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service is asked for the host's name: AWS or GCP")
-	return converse(call, flags, func(_ *agent.Session, h Host) (any, error) {
+	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) {
 		program, err := call.Program()
 		if err != nil {
 			return nil, fmt.Errorf("opening the program: %w", err)
@@ -155,28 +156,28 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h Host) (any, error) { return Receive(ctx, s, h, call.Program) })
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Receive(ctx, s, h, call.Program) })
 }
 
 func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h Host) (any, error) { return Join(ctx, s, h) })
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Join(ctx, s, h) })
 }
 
 func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h Host) (any, error) { return Leave(ctx, s, h, call.Path) })
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Leave(ctx, s, h, call.Path) })
 }
 
 func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(_ *agent.Session, h Host) (any, error) { return Status(ctx, h) })
+	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) { return Status(ctx, h) })
 }
 
 // run is the service; without the flag it does the same in a console.
 func run(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return serve(ctx, call, flags, func(ctx context.Context, h Host, log *slog.Logger) { Run(ctx, h, RunOptions{Log: log}) })
+	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) { Run(ctx, h, RunOptions{Log: log}) })
 }
 
 func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return serve(ctx, call, flags, func(ctx context.Context, h Host, log *slog.Logger) {
+	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) {
 		if err := Update(ctx, h, log); err != nil && ctx.Err() == nil {
 			log.Error("The update stops, and goes on when the service starts again", "error", err.Error())
 		}
@@ -184,7 +185,7 @@ func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 // service is what a command does as a service.
-type service func(ctx context.Context, h Host, log *slog.Logger)
+type service func(ctx context.Context, h host.Host, log *slog.Logger)
 
 func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int {
 	asService, logName := serviceFlags(flags)

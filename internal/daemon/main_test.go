@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 func call(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = daemon.Main(context.Background(), daemon.Call{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-		Host: func() (daemon.Host, error) { return daemon.Host{}, errors.ErrUnsupported },
+		Host: func() (host.Host, error) { return host.Host{}, errors.ErrUnsupported },
 	})
 	return code, out.String(), errs.String()
 }

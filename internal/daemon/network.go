@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong, and
@@ -97,7 +98,7 @@ func (n *networking) see(ctx context.Context) networkView {
 		v.told = n.frontends
 	}
 	found, err := n.host.Services.List(ctx, []string{n.want.Proxy})
-	if i := slices.IndexFunc(found, func(s Service) bool { return strings.EqualFold(s.Name, n.want.Proxy) && s.State == Running }); err == nil && i >= 0 {
+	if i := slices.IndexFunc(found, func(s host.Service) bool { return strings.EqualFold(s.Name, n.want.Proxy) && s.State == host.Running }); err == nil && i >= 0 {
 		v.proxy = found[i].PID
 	}
 	if v.err == nil {

@@ -9,12 +9,13 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Receive takes content into the store: it reads the list of what the host must have, answers with what is missing,
 // and takes exactly that from the body. What has arrived when the connection is cut is not asked for again; nor is
 // the program that runs, which came before there was a store.
-func Receive(ctx context.Context, s *agent.Session, h Host, program func() (io.ReadCloser, error)) (agent.ReceiveResult, error) {
+func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() (io.ReadCloser, error)) (agent.ReceiveResult, error) {
 	var request agent.ReceiveRequest
 	if err := s.Request(&request); err != nil {
 		return agent.ReceiveResult{}, err
@@ -112,7 +113,7 @@ func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 const spareBytes = 512 << 20
 
 // checkSpace refuses what the drive has no room for.
-func (r *receiving) checkSpace(ctx context.Context, s System) error {
+func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
 	if len(r.wanted) == 0 {
 		return nil
 	}
@@ -177,7 +178,7 @@ func (r *receiving) take(ctx context.Context, c agent.Content, offset int64) (er
 		}
 		n, err := r.session.Body().Read(buffer[:min(int64(len(buffer)), c.CompressedSize-at)])
 		if n > 0 {
-			if err := r.store.disk.before("write", r.store.part(c.SHA256)); err != nil {
+			if err := r.store.disk.Allow("write", r.store.part(c.SHA256)); err != nil {
 				return err
 			}
 			if _, err := part.Write(buffer[:n]); err != nil {

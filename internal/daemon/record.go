@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // recordFile is what the last join asked for. A join writes it before it touches services and completes it at its
@@ -34,9 +35,9 @@ type record struct {
 var errUnreadable = errors.New("it is not what WICD wrote")
 
 // readRecord returns what the last join asked for. Before the first one, it is fs.ErrNotExist.
-func readRecord(d Disk) (record, error) { return readRecordFrom(d, recordFile) }
+func readRecord(d host.Disk) (record, error) { return readRecordFrom(d, recordFile) }
 
-func readRecordFrom(d Disk, name string) (record, error) {
+func readRecordFrom(d host.Disk, name string) (record, error) {
 	b, err := d.Read(name)
 	if err != nil {
 		return record{}, err
@@ -53,7 +54,7 @@ func readRecordFrom(d Disk, name string) (record, error) {
 }
 
 // restoreRecord puts the copy in the place of a record that cannot be read. A join that is under way does better.
-func restoreRecord(h Host) (record, error) {
+func restoreRecord(h host.Host) (record, error) {
 	release, err := h.System.Lock(commandLock)
 	if err != nil {
 		return record{}, err
@@ -74,7 +75,7 @@ func restoreRecord(h Host) (record, error) {
 }
 
 // formerRecord is the record, or an empty one when there is none or it is unreadable: then the join starts anew.
-func formerRecord(d Disk) (record, error) {
+func formerRecord(d host.Disk) (record, error) {
 	r, err := readRecord(d)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errUnreadable) {
 		return record{}, nil
@@ -93,7 +94,7 @@ func (r record) wanted() (desired.Node, error) {
 }
 
 // write puts the record on disk, and one that is complete, or the last before the host leaves, into the copy. changed is false when it is there already.
-func (r record) write(d Disk) (changed bool, err error) {
+func (r record) write(d host.Disk) (changed bool, err error) {
 	r.Bootstrap.Token = ""
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

@@ -3,7 +3,7 @@ package daemon_test
 import (
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -39,7 +39,7 @@ func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
 		return err == nil && string(b) == "mirror"
 	})
 	m.windows.Crash("containerd")
-	m.await(t, "containerd works again", func() bool { return m.windows.Service("containerd").State == daemon.Running })
+	m.await(t, "containerd works again", func() bool { return m.windows.Service("containerd").State == host.Running })
 	m.stop() // a service that begins without a Node
 	m.start(t)
 	if m.node().Name != "" {

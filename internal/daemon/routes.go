@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // keepRoutes keeps the routes that the host must have on the interface with the node's address. Windows forgets them with each start,
@@ -84,5 +85,5 @@ func (l *life) ensureRoute(ctx context.Context, from netip.Addr, r desired.Route
 	if err != nil {
 		return false, err
 	}
-	return l.host.Routes.Ensure(ctx, Route{To: to, From: from, Gateway: r.Gateway})
+	return l.host.Routes.Ensure(ctx, host.Route{To: to, From: from, Gateway: r.Gateway})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -31,7 +31,7 @@ func joinedOnCloud(t *testing.T) *sim.Windows {
 
 func expectRoute(t *testing.T, w *sim.Windows, when string) {
 	t.Helper()
-	want := []daemon.Route{{To: netip.MustParsePrefix(metadataRange), From: netip.MustParseAddr("192.0.2.10"), Gateway: true}}
+	want := []host.Route{{To: netip.MustParsePrefix(metadataRange), From: netip.MustParseAddr("192.0.2.10"), Gateway: true}}
 	if diff := cmp.Diff(want, w.Routes(), cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 		t.Errorf("%s: routes (-want +got):\n%s", when, diff)
 	}

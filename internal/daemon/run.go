@@ -17,6 +17,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
@@ -40,7 +41,7 @@ const (
 // what comes from there; without it, everything else goes on.
 //
 // A new record begins a new life: all work stops, and begins again with what is asked for now.
-func Run(ctx context.Context, h Host, o RunOptions) {
+func Run(ctx context.Context, h host.Host, o RunOptions) {
 	o.Log.Info("Service begins")
 	defer o.Log.Info("Service ends")
 	line := &line{}
@@ -70,7 +71,7 @@ func Run(ctx context.Context, h Host, o RunOptions) {
 var errLeaving = errors.New("the host leaves its cluster")
 
 // awaitRecord waits until there is a record to live by, or ctx is done.
-func awaitRecord(ctx context.Context, h Host, log *slog.Logger) (r record, there bool) {
+func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r record, there bool) {
 	for told := false; ; told = true {
 		r, err := readRecord(h.Disk)
 		if errors.Is(err, errUnreadable) {
@@ -93,7 +94,7 @@ func awaitRecord(ctx context.Context, h Host, log *slog.Logger) (r record, there
 
 // life is the work with one record.
 type life struct {
-	host   Host
+	host   host.Host
 	record record
 	// wanted is what the record wants of this host, with nothing left open.
 	wanted desired.Node
@@ -236,7 +237,7 @@ type line struct {
 }
 
 // to returns the connection to this server with this identity.
-func (n *line) to(h Host, server agent.Bootstrap, id identity.Identity) (*api, error) {
+func (n *line) to(h host.Host, server agent.Bootstrap, id identity.Identity) (*api, error) {
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}
@@ -263,7 +264,7 @@ func (l *life) allRun(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, s := range k.wanted {
-		if found[s.Name].State != Running {
+		if found[s.Name].State != host.Running {
 			return false, nil
 		}
 	}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // statusNotes is how many lines of the journal the status shows.
 const statusNotes = 20
 
 // Status says how services and certificates are, and what happened last. It changes nothing.
-func Status(ctx context.Context, h Host) (agent.Status, error) {
+func Status(ctx context.Context, h host.Host) (agent.Status, error) {
 	services, err := serviceFacts(ctx, h.Services)
 	if err != nil {
 		return agent.Status{}, err

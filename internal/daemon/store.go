@@ -17,6 +17,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -24,7 +25,7 @@ import (
 const partEnding = ".part"
 
 // store is C:\k\store, where each content has its hash as name.
-type store struct{ disk Disk }
+type store struct{ disk host.Disk }
 
 func (s store) name(sha256 string) string { return desired.Store + `\` + sha256 }
 
@@ -89,7 +90,7 @@ func (s store) verify(ctx context.Context, list []agent.Content) (have map[strin
 			return nil, nil, fmt.Errorf("verifying content %.12s: %w", c.SHA256, v.err)
 		case v.altered:
 			altered = append(altered, c.SHA256)
-			if err := s.disk.clear(s.name(c.SHA256)); err != nil {
+			if err := s.disk.Clear(s.name(c.SHA256)); err != nil {
 				return nil, nil, fmt.Errorf("removing altered content %.12s: %w", c.SHA256, err)
 			}
 		default:
@@ -142,7 +143,7 @@ func (s store) arrived(c agent.Content) (int64, error) {
 
 // unpack turns a part that is complete into the content. A part that does not give the content is thrown away.
 func (s store) unpack(c agent.Content) error {
-	err := s.unpackInto(c, s.name(c.SHA256)+newEnding)
+	err := s.unpackInto(c, s.name(c.SHA256)+host.TemporarySuffix)
 	if errors.Is(err, errAltered) {
 		return errors.Join(&agent.Error{
 			Code: agent.CodeContentAltered,
@@ -176,7 +177,7 @@ func (s store) unpackInto(c agent.Content, beside string) error {
 	if sum := hex.EncodeToString(hash.Sum(nil)); sum != c.SHA256 {
 		return errors.Join(fmt.Errorf("%w: its SHA-256 is %s", errAltered, sum), file.Close(), s.disk.Remove(beside))
 	}
-	if err := s.disk.finish(file, beside); err != nil {
+	if err := s.disk.Finish(file, beside); err != nil {
 		return err
 	}
 	return s.disk.Rename(beside, s.name(c.SHA256))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"io"
 	"io/fs"
 	"strings"
@@ -13,7 +14,7 @@ import (
 const logBytes = 2 << 10
 
 // logOf is the end of a log for people: its last whole lines, as many as fit into so many bytes.
-func logOf(d Disk, name string, limit int64) string {
+func logOf(d host.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
 	}
@@ -27,7 +28,7 @@ func logOf(d Disk, name string, limit int64) string {
 	return text
 }
 
-func tailOf(d Disk, name string, limit int64) (string, error) {
+func tailOf(d host.Disk, name string, limit int64) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return "", err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
@@ -169,7 +170,7 @@ func (a *applying) surplusOriginals() ([]original, error) {
 	return slices.DeleteFunc(files, func(f original) bool { return declared[f.path] }), nil
 }
 
-func isEmpty(d Disk, folder string) bool {
+func isEmpty(d host.Disk, folder string) bool {
 	names, err := d.List(folder)
 	return err == nil && len(names) == 0
 }
@@ -184,7 +185,7 @@ func (a *applying) forgetNetworks(ctx context.Context) error {
 	if err != nil || len(run) > 0 {
 		return err
 	}
-	if failures := a.Disk.removeTree(ctx, desired.CNIData); len(failures) > 0 {
+	if failures := a.Disk.RemoveTree(ctx, desired.CNIData); len(failures) > 0 {
 		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
 	}
 	a.did("%s removed: it was another cluster's", desired.CNIData)

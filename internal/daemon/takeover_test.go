@@ -14,8 +14,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -151,7 +151,7 @@ func TestAHostOfTheOriginalOperatorIsTakenOverInOneSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, c := newOriginal(t), newCargo("1")
 		time.Sleep(10 * time.Second)
-		if o.kubelets.Load() != 1 || o.containerds.Load() != 1 || o.Service("kube-proxy").State != daemon.Running {
+		if o.kubelets.Load() != 1 || o.containerds.Load() != 1 || o.Service("kube-proxy").State != host.Running {
 			t.Fatalf("the original's kubelet started %d times, containerd %d times", o.kubelets.Load(), o.containerds.Load())
 		}
 		mustSend(t, o.Windows, c)
@@ -212,10 +212,10 @@ func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 		if _, err := newWire(o.Windows).join(takeOverRequest(c)); err == nil {
 			t.Fatal("the join succeeded")
 		}
-		if s := o.Service(v1alpha1.WICDService); s.State != daemon.Stopped {
+		if s := o.Service(v1alpha1.WICDService); s.State != host.Stopped {
 			t.Errorf("the original's daemon is %s", s.State)
 		}
-		if s := o.Service("kubelet"); s.State != daemon.Running || o.kubelets.Load() != 1 {
+		if s := o.Service("kubelet"); s.State != host.Running || o.kubelets.Load() != 1 {
 			t.Errorf("the kubelet is %s, and started %d times", s.State, o.kubelets.Load())
 		}
 	})

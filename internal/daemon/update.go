@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -55,7 +56,7 @@ type update struct {
 
 func (u update) version() string { return u.Request.Desired.Version }
 
-func (u update) write(d Disk) error { return writeJSON(d, updateFile, u) }
+func (u update) write(d host.Disk) error { return writeJSON(d, updateFile, u) }
 
 // refusal is the content of refusalFile.
 type refusal struct {
@@ -64,7 +65,7 @@ type refusal struct {
 	Time    time.Time `json:"time"`
 }
 
-func writeJSON(d Disk, name string, value any) error {
+func writeJSON(d host.Disk, name string, value any) error {
 	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func writeJSON(d Disk, name string, value any) error {
 }
 
 // readJSON tells whether there is such a file that makes sense.
-func readJSON(d Disk, name string, into any) (there bool, err error) {
+func readJSON(d host.Disk, name string, into any) (there bool, err error) {
 	b, err := d.Read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -92,7 +93,7 @@ func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` +
 
 // Update is the guard: it takes an update to its end, forward or back, and then removes its own service. ctx ends it
 // without harm: it goes on when it starts again.
-func Update(ctx context.Context, h Host, log *slog.Logger) error {
+func Update(ctx context.Context, h host.Host, log *slog.Logger) error {
 	g := &guard{host: h, log: log}
 	there, err := readJSON(h.Disk, updateFile, &g.update)
 	if err != nil {
@@ -108,7 +109,7 @@ func Update(ctx context.Context, h Host, log *slog.Logger) error {
 
 // guard is one start of the guard.
 type guard struct {
-	host Host
+	host host.Host
 	log  *slog.Logger
 	update
 }
@@ -225,7 +226,7 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 	pids = map[string]uint32{}
 	for _, s := range r.Desired.Services {
 		is := found[s.Name]
-		if is.State != Running {
+		if is.State != host.Running {
 			return nil, fmt.Errorf("service %s does not run (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logOf(g.host.Disk, s.Log.Path, logBytes))
 		}
 		if err := k.probe(ctx, s.Ready); err != nil {

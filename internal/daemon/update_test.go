@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -250,7 +251,7 @@ func TestAJoinOvertakesAnUpdate(t *testing.T) {
 	u.wish(u.next.Version)
 	u.await(t, "the new version's services run", func() bool {
 		is := u.windows.Service(v1alpha1.WICDService)
-		return versionIn(is.Command) == desired.ShortDigest(u.next.Digest) && is.State == daemon.Running
+		return versionIn(is.Command) == desired.ShortDigest(u.next.Digest) && is.State == host.Running
 	})
 	third := u.request
 	third.Desired.Version += ".1"

@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // settingsEvery is how often settings are looked at of whose changes nobody tells, settingsSoon how soon again when a
@@ -53,7 +54,7 @@ func (l *life) mendPrograms(ctx context.Context, a *applying) error {
 // tend looks at the settings once and mends what it finds.
 func (l *life) tend(ctx context.Context) error {
 	release, err := l.host.System.Lock(commandLock)
-	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return errElsewhere
 	}
 	if err != nil {

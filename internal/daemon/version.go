@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -165,7 +166,7 @@ func (l *life) checkStore(ctx context.Context, files []desired.PayloadFile) erro
 // keepGuard sees to it that the guard is there, unless somebody else changes services, or the host leaves.
 func (l *life) keepGuard(ctx context.Context, u update) error {
 	release, err := l.host.System.Lock(servicesLock)
-	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -201,7 +202,7 @@ func (l *life) linkWICD(u update) error {
 	if i < 0 {
 		return fmt.Errorf("version %s has no %s", u.version(), name)
 	}
-	if _, err := l.host.Disk.MakeFolder(parent(name)); err != nil {
+	if _, err := l.host.Disk.MakeFolder(host.Parent(name)); err != nil {
 		return err
 	}
 	_, err := l.host.Disk.Link(store{l.host.Disk}.name(files[i].SHA256), name)

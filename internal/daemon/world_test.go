@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -42,10 +43,10 @@ var errCut = errors.New("the connection was cut")
 
 // Run implements agent.Runner.
 func (w *wire) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	host := w.windows.Host()
+	h := w.windows.Host()
 	code := daemon.Main(ctx, daemon.Call{
 		Path: w.path, Args: strings.Fields(command), Stdin: &cutReader{wire: w, r: stdin, left: w.cutAfter}, Stdout: stdout, Stderr: io.Discard,
-		Host:    func() (daemon.Host, error) { return host, nil },
+		Host:    func() (host.Host, error) { return h, nil },
 		Program: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(program)), nil },
 	})
 	if code != 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // boot is the computer from one start to its end. It is what programs talk to: when its power goes, they can do no
@@ -34,7 +34,7 @@ type boot struct {
 	watches map[*watcher]bool
 	reboot  bool
 	// routes are those that were added, routeWatches who is told of them.
-	routes       []daemon.Route
+	routes       []host.Route
 	routeWatches map[chan struct{}]bool
 }
 
@@ -47,12 +47,12 @@ func newBoot(w *Windows, id string) *boot {
 	}
 }
 
-func (b *boot) host() daemon.Host {
-	return daemon.Host{
+func (b *boot) host() host.Host {
+	return host.Host{
 		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Routes: routes{b}, Networks: networks{b},
 		Dial: b.w.options.Dial,
-		Disk: daemon.Disk{Root: b.w.options.Root, Before: b.changeFile},
+		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},
 	}
 }
 
@@ -139,7 +139,7 @@ func (b *boot) EnableFeature(_ context.Context, name string) (reboot bool, err e
 		b.w.features[name] = agent.FeaturePending
 		return true, nil
 	default:
-		return false, fmt.Errorf("feature %s: %w", name, daemon.ErrNotFound)
+		return false, fmt.Errorf("feature %s: %w", name, host.ErrNotFound)
 	}
 }
 
@@ -169,7 +169,7 @@ func (b *boot) Lock(name string) (release func(), err error) {
 		return nil, ErrPower
 	}
 	if b.locks[name] {
-		return nil, daemon.ErrLocked
+		return nil, host.ErrLocked
 	}
 	f, err := os.OpenFile(b.w.Disk().Local(name), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ErrInUse is what removing the file of a program gives that runs, or a file of a layer with plain calls.
@@ -185,7 +185,7 @@ func (n nextStart) Waits(ctx context.Context) ([]string, error) {
 
 // Rename implements daemon.NextStart.
 func (n nextStart) Rename(_ context.Context, hostname string) error {
-	if err := daemon.CheckHostname(hostname); err != nil {
+	if err := host.CheckHostname(hostname); err != nil {
 		return err
 	}
 	w := n.boot.w

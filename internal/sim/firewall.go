@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Rule is a rule of the firewall.
@@ -27,7 +27,7 @@ type firewall struct{ boot *boot }
 
 // Set implements daemon.Firewall. Each rule is a change of its own.
 func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (changed []string, err error) {
-	if err := errors.Join(ctx.Err(), daemon.CheckRules(rules)); err != nil {
+	if err := errors.Join(ctx.Err(), host.CheckRules(rules)); err != nil {
 		return nil, err
 	}
 	w := f.boot.w
@@ -37,12 +37,12 @@ func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (change
 	case f.boot.off:
 		return nil, ErrPower
 	case w.firewallStopped:
-		return nil, fmt.Errorf("%w: its service is stopped", daemon.ErrNoFirewall)
+		return nil, fmt.Errorf("%w: its service is stopped", host.ErrNoFirewall)
 	}
 	names := map[string]bool{}
 	keep := map[int]bool{}
 	for _, r := range rules {
-		is := Rule{FirewallRule: r, Group: daemon.FirewallGroup}
+		is := Rule{FirewallRule: r, Group: host.FirewallGroup}
 		at := slices.IndexFunc(w.rules, func(other Rule) bool { return reflect.DeepEqual(is, other) })
 		if at < 0 {
 			if err := f.boot.changeLocked("rule " + r.Name); err != nil {
@@ -56,7 +56,7 @@ func (f firewall) Set(ctx context.Context, rules []desired.FirewallRule) (change
 	}
 	for at := len(w.rules) - 1; at >= 0; at-- {
 		r := w.rules[at]
-		if keep[at] || r.Group != daemon.FirewallGroup {
+		if keep[at] || r.Group != host.FirewallGroup {
 			continue
 		}
 		if err := f.boot.changeLocked("rule " + r.Name); err != nil {
@@ -89,7 +89,7 @@ func (w *Windows) EditRules(name string, edit func(*Rule)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for at := range w.rules {
-		if r := &w.rules[at]; r.Name == name && r.Group == daemon.FirewallGroup {
+		if r := &w.rules[at]; r.Name == name && r.Group == host.FirewallGroup {
 			edit(r)
 		}
 	}

@@ -3,8 +3,8 @@ package sim_test
 import (
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
@@ -20,7 +20,7 @@ func TestTheSimulatedFirewallKeepsTheContract(t *testing.T) {
 			Rules: func(*testing.T) []contract.Rule {
 				var rules []contract.Rule
 				for _, r := range w.Rules() {
-					rules = append(rules, contract.Rule{FirewallRule: r.FirewallRule, Ours: r.Group == daemon.FirewallGroup, Works: !r.Disabled})
+					rules = append(rules, contract.Rule{FirewallRule: r.FirewallRule, Ours: r.Group == host.FirewallGroup, Works: !r.Disabled})
 				}
 				return rules
 			},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
@@ -108,7 +108,7 @@ func (h *Host) furnish(o *Options) error {
 		h.hostile = &hostile{honest: shell.exec, malice: o.Malice, lies: o.Lies}
 		exec = h.hostile.exec
 	}
-	keys := &keyring{user: o.User, disk: daemon.Disk{Root: o.Windows.Root}}
+	keys := &keyring{user: o.User, disk: host.Disk{Root: o.Windows.Root}}
 	if err := keys.create(o.AuthorizedKeys); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // keysFile is where OpenSSH for Windows has the keys of administrators.
@@ -14,7 +14,7 @@ const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
 // keyring is that file, with the one user of the host.
 type keyring struct {
 	user string
-	disk daemon.Disk
+	disk host.Disk
 }
 
 // create makes the file where there is none.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // KubeletOptions is how a simulated kubelet behaves.
@@ -46,7 +46,7 @@ func (o KubeletOptions) Program() Program {
 // kubelet is one run of a kubelet.
 type kubelet struct {
 	options KubeletOptions
-	host    daemon.Host
+	host    host.Host
 	flags   map[string]string
 	facts   agent.HostFacts
 	node    string

@@ -27,7 +27,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // kubeletAPI is the API server as the kubelet sees it.
@@ -57,7 +57,7 @@ type access struct {
 	} `json:"users"`
 }
 
-func newKubeletAPI(h daemon.Host, a access, pair *tls.Certificate) (*kubeletAPI, error) {
+func newKubeletAPI(h host.Host, a access, pair *tls.Certificate) (*kubeletAPI, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.Clusters[0].Cluster.CA)
 	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Run implements agent.Runner. The only program that a simulated computer has is WICD, of whatever bytes the file consists.
@@ -26,7 +27,7 @@ func (b *boot) Run(ctx context.Context, command string, stdin io.Reader, stdout 
 	var complaint strings.Builder
 	code := daemon.Main(ctx, daemon.Call{
 		Path: program, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: &complaint,
-		Host:    func() (daemon.Host, error) { return b.host(), nil },
+		Host:    func() (host.Host, error) { return b.host(), nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(b.w.Disk().Local(program)) },
 		Serve: func(func(context.Context) uint32) error {
 			return errors.New("the service manager did not start this process")

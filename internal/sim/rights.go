@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // rights are those of the files on drive C:, which are kept in their modes, so that they go with them wherever they are renamed to. The
@@ -17,8 +17,8 @@ type rights struct{ boot *boot }
 const strangers = `WIN-SIM\somebody`
 
 // modeOf is the mode of a folder, or of a file, with rights.
-func modeOf(who daemon.Access, isFolder bool) fs.FileMode {
-	mode := map[daemon.Access]fs.FileMode{daemon.Private: 0o700, daemon.Readable: 0o755, daemon.Volumes: 0o757}[who]
+func modeOf(who host.Access, isFolder bool) fs.FileMode {
+	mode := map[host.Access]fs.FileMode{host.Private: 0o700, host.Readable: 0o755, host.Volumes: 0o757}[who]
 	if !isFolder {
 		mode &^= 0o111
 	}
@@ -26,7 +26,7 @@ func modeOf(who daemon.Access, isFolder bool) fs.FileMode {
 }
 
 // MakeFolder implements daemon.Rights.
-func (r rights) MakeFolder(folder string, who daemon.Access) (made bool, err error) {
+func (r rights) MakeFolder(folder string, who host.Access) (made bool, err error) {
 	disk := r.boot.w.Disk()
 	local := disk.Local(folder)
 	if _, err := os.Lstat(local); err == nil {
@@ -46,7 +46,7 @@ func (r rights) MakeFolder(folder string, who daemon.Access) (made bool, err err
 }
 
 // Look implements daemon.Rights.
-func (r rights) Look(name string, who daemon.Access) (ours bool, stranger string, err error) {
+func (r rights) Look(name string, who host.Access) (ours bool, stranger string, err error) {
 	if r.boot.isOff() {
 		return false, "", ErrPower
 	}
@@ -61,7 +61,7 @@ func (r rights) Look(name string, who daemon.Access) (ours bool, stranger string
 }
 
 // Protect implements daemon.Rights. It is not counted as a change: nothing depends on where it stops.
-func (r rights) Protect(name string, who daemon.Access) error {
+func (r rights) Protect(name string, who host.Access) error {
 	if err := r.fault("protect " + name); err != nil {
 		return err
 	}

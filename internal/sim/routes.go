@@ -7,28 +7,28 @@ import (
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // routes is the table of routes. It begins empty with each start: what interfaces have by themselves is not in it.
 type routes struct{ boot *boot }
 
 // Ensure implements daemon.Routes.
-func (r routes) Ensure(ctx context.Context, want daemon.Route) (changed bool, err error) {
+func (r routes) Ensure(ctx context.Context, want host.Route) (changed bool, err error) {
 	w := r.boot.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	has := func(i agent.Interface) bool {
 		return slices.ContainsFunc(i.Addresses, func(a netip.Prefix) bool { return a.Addr() == want.From })
 	}
-	isSame := func(is daemon.Route) bool { return is.To == want.To && is.From == want.From }
+	isSame := func(is host.Route) bool { return is.To == want.To && is.From == want.From }
 	switch {
 	case r.boot.off:
 		return false, ErrPower
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case !slices.ContainsFunc(w.options.Interfaces, has):
-		return false, fmt.Errorf("an interface with address %s: %w", want.From, daemon.ErrNotFound)
+		return false, fmt.Errorf("an interface with address %s: %w", want.From, host.ErrNotFound)
 	case slices.ContainsFunc(r.boot.routes, isSame):
 		return false, nil
 	}
@@ -69,7 +69,7 @@ func (b *boot) tellRoutesLocked() {
 }
 
 // Routes are those that were added since the computer started.
-func (w *Windows) Routes() []daemon.Route {
+func (w *Windows) Routes() []host.Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.boot.routes)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // declaration is a service as it is declared.
@@ -43,31 +43,31 @@ type watcher struct {
 }
 
 // describe tells the state of a declared service. The caller holds the lock.
-func (b *boot) describe(s desired.Service) daemon.Service {
-	d := daemon.Service{Service: s, State: daemon.Stopped, ExitCode: b.exits[s.Name]}
+func (b *boot) describe(s desired.Service) host.Service {
+	d := host.Service{Service: s, State: host.Stopped, ExitCode: b.exits[s.Name]}
 	if p := b.running[s.Name]; p != nil {
-		d.State, d.PID = daemon.Running, p.pid
+		d.State, d.PID = host.Running, p.pid
 		if p.asked {
-			d.State = daemon.Stopping
+			d.State = host.Stopping
 		}
 	}
 	return d
 }
 
 // List implements daemon.Services.
-func (b *boot) List(_ context.Context, names []string) ([]daemon.Service, error) {
+func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
 	if b.off {
 		return nil, ErrPower
 	}
-	var list []daemon.Service
+	var list []host.Service
 	for name, d := range b.w.declared {
 		if slices.Contains(names, name) || strings.HasPrefix(d.Description, v1alpha1.ServiceDescription) {
 			list = append(list, b.describe(d.Service))
 		}
 	}
-	slices.SortFunc(list, func(x, y daemon.Service) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(list, func(x, y host.Service) int { return strings.Compare(x.Name, y.Name) })
 	return list, nil
 }
 
@@ -78,12 +78,12 @@ func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err erro
 	if b.off {
 		return false, ErrPower
 	}
-	if err := daemon.CheckVariables(s.Environment); err != nil {
+	if err := host.CheckVariables(s.Environment); err != nil {
 		return false, fmt.Errorf("declaring service %s: %w", s.Name, err)
 	}
 	old := b.w.declared[s.Name]
 	if old != nil && old.deleted {
-		return false, fmt.Errorf("declaring service %s: %w", s.Name, daemon.ErrDeleted)
+		return false, fmt.Errorf("declaring service %s: %w", s.Name, host.ErrDeleted)
 	}
 	if old != nil && !old.disabled && reflect.DeepEqual(old.Service, kept(s)) {
 		old.ready = s.Ready
@@ -122,7 +122,7 @@ func (b *boot) startLocked(name string) error {
 	case b.off:
 		return ErrPower
 	case !there:
-		return fmt.Errorf("service %s: %w", name, daemon.ErrNotFound)
+		return fmt.Errorf("service %s: %w", name, host.ErrNotFound)
 	case s.disabled, s.deleted && b.running[name] == nil:
 		return fmt.Errorf("service %s is disabled or deleted", name)
 	case b.running[name] != nil && b.running[name].asked:

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // environment is that of the machine.
@@ -19,7 +19,7 @@ type environment struct{ boot *boot }
 
 // Set implements daemon.Environment. Each variable is a change of its own.
 func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
-	if err := errors.Join(ctx.Err(), daemon.CheckVariables(variables)); err != nil {
+	if err := errors.Join(ctx.Err(), host.CheckVariables(variables)); err != nil {
 		return nil, fmt.Errorf("setting the environment of the machine: %w", err)
 	}
 	w := e.boot.w

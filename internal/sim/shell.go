@@ -15,6 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 	"github.com/windows-machine-config/wmco/payload/carrier"
 )
@@ -26,7 +27,7 @@ type shell struct {
 	home, root string
 }
 
-func (s *shell) local(name string) string { return daemon.Disk{Root: s.root}.Local(name) }
+func (s *shell) local(name string) string { return host.Disk{Root: s.root}.Local(name) }
 
 // exec implements sshd.Handler.
 func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -44,10 +45,10 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 	if err != nil {
 		return agent.NewSession(stdin, stdout).End(nil, &agent.Error{Code: agent.CodeSetupFailed, Message: err.Error()})
 	}
-	host := s.host.windows.Host()
+	h := s.host.windows.Host()
 	return daemon.Main(ctx, daemon.Call{
 		Path: name, Args: strings.Fields(args), Stdin: stdin, Stdout: stdout, Stderr: stderr,
-		Host:    func() (daemon.Host, error) { return host, nil },
+		Host:    func() (host.Host, error) { return h, nil },
 		Program: func() (io.ReadCloser, error) { return os.Open(s.local(name)) },
 		Serve: func(func(context.Context) uint32) error {
 			return errors.New("the service manager did not start this process")
@@ -110,7 +111,7 @@ func (s *shell) unpack(name string) (string, error) {
 	if err != nil || sha256.Sum256(content) != program.SHA256 {
 		return "", fmt.Errorf("unpacking %s: the program in it is damaged (%v)", name, err)
 	}
-	_, err = daemon.Disk{Root: s.root}.WriteFile(unpacked, string(content))
+	_, err = host.Disk{Root: s.root}.WriteFile(unpacked, string(content))
 	return unpacked, err
 }
 
@@ -132,7 +133,7 @@ func WICD(ctx context.Context, p Process) uint32 {
 	args := strings.Fields(strings.TrimPrefix(p.Command, executableOf(p.Command)))
 	return uint32(daemon.Main(ctx, daemon.Call{
 		Args: args, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
-		Host:    func() (daemon.Host, error) { return p.Host, nil },
+		Host:    func() (host.Host, error) { return p.Host, nil },
 		Program: func() (io.ReadCloser, error) { return nil, errors.ErrUnsupported },
 		Serve: func(run func(context.Context) uint32) error {
 			run(ctx)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // WindowsOptions is what a computer is. The zero value, with a Root, is a small Windows Server 2022.
@@ -62,7 +62,7 @@ type Process struct {
 	// Environment is that of the machine when it started, with the service's own variables, which win.
 	Environment map[string]string
 	// Host is the computer, as this process sees it: after a power cut, it can do nothing any more.
-	Host daemon.Host
+	Host host.Host
 	// BootID of the computer.
 	BootID string
 }
@@ -134,14 +134,14 @@ func ethernet(address string) agent.Interface {
 }
 
 // Host is the computer as programs see it that start now.
-func (w *Windows) Host() daemon.Host {
+func (w *Windows) Host() host.Host {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.host()
 }
 
 // Disk is drive C: as the simulation sees it, with the power on or off.
-func (w *Windows) Disk() daemon.Disk { return daemon.Disk{Root: w.options.Root} }
+func (w *Windows) Disk() host.Disk { return host.Disk{Root: w.options.Root} }
 
 // BootID is that of the current start.
 func (w *Windows) BootID() string {
@@ -303,12 +303,12 @@ func (w *Windows) Crash(name string) {
 }
 
 // Service returns a service; its Name is empty when there is none.
-func (w *Windows) Service(name string) daemon.Service {
+func (w *Windows) Service(name string) host.Service {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d, there := w.declared[name]
 	if !there {
-		return daemon.Service{}
+		return host.Service{}
 	}
 	return w.boot.describe(d.Service)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
@@ -322,6 +322,6 @@ func TestTheSimulatedNextStartKeepsTheContract(t *testing.T) {
 
 // latest and latestSystem are of the computer since its last start.
 type (
-	latest       struct{ daemon.NextStart }
-	latestSystem struct{ daemon.System }
+	latest       struct{ host.NextStart }
+	latestSystem struct{ host.System }
 )

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAServiceEndsWithTheCodeOfItsProgram(t *testing.T) {
 	_ = s.Start(t.Context(), testName) // it may have ended before it is seen running
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		found := mustFind(t, testName)
-		if found.State == daemon.Stopped && found.ExitCode == endsWith {
+		if found.State == host.Stopped && found.ExitCode == endsWith {
 			return
 		}
 		if time.Now().After(end) {

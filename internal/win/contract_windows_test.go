@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
@@ -187,7 +187,7 @@ func mustReadVariables(t *testing.T, file string) map[string]string {
 }
 
 // untrustAfter removes the certificates that a test adds.
-func untrustAfter(t *testing.T, certificates daemon.Certificates) {
+func untrustAfter(t *testing.T, certificates host.Certificates) {
 	t.Helper()
 	before, err := certificates.List(t.Context())
 	if err != nil {
@@ -215,14 +215,14 @@ func tempFolder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := (daemon.Disk{}).RemoveAll(folder); err != nil {
+		if err := (host.Disk{}).RemoveAll(folder); err != nil {
 			t.Error(err)
 		}
 	})
 	return folder
 }
 
-func mustHost(t *testing.T) daemon.Host {
+func mustHost(t *testing.T) host.Host {
 	t.Helper()
 	host, err := Host()
 	if err != nil {
@@ -318,7 +318,7 @@ func request(t *testing.T, name string, code uint32) {
 }
 
 // mustFind returns a service as it is.
-func mustFind(t *testing.T, name string) daemon.Service {
+func mustFind(t *testing.T, name string) host.Service {
 	t.Helper()
 	found, err := (&services{}).List(t.Context(), []string{name})
 	if err != nil {
@@ -330,11 +330,11 @@ func mustFind(t *testing.T, name string) daemon.Service {
 		}
 	}
 	t.Fatalf("%s is not listed", name)
-	return daemon.Service{}
+	return host.Service{}
 }
 
 // removeAfter removes services now, and again after the test.
-func removeAfter(t *testing.T, s daemon.Services, names ...string) {
+func removeAfter(t *testing.T, s host.Services, names ...string) {
 	t.Helper()
 	remove := func() {
 		for _, name := range names {
@@ -346,7 +346,7 @@ func removeAfter(t *testing.T, s daemon.Services, names ...string) {
 }
 
 // mustRemove stops and deletes a service, and waits until it is gone.
-func mustRemove(t *testing.T, s daemon.Services, name string) {
+func mustRemove(t *testing.T, s host.Services, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -360,7 +360,7 @@ func mustRemove(t *testing.T, s daemon.Services, name string) {
 	defer m.Close()
 	for {
 		svc, err := m.open(name, deleteAccess)
-		if errors.Is(err, daemon.ErrNotFound) {
+		if errors.Is(err, host.ErrNotFound) {
 			return
 		}
 		if err == nil {

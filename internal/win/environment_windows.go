@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -29,7 +29,7 @@ type environment struct {
 // Set implements daemon.Environment. The values are REG_SZ: in a REG_EXPAND_SZ, Windows would take the percent-encoded
 // characters of a proxy's URL for names of variables.
 func (e environment) Set(ctx context.Context, variables map[string]string, ours []string) (changed []string, err error) {
-	err = errors.Join(ctx.Err(), daemon.CheckVariables(variables))
+	err = errors.Join(ctx.Err(), host.CheckVariables(variables))
 	if err == nil {
 		changed, err = write(variables, ours)
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // onlineImage is the name under which DISM knows the running Windows (DISM_ONLINE_IMAGE in dismapi.h).
@@ -56,13 +56,13 @@ func (s *system) features(ctx context.Context, names ...string) (map[string]agen
 	}
 	err := s.withDISM(ctx, func(d *dism) (err error) {
 		for _, name := range names {
-			if states[name], err = d.state(name); err != nil && !errors.Is(err, daemon.ErrNotFound) {
+			if states[name], err = d.state(name); err != nil && !errors.Is(err, host.ErrNotFound) {
 				return err
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, daemon.ErrNotFound) {
+	if errors.Is(err, host.ErrNotFound) {
 		err = nil
 	}
 	return states, err
@@ -106,7 +106,7 @@ func (s *system) withDISM(ctx context.Context, use func(*dism) error) (err error
 
 	d := &dism{dll: windows.NewLazySystemDLL("DismApi.dll")}
 	if err := d.dll.Load(); err != nil {
-		return fmt.Errorf("this Windows has no DismApi.dll: %w", daemon.ErrNotFound)
+		return fmt.Errorf("this Windows has no DismApi.dll: %w", host.ErrNotFound)
 	}
 	const logErrorsOnly = 0
 	if err := d.call("DismInitialize", logErrorsOnly, 0, 0); err != nil {
@@ -182,7 +182,7 @@ func (d *dism) call(function string, args ...uintptr) error {
 	case 0, hresultReloadSession:
 		return nil
 	case hresultUnknownFeature:
-		return fmt.Errorf("this Windows does not know it: %w", daemon.ErrNotFound)
+		return fmt.Errorf("this Windows does not know it: %w", host.ErrNotFound)
 	case uint32(windows.ERROR_SUCCESS_REBOOT_REQUIRED):
 		return windows.ERROR_SUCCESS_REBOOT_REQUIRED
 	default:

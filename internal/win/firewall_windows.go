@@ -14,8 +14,8 @@ import (
 	"github.com/go-ole/go-ole/oleutil"
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // firewallService is that of Windows' firewall. Without it, there is no filter, and nobody answers for rules.
@@ -27,18 +27,18 @@ type firewall struct{}
 
 // Set implements daemon.Firewall. What is missing is added before what is surplus goes.
 func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string, error) {
-	if err := daemon.CheckRules(rules); err != nil {
+	if err := host.CheckRules(rules); err != nil {
 		return nil, err
 	}
 	switch runs, err := firewallRuns(); {
-	case errors.Is(err, daemon.ErrNotFound) && len(rules) == 0:
+	case errors.Is(err, host.ErrNotFound) && len(rules) == 0:
 		return nil, nil // there never was a rule
-	case errors.Is(err, daemon.ErrNotFound):
-		return nil, fmt.Errorf("%w: this Windows has no service %s", daemon.ErrNoFirewall, firewallService)
+	case errors.Is(err, host.ErrNotFound):
+		return nil, fmt.Errorf("%w: this Windows has no service %s", host.ErrNoFirewall, firewallService)
 	case err != nil:
 		return nil, fmt.Errorf("asking for service %s: %w", firewallService, err)
 	case !runs:
-		return nil, fmt.Errorf("%w: service %s does not run", daemon.ErrNoFirewall, firewallService)
+		return nil, fmt.Errorf("%w: service %s does not run", host.ErrNoFirewall, firewallService)
 	}
 	release, err := initializeCOM()
 	if err != nil {
@@ -219,7 +219,7 @@ func (p policy) ours() (ours []comObject, err error) {
 		}
 		dispatch.AddRef()
 		o := comObject{dispatch}
-		if group, err := o.get("Grouping"); err != nil || group != daemon.FirewallGroup {
+		if group, err := o.get("Grouping"); err != nil || group != host.FirewallGroup {
 			o.Release()
 			return err
 		}
@@ -261,7 +261,7 @@ func properties(r desired.FirewallRule) []property {
 	}
 	return []property{
 		{"Name", r.Name, true},
-		{"Grouping", daemon.FirewallGroup, true},
+		{"Grouping", host.FirewallGroup, true},
 		{"Direction", inbound, true},
 		{"Protocol", protocol, true},
 		{"LocalPorts", strings.Join(ports, ","), true},
@@ -292,7 +292,7 @@ func (p property) has(is any, r desired.FirewallRule) bool {
 	text, isText := is.(string)
 	switch {
 	case isText && p.name == "RemoteAddresses" && len(r.From) > 0:
-		return daemon.SameRanges(text, r.From)
+		return host.SameRanges(text, r.From)
 	case isText:
 		return strings.ReplaceAll(text, ", ", ",") == p.value
 	}
@@ -342,9 +342,9 @@ func (p policy) effect() error {
 	}
 	switch state { // NET_FW_MODIFY_STATE
 	case int32(1):
-		return fmt.Errorf("%w: a group policy has the last word; let it allow the ports, or local rules", daemon.ErrNoFirewall)
+		return fmt.Errorf("%w: a group policy has the last word; let it allow the ports, or local rules", host.ErrNoFirewall)
 	case int32(2):
-		return fmt.Errorf("%w: it lets nothing in at all (inbound connections are blocked)", daemon.ErrNoFirewall)
+		return fmt.Errorf("%w: it lets nothing in at all (inbound connections are blocked)", host.ErrNoFirewall)
 	}
 	return nil
 }

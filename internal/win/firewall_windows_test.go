@@ -11,8 +11,8 @@ import (
 	"github.com/go-ole/go-ole/oleutil"
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
 
@@ -58,12 +58,12 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 
 // TestAWindowsWithoutFirewallIsTold: rules are not needed where nothing filters, and there are none to be taken away.
 func TestAWindowsWithoutFirewallIsTold(t *testing.T) {
-	if _, err := firewallRuns(); !errors.Is(err, daemon.ErrNotFound) {
+	if _, err := firewallRuns(); !errors.Is(err, host.ErrNotFound) {
 		t.Skipf("this Windows has the firewall's service (%v)", err)
 	}
 	rules := []desired.FirewallRule{{Name: contract.FirstRule, Protocol: desired.TCP, Ports: []uint16{22}}}
-	if changed, err := (firewall{}).Set(t.Context(), rules); !errors.Is(err, daemon.ErrNoFirewall) || len(changed) > 0 {
-		t.Errorf("Set() = %q, %v, want %v", changed, err, daemon.ErrNoFirewall)
+	if changed, err := (firewall{}).Set(t.Context(), rules); !errors.Is(err, host.ErrNoFirewall) || len(changed) > 0 {
+		t.Errorf("Set() = %q, %v, want %v", changed, err, host.ErrNoFirewall)
 	}
 	if changed, err := (firewall{}).Set(t.Context(), nil); err != nil || len(changed) > 0 {
 		t.Errorf("Set() without rules = %q, %v", changed, err)
@@ -82,7 +82,7 @@ func mustHaveFirewall(t *testing.T) {
 }
 
 // mustRunFirewall declares the firewall's service, which Wine does not have, until the test ends.
-func mustRunFirewall(t *testing.T, s daemon.Services) {
+func mustRunFirewall(t *testing.T, s host.Services) {
 	t.Helper()
 	removeAfter(t, s, firewallService)
 	_, err := s.Put(t.Context(), desired.Service{Name: firewallService, Description: "stands in for that of Windows", Command: command(t, "runs")})
@@ -122,7 +122,7 @@ func eachRule(t *testing.T, use func(p policy, o comObject) error) {
 			group, errGroup := o.get("Grouping")
 			name, errName := o.get("Name")
 			err = errors.Join(err, errGroup, errName)
-			isOfTest := name == contract.FirstRule || name == contract.SecondRule || group == daemon.FirewallGroup
+			isOfTest := name == contract.FirstRule || name == contract.SecondRule || group == host.FirewallGroup
 			if err == nil && isOfTest {
 				err = use(p, o)
 			}
@@ -193,7 +193,7 @@ func allRules(t *testing.T) (rules []contract.Rule) {
 			is, err := o.get(p.name)
 			return p.name != "Grouping" && (err != nil || !p.has(is, r))
 		})
-		rules = append(rules, contract.Rule{FirewallRule: r, Ours: group == daemon.FirewallGroup, Works: works})
+		rules = append(rules, contract.Rule{FirewallRule: r, Ours: group == host.FirewallGroup, Works: works})
 		return nil
 	})
 	return rules

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"runtime"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Host returns errors.ErrUnsupported: this is not Windows.
-func Host() (daemon.Host, error) {
-	return daemon.Host{}, fmt.Errorf("calling Windows on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+func Host() (host.Host, error) {
+	return host.Host{}, fmt.Errorf("calling Windows on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 // Contain returns errors.ErrUnsupported: jobs are Windows'.

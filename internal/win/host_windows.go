@@ -7,21 +7,21 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/network"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
 // Host is the Windows this program runs on. It is made once in a process: each call takes one of the two thousand
 // callbacks that Go can give to Windows.
-func Host() (daemon.Host, error) {
+func Host() (host.Host, error) {
 	folder, err := windows.GetSystemDirectory()
 	if err != nil {
-		return daemon.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
+		return host.Host{}, fmt.Errorf("finding the system folder of Windows: %w", err)
 	}
 	changes := scm.NewChanges()
 	networks := network.NewHNS(changes)
-	return daemon.Host{
+	return host.Host{
 		System:       &system{shutdown: folder + `\shutdown.exe`},
 		Rights:       rights{},
 		Services:     &services{patience: time.Minute, silence: 30 * time.Second, grace: 2 * time.Minute},
@@ -35,7 +35,7 @@ func Host() (daemon.Host, error) {
 		Firewall:     firewall{},
 		Routes:       newRoutes(),
 		Networks:     networks,
-		Disk:         daemon.Disk{},
+		Disk:         host.Disk{},
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -96,14 +97,14 @@ func TestAHostLeaves(t *testing.T) {
 	}
 }
 
-func mustLeave(t *testing.T, host daemon.Host) (result agent.LeaveResult) {
+func mustLeave(t *testing.T, h host.Host) (result agent.LeaveResult) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	daemon.Main(ctx, daemon.Call{
 		Args: []string{agent.CommandLeave}, Stdin: strings.NewReader(`{"cluster":"c"}`), Stdout: &out, Stderr: io.Discard,
-		Host: func() (daemon.Host, error) { return host, nil },
+		Host: func() (host.Host, error) { return h, nil },
 	})
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var last struct{ Result *agent.LeaveResult }
@@ -124,7 +125,7 @@ func mustCopySelf(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (daemon.Disk{}).WriteFile(path, string(content)); err != nil {
+	if _, err := (host.Disk{}).WriteFile(path, string(content)); err != nil {
 		t.Fatal(err)
 	}
 }

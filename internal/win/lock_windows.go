@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Lock implements daemon.System. Windows gives the lock back when the process ends.
@@ -22,7 +22,7 @@ func (s *system) Lock(path string) (release func(), err error) {
 		return func() { _ = file.Close() }, nil
 	}
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) || errors.Is(err, windows.ERROR_IO_PENDING) {
-		err = daemon.ErrLocked
+		err = host.ErrLocked
 	}
 	return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), file.Close())
 }

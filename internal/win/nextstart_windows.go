@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // nextStart is what Windows does when it starts the next time.
@@ -18,7 +18,7 @@ func (nextStart) Waits(ctx context.Context) ([]string, error) { return pendingRe
 
 // Rename implements daemon.NextStart. Windows makes the NetBIOS name of it by itself.
 func (nextStart) Rename(_ context.Context, hostname string) error {
-	if err := daemon.CheckHostname(hostname); err != nil {
+	if err := host.CheckHostname(hostname); err != nil {
 		return err
 	}
 	name, err := windows.UTF16PtrFromString(hostname)

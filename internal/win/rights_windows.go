@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ownRights is the beginning of rights in the security descriptor definition language: owner Administrators, nothing inherited from above.
@@ -26,15 +26,15 @@ const (
 	volumesFolder = readableFolder + "(A;CIIO;DCLC;;;BU)(A;OICIIO;GA;;;CO)"
 )
 
-func rightsFor(who daemon.Access, isFolder bool) string {
+func rightsFor(who host.Access, isFolder bool) string {
 	switch {
-	case isFolder && who == daemon.Volumes:
+	case isFolder && who == host.Volumes:
 		return volumesFolder
-	case isFolder && who == daemon.Readable:
+	case isFolder && who == host.Readable:
 		return readableFolder
 	case isFolder:
 		return privateFolder
-	case who == daemon.Private:
+	case who == host.Private:
 		return privateFile
 	}
 	return readableFile
@@ -49,7 +49,7 @@ func ownPrivileges() []string {
 }
 
 // MakeFolder implements daemon.Rights.
-func (rights) MakeFolder(folder string, who daemon.Access) (made bool, err error) {
+func (rights) MakeFolder(folder string, who host.Access) (made bool, err error) {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {
 		return false, err
@@ -71,7 +71,7 @@ func (rights) MakeFolder(folder string, who daemon.Access) (made bool, err error
 }
 
 // Look implements daemon.Rights.
-func (rights) Look(name string, who daemon.Access) (ours bool, stranger string, err error) {
+func (rights) Look(name string, who host.Access) (ours bool, stranger string, err error) {
 	err = privileged(func() error {
 		o, err := openObject(name, 0)
 		if err != nil {
@@ -90,7 +90,7 @@ func (rights) Look(name string, who daemon.Access) (ours bool, stranger string, 
 }
 
 // Protect implements daemon.Rights.
-func (rights) Protect(name string, who daemon.Access) error {
+func (rights) Protect(name string, who host.Access) error {
 	err := privileged(func() error {
 		o, err := openObject(name, windows.WRITE_DAC|windows.WRITE_OWNER)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
 )
 
@@ -75,7 +75,7 @@ func TestProtectTakesAwayTheRightsOfOthers(t *testing.T) {
 		if !strings.Contains(mustRights(t, path, everybodys), ";;;WD)") {
 			t.Fatalf("%s cannot be opened to everybody", path)
 		}
-		if err := (rights{}).Protect(path, daemon.Private); err != nil {
+		if err := (rights{}).Protect(path, host.Private); err != nil {
 			t.Fatal(err)
 		}
 		got := mustRights(t, path, "")
@@ -94,7 +94,7 @@ func TestProtectKeepsUsersOutOfWhatIsMadeLater(t *testing.T) {
 		t.Skip("Wine hands no rights down from folders")
 	}
 	folder := tempFolder(t)
-	if err := (rights{}).Protect(folder, daemon.Private); err != nil {
+	if err := (rights{}).Protect(folder, host.Private); err != nil {
 		t.Fatal(err)
 	}
 	file := folder + `\file`

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
@@ -31,7 +31,7 @@ func newRoutes() routes {
 }
 
 // Ensure implements daemon.Routes.
-func (routes) Ensure(_ context.Context, r daemon.Route) (changed bool, err error) {
+func (routes) Ensure(_ context.Context, r host.Route) (changed bool, err error) {
 	index, err := network.InterfaceWith(r.From)
 	if err != nil {
 		return false, err

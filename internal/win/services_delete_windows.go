@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // deleteAccess is the standard right DELETE (winnt.h), which golang.org/x/sys lacks.
@@ -36,7 +36,7 @@ func isOwnProcess(name string) (bool, error) {
 	}
 	defer m.Close()
 	svc, err := m.open(name, windows.SERVICE_QUERY_STATUS)
-	if errors.Is(err, daemon.ErrNotFound) {
+	if errors.Is(err, host.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {

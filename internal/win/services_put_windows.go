@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/windows"
 	"golang.org/x/sys/windows/registry"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -36,7 +36,7 @@ func restarts() []time.Duration {
 // is written when the service is created and whenever something else differs, so that changed stays true to what
 // was seen.
 func (s *services) Put(ctx context.Context, d desired.Service) (changed bool, err error) {
-	if err := daemon.CheckVariables(d.Environment); err != nil {
+	if err := host.CheckVariables(d.Environment); err != nil {
 		return false, fmt.Errorf("declaring service %s: %w", d.Name, err)
 	}
 	err = s.patiently(ctx, func() error {
@@ -59,7 +59,7 @@ func put(d desired.Service) (changed bool, err error) {
 	// A restart as recovery needs the right to start.
 	const access = windows.SERVICE_QUERY_CONFIG | windows.SERVICE_QUERY_STATUS | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 	s, err := m.open(d.Name, access)
-	created := errors.Is(err, daemon.ErrNotFound)
+	created := errors.Is(err, host.ErrNotFound)
 	if created {
 		s, err = m.create(d, access)
 	}
@@ -73,7 +73,7 @@ func put(d desired.Service) (changed bool, err error) {
 	changed, err = s.configure(d)
 	changed = changed || created
 	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && s.runs() {
-		return changed, daemon.ErrDeleted // to wait is of no use
+		return changed, host.ErrDeleted // to wait is of no use
 	}
 	if err != nil {
 		return changed, err

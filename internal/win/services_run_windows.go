@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -44,7 +44,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 			continue // a group of services: left to the SCM
 		}
 		err := s.start(ctx, dependency, append(above, name))
-		if errors.Is(err, daemon.ErrNotFound) {
+		if errors.Is(err, host.ErrNotFound) {
 			return fmt.Errorf("it depends on service %s, which does not exist", dependency)
 		}
 		if err != nil {
@@ -162,7 +162,7 @@ func (s *services) Stop(ctx context.Context, name string) error {
 		return fmt.Errorf("stopping service %s: %w", name, err)
 	}
 	for _, n := range order {
-		if err := s.stop(ctx, m, n); err != nil && !errors.Is(err, daemon.ErrNotFound) {
+		if err := s.stop(ctx, m, n); err != nil && !errors.Is(err, host.ErrNotFound) {
 			return fmt.Errorf("stopping service %s: %w", n, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -30,7 +30,7 @@ type services struct {
 const tick = 100 * time.Millisecond
 
 // List implements daemon.Services.
-func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, error) {
+func (s *services) List(ctx context.Context, names []string) ([]host.Service, error) {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, 
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	var found []daemon.Service
+	var found []host.Service
 	for _, e := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("listing services: %w", err)
@@ -59,7 +59,7 @@ func (s *services) List(ctx context.Context, names []string) ([]daemon.Service, 
 
 // read reads a service; listed is false, and no more than its description is read, when it is neither asked for
 // nor marked as ours.
-func (m manager) read(name string, asked bool) (found daemon.Service, listed bool, err error) {
+func (m manager) read(name string, asked bool) (found host.Service, listed bool, err error) {
 	s, err := m.open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
 		return found, false, err
@@ -95,9 +95,9 @@ func spelled(name string, names []string) (string, bool) {
 }
 
 // observed is a service with what the SCM says about its process.
-func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS) daemon.Service {
-	s := daemon.Service{Service: declaration, State: state(status), PID: status.ProcessId, ExitCode: status.Win32ExitCode}
-	if s.State == daemon.Stopped {
+func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS) host.Service {
+	s := host.Service{Service: declaration, State: state(status), PID: status.ProcessId, ExitCode: status.Win32ExitCode}
+	if s.State == host.Stopped {
 		s.PID = 0
 	}
 	switch syscall.Errno(s.ExitCode) {
@@ -109,23 +109,23 @@ func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS
 	return s
 }
 
-func state(status windows.SERVICE_STATUS_PROCESS) daemon.ServiceState {
+func state(status windows.SERVICE_STATUS_PROCESS) host.ServiceState {
 	switch status.CurrentState {
 	case windows.SERVICE_START_PENDING, windows.SERVICE_CONTINUE_PENDING:
-		return daemon.Starting
+		return host.Starting
 	case windows.SERVICE_RUNNING:
-		return daemon.Running
+		return host.Running
 	case windows.SERVICE_STOP_PENDING:
-		return daemon.Stopping
+		return host.Stopping
 	case windows.SERVICE_PAUSE_PENDING, windows.SERVICE_PAUSED:
-		return daemon.Paused
+		return host.Paused
 	}
-	return daemon.Stopped
+	return host.Stopped
 }
 
 // gone tells whether a service does not exist, or not for long.
 func gone(err error) bool {
-	return errors.Is(err, daemon.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
+	return errors.Is(err, host.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
 // patiently repeats a call while the SCM is busy: its database is locked right after the start of Windows, and a

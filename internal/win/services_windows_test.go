@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/windows"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
@@ -66,7 +66,7 @@ func TestStartWaitsForASlowService(t *testing.T) {
 	s, _ := mustServe(t, "slow")
 	s.silence = 500 * time.Millisecond // it takes longer in all, but not between two signs of progress
 	mustStart(t, s)
-	if found := mustFind(t, testName); found.State != daemon.Running {
+	if found := mustFind(t, testName); found.State != host.Running {
 		t.Errorf("after Start it is %s", found.State)
 	}
 }
@@ -121,7 +121,7 @@ func TestStartNamesTheDependencyThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := s.Start(t.Context(), above)
-		if err == nil || !strings.Contains(err.Error(), step.want) || errors.Is(err, daemon.ErrNotFound) {
+		if err == nil || !strings.Contains(err.Error(), step.want) || errors.Is(err, host.ErrNotFound) {
 			t.Errorf("Start() = %v, want %q", err, step.want)
 		}
 	}
@@ -149,7 +149,7 @@ func TestStopDoesNotMindAProcessThatEndsBeforeItAnswers(t *testing.T) {
 	if err := s.Stop(t.Context(), testName); err != nil {
 		t.Fatal(err)
 	}
-	if found := mustFind(t, testName); found.State != daemon.Stopped {
+	if found := mustFind(t, testName); found.State != host.Stopped {
 		t.Errorf("afterwards it is %s", found.State)
 	}
 }
@@ -165,7 +165,7 @@ func TestStopEndsAProcessThatDoesNotStop(t *testing.T) {
 	if took := time.Since(start); took < s.grace {
 		t.Errorf("ended after %v, before its grace of %v", took, s.grace)
 	}
-	if found := mustFind(t, testName); found.State != daemon.Stopped {
+	if found := mustFind(t, testName); found.State != host.Stopped {
 		t.Errorf("afterwards it is %s", found.State)
 	}
 }

@@ -17,13 +17,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // CertificatesFixture is one store of trusted certificates for one test. Whatever the test leaves behind is the fixture's
 // to remove; nobody has the keys of the tests' certificates, which are valid for an hour.
 type CertificatesFixture struct {
-	Certificates daemon.Certificates
+	Certificates host.Certificates
 }
 
 // Certificates checks that a store of trusted certificates keeps the promises of daemon.Certificates.

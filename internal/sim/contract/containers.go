@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ContainersFixture is one computer for one test.
 type ContainersFixture struct {
-	Containers daemon.Containers
-	Disk       daemon.Disk
+	Containers host.Containers
+	Disk       host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
 	// Start starts a program, of which it makes a copy under this path, and that runs until it is ended. Running tells

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // patience bounds every wait of the tests. A host that is well needs a fraction of it.
@@ -28,8 +28,8 @@ func Names() []string { return []string{First, Second, Third} }
 // ServicesFixture is one service control manager for one test, in which no service of Names exists. Whatever the
 // test leaves behind is the fixture's to remove (t.Cleanup).
 type ServicesFixture struct {
-	Services daemon.Services
-	Changes  daemon.Changes
+	Services host.Services
+	Changes  host.Changes
 	// Runs is the command line of a program that runs as a service until it is asked to stop.
 	Runs string
 	// AlsoRuns is another command line that does the same; it has an argument with a space in quotes.
@@ -78,13 +78,13 @@ func mustStart(t *testing.T, f ServicesFixture, name string) {
 }
 
 // mustList returns the services of the tests by name.
-func mustList(t *testing.T, f ServicesFixture) map[string]daemon.Service {
+func mustList(t *testing.T, f ServicesFixture) map[string]host.Service {
 	t.Helper()
 	list, err := f.Services.List(deadline(t), Names())
 	if err != nil {
 		t.Fatalf("listing services: %v", err)
 	}
-	found := map[string]daemon.Service{}
+	found := map[string]host.Service{}
 	for _, s := range list {
 		if _, twice := found[s.Name]; twice {
 			t.Errorf("%s is listed twice", s.Name)

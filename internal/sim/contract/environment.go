@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Names of the variables that the tests make. The fixture removes those an earlier run has left.
@@ -24,7 +24,7 @@ func Variables() []string { return []string{FirstVariable, SecondVariable, Third
 // EnvironmentFixture is one environment of a machine for one test, with at least one variable, but none of Variables.
 // Whatever the test leaves behind is the fixture's to remove.
 type EnvironmentFixture struct {
-	Environment daemon.Environment
+	Environment host.Environment
 	// Give gives the machine a variable as somebody else would.
 	Give func(t *testing.T, name, value string)
 	// All is the environment of the machine as Windows keeps it.

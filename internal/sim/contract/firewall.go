@@ -8,8 +8,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Names of the rules that the tests make. The fixture removes those an earlier run has left.
@@ -29,7 +29,7 @@ type Rule struct {
 
 // FirewallFixture is one firewall for one test, without rules of ours and without rules that have one of the names above.
 type FirewallFixture struct {
-	Firewall daemon.Firewall
+	Firewall host.Firewall
 	// Rules are those of the firewall that are ours or have one of the names above.
 	Rules func(t *testing.T) []Rule
 	// Give adds a rule of somebody else.
@@ -170,7 +170,7 @@ func badRules() map[string][]desired.FirewallRule {
 
 func badRulesChangeNothing(t *testing.T, f FirewallFixture) {
 	for what, rules := range badRules() {
-		if changed, err := f.Firewall.Set(deadline(t), rules); err == nil || len(changed) > 0 || errors.Is(err, daemon.ErrNoFirewall) {
+		if changed, err := f.Firewall.Set(deadline(t), rules); err == nil || len(changed) > 0 || errors.Is(err, host.ErrNoFirewall) {
 			t.Errorf("%s: Set() = %q, %v, want an error", what, changed, err)
 		}
 	}
@@ -182,7 +182,7 @@ func aStoppedFirewallIsTold(t *testing.T, f FirewallFixture) {
 		t.Skip(f.NoStop)
 	}
 	f.Stop(t)
-	if changed, err := f.Firewall.Set(deadline(t), []desired.FirewallRule{firstRule()}); !errors.Is(err, daemon.ErrNoFirewall) || len(changed) > 0 {
-		t.Errorf("Set() = %q, %v, want %v", changed, err, daemon.ErrNoFirewall)
+	if changed, err := f.Firewall.Set(deadline(t), []desired.FirewallRule{firstRule()}); !errors.Is(err, host.ErrNoFirewall) || len(changed) > 0 {
+		t.Errorf("Set() = %q, %v, want %v", changed, err, host.ErrNoFirewall)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Overlay is what the overlay needs of a Host Network Service.
@@ -33,7 +33,7 @@ type Overlay interface {
 // NetworksFixture is one Host Network Service for one test, which has no networks and runs. Whatever the test leaves behind is the
 // fixture's to remove.
 type NetworksFixture struct {
-	Networks daemon.Networks
+	Networks host.Networks
 	Overlay  Overlay
 	// Balance makes a load balancer, as kube-proxy does, and returns its ID.
 	Balance func(t *testing.T, b hns.LoadBalancer) (id string)

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // NextStartFixture is one computer for one test, which waits for nothing. What a test leaves behind is the fixture's to remove.
 type NextStartFixture struct {
-	NextStart daemon.NextStart
-	System    daemon.System
+	NextStart host.NextStart
+	System    host.System
 	// Await makes Windows wait for a restart, as installing updates does.
 	Await func(t *testing.T)
 	// Restart restarts the computer; nil where a test cannot, and NoRestart says why.

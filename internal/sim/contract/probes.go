@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // ProbesFixture is one service that can be asked, for one test.
 type ProbesFixture struct {
-	Probes daemon.Probes
+	Probes host.Probes
 	// Address is where the service answers, Absent an address of the same kind at which nobody does.
 	Address, Absent string
 	// Set makes the service answer well, or not.

@@ -6,14 +6,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // RightsFixture is a part of a drive for one test.
 type RightsFixture struct {
-	Rights daemon.Rights
+	Rights host.Rights
 	// Disk is where Folder is.
-	Disk daemon.Disk
+	Disk host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
 	// Open lets everybody do everything with a folder. NoLook says why rights cannot be looked at; empty when they can.
@@ -45,12 +45,12 @@ func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
 	}
 }
 
-func accesses() []daemon.Access {
-	return []daemon.Access{daemon.Private, daemon.Readable, daemon.Volumes}
+func accesses() []host.Access {
+	return []host.Access{host.Private, host.Readable, host.Volumes}
 }
 
 // mustMakeFolder makes a folder in that of the test.
-func mustMakeFolder(t *testing.T, f RightsFixture, base string, who daemon.Access) (folder string) {
+func mustMakeFolder(t *testing.T, f RightsFixture, base string, who host.Access) (folder string) {
 	t.Helper()
 	folder = f.Folder + `\` + base
 	if made, err := f.Rights.MakeFolder(folder, who); err != nil || !made {
@@ -60,7 +60,7 @@ func mustMakeFolder(t *testing.T, f RightsFixture, base string, who daemon.Acces
 }
 
 // expectRights looks who may use something, whom only administrators own.
-func expectRights(t *testing.T, f RightsFixture, name string, want daemon.Access) {
+func expectRights(t *testing.T, f RightsFixture, name string, want host.Access) {
 	t.Helper()
 	for _, who := range accesses() {
 		ours, stranger, err := f.Rights.Look(name, who)
@@ -80,12 +80,12 @@ func foldersHaveTheirRightsFromTheBeginning(t *testing.T, f RightsFixture) {
 }
 
 func aFolderThatIsThereStaysAsItIs(t *testing.T, f RightsFixture) {
-	folder := mustMakeFolder(t, f, "folder", daemon.Readable)
-	if made, err := f.Rights.MakeFolder(folder, daemon.Private); err != nil || made {
+	folder := mustMakeFolder(t, f, "folder", host.Readable)
+	if made, err := f.Rights.MakeFolder(folder, host.Private); err != nil || made {
 		t.Errorf("again: MakeFolder() = %v, %v", made, err)
 	}
 	if f.NoLook == "" {
-		expectRights(t, f, folder, daemon.Readable)
+		expectRights(t, f, folder, host.Readable)
 	}
 }
 
@@ -98,7 +98,7 @@ func protectedFoldersAreUsable(t *testing.T, f RightsFixture) {
 		if err := os.WriteFile(f.Disk.Local(file), []byte("content"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Rights.Protect(file, daemon.Private); err != nil {
+		if err := f.Rights.Protect(file, host.Private); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(f.Disk.Local(file)); err != nil || string(b) != "content" {
@@ -127,13 +127,13 @@ func protectGivesExactlyTheseRights(t *testing.T, f RightsFixture) {
 }
 
 func whatIsNotThereIsNotFound(t *testing.T, f RightsFixture) {
-	if err := f.Rights.Protect(f.Folder+`\absent`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+	if err := f.Rights.Protect(f.Folder+`\absent`, host.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Protect() = %v, want fs.ErrNotExist", err)
 	}
-	if _, _, err := f.Rights.Look(f.Folder+`\absent`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := f.Rights.Look(f.Folder+`\absent`, host.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Look() = %v, want fs.ErrNotExist", err)
 	}
-	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, daemon.Private); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := f.Rights.MakeFolder(f.Folder+`\absent\folder`, host.Private); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("MakeFolder() in a folder that is not there = %v, want fs.ErrNotExist", err)
 	}
 }
@@ -142,21 +142,21 @@ func strangersAreTold(t *testing.T, f RightsFixture) {
 	if f.NoStrangers != "" {
 		t.Skip(f.NoStrangers)
 	}
-	folder := mustMakeFolder(t, f, "folder", daemon.Private)
+	folder := mustMakeFolder(t, f, "folder", host.Private)
 	f.GiveAway(t, folder)
-	if ours, stranger, err := f.Rights.Look(folder, daemon.Private); err != nil || ours || stranger == "" {
+	if ours, stranger, err := f.Rights.Look(folder, host.Private); err != nil || ours || stranger == "" {
 		t.Errorf("Look() = %v, %q, %v; want the stranger", ours, stranger, err)
 	}
 	if err := f.Disk.Rename(folder, folder+".aside"); err != nil {
 		t.Fatal(err)
 	}
-	if _, stranger, err := f.Rights.Look(folder+".aside", daemon.Private); err != nil || stranger == "" {
+	if _, stranger, err := f.Rights.Look(folder+".aside", host.Private); err != nil || stranger == "" {
 		t.Errorf("under another name: %q, %v; want the stranger", stranger, err)
 	}
-	if err := f.Rights.Protect(folder+".aside", daemon.Private); err != nil {
+	if err := f.Rights.Protect(folder+".aside", host.Private); err != nil {
 		t.Fatal(err)
 	}
-	if _, stranger, err := f.Rights.Look(folder+".aside", daemon.Private); err != nil || stranger != "" {
+	if _, stranger, err := f.Rights.Look(folder+".aside", host.Private); err != nil || stranger != "" {
 		t.Errorf("protected, it belongs to %q, %v", stranger, err)
 	}
 }
@@ -165,18 +165,18 @@ func linksAreNotFollowed(t *testing.T, f RightsFixture) {
 	if f.NoLinks != "" {
 		t.Skip(f.NoLinks)
 	}
-	folder, link := mustMakeFolder(t, f, "folder", daemon.Readable), f.Folder+`\link`
+	folder, link := mustMakeFolder(t, f, "folder", host.Readable), f.Folder+`\link`
 	f.Link(t, folder, link)
-	if err := f.Rights.Protect(link, daemon.Private); err == nil {
+	if err := f.Rights.Protect(link, host.Private); err == nil {
 		t.Error("Protect() of a link succeeds")
 	}
-	if made, err := f.Rights.MakeFolder(link, daemon.Private); err != nil || made {
+	if made, err := f.Rights.MakeFolder(link, host.Private); err != nil || made {
 		t.Errorf("MakeFolder() where a link is = %v, %v", made, err)
 	}
-	if ours, _, err := f.Rights.Look(link, daemon.Readable); err != nil || ours {
+	if ours, _, err := f.Rights.Look(link, host.Readable); err != nil || ours {
 		t.Errorf("Look() at a link = %v, %v; want that it is not ours", ours, err)
 	}
 	if f.NoLook == "" {
-		expectRights(t, f, folder, daemon.Readable)
+		expectRights(t, f, folder, host.Readable)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Destination is where the routes go that the tests add (RFC 5737). The fixture removes one that an earlier run has left.
@@ -15,7 +15,7 @@ const Destination = "203.0.113.9/32"
 
 // RoutesFixture is the table of routes of one computer for one test.
 type RoutesFixture struct {
-	Routes daemon.Routes
+	Routes host.Routes
 	// Address is one of the computer's.
 	Address netip.Addr
 	// Remove removes the routes to Destination, as somebody else would.
@@ -39,11 +39,11 @@ func Routes(t *testing.T, fixture func(t *testing.T) RoutesFixture) {
 	}
 }
 
-func (f RoutesFixture) route(gateway bool) daemon.Route {
-	return daemon.Route{To: netip.MustParsePrefix(Destination), From: f.Address, Gateway: gateway}
+func (f RoutesFixture) route(gateway bool) host.Route {
+	return host.Route{To: netip.MustParsePrefix(Destination), From: f.Address, Gateway: gateway}
 }
 
-func expectEnsured(t *testing.T, f RoutesFixture, r daemon.Route, want bool) {
+func expectEnsured(t *testing.T, f RoutesFixture, r host.Route, want bool) {
 	t.Helper()
 	if changed, err := f.Routes.Ensure(deadline(t), r); err != nil || changed != want {
 		t.Fatalf("Ensure(%+v) = %v, %v, want %v", r, changed, err, want)
@@ -65,7 +65,7 @@ func aRouteIsAddedOnce(t *testing.T, f RoutesFixture) {
 func anUnknownAddressHasNoRoute(t *testing.T, f RoutesFixture) {
 	r := f.route(false)
 	r.From = netip.MustParseAddr("203.0.113.200")
-	if changed, err := f.Routes.Ensure(deadline(t), r); !errors.Is(err, daemon.ErrNotFound) || changed {
+	if changed, err := f.Routes.Ensure(deadline(t), r); !errors.Is(err, host.ErrNotFound) || changed {
 		t.Errorf("Ensure() = %v, %v, want ErrNotFound", changed, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Services checks that a service control manager keeps the promises of daemon.Services.
@@ -70,7 +70,7 @@ func putCreatesAStoppedService(t *testing.T, f ServicesFixture) {
 	if diff := cmp.Diff(want, got.Service); diff != "" {
 		t.Errorf("the service is not as declared (-want +got):\n%s", diff)
 	}
-	if got.State != daemon.Stopped || got.PID != 0 {
+	if got.State != host.Stopped || got.PID != 0 {
 		t.Errorf("state %s, process %d; want it stopped", got.State, got.PID)
 	}
 }
@@ -152,7 +152,7 @@ func putLeavesARunningProcessAlone(t *testing.T, f ServicesFixture) {
 	before := mustList(t, f)[First]
 	mustPut(t, f, declare(First, f.AlsoRuns))
 	after := mustList(t, f)[First]
-	if after.PID != before.PID || after.State != daemon.Running {
+	if after.PID != before.PID || after.State != host.Running {
 		t.Errorf("process was %d, is %d (%s)", before.PID, after.PID, after.State)
 	}
 	if after.Command != f.AlsoRuns {
@@ -166,7 +166,7 @@ func markedServicesAreListedUnasked(t *testing.T, f ServicesFixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(list, func(s daemon.Service) bool { return s.Name == First }) {
+	if !slices.ContainsFunc(list, func(s host.Service) bool { return s.Name == First }) {
 		t.Errorf("%s is not listed", First)
 	}
 }
@@ -191,7 +191,7 @@ func startingTwiceKeepsTheProcess(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	before := mustList(t, f)[First]
-	if before.State != daemon.Running || before.PID == 0 {
+	if before.State != host.Running || before.PID == 0 {
 		t.Fatalf("after Start: state %s, process %d", before.State, before.PID)
 	}
 	mustStart(t, f, First)
@@ -204,14 +204,14 @@ func startStartsDependenciesToo(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs), declare(Second, f.Runs, First))
 	mustStart(t, f, Second)
 	for name, s := range mustList(t, f) {
-		if s.State != daemon.Running {
+		if s.State != host.Running {
 			t.Errorf("%s is %s", name, s.State)
 		}
 	}
 }
 
 func startOfWhatIsNotThereIsNotFound(t *testing.T, f ServicesFixture) {
-	if err := f.Services.Start(deadline(t), First); !errors.Is(err, daemon.ErrNotFound) {
+	if err := f.Services.Start(deadline(t), First); !errors.Is(err, host.ErrNotFound) {
 		t.Errorf("Start() = %v, want ErrNotFound", err)
 	}
 }
@@ -219,10 +219,10 @@ func startOfWhatIsNotThereIsNotFound(t *testing.T, f ServicesFixture) {
 func startOfAMissingProgramFails(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Missing))
 	err := f.Services.Start(deadline(t), First)
-	if err == nil || errors.Is(err, daemon.ErrNotFound) {
+	if err == nil || errors.Is(err, host.ErrNotFound) {
 		t.Errorf("Start() = %v, want an error other than that of a missing service", err)
 	}
-	if s := mustList(t, f)[First]; s.State != daemon.Stopped {
+	if s := mustList(t, f)[First]; s.State != host.Stopped {
 		t.Errorf("afterwards it is %s, want it stopped", s.State)
 	}
 }
@@ -234,7 +234,7 @@ func stopStopsDependantsToo(t *testing.T, f ServicesFixture) {
 		t.Fatal(err)
 	}
 	for name, s := range mustList(t, f) {
-		if s.State != daemon.Stopped || s.PID != 0 {
+		if s.State != host.Stopped || s.PID != 0 {
 			t.Errorf("%s: state %s, process %d; want it stopped", name, s.State, s.PID)
 		}
 	}
@@ -256,7 +256,7 @@ func deleteStopsFirst(t *testing.T, f ServicesFixture) {
 		t.Fatal(err)
 	}
 	found := mustList(t, f)
-	if found[First].Name != "" || found[Second].State != daemon.Stopped {
+	if found[First].Name != "" || found[Second].State != host.Stopped {
 		t.Errorf("%s is %+v, and %s, which depends on it, is %s; want it absent, and the other stopped", First, found[First], Second, found[Second].State)
 	}
 	mustPut(t, f, declare(First, f.Runs))
@@ -276,7 +276,7 @@ func aServiceThatDeletesItselfGoesWhenItStops(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	f.DeleteItself(t, First)
-	if is := mustList(t, f)[First]; is.State != daemon.Running {
+	if is := mustList(t, f)[First]; is.State != host.Running {
 		t.Errorf("state %q; want it running until it is stopped", is.State)
 	}
 	if err := f.Services.Stop(deadline(t), First); err != nil {
@@ -295,7 +295,7 @@ func aServiceThatWasDeletedComesAgainWhenItHasStopped(t *testing.T, f ServicesFi
 	mustPut(t, f, first, declare(Second, f.Runs, First))
 	mustStart(t, f, Second)
 	f.Delete(t, First)
-	if changed, err := f.Services.Put(deadline(t), first); !errors.Is(err, daemon.ErrDeleted) || changed {
+	if changed, err := f.Services.Put(deadline(t), first); !errors.Is(err, host.ErrDeleted) || changed {
 		t.Fatalf("Put() of a service that goes when it has stopped = %v, %v, want ErrDeleted", changed, err)
 	}
 	if err := f.Services.Stop(deadline(t), First); err != nil {
@@ -330,7 +330,7 @@ func expectRestart(t *testing.T, f ServicesFixture, harm func()) {
 	harm()
 	eventually(t, First+" runs as another process", func() bool {
 		s := mustList(t, f)[First]
-		return s.State == daemon.Running && s.PID != before.PID
+		return s.State == host.Running && s.PID != before.PID
 	})
 }
 
@@ -338,9 +338,9 @@ func whatEndsWithoutAnErrorStaysStopped(t *testing.T, f ServicesFixture) {
 	mustPut(t, f, declare(First, f.Runs))
 	mustStart(t, f, First)
 	f.End(t, First, 0)
-	eventually(t, First+" has stopped", func() bool { return mustList(t, f)[First].State == daemon.Stopped })
+	eventually(t, First+" has stopped", func() bool { return mustList(t, f)[First].State == host.Stopped })
 	time.Sleep(2 * f.Recovery)
-	if s := mustList(t, f)[First]; s.State != daemon.Stopped || s.ExitCode != 0 {
+	if s := mustList(t, f)[First]; s.State != host.Stopped || s.ExitCode != 0 {
 		t.Errorf("afterwards it is %s, with exit code %d", s.State, s.ExitCode)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // SystemFixture is one Windows for one test.
 type SystemFixture struct {
-	System daemon.System
+	System host.System
 	// Disk is where Folder is.
-	Disk daemon.Disk
+	Disk host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
 	// Feature is a feature that may be enabled, or is; empty when NoFeatures says why there is none.
@@ -91,7 +91,7 @@ func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
 }
 
 func unknownFeaturesAreNotFound(t *testing.T, f SystemFixture) {
-	if _, err := f.System.EnableFeature(deadline(t), "No-Such-Feature"); !errors.Is(err, daemon.ErrNotFound) {
+	if _, err := f.System.EnableFeature(deadline(t), "No-Such-Feature"); !errors.Is(err, host.ErrNotFound) {
 		t.Errorf("EnableFeature() = %v, want ErrNotFound", err)
 	}
 }
@@ -117,7 +117,7 @@ func aLockExcludesOthers(t *testing.T, f SystemFixture) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.System.Lock(name); !errors.Is(err, daemon.ErrLocked) {
+		if _, err := f.System.Lock(name); !errors.Is(err, host.ErrLocked) {
 			t.Errorf("second Lock() = %v, want ErrLocked", err)
 		}
 		release()

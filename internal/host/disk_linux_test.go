@@ -1,4 +1,4 @@
-package daemon_test
+package host_test
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // Somebody exchanges a folder and a link to another folder as fast as it goes, while the folder is removed.
 func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 	const other = `C:\others`
-	d := daemon.Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	for round := range 300 {
 		folder, link := fmt.Sprintf(`C:\pods\%d\folder`, round), fmt.Sprintf(`C:\pods\%d\link`, round)
-		mustWrite(t, d, folder+`\file`, "of the pod")
-		mustWrite(t, d, other+`\file`, "somebody else's")
+		mustWriteFile(t, d, folder+`\file`, "of the pod")
+		mustWriteFile(t, d, other+`\file`, "somebody else's")
 		if err := os.Symlink(d.Local(other), d.Local(link)); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 		_ = d.RemoveAll(folder) // that it sees something else than a moment ago is an error, and no matter
 		close(stop)
 		<-stopped
-		expectContent(t, d, other+`\file`, "somebody else's")
+		expectFile(t, d, other+`\file`, "somebody else's")
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
@@ -44,5 +44,5 @@ func TestRemovingDoesNotFollowAFolderThatBecomesALink(t *testing.T) {
 	if err := d.RemoveAll(`C:\pods`); err != nil || d.Exists(`C:\pods`) {
 		t.Errorf("when it is still, RemoveAll() = %v", err)
 	}
-	expectContent(t, d, other+`\file`, "somebody else's")
+	expectFile(t, d, other+`\file`, "somebody else's")
 }

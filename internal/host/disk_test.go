@@ -1,7 +1,6 @@
-package daemon_test
+package host_test
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,20 +10,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 const file = `C:\k\folder\file.txt`
 
-func mustWrite(t *testing.T, d daemon.Disk, name, content string) {
+func mustWriteFile(t *testing.T, d host.Disk, name, content string) {
 	t.Helper()
 	if _, err := d.WriteFile(name, content); err != nil {
 		t.Fatalf("writing %s: %v", name, err)
 	}
 }
 
-func expectContent(t *testing.T, d daemon.Disk, name, want string) {
+func expectFile(t *testing.T, d host.Disk, name, want string) {
 	t.Helper()
 	if got, err := d.Read(name); err != nil || string(got) != want {
 		t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
@@ -33,28 +32,28 @@ func expectContent(t *testing.T, d daemon.Disk, name, want string) {
 
 func TestWindowsNamesAreBelowTheRoot(t *testing.T) {
 	for name, want := range map[string]string{`C:\k\x`: "/root/C/k/x", `C:\`: "/root/C", `D:\a b\c.txt`: "/root/D/a b/c.txt"} {
-		if got := (daemon.Disk{Root: "/root"}).Local(name); got != want {
+		if got := (host.Disk{Root: "/root"}).Local(name); got != want {
 			t.Errorf("Local(%q) = %q, want %q", name, got, want)
 		}
 	}
-	if got := (daemon.Disk{}).Local(`C:\k\x`); got != `C:\k\x` {
+	if got := (host.Disk{}).Local(`C:\k\x`); got != `C:\k\x` {
 		t.Errorf("without a root, a name became %q", got)
 	}
 }
 
 func TestEqualContentIsNotWritten(t *testing.T) {
-	d := daemon.Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	for i, content := range []string{"one", "one", "two"} {
 		changed, err := d.WriteFile(file, content)
 		if want := i != 1; err != nil || changed != want {
 			t.Errorf("write %d: changed %v, %v; want %v", i, changed, err, want)
 		}
 	}
-	expectContent(t, d, file, "two")
+	expectFile(t, d, file, "two")
 }
 
 func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
-	d := daemon.Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	leftover := d.Local(file) + ".new"
 	if err := os.MkdirAll(filepath.Dir(leftover), 0o755); err != nil {
 		t.Fatal(err)
@@ -68,7 +67,7 @@ func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
 		}
 		return nil
 	}
-	mustWrite(t, d, file, "secret")
+	mustWriteFile(t, d, file, "secret")
 	if info, err := d.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode is %v, %v", info.Mode(), err)
 	}
@@ -77,7 +76,7 @@ func TestOnlyTheOwnerMayReadWhatIsWritten(t *testing.T) {
 // On Windows a file has the rights of its folder from the moment that it is made until it gets others.
 func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
 	const name = desired.KubeletData + `\config.json`
-	d := daemon.Disk{Root: t.TempDir()}
+	d := host.Disk{Root: t.TempDir()}
 	if _, err := d.MakeFolder(desired.KubeletData); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +99,7 @@ func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
 		if changed, err := d.WriteSecret(name, content, protect); err != nil || !changed {
 			t.Errorf("WriteSecret() = %v, %v", changed, err)
 		}
-		expectContent(t, d, name, content)
+		expectFile(t, d, name, content)
 	}
 	if names, err := d.List(desired.State); err != nil || len(names) > 0 {
 		t.Errorf("%s holds %q, %v", desired.State, names, err)
@@ -115,8 +114,8 @@ func TestASecretComesAboutInAFolderThatIsClosed(t *testing.T) {
 func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
 	cut := errors.New("cut")
 	for at := 0; ; at++ {
-		d := daemon.Disk{Root: t.TempDir()}
-		mustWrite(t, d, file, "old")
+		d := host.Disk{Root: t.TempDir()}
+		mustWriteFile(t, d, file, "old")
 		count := 0
 		d.Before = func(string, string) error {
 			if count++; count > at {
@@ -131,10 +130,10 @@ func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
 			}
 			return
 		}
-		expectContent(t, d, file, "old")
+		expectFile(t, d, file, "old")
 		d.Before = nil
-		mustWrite(t, d, file, "new content")
-		expectContent(t, d, file, "new content")
+		mustWriteFile(t, d, file, "new content")
+		expectFile(t, d, file, "new content")
 		if names, _ := d.List(`C:\k\folder`); !slices.Equal(names, []string{"file.txt"}) {
 			t.Errorf("cut at %d: the folder holds %q", at, names)
 		}
@@ -143,9 +142,9 @@ func TestAWriteThatIsCutLeavesOldOrNew(t *testing.T) {
 
 // TestAProgramThatRunsStepsAside fails the first rename, as Windows does when the target runs.
 func TestAProgramThatRunsStepsAside(t *testing.T) {
-	d := daemon.Disk{Root: t.TempDir()}
-	mustWrite(t, d, file, "runs")
-	mustWrite(t, d, `C:\k\store`, "new program")
+	d := host.Disk{Root: t.TempDir()}
+	mustWriteFile(t, d, file, "runs")
+	mustWriteFile(t, d, `C:\k\store`, "new program")
 	inUse := true
 	d.Before = func(op, name string) error {
 		if op == "rename" && name == file && inUse {
@@ -160,22 +159,22 @@ func TestAProgramThatRunsStepsAside(t *testing.T) {
 	if changed, err := d.Link(`C:\k\store`, file); err != nil || !changed {
 		t.Fatalf("Link() = %v, %v", changed, err)
 	}
-	expectContent(t, d, file, "new program")
-	expectContent(t, d, file+".old0", "runs")
+	expectFile(t, d, file, "new program")
+	expectFile(t, d, file+".old0", "runs")
 
 	inUse = true
-	mustWrite(t, d, `C:\k\store2`, "newer program")
+	mustWriteFile(t, d, `C:\k\store2`, "newer program")
 	if _, err := d.Link(`C:\k\store2`, file); err != nil {
 		t.Fatal(err)
 	}
-	expectContent(t, d, file+".old1", "new program")
-	expectContent(t, d, file, "newer program")
+	expectFile(t, d, file+".old1", "new program")
+	expectFile(t, d, file, "newer program")
 }
 
 func TestALinkIsTheSameFile(t *testing.T) {
-	d := daemon.Disk{Root: t.TempDir()}
-	mustWrite(t, d, `C:\k\store`, "content")
-	mustWrite(t, d, file, "content") // the same bytes, but another file
+	d := host.Disk{Root: t.TempDir()}
+	mustWriteFile(t, d, `C:\k\store`, "content")
+	mustWriteFile(t, d, file, "content") // the same bytes, but another file
 	for i, want := range []bool{true, false} {
 		if changed, err := d.Link(`C:\k\store`, file); err != nil || changed != want {
 			t.Errorf("link %d: changed %v, %v; want %v", i, changed, err, want)
@@ -189,9 +188,9 @@ func TestALinkIsTheSameFile(t *testing.T) {
 }
 
 func TestRemovingWhatIsNotThereIsNoError(t *testing.T) {
-	d := daemon.Disk{Root: t.TempDir()}
-	mustWrite(t, d, `C:\k\a\b\c`, "x")
-	mustWrite(t, d, `C:\k\a\d`, "x")
+	d := host.Disk{Root: t.TempDir()}
+	mustWriteFile(t, d, `C:\k\a\b\c`, "x")
+	mustWriteFile(t, d, `C:\k\a\d`, "x")
 	for range 2 {
 		if err := errors.Join(d.RemoveAll(`C:\k\a`), d.Remove(`C:\k\x`)); err != nil {
 			t.Error(err)
@@ -200,13 +199,4 @@ func TestRemovingWhatIsNotThereIsNoError(t *testing.T) {
 	if names, err := d.List(`C:\k`); err != nil || !cmp.Equal(names, []string(nil)) {
 		t.Errorf("C:\\k holds %q, %v", names, err)
 	}
-}
-
-func mustWriteJSON(t *testing.T, d daemon.Disk, name string, value any) {
-	t.Helper()
-	b, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustWrite(t, d, name, string(b))
 }

@@ -1,4 +1,4 @@
-package daemon
+package host
 
 import (
 	"bytes"
@@ -28,8 +28,8 @@ type Disk struct {
 
 // Endings of the files that replacing a file makes beside it.
 const (
-	newEnding = ".new"
-	oldEnding = ".old"
+	TemporarySuffix = ".new"
+	replacedSuffix  = ".old"
 )
 
 // Local is the name by which this machine knows a file: the name itself, or its place below Root.
@@ -41,11 +41,11 @@ func (d Disk) Local(name string) string {
 	return filepath.Join(d.Root, drive, filepath.FromSlash(strings.ReplaceAll(rest, `\`, "/")))
 }
 
-// parent is the folder of a Windows name.
-func parent(name string) string { return name[:max(strings.LastIndexByte(name, '\\'), 0)] }
+// Parent is the folder of a Windows name.
+func Parent(name string) string { return name[:max(strings.LastIndexByte(name, '\\'), 0)] }
 
-// before asks whether a change may happen.
-func (d Disk) before(op, name string) error {
+// Allow asks whether a change may happen.
+func (d Disk) Allow(op, name string) error {
 	if d.Before == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (d Disk) MakeFolder(name string) (made bool, err error) {
 	if info, err := d.Stat(name); err == nil && info.IsDir() {
 		return false, nil
 	}
-	if err := d.before("mkdir", name); err != nil {
+	if err := d.Allow("mkdir", name); err != nil {
 		return false, err
 	}
 	return true, os.MkdirAll(d.Local(name), 0o700)
@@ -97,10 +97,10 @@ func (d Disk) WriteFile(name, content string) (changed bool, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return false, nil
 	}
-	if _, err := d.MakeFolder(parent(name)); err != nil {
+	if _, err := d.MakeFolder(Parent(name)); err != nil {
 		return false, err
 	}
-	return true, d.replace(name, func(beside string) error { return d.create(beside, content) })
+	return true, d.Replace(name, func(beside string) error { return d.create(beside, content) })
 }
 
 // Prepare does what WriteFile does, but for what can fail on a full disk alone: commit gives the file its content.
@@ -108,13 +108,13 @@ func (d Disk) Prepare(name, content string) (commit func() error, err error) {
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return func() error { return nil }, nil
 	}
-	if _, err := d.MakeFolder(parent(name)); err != nil {
+	if _, err := d.MakeFolder(Parent(name)); err != nil {
 		return nil, err
 	}
-	if err := d.create(name+newEnding, content); err != nil {
+	if err := d.create(name+TemporarySuffix, content); err != nil {
 		return nil, err
 	}
-	return func() error { return d.replace(name, func(string) error { return nil }) }, nil
+	return func() error { return d.Replace(name, func(string) error { return nil }) }, nil
 }
 
 // WriteSecret does the same as WriteFile for a file that nobody else can read at any moment, whatever the rights to its folder: it comes
@@ -124,18 +124,18 @@ func (d Disk) WriteSecret(name, content string, protect func(name string) error)
 	if old, err := d.Read(name); err == nil && bytes.Equal(old, []byte(content)) {
 		return false, protect(name)
 	}
-	for _, folder := range []string{parent(name), desired.State} {
+	for _, folder := range []string{Parent(name), desired.State} {
 		if _, err := d.MakeFolder(folder); err != nil {
 			return false, err
 		}
 	}
-	elsewhere := desired.State + `\` + name[len(parent(name))+1:] + newEnding
+	elsewhere := desired.State + `\` + name[len(Parent(name))+1:] + TemporarySuffix
 	return true, d.replaceWith(name, elsewhere, func(elsewhere string) error {
 		f, err := d.Create(elsewhere)
 		if err != nil {
 			return err
 		}
-		return d.fill(f, elsewhere, content, protect)
+		return d.Fill(f, elsewhere, content, protect)
 	})
 }
 
@@ -145,22 +145,22 @@ func (d Disk) create(name, content string) error {
 	if err != nil {
 		return err
 	}
-	return d.fill(f, name, content, func(string) error { return nil })
+	return d.Fill(f, name, content, func(string) error { return nil })
 }
 
-// fill writes the content of a new file, after protect was called, brings it to disk and closes it.
-func (d Disk) fill(f *os.File, name, content string, protect func(name string) error) error {
+// Fill writes the content of a new file, after protect was called, brings it to disk and closes it.
+func (d Disk) Fill(f *os.File, name, content string, protect func(name string) error) error {
 	if err := protect(name); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	if err := d.before("write", name); err != nil {
+	if err := d.Allow("write", name); err != nil {
 		_, _ = f.WriteString(content[:len(content)/2]) // as a cut would leave it
 		return errors.Join(err, f.Close())
 	}
 	if _, err := io.WriteString(f, content); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	return d.finish(f, name)
+	return d.Finish(f, name)
 }
 
 // Create makes a new, empty file in place of what has this name.
@@ -168,15 +168,15 @@ func (d Disk) Create(name string) (*os.File, error) {
 	if err := d.Remove(name); err != nil {
 		return nil, err
 	}
-	if err := d.before("create", name); err != nil {
+	if err := d.Allow("create", name); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// finish brings a file to disk and closes it.
-func (d Disk) finish(f *os.File, name string) error {
-	err := d.before("sync", name)
+// Finish brings a file to disk and closes it.
+func (d Disk) Finish(f *os.File, name string) error {
+	err := d.Allow("sync", name)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -185,7 +185,7 @@ func (d Disk) finish(f *os.File, name string) error {
 
 // Append opens a file for appending, makes it when absent, and says how long it is.
 func (d Disk) Append(name string) (f *os.File, size int64, err error) {
-	if err := d.before("append", name); err != nil {
+	if err := d.Allow("append", name); err != nil {
 		return nil, 0, err
 	}
 	if f, err = os.OpenFile(d.Local(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
@@ -207,21 +207,21 @@ func (d Disk) Link(from, to string) (changed bool, err error) {
 	if target, err := d.Stat(to); err == nil && os.SameFile(source, target) {
 		return false, nil
 	}
-	return true, d.replace(to, func(beside string) error {
+	return true, d.Replace(to, func(beside string) error {
 		if err := d.Remove(beside); err != nil {
 			return err
 		}
-		if err := d.before("link", beside); err != nil {
+		if err := d.Allow("link", beside); err != nil {
 			return err
 		}
 		return os.Link(d.Local(from), d.Local(beside))
 	})
 }
 
-// replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
+// Replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
 // lets it be renamed: then what has the name steps aside, and goes once nobody uses it any more.
-func (d Disk) replace(name string, write func(beside string) error) error {
-	return d.replaceWith(name, name+newEnding, write)
+func (d Disk) Replace(name string, write func(beside string) error) error {
+	return d.replaceWith(name, name+TemporarySuffix, write)
 }
 
 // replaceWith does the same with a file beside, or elsewhere on the drive.
@@ -233,7 +233,7 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 	if err == nil || !d.Exists(name) {
 		return err
 	}
-	aside, asideErr := d.stepAside(name)
+	aside, asideErr := d.StepAside(name)
 	if asideErr != nil {
 		return errors.Join(err, asideErr)
 	}
@@ -247,16 +247,16 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 // asides is how many files of one name can have stepped aside and still be in use.
 const asides = 8
 
-// isAside tells whether a name is that of a file that stepped aside.
-func isAside(name string) bool {
+// IsAside tells whether a name is that of a file that stepped aside.
+func IsAside(name string) bool {
 	end := len(name) - 1
-	return end >= 0 && strings.HasSuffix(name[:end], oldEnding) && name[end] >= '0' && name[end] < '0'+asides
+	return end >= 0 && strings.HasSuffix(name[:end], replacedSuffix) && name[end] >= '0' && name[end] < '0'+asides
 }
 
-// stepAside renames a file to a name that ends in .old and a digit.
-func (d Disk) stepAside(name string) (aside string, err error) {
+// StepAside renames a file to a name that ends in .old and a digit.
+func (d Disk) StepAside(name string) (aside string, err error) {
 	for n := range asides {
-		aside = fmt.Sprintf("%s%s%d", name, oldEnding, n)
+		aside = fmt.Sprintf("%s%s%d", name, replacedSuffix, n)
 		if err = d.Remove(aside); err == nil {
 			return aside, d.Rename(name, aside)
 		}
@@ -264,22 +264,30 @@ func (d Disk) stepAside(name string) (aside string, err error) {
 	return "", err
 }
 
-// clear takes a name away from its file, which goes at once, or once nobody uses it any more: Windows refuses to remove a program
+// Clear takes a name away from its file, which goes at once, or once nobody uses it any more: Windows refuses to remove a program
 // that runs, by any of its names, but lets it be renamed.
-func (d Disk) clear(name string) error {
+func (d Disk) Clear(name string) error {
 	err := d.Remove(name)
 	if err == nil {
 		return nil
 	}
-	if _, asideErr := d.stepAside(name); asideErr != nil {
+	if _, asideErr := d.StepAside(name); asideErr != nil {
 		return errors.Join(err, asideErr)
 	}
 	return nil
 }
 
+// Truncate makes a file empty.
+func (d Disk) Truncate(name string) error {
+	if err := d.Allow("truncate", name); err != nil {
+		return err
+	}
+	return os.Truncate(d.Local(name), 0)
+}
+
 // Rename gives a file another name; a file of that name is replaced.
 func (d Disk) Rename(from, to string) error {
-	if err := d.before("rename", to); err != nil {
+	if err := d.Allow("rename", to); err != nil {
 		return err
 	}
 	return os.Rename(d.Local(from), d.Local(to))
@@ -290,7 +298,7 @@ func (d Disk) Remove(name string) error {
 	if !d.Exists(name) {
 		return nil
 	}
-	if err := d.before("remove", name); err != nil {
+	if err := d.Allow("remove", name); err != nil {
 		return err
 	}
 	if err := os.Remove(d.Local(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

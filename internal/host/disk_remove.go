@@ -1,4 +1,4 @@
-package daemon
+package host
 
 import (
 	"context"
@@ -14,12 +14,12 @@ import (
 
 // RemoveAll removes a file, or a folder with all that is in it, as far as possible. An absent one is no error.
 func (d Disk) RemoveAll(name string) error {
-	return errors.Join(d.removeTree(context.Background(), name)...)
+	return errors.Join(d.RemoveTree(context.Background(), name)...)
 }
 
-// removeTree does the same until ctx ends, and tells what stays and why. It does not follow links, behind which are volumes of pods, also
+// RemoveTree does the same until ctx ends, and tells what stays and why. It does not follow links, behind which are volumes of pods, also
 // not one that comes in the place of a folder meanwhile: users of the host, and pods, may change what is in some of them.
-func (d Disk) removeTree(ctx context.Context, name string) (failures []error) {
+func (d Disk) RemoveTree(ctx context.Context, name string) (failures []error) {
 	local := d.Local(name)
 	above, err := os.OpenRoot(filepath.Dir(local))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +47,7 @@ func (d Disk) removeIn(ctx context.Context, folder *os.Root, base, name string) 
 	if len(failures) > 0 {
 		return failures // the folder cannot be empty
 	}
-	if err = d.before("remove", name); err == nil {
+	if err = d.Allow("remove", name); err == nil {
 		err = removeFrom(folder, base)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

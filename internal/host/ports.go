@@ -1,4 +1,7 @@
-package daemon
+// Package host is what WICD needs of the machine it runs on: ports for Windows' own things (services, features, rights,
+// certificates, firewall, networks) and Disk for files, which maps C:\ to a folder. internal/win implements the ports,
+// internal/sim simulates them, and the contract tests in internal/sim hold for both.
+package host
 
 import (
 	"context"
@@ -209,6 +212,14 @@ type Host struct {
 	Disk         Disk
 	// Dial makes connections to the API server and to the metadata service of a cloud; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// MakePrivate closes a file or folder to everybody but the system and its administrators, where it is not so already.
+func (h Host) MakePrivate(name string) error {
+	if ours, _, err := h.Rights.Look(name, Private); err != nil || ours {
+		return err
+	}
+	return h.Rights.Protect(name, Private)
 }
 
 // ErrNotFound is what a port returns for a service or feature that does not exist.
