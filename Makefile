@@ -49,7 +49,7 @@ fuzz: ## Tries every parser with inputs of chance, FUZZTIME=10m each. ONLY=FuzzF
 
 generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
-	go run ./hack/objects api/v1alpha1 docs/objects.md
+	go run ./hack/objects docs/objects.md api api/v1alpha1
 
 clean: ## Removes what was built. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload

@@ -24,18 +24,19 @@ const module = "github.com/windows-machine-config/wmco/"
 func mayImport() map[string][]string {
 	return map[string][]string{
 		".":                  {},
-		"api/v1alpha1":       {},
+		"api":                {},
+		"api/v1alpha1":       {"api"},
 		"deploy":             {},
 		"payload":            {},
 		"payload/carrier":    {},
 		"payload/build":      {"payload", "payload/carrier"},
 		"payload/build/cmd":  {"payload", "payload/build"},
-		"internal/desired":   {"api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
-		"internal/csr":       {"api/v1alpha1", "internal/addresses"},
-		"internal/drain":     {"api/v1alpha1"},
-		"internal/rollout":   {"api/v1alpha1"},
+		"internal/desired":   {"api", "api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
+		"internal/csr":       {"api", "api/v1alpha1", "internal/addresses"},
+		"internal/drain":     {"api", "api/v1alpha1"},
+		"internal/rollout":   {"api", "api/v1alpha1"},
 		"internal/addresses": {},
-		"internal/machines":  {"api/v1alpha1", "internal/addresses"},
+		"internal/machines":  {"api", "api/v1alpha1", "internal/addresses"},
 		"internal/userdata":  {},
 		"internal/mirrors":   {},
 		"internal/proxy":     {},
@@ -43,23 +44,23 @@ func mayImport() map[string][]string {
 		"internal/hns":       {},
 		"internal/identity":  {},
 		"internal/platform":  {},
-		"internal/agent":     {"api/v1alpha1", "internal/desired"},
+		"internal/agent":     {"api", "api/v1alpha1", "internal/desired"},
 		"internal/remote":    {},
-		"internal/join":      {"api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/platform", "payload"},
-		"internal/cluster":   {"api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
-		"internal/controllers": {"api/v1alpha1", "deploy", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
+		"internal/join":      {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/platform", "payload"},
+		"internal/cluster":   {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
+		"internal/controllers": {"api", "api/v1alpha1", "deploy", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
 			"internal/userdata", "payload"},
 		"internal/host":           {"internal/agent", "internal/desired", "internal/hns"},
-		"internal/daemon":         {"api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/host", "internal/identity", "internal/platform", "internal/trust", "payload"},
+		"internal/daemon":         {"api", "api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/host", "internal/identity", "internal/platform", "internal/trust", "payload"},
 		"internal/overlay":        {"internal/hns", "internal/identity"},
 		"internal/win":            {"internal/agent", "internal/host", "internal/desired", "internal/win/network", "internal/win/scm"},
 		"internal/win/network":    {"internal/hns", "internal/win/scm"},
 		"internal/win/scm":        {},
-		"internal/sim":            {"api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/platform", "internal/sim/sshd", "payload", "payload/carrier"},
-		"internal/sim/contract":   {"api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/host"},
+		"internal/sim":            {"api", "api/v1alpha1", "internal/agent", "internal/daemon", "internal/desired", "internal/hns", "internal/host", "internal/platform", "internal/sim/sshd", "payload", "payload/carrier"},
+		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/sshd":       {},
-		"cmd/wmco":                {"api/v1alpha1", "internal/controllers", "payload"},
-		"cmd/wicd":                {"api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
+		"cmd/wmco":                {"api", "api/v1alpha1", "internal/controllers", "payload"},
+		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/carrier"},
 		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},
 		"hack/objects":            {},
@@ -69,7 +70,7 @@ func mayImport() map[string][]string {
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
-	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
+	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
 		"internal/machines", "internal/userdata", "internal/addresses", "deploy"}
 }
 
@@ -287,13 +288,13 @@ func TestNamesUsersTouchAreInAPI(t *testing.T) {
 	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)
 	fset, packages := sources(t)
 	for _, p := range packages {
-		if p.dir == "api/v1alpha1" {
+		if strings.HasPrefix(p.dir, "api") {
 			continue
 		}
 		for _, file := range p.files {
 			ast.Inspect(file, func(n ast.Node) bool {
 				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && ours.MatchString(l.Value) {
-					t.Errorf("%s: %s is a name users touch; it belongs in api/v1alpha1", fset.Position(l.Pos()), l.Value)
+					t.Errorf("%s: %s is a name users touch; it belongs in api", fset.Position(l.Pos()), l.Value)
 				}
 				return true
 			})

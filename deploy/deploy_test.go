@@ -7,47 +7,48 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 // The manifests are plain files, so nothing but this keeps their names those of the API.
 func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 	for file, names := range map[string][]string{
-		"namespace.yaml":       {"name: " + v1alpha1.DefaultNamespace},
-		"serviceaccounts.yaml": {"name: " + v1alpha1.BootstrapServiceAccount, "namespace: " + v1alpha1.DefaultNamespace},
+		"namespace.yaml":       {"name: " + api.DefaultNamespace},
+		"serviceaccounts.yaml": {"name: " + api.BootstrapServiceAccount, "namespace: " + api.DefaultNamespace},
 		"rbac-operator.yaml": {
-			"apiGroups: [" + v1alpha1.GroupName + "]",
-			"- " + v1alpha1.PrivateKeySecret + " #",
-			"(" + v1alpha1.InstancesConfigMap + ")",
-			"(" + v1alpha1.TrustedCAConfigMap + ")",
-			"resourceNames: [" + v1alpha1.NodeSecrets + "]",
-			"resourceNames: [" + v1alpha1.SigningKeySecret + "]",
-			"- " + v1alpha1.PullSecret + " #",
+			"apiGroups: [" + api.GroupName + "]",
+			"- " + api.PrivateKeySecret + " #",
+			"(" + api.InstancesConfigMap + ")",
+			"(" + api.TrustedCAConfigMap + ")",
+			"resourceNames: [" + api.NodeSecrets + "]",
+			"resourceNames: [" + api.SigningKeySecret + "]",
+			"- " + api.PullSecret + " #",
 			"resourceNames: [" + v1alpha1.FlannelConfigMap + "]",
-			"resourceNames: [" + v1alpha1.WICDRole + "]",
-			"resourceNames: [" + v1alpha1.BootstrapServiceAccount + "]",
+			"resourceNames: [" + api.WICDRole + "]",
+			"resourceNames: [" + api.BootstrapServiceAccount + "]",
 			"- " + certificatesv1.KubeAPIServerClientKubeletSignerName + " #",
 			"- " + certificatesv1.KubeletServingSignerName + " #",
 			"- " + certificatesv1.KubeAPIServerClientSignerName + " #",
 		},
-		"openshift/machine-api.yaml":             {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
-		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + v1alpha1.UserDataSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
-		"openshift/pull-secret.yaml":             {"resourceNames: [" + v1alpha1.PullSecret + "]", "namespace: " + v1alpha1.DefaultNamespace},
-		"rbac-hosts.yaml":                        {"name: " + v1alpha1.BootstrapServiceAccount, "name: " + v1alpha1.WICDGroup, "name: " + v1alpha1.WICDRole},
-		"rbac-users.yaml":                        {"apiGroups: [" + v1alpha1.GroupName + "]"},
+		"openshift/machine-api.yaml":             {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
+		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
+		"openshift/pull-secret.yaml":             {"resourceNames: [" + api.PullSecret + "]", "namespace: " + api.DefaultNamespace},
+		"rbac-hosts.yaml":                        {"name: " + api.BootstrapServiceAccount, "name: " + api.WICDGroup, "name: " + api.WICDRole},
+		"rbac-users.yaml":                        {"apiGroups: [" + api.GroupName + "]"},
 		"admission.yaml": {
-			"'" + v1alpha1.AnnotationVersion + "'",
-			"'" + v1alpha1.AnnotationSettings + "'",
-			"'" + v1alpha1.ConditionServicesHealthy + "'",
-			"== '" + v1alpha1.WICDService + "'",
-			"'" + v1alpha1.WICDUserPrefix + "'",
-			"'" + v1alpha1.WICDGroup + "'",
-			":" + v1alpha1.BootstrapServiceAccount + "$'",
-			"'" + v1alpha1.UserDataSecret + "'",
-			"'" + v1alpha1.NodeSecrets + "'",
-			"'" + v1alpha1.SigningKeySecret + "'",
-			"== '" + v1alpha1.ApprovalReason + "'",
-			"startsWith('" + v1alpha1.ServicesConfigMapPrefix + "')",
+			"'" + api.AnnotationVersion + "'",
+			"'" + api.AnnotationSettings + "'",
+			"'" + api.ConditionServicesHealthy + "'",
+			"== '" + api.WICDService + "'",
+			"'" + api.WICDUserPrefix + "'",
+			"'" + api.WICDGroup + "'",
+			":" + api.BootstrapServiceAccount + "$'",
+			"'" + api.UserDataSecret + "'",
+			"'" + api.NodeSecrets + "'",
+			"'" + api.SigningKeySecret + "'",
+			"== '" + api.ApprovalReason + "'",
+			"startsWith('" + api.ServicesConfigMapPrefix + "')",
 		},
 	} {
 		content, err := os.ReadFile(file)

@@ -1,6 +1,5 @@
-// Package v1alpha1 holds everything that users and other programs can touch: the kinds WindowsInstance
-// and WindowsConfig, and every name the operator and its daemon read or write in a cluster (labels,
-// annotations, conditions, reasons, events, objects). docs/objects.md is generated from it.
+// Package v1alpha1 holds the kinds WindowsInstance and WindowsConfig. The names of labels, annotations, conditions and
+// reasons are in package api, because they do not change with the version. docs/objects.md is generated from both.
 //
 // A WindowsInstance is one Windows host, however it was announced. Its status says how far the host is on
 // its way to being a node, and what it waits for.
@@ -10,18 +9,16 @@
 package v1alpha1
 
 import (
+	"github.com/windows-machine-config/wmco/api"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GroupName is the API group of our kinds and the prefix of our labels and annotations.
-const GroupName = "windowsmachineconfig.openshift.io"
-
 // GroupVersion is the group and version of the kinds of this package.
 func GroupVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
+	return schema.GroupVersion{Group: api.GroupName, Version: "v1alpha1"}
 }
 
 // AddToScheme makes a scheme know the kinds of this package.

@@ -265,22 +265,22 @@ type Maintenance struct {
 	// disruption that was found necessary.
 	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
 	Disruption PlanDisruption `json:"disruption"`
-	// version that an Upgrade goes to, and former the one it comes from.
+	// version is the version that an Upgrade installs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// former is the version that an Upgrade comes from, and goes back to when it fails.
+	// previousVersion is the version the node had before an Upgrade; a failed Upgrade returns to it.
 	// +optional
-	Former string `json:"former,omitempty"`
-	// bootID of the host before a Reboot.
+	PreviousVersion string `json:"previousVersion,omitempty"`
+	// bootID is the boot ID of the host before a Reboot.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// asked is the value of the annotation with which a user asked for a Reboot.
+	// requestToken is the value of the reboot annotation that requested a Reboot.
 	// +optional
-	Asked string `json:"asked,omitempty"`
-	// startedAt is when the action began, and stepSince when its step did.
+	RequestToken string `json:"requestToken,omitempty"`
+	// startedAt is when the action began.
 	StartedAt metav1.Time `json:"startedAt"`
-	// stepSince is when the step began.
-	StepSince metav1.Time `json:"stepSince"`
+	// stepStartedAt is when the current step began.
+	StepStartedAt metav1.Time `json:"stepStartedAt"`
 	// rejoins is how often the host was joined again because its node did not come back, and rejoinedAt when last.
 	// +optional
 	Rejoins int32 `json:"rejoins,omitempty"`

@@ -155,7 +155,7 @@ func (in *LogsSpec) DeepCopy() *LogsSpec {
 func (in *Maintenance) DeepCopyInto(out *Maintenance) {
 	*out = *in
 	in.StartedAt.DeepCopyInto(&out.StartedAt)
-	in.StepSince.DeepCopyInto(&out.StepSince)
+	in.StepStartedAt.DeepCopyInto(&out.StepStartedAt)
 	if in.RejoinedAt != nil {
 		in, out := &in.RejoinedAt, &out.RejoinedAt
 		*out = (*in).DeepCopy()

@@ -10,7 +10,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/win"
@@ -28,7 +28,7 @@ func main() {
 		Stderr:  os.Stderr,
 		Host:    machine,
 		Program: openProgram,
-		Serve:   func(run func(context.Context) uint32) error { return scm.ServeCode(v1alpha1.WICDService, run) },
+		Serve:   func(run func(context.Context) uint32) error { return scm.ServeCode(api.WICDService, run) },
 		Contain: win.Contain,
 	})
 	stop()

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers"
 	"github.com/windows-machine-config/wmco/payload"
@@ -89,7 +90,7 @@ func parse(args []string) (flags, error) {
 		return f, err
 	}
 	if f.namespace == "" {
-		f.namespace = v1alpha1.DefaultNamespace
+		f.namespace = api.DefaultNamespace
 	}
 	return f, nil
 }

@@ -1,4 +1,4 @@
-// Command objects writes docs/objects.md: every kind, field and name of api/v1alpha1 with what its comment says.
+// Command objects writes docs/objects.md: every kind, field and name of api with what its comment says.
 // The page is generated so that it cannot say anything else than the code.
 package main
 
@@ -18,13 +18,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: objects <folder of the api package> <page to write>")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: objects <page to write> <folders of the api packages>")
 		os.Exit(2)
 	}
-	page, err := render(os.Args[1])
+	page, err := render(os.Args[2:])
 	if err == nil {
-		err = os.WriteFile(os.Args[2], page, 0o644)
+		err = os.WriteFile(os.Args[1], page, 0o644)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,18 +32,22 @@ func main() {
 	}
 }
 
-// render reads the package and returns the page.
-func render(dir string) ([]byte, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return nil, err
+// render reads the packages and returns the page.
+func render(dirs []string) ([]byte, error) {
+	var names []string
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, found...)
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	p := page{files: token.NewFileSet(), constants: map[string]string{}}
-	p.writef("# Objects and names\n\nGenerated from `api/v1alpha1` by `make generate`; edit the comments there.\n")
+	p.writef("# Objects and names\n\nGenerated from `api` by `make generate`; edit the comments there.\n")
 	var parsed []*ast.File
 	for _, name := range names {
-		if strings.HasPrefix(filepath.Base(name), "zz_") {
+		if strings.HasPrefix(filepath.Base(name), "zz_") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(p.files, name, nil, parser.ParseComments)

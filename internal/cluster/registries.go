@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
@@ -81,7 +82,7 @@ func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.S
 }
 
 func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
-	out := mirrors.Set{Kind: "WindowsConfig", Name: v1alpha1.WindowsConfigName, Field: "spec.registries.mirrors"}
+	out := mirrors.Set{Kind: "WindowsConfig", Name: api.WindowsConfigName, Field: "spec.registries.mirrors"}
 	for _, e := range list {
 		entry := mirrors.Entry{Source: e.Source, Policy: mirrors.Policy(e.MirrorSourcePolicy), Tags: e.PullBy != v1alpha1.PullByDigest}
 		for _, m := range e.Mirrors {
@@ -95,12 +96,12 @@ func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
 // OpenShiftPullSecret is where OpenShift has the cluster's pull secret. Elsewhere its namespace does not exist, or is somebody else's, and the
 // operator may not read there.
 func OpenShiftPullSecret() types.NamespacedName {
-	return types.NamespacedName{Namespace: "openshift-config", Name: v1alpha1.PullSecret}
+	return types.NamespacedName{Namespace: "openshift-config", Name: api.PullSecret}
 }
 
 // readPullSecret takes the first that is there: OpenShift's, or the one that an administrator puts into the operator's namespace elsewhere.
 func readPullSecret(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
-	for _, name := range []types.NamespacedName{OpenShiftPullSecret(), {Namespace: namespace, Name: v1alpha1.PullSecret}} {
+	for _, name := range []types.NamespacedName{OpenShiftPullSecret(), {Namespace: namespace, Name: api.PullSecret}} {
 		var secret corev1.Secret
 		err := r.Get(ctx, name, &secret)
 		if apierrors.IsNotFound(err) {

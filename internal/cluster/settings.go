@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/proxy"
@@ -106,14 +107,14 @@ func readPodNetworks(ctx context.Context, r client.Reader, s *desired.Settings) 
 // readBundles reads the certificates to trust. With a proxy or without: nodes pull images either way.
 func readBundles(ctx context.Context, r client.Reader, namespace string, s *desired.Settings) error {
 	var cm corev1.ConfigMap
-	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.TrustedCAConfigMap}, &cm)
+	err := r.Get(ctx, types.NamespacedName{Namespace: namespace, Name: api.TrustedCAConfigMap}, &cm)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, v1alpha1.TrustedCAConfigMap, err)
+		return fmt.Errorf("reading ConfigMap %s/%s: %w", namespace, api.TrustedCAConfigMap, err)
 	}
 	// What is not text, as a certificate in DER, kubectl puts into binaryData. It is looked at so that it is named as unusable.
-	for _, text := range []string{cm.Data[v1alpha1.TrustedCAKey], string(cm.BinaryData[v1alpha1.TrustedCAKey])} {
+	for _, text := range []string{cm.Data[api.TrustedCAKey], string(cm.BinaryData[api.TrustedCAKey])} {
 		if text != "" {
-			s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + v1alpha1.TrustedCAKey, PEM: text})
+			s.Bundles = append(s.Bundles, trust.Bundle{Name: "ConfigMap " + cm.Name + ", key " + api.TrustedCAKey, PEM: text})
 		}
 	}
 	controller, err := readCluster(ctx, r, machineConfig, "ControllerConfig", "machine-config-controller")

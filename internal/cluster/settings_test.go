@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
@@ -58,12 +59,12 @@ func kubeadm(says string) client.Object {
 }
 
 func trusted(pem string) client.Object {
-	return configMap(namespace, v1alpha1.TrustedCAConfigMap, v1alpha1.TrustedCAKey, pem)
+	return configMap(namespace, api.TrustedCAConfigMap, api.TrustedCAKey, pem)
 }
 
 func pullSecret(namespace, key, value string) client.Object {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PullSecret}, Data: map[string][]byte{key: []byte(value)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.PullSecret}, Data: map[string][]byte{key: []byte(value)},
 	}
 }
 
@@ -148,14 +149,14 @@ func trustCases() map[string]settingsCase {
 		return func(s *desired.Settings) { s.Bundles = b }
 	}
 	binary := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.TrustedCAConfigMap},
-		BinaryData: map[string][]byte{v1alpha1.TrustedCAKey: []byte("\x30\x82\xff")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.TrustedCAConfigMap},
+		BinaryData: map[string][]byte{api.TrustedCAKey: []byte("\x30\x82\xff")},
 	}
 	return map[string]settingsCase{
 		"trust: the bundle":              {[]client.Object{trusted("PEM")}, bundlesAre(bundle(ours, "PEM"))},
 		"trust: a bundle that is empty":  {[]client.Object{trusted("")}, bundlesAre()},
-		"trust: a bundle not filled yet": {[]client.Object{configMap(namespace, v1alpha1.TrustedCAConfigMap, "other", "PEM")}, bundlesAre()},
-		"trust: a bundle of others":      {[]client.Object{configMap("elsewhere", v1alpha1.TrustedCAConfigMap, v1alpha1.TrustedCAKey, "PEM")}, bundlesAre()},
+		"trust: a bundle not filled yet": {[]client.Object{configMap(namespace, api.TrustedCAConfigMap, "other", "PEM")}, bundlesAre()},
+		"trust: a bundle of others":      {[]client.Object{configMap("elsewhere", api.TrustedCAConfigMap, api.TrustedCAKey, "PEM")}, bundlesAre()},
 		"trust: what is no text":         {[]client.Object{binary}, bundlesAre(bundle(ours, "\x30\x82\xff"))},
 		"trust: registries' authorities": {
 			[]client.Object{trusted("PEM"), controllerConfig("spec: {rootCAData: RA==, imageRegistryBundleData: [{file: internal..5000, data: QQ==}], " +

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/csr"
 )
@@ -76,7 +77,7 @@ func (c *certificates) Reconcile(ctx context.Context, request *certificatesv1.Ce
 		c.tellDisputes(ctx, request, d)
 		return reconcile.Result{}, c.approve(ctx, request, d)
 	case csr.Refuse:
-		c.tell(event{about: request, kind: corev1.EventTypeWarning, reason: v1alpha1.EventCertificateRefused, action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
+		c.tell(event{about: request, kind: corev1.EventTypeWarning, reason: api.EventCertificateRefused, action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
 		return reconcile.Result{RequeueAfter: decideAgain}, nil
 	}
 	return reconcile.Result{}, nil
@@ -89,7 +90,7 @@ func (c *certificates) tellDisputes(ctx context.Context, request *certificatesv1
 		if err := c.client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
 			continue // it is gone, and its claim with it
 		}
-		c.tell(event{about: &node, related: request, kind: corev1.EventTypeWarning, reason: v1alpha1.EventAddressDisputed, action: "Approve"},
+		c.tell(event{about: &node, related: request, kind: corev1.EventTypeWarning, reason: api.EventAddressDisputed, action: "Approve"},
 			"status.addresses has an address of WindowsInstance %s, which was reached there; look at what the kubelet of this Node is told, or who has it", d.Instance)
 	}
 }
@@ -105,7 +106,7 @@ func (c *certificates) approve(ctx context.Context, request *certificatesv1.Cert
 		approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
 			Type:    certificatesv1.CertificateApproved,
 			Status:  corev1.ConditionTrue,
-			Reason:  v1alpha1.ApprovalReason,
+			Reason:  api.ApprovalReason,
 			Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
 		}}
 		err := c.client.SubResource("approval").Update(ctx, approved)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/csr"
 )
@@ -165,10 +166,10 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 		meanwhile func(client.Client)
 		reason    string // of the only condition
 	}{
-		"ours alone":                      {servingRequest(t), nobody, v1alpha1.ApprovalReason},
+		"ours alone":                      {servingRequest(t), nobody, api.ApprovalReason},
 		"theirs came before":              {before, nobody, theirs},
 		"theirs came in between":          {servingRequest(t), byThem, theirs},
-		"somebody changed something else": {servingRequest(t), labelled, v1alpha1.ApprovalReason},
+		"somebody changed something else": {servingRequest(t), labelled, api.ApprovalReason},
 		"somebody denied it":              {denied, nobody, "Denied"},
 		"it was taken back": {servingRequest(t), func(c client.Client) {
 			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})
@@ -207,7 +208,7 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 	request.Spec.SignerName = certificatesv1.KubeAPIServerClientKubeletSignerName
 	request.Spec.Request = requestFor(t, "system:node:win-a")
 	request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	request.Spec.Username = "system:serviceaccount:ns:" + v1alpha1.BootstrapServiceAccount
+	request.Spec.Username = "system:serviceaccount:ns:" + api.BootstrapServiceAccount
 	request.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=one"}}
 	for name, isDeleted := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +217,7 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i); err != nil {
 				t.Fatal(err)
 			}
-			i.Finalizers, i.Status.BootstrapCredentialID, i.Status.NodeRef = []string{v1alpha1.Finalizer}, "one", nil
+			i.Finalizers, i.Status.BootstrapCredentialID, i.Status.NodeRef = []string{api.Finalizer}, "one", nil
 			if err := c.Update(t.Context(), &i); err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +266,7 @@ func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); err != nil || len(after.Status.Conditions) != 1 {
 		t.Errorf("conditions %+v (%v), want the approval; events %q", after.Status.Conditions, err, recorder.events)
 	}
-	if told := strings.Join(recorder.events, "\n"); strings.Count(told, v1alpha1.EventAddressDisputed) != 1 || !strings.Contains(told, "linux-1") {
+	if told := strings.Join(recorder.events, "\n"); strings.Count(told, api.EventAddressDisputed) != 1 || !strings.Contains(told, "linux-1") {
 		t.Errorf("events %q, want one on linux-1", told)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -45,7 +46,7 @@ func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
 }
 
 func (c *configMaps) isOurs(o client.Object) bool {
-	return o.GetName() == v1alpha1.InstancesConfigMap || o.GetName() == v1alpha1.KnownHostsConfigMap
+	return o.GetName() == api.InstancesConfigMap || o.GetName() == api.KnownHostsConfigMap
 }
 
 // ofInstance brings the ConfigMap back when an instance made from it was changed or deleted by somebody.
@@ -54,7 +55,7 @@ func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Requ
 }
 
 func (c *configMaps) name() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.InstancesConfigMap}
+	return types.NamespacedName{Namespace: c.Namespace, Name: api.InstancesConfigMap}
 }
 
 // Reconcile makes the instances what the ConfigMap says. A ConfigMap that is gone is an empty one.
@@ -99,7 +100,7 @@ func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 		c.tell(c.about(cm, f.key, f.kind), "entry %q: %s", f.key, f.message)
 	}
 	if rest := faults[told:]; len(rest) > 0 {
-		c.tell(event{about: cm, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: "Summary"},
+		c.tell(event{about: cm, kind: corev1.EventTypeWarning, reason: api.EventInstanceInvalid, action: "Summary"},
 			"%d more entries are wrong, the first of them %q: %s", len(rest), rest[0].key, rest[0].message)
 	}
 }
@@ -107,7 +108,7 @@ func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 // about is the event of a fault of one entry.
 func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) event {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
-	return event{about: cm, related: instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: fault}
+	return event{about: cm, related: instance, kind: corev1.EventTypeWarning, reason: api.EventInstanceInvalid, action: fault}
 }
 
 // located is an entry and the address it means; none for an instance whose name does not resolve just now.
@@ -131,7 +132,7 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 	owner := owners(known, have, isOfConfigMap)
 	for _, existing := range []bool{true, false} {
 		if !existing {
-			for ip, a := range c.hosts.stronger(ctx, v1alpha1.SourceConfigMap) {
+			for ip, a := range c.hosts.stronger(ctx, api.SourceConfigMap) {
 				if owner[ip] == "" {
 					owner[ip] = a.who
 				}
@@ -167,7 +168,7 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 }
 
 func isOfConfigMap(i *v1alpha1.WindowsInstance) bool {
-	return i.Labels[v1alpha1.LabelSource] == v1alpha1.SourceConfigMap
+	return i.Labels[api.LabelSource] == api.SourceConfigMap
 }
 
 // apply makes an instance of each entry. One that cannot be made does not keep the others back.
@@ -187,7 +188,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: c.Namespace,
 				Name:      e.instanceName(),
-				Labels:    map[string]string{v1alpha1.LabelSource: v1alpha1.SourceConfigMap},
+				Labels:    map[string]string{api.LabelSource: api.SourceConfigMap},
 			},
 			Spec: v1alpha1.WindowsInstanceSpec{Address: e.address(), Username: e.username, HostKey: e.hostKey},
 		}
@@ -197,7 +198,7 @@ func (c *configMaps) applyOne(ctx context.Context, cm *corev1.ConfigMap, e locat
 			c.tell(c.about(cm, e.key, addressTaken), "entry %q: its address %s is that of %s already; remove one of the two", e.key, e.ip, holder)
 			return nil
 		}
-		c.tell(event{about: cm, related: instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Create"},
+		c.tell(event{about: cm, related: instance, kind: corev1.EventTypeNormal, reason: api.EventInstanceSetup, action: "Create"},
 			"entry %q became WindowsInstance %s", e.key, instance.Name)
 	case have.DeletionTimestamp != nil: // it comes back when the host has left
 	case !isOfConfigMap(have):
@@ -239,7 +240,7 @@ func (c *configMaps) prune(ctx context.Context, cm *corev1.ConfigMap, rest map[s
 			continue
 		}
 		if cm.UID != "" {
-			c.tell(event{about: cm, related: i, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceTeardown, action: "Delete"},
+			c.tell(event{about: cm, related: i, kind: corev1.EventTypeNormal, reason: api.EventInstanceTeardown, action: "Delete"},
 				"WindowsInstance %s was removed with its entry", i.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -83,7 +84,7 @@ func (c common) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips .
 	}
 	for _, ip := range ips {
 		if why := is.Refuse(ip); why != "" {
-			return &join.Unreachable{Reason: v1alpha1.ReasonAddressInvalid, Err: fmt.Errorf(
+			return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
 				"spec.address %s is not connected to: %s %s; delete this WindowsInstance, and announce the host at the address that it has in its own network",
 				i.Spec.Address, ip, why)}
 		}
@@ -137,16 +138,16 @@ func unreachable(err error) error {
 		return err
 	}
 	reasons := map[remote.Kind]string{
-		remote.Refused:           v1alpha1.ReasonConnectionRefused,
-		remote.Timeout:           v1alpha1.ReasonConnectionTimeout,
-		remote.Unreachable:       v1alpha1.ReasonNoRoute,
-		remote.Unresolvable:      v1alpha1.ReasonAddressUnresolvable,
-		remote.Authentication:    v1alpha1.ReasonAuthenticationFailed,
-		remote.Protocol:          v1alpha1.ReasonNotSSH,
-		remote.Lost:              v1alpha1.ReasonConnectionLost,
-		remote.HostKeyChanged:    v1alpha1.ReasonHostKeyChanged,
-		remote.HostKeyUnknown:    v1alpha1.ReasonHostKeyUnknown,
-		remote.HostKeyUnsuitable: v1alpha1.ReasonHostKeyUnsuitable,
+		remote.Refused:           api.ReasonConnectionRefused,
+		remote.Timeout:           api.ReasonConnectionTimeout,
+		remote.Unreachable:       api.ReasonNoRoute,
+		remote.Unresolvable:      api.ReasonAddressUnresolvable,
+		remote.Authentication:    api.ReasonAuthenticationFailed,
+		remote.Protocol:          api.ReasonNotSSH,
+		remote.Lost:              api.ReasonConnectionLost,
+		remote.HostKeyChanged:    api.ReasonHostKeyChanged,
+		remote.HostKeyUnknown:    api.ReasonHostKeyUnknown,
+		remote.HostKeyUnsuitable: api.ReasonHostKeyUnsuitable,
 	}
 	if e.HostKey != nil {
 		err = fmt.Errorf("%w; to accept it, set spec.hostKey of the WindowsInstance to %q", err, remote.FormatHostKey(e.HostKey))

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -40,7 +41,7 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 			if has := slices.ContainsFunc(offered, func(c agent.Content) bool { return c.SHA256 == flanneld.SHA256 }); has != want || len(offered) < 2 {
 				t.Errorf("provider %s: the host was offered %v; flanneld is among it: %v, want %v", provider, offered, has, want)
 			}
-			if got := s.node("win-1").Annotations[v1alpha1.AnnotationVersion]; got != s.version {
+			if got := s.node("win-1").Annotations[api.AnnotationVersion]; got != s.version {
 				t.Errorf("provider %s: the node has version %s, want %s", provider, got, s.version)
 			}
 		})

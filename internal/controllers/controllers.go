@@ -25,6 +25,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -76,7 +77,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	c.policies = newPolicies(c, guards)
 	f := newFleet(c)
 	h := &hosts{resolver: c.resolver}
-	machineAPI, clusterAPI := newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
+	machineAPI, clusterAPI := newMachines(c, h, api.SourceMachine), newMachines(c, h, api.SourceClusterAPI)
 	h.announcers = []announcer{machineAPI, clusterAPI}
 	return []Controller{
 		c.policies,
@@ -115,9 +116,9 @@ func Cache(namespace string) cache.Options {
 		}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Secret{}:                            only(v1alpha1.PrivateKeySecret),
+		&corev1.Secret{}:                            only(api.PrivateKeySecret),
 		&corev1.ConfigMap{}:                         ours,
-		&rbacv1.Role{}:                              only(v1alpha1.WICDRole),
+		&rbacv1.Role{}:                              only(api.WICDRole),
 		&v1alpha1.WindowsInstance{}:                 ours,
 		&certificatesv1.CertificateSigningRequest{}: {Transform: shortened},
 	}}
@@ -152,9 +153,9 @@ func (c common) version() string { return desired.Version(c.Version, c.content.D
 // config is what WindowsConfig says; the defaults where there is none.
 func (c common) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
 	var config v1alpha1.WindowsConfig
-	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
+	err := c.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config)
 	if client.IgnoreNotFound(err) != nil {
-		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
 	return config.Spec, nil
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -152,9 +153,9 @@ type fleetSeen struct {
 func (f *fleet) look(ctx context.Context) (fleetSeen, error) {
 	s := fleetSeen{config: &v1alpha1.WindowsConfig{}, instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
 	s.Now = time.Now()
-	err := f.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, s.config)
+	err := f.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, s.config)
 	if client.IgnoreNotFound(err) != nil {
-		return s, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+		return s, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
 	version := f.version()
 	s.Policy = policyOf(s.config.Spec.Rollout, version)
@@ -243,14 +244,14 @@ func (f *fleet) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
 
 // plannable is what a plan must know of an instance.
 func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
-	configured := conditionOf(i, v1alpha1.ConditionConfigured)
+	configured := conditionOf(i, api.ConditionConfigured)
 	h := rollout.Host{
 		Name:     i.Name,
 		Node:     rollout.NodeOf(node),
 		Leaving:  i.DeletionTimestamp != nil,
 		Paused:   i.Spec.Paused,
 		Joined:   configured.Status == "True",
-		TakeOver: configured.Reason == v1alpha1.ReasonTakeOver,
+		TakeOver: configured.Reason == api.ReasonAdoptionPending,
 		UnderWay: i.Status.Maintenance,
 		Failure:  i.Status.Failure,
 	}

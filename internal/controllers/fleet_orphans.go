@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 const (
@@ -56,7 +56,7 @@ func (f *fleet) lookAtOrphans(nodes map[string]*corev1.Node) (again time.Duratio
 	f.metrics.orphans.Set(float64(len(nodes)))
 	tell, again := f.orphans.look(nodes, time.Now())
 	for _, node := range tell {
-		f.tell(event{about: node, kind: corev1.EventTypeWarning, reason: v1alpha1.EventNodeOrphaned, action: "Plan"},
+		f.tell(event{about: node, kind: corev1.EventTypeWarning, reason: api.EventNodeOrphaned, action: "Plan"},
 			"no WindowsInstance is for this node: it gets no upgrade and no repair; announce its host, or delete the Node when the host is gone")
 	}
 	return again

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -52,11 +53,11 @@ const keyPatience = time.Hour
 
 // replaceWhy says why the Machine of a host is to be replaced; empty when it is not, or when the user does not want it.
 func replaceWhy(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacement) string {
-	if i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.NodeRef == nil || allowed == v1alpha1.ReplaceNever {
+	if i.Labels[api.LabelSource] != api.SourceMachine || i.Status.NodeRef == nil || allowed == v1alpha1.ReplaceNever {
 		return ""
 	}
-	reachable := conditionOf(i, v1alpha1.ConditionReachable)
-	if reachable.Reason == v1alpha1.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
+	reachable := conditionOf(i, api.ConditionReachable)
+	if reachable.Reason == api.ReasonAuthenticationFailed && time.Since(reachable.LastTransitionTime.Time) > keyPatience {
 		return "its host has not let in the SSH key for " + keyPatience.String()
 	}
 	if f := i.Status.Failure; allowed == v1alpha1.ReplaceWhenBroken && f != nil && f.Action == v1alpha1.ActionRepair && f.Attempts >= join.MaxRepairs {
@@ -116,7 +117,7 @@ func (c *costs) of(ctx context.Context, in common, from string, is *corev1.Confi
 // published reads what was published for a version. It is the cache's, since it is big: not to be changed.
 func (c common) published(ctx context.Context, version string) (*corev1.ConfigMap, error) {
 	cm := &corev1.ConfigMap{}
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.ServicesConfigMapPrefix + version}
 	if err := c.client.Get(ctx, name, cm, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -22,10 +23,10 @@ import (
 
 // lockedOut is an instance of a Machine whose node has not let in the key for a while.
 func lockedOut(since time.Duration) *v1alpha1.WindowsInstance {
-	i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+	i := anInstance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
 	i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
 	i.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonAuthenticationFailed,
+		Type: api.ConditionReachable, Status: metav1.ConditionFalse, Reason: api.ReasonAuthenticationFailed,
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-since)),
 	}}
 	return i
@@ -57,16 +58,16 @@ func TestMachinesAreReplacedForGoodReasonsOnly(t *testing.T) {
 			i.Status.NodeRef = nil
 		}), whenBroken, ""},
 		{"a host without a Machine", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
-			i.Labels[v1alpha1.LabelSource] = v1alpha1.SourceConfigMap
+			i.Labels[api.LabelSource] = api.SourceConfigMap
 		}), whenBroken, ""},
 		{"a Machine of Cluster API", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
-			i.Labels[v1alpha1.LabelSource] = v1alpha1.SourceClusterAPI
+			i.Labels[api.LabelSource] = api.SourceClusterAPI
 		}), whenBroken, ""},
 		{"a host that does not answer at all", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
-			i.Status.Conditions[0].Reason = v1alpha1.ReasonConnectionTimeout
+			i.Status.Conditions[0].Reason = api.ReasonConnectionTimeout
 		}), whenBroken, ""},
 		{"a host that shows another key than before", with(lockedOut(2*keyPatience), func(i *v1alpha1.WindowsInstance) {
-			i.Status.Conditions[0].Reason = v1alpha1.ReasonHostKeyChanged
+			i.Status.Conditions[0].Reason = api.ReasonHostKeyChanged
 		}), whenBroken, ""},
 		{"a node that was repaired in vain", broken(join.MaxRepairs), whenBroken, "its node could not be repaired: its kubelet is silent"},
 		{"is left to the user otherwise", broken(join.MaxRepairs), onRotation, ""},
@@ -164,8 +165,8 @@ func publishedFor(t *testing.T, version string, change func(*desired.Node)) *cor
 		t.Fatal(err)
 	}
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version, Annotations: map[string]string{v1alpha1.AnnotationSettings: "of-" + version}},
-		Data:       signedBy(t, 0, v1alpha1.ServicesConfigMapPrefix+version, data),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version, Annotations: map[string]string{api.AnnotationSettings: "of-" + version}},
+		Data:       signedBy(t, 0, api.ServicesConfigMapPrefix+version, data),
 	}
 }
 
@@ -210,7 +211,7 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}
 	instance.Status.Hostname = "win"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "win", Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{v1alpha1.AnnotationVersion: "0.9.0"},
+		Name: "win", Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "0.9.0"},
 	}}
 	if err := errors.Join(s.client.Create(t.Context(), instance), s.client.Create(t.Context(), node)); err != nil {
 		t.Fatal(err)
@@ -252,7 +253,7 @@ func TestAVersionNobodyKnowsCostsADrain(t *testing.T) {
 func keySecret(t *testing.T, data []byte) *corev1.Secret {
 	t.Helper()
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.PrivateKeySecret}, Data: map[string][]byte{v1alpha1.PrivateKeyKey: data},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: data},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -161,7 +162,7 @@ func (h *hosts) named(ctx context.Context, name, other string) (who string) {
 
 // rank orders the sources; the lowest wins.
 func rank(source string) int {
-	return slices.Index([]string{v1alpha1.SourceMachine, v1alpha1.SourceClusterAPI, v1alpha1.SourceConfigMap}, source)
+	return slices.Index([]string{api.SourceMachine, api.SourceClusterAPI, api.SourceConfigMap}, source)
 }
 
 // sorted are the instances by name, so that the same ones always mean the same.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 func TestAHostIsGivenToOneInstance(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTwoEntriesForAHostAreOneInstance(t *testing.T) {
 	w = newSources(t, userMap("10.0.0.1", "10.0.0.9"), client.Object(reported))
 	w.pass()
 	w.expect("10.0.0.9 ConfigMap 10.0.0.9")
-	w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, `"10.0.0.1"`, `entry "10.0.0.9"`)
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `"10.0.0.1"`, `entry "10.0.0.9"`)
 }
 
 func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 	m.Object["status"] = aMachine("machine", "m", "10.0.0.2").Object["status"]
 	w.must(w.Update(t.Context(), m))
 	expect("Machine openshift-machine-api/m 10.0.0.2")
-	m.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Windows", v1alpha1.LabelIgnore: "true"})
+	m.SetLabels(map[string]string{api.LabelMachineOS: "Windows", api.LabelIgnore: "true"})
 	w.must(w.Update(t.Context(), m))
 	expect()
 	w.must(w.Delete(t.Context(), m))
@@ -239,8 +239,8 @@ func TestTwoSpellingsOfANameAreOneInstance(t *testing.T) {
 		if len(got) != 2 || got[1].Name != "host.example" || got[1].DeletionTimestamp != nil {
 			t.Fatalf("DNS is away: %v; instances are %+v", away, got)
 		}
-		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, `entry "host.example"`, `"HOST.example"`)
-		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, `entry "host.example."`, `"HOST.example"`)
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "host.example"`, `"HOST.example"`)
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "host.example."`, `"HOST.example"`)
 		delete(users.Data, "HOST.example")
 		w.must(w.Update(t.Context(), users))
 		w.pass()
@@ -258,7 +258,7 @@ func TestEntriesInBinaryDataAreFaultyAndNotGone(t *testing.T) {
 	w.pass()
 	w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2")
 	for key := range users.BinaryData {
-		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, key, "UTF-8", "binaryData")
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, key, "UTF-8", "binaryData")
 	}
 }
 
@@ -275,6 +275,6 @@ func TestManyBadEntriesAreFewEvents(t *testing.T) {
 	if n := len(w.told.events); n > toldFaults+2 {
 		t.Errorf("%d events were made", n)
 	}
-	w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, fmt.Sprintf("%d more entries are wrong", 3000-toldFaults))
-	w.expectEvent(corev1.EventTypeNormal, v1alpha1.EventInstanceSetup, `"10.0.0.1"`)
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, fmt.Sprintf("%d more entries are wrong", 3000-toldFaults))
+	w.expectEvent(corev1.EventTypeNormal, api.EventInstanceSetup, `"10.0.0.1"`)
 }

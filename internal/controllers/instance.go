@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/remote"
@@ -122,7 +123,7 @@ func (c *instances) deletions() handler.EventHandler {
 func published() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e ctrlevent.CreateEvent) bool {
-			return strings.HasPrefix(e.Object.GetName(), v1alpha1.ServicesConfigMapPrefix)
+			return strings.HasPrefix(e.Object.GetName(), api.ServicesConfigMapPrefix)
 		},
 		UpdateFunc:  func(ctrlevent.UpdateEvent) bool { return false },
 		DeleteFunc:  func(ctrlevent.DeleteEvent) bool { return false },
@@ -191,7 +192,7 @@ func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
 
 // retry forgets what failed when the user asks for it.
 func (c *instances) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
-	if _, asked := i.Annotations[v1alpha1.AnnotationRetry]; !asked {
+	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
 		return nil
 	}
 	c.retries.reset(client.ObjectKeyFromObject(i))
@@ -203,9 +204,9 @@ func (c *instances) retry(ctx context.Context, i *v1alpha1.WindowsInstance) erro
 		}
 	}
 	before := i.DeepCopy()
-	delete(i.Annotations, v1alpha1.AnnotationRetry)
+	delete(i.Annotations, api.AnnotationRetry)
 	if err := c.client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", v1alpha1.AnnotationRetry, i.Name, err)
+		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", api.AnnotationRetry, i.Name, err)
 	}
 	return nil
 }
@@ -226,12 +227,12 @@ func (c *instances) admit(v *view, d join.Decision) (join.Decision, func()) {
 
 // isSilent says whether the host did not answer the last time.
 func isSilent(i *v1alpha1.WindowsInstance) bool {
-	return meta.IsStatusConditionFalse(i.Status.Conditions, v1alpha1.ConditionReachable)
+	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
 }
 
 // newlyWaits says whether an instance that was not known to wait for a place does.
 func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
-	return errors.Is(d.Err, join.ErrNoSlot) && conditionOf(i, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonWaitingForSlot
+	return errors.Is(d.Err, join.ErrNoSlot) && conditionOf(i, api.ConditionConfigured).Reason != api.ReasonWaitingForSlot
 }
 
 // view is all that is known about an instance before something is decided.
@@ -271,7 +272,7 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 	}
 	v.Version, v.Unfit = c.version(), c.fleet.skew.unfit()
 	if cm, err := c.published(ctx, v.Version); err == nil {
-		v.Settings, v.SettingsSince = cm.Annotations[v1alpha1.AnnotationSettings], cm.CreationTimestamp.Time
+		v.Settings, v.SettingsSince = cm.Annotations[api.AnnotationSettings], cm.CreationTimestamp.Time
 	}
 	v.Unguarded = c.policies.seen()
 	v.AllPaused = v.config.Rollout.Paused
@@ -282,7 +283,7 @@ func (c *instances) gather(ctx context.Context, r client.Reader, name types.Name
 
 // hasLeft says that the host of an instance has left, or never joined: who else holds the instance does not concern us.
 func hasLeft(i *v1alpha1.WindowsInstance) bool {
-	return i.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(i, v1alpha1.Finalizer)
+	return i.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(i, api.Finalizer)
 }
 
 func (c *instances) forget(name types.NamespacedName) {
@@ -317,23 +318,23 @@ func (c *instances) node(ctx context.Context, r client.Reader, i *v1alpha1.Windo
 
 // privateKey reads the SSH key. A fault of the Secret is one for the user; err is one of the API.
 func (c *instances) privateKey(ctx context.Context) (ssh.Signer, *join.Stall, error) {
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.PrivateKeySecret}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.PrivateKeySecret}
 	var secret corev1.Secret
 	err := c.client.Get(ctx, name, &secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	text, found := secret.Data[v1alpha1.PrivateKeyKey]
+	text, found := secret.Data[api.PrivateKeyKey]
 	if err != nil || !found {
-		return nil, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyMissing, Message: fmt.Sprintf(
+		return nil, &join.Stall{Reason: api.ReasonPrivateKeyMissing, Message: fmt.Sprintf(
 			"Secret %s with key %s is not there; make one with: ssh-keygen -t ed25519 -N '' -f windows-key && "+
 				"kubectl create secret generic %s --from-file=%s=windows-key -n %s, and give each host windows-key.pub",
-			name, v1alpha1.PrivateKeyKey, v1alpha1.PrivateKeySecret, v1alpha1.PrivateKeyKey, c.Namespace)}, nil
+			name, api.PrivateKeyKey, api.PrivateKeySecret, api.PrivateKeyKey, c.Namespace)}, nil
 	}
 	key, err := remote.ParsePrivateKey(text)
 	if err != nil {
-		return nil, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyInvalid, Message: fmt.Sprintf(
-			"Secret %s, key %s: %v", name, v1alpha1.PrivateKeyKey, err)}, nil
+		return nil, &join.Stall{Reason: api.ReasonPrivateKeyInvalid, Message: fmt.Sprintf(
+			"Secret %s, key %s: %v", name, api.PrivateKeyKey, err)}, nil
 	}
 	return key, nil, nil
 }

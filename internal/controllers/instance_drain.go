@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/drain"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -54,13 +55,13 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
 	}
 	meta.SetStatusCondition(&m.status.now().Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
+		Type: api.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
 	})
 	return drainEvery, err
 }
 
 func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
-	meta.RemoveStatusCondition(&m.status.now().Conditions, v1alpha1.ConditionDraining)
+	meta.RemoveStatusCondition(&m.status.now().Conditions, api.ConditionDraining)
 	return m.to(ctx, v1alpha1.MaintenanceAct)
 }
 
@@ -120,7 +121,7 @@ func (m *maintenance) cordon(ctx context.Context) error {
 	}
 	return m.patchNode(ctx, "cordoning", func(n *corev1.Node) {
 		n.Spec.Unschedulable = true
-		n.Annotations = merged(n.Annotations, map[string]string{v1alpha1.AnnotationCordoned: string(m.now().Action)})
+		n.Annotations = merged(n.Annotations, map[string]string{api.AnnotationCordoned: string(m.now().Action)})
 	})
 }
 
@@ -131,12 +132,12 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 	}
 	return m.patchNode(ctx, "uncordoning", func(n *corev1.Node) {
 		n.Annotations = maps.Clone(n.Annotations)
-		if _, ours := n.Annotations[v1alpha1.AnnotationCordoned]; ours {
+		if _, ours := n.Annotations[api.AnnotationCordoned]; ours {
 			n.Spec.Unschedulable = false
-			delete(n.Annotations, v1alpha1.AnnotationCordoned)
+			delete(n.Annotations, api.AnnotationCordoned)
 		}
 		if asked != "" && rollout.NodeOf(n).RebootAsked == asked {
-			delete(n.Annotations, v1alpha1.AnnotationReboot)
+			delete(n.Annotations, api.AnnotationReboot)
 		}
 	})
 }
@@ -147,7 +148,7 @@ func (m *maintenance) wish(ctx context.Context, version string) error {
 		return errors.New("the Node is not there")
 	}
 	return m.patchNode(ctx, "annotating", func(n *corev1.Node) {
-		n.Annotations = merged(n.Annotations, map[string]string{v1alpha1.AnnotationDesiredVersion: version})
+		n.Annotations = merged(n.Annotations, map[string]string{api.AnnotationDesiredVersion: version})
 	})
 }
 

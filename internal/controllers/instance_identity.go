@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -45,7 +46,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
 	}
 	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
-		return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+		return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
 			"the host says that its node's address is %s, which %s; choose another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
 	}
 	spec := a.view.Instance.Spec
@@ -58,7 +59,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	return &join.Unsupported{Reason: v1alpha1.ReasonAddressNotProven, Message: fmt.Sprintf(
+	return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
 		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
 			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
 }
@@ -75,7 +76,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 			return "WindowsInstance " + key.String(), nil
 		}
 	}
-	if who := a.hosts.named(ctx, name, a.view.Instance.Annotations[v1alpha1.AnnotationMachine]); who != "" {
+	if who := a.hosts.named(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]); who != "" {
 		return who, nil
 	}
 	if holder, ok := a.names.claim(name, self); !ok {
@@ -103,7 +104,7 @@ func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 		return false
 	}
 	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
-	return node.Annotations[v1alpha1.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
+	return node.Annotations[api.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
 }
 
 // described says of which system a Node is, and where, as far as it has reported.

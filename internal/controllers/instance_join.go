@@ -20,6 +20,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -114,11 +115,11 @@ func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 		if err := a.status.write(ctx); err != nil {
 			return host, err
 		}
-		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventHostKeyPinned, action: "Pin"},
+		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeNormal, reason: api.EventHostKeyPinned, action: "Pin"},
 			"host %s shows key %s; it is asked for from now on", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
 	}
 	if other := a.sharesKeyWith(ctx, key); other != "" {
-		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventHostKeyShared, action: "Compare"},
+		a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: api.EventHostKeyShared, action: "Compare"},
 			"the host shows the same SSH host key %s as that of WindowsInstance %s: each can pretend to be the other; on one of them, as after each copy "+
 				`of an image, delete C:\ProgramData\ssh\ssh_host_*, restart sshd, and set spec.hostKey to the new key`, st.HostKeyFingerprint, other)
 	}
@@ -154,7 +155,7 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 // hold keeps the instance until its host has left the cluster. It comes before anything on the host is changed.
 func (a *attempt) hold(ctx context.Context) error {
 	instance := a.view.Instance.DeepCopy()
-	if instance.DeletionTimestamp != nil || !controllerutil.AddFinalizer(instance, v1alpha1.Finalizer) {
+	if instance.DeletionTimestamp != nil || !controllerutil.AddFinalizer(instance, api.Finalizer) {
 		return nil
 	}
 	if err := a.client.Patch(ctx, instance, client.MergeFrom(a.view.Instance)); err != nil {
@@ -221,7 +222,7 @@ func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
 }
 
 func (a *attempt) altered(paths []string) {
-	a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonContentAltered, action: "Replace"},
+	a.tell(event{about: a.view.Instance, kind: corev1.EventTypeWarning, reason: api.ReasonContentAltered, action: "Replace"},
 		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
 }
 
@@ -237,9 +238,9 @@ func (a *attempt) token(ctx context.Context) (string, error) {
 	}
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: v1alpha1.BootstrapServiceAccount}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: api.BootstrapServiceAccount}}
 	if err := a.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s: %w", v1alpha1.BootstrapServiceAccount, err)
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s: %w", api.BootstrapServiceAccount, err)
 	}
 	id, err := credentialID(request.Status.Token)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -71,7 +72,7 @@ func (c *settings) addKeys(ctx context.Context, node *desired.Node, s signer) er
 
 // publishedIn is what a ConfigMap that we signed makes readable for nodes, if it is all that is in it.
 func (c *settings) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, bool) {
-	version, isOne := strings.CutPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix)
+	version, isOne := strings.CutPrefix(cm.Name, api.ServicesConfigMapPrefix)
 	if !isOne {
 		return desired.Node{}, false
 	}
@@ -105,7 +106,7 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 	if v.Node == nil || v.key == nil {
 		return 0
 	}
-	proven := v.Node.Annotations[v1alpha1.AnnotationPubKeyHash]
+	proven := v.Node.Annotations[api.AnnotationPubKeyHash]
 	if proven == "" || proven == publicKeyHash(v.key) {
 		return 0
 	}
@@ -122,11 +123,11 @@ func (c *instances) proveKey(ctx context.Context, v *view, st *status) time.Dura
 		return 0
 	}
 	var u *join.Unreachable
-	if errors.As(err, &u) && u.Reason == v1alpha1.ReasonAuthenticationFailed {
+	if errors.As(err, &u) && u.Reason == api.ReasonAuthenticationFailed {
 		join.Reached(st.now(), v.Instance.Generation, &join.Unreachable{Reason: u.Reason, Err: fmt.Errorf(
 			"the host does not let in the key of Secret %s yet; WICD authorizes it when it can reach the cluster, or add this line to "+
 				`C:\ProgramData\ssh\administrators_authorized_keys on the host: %s`,
-			v1alpha1.PrivateKeySecret, authorizedLine(v.key))})
+			api.PrivateKeySecret, authorizedLine(v.key))})
 	}
 	return c.retries.fail(id, time.Now())
 }
@@ -143,12 +144,12 @@ func (m *maintenance) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	id := m.view.Instance.Annotations[v1alpha1.AnnotationMachine]
+	id := m.view.Instance.Annotations[api.AnnotationMachine]
 	err = m.live.Get(ctx, client.ObjectKeyFromObject(machine), machine)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Machine %s: %w", id, err)
 	}
-	isIt := machine.GetLabels()[v1alpha1.LabelMachineOS] == "Windows" && !machine.GetCreationTimestamp().After(m.now().StartedAt.Time)
+	isIt := machine.GetLabels()[api.LabelMachineOS] == "Windows" && !machine.GetCreationTimestamp().After(m.now().StartedAt.Time)
 	if err != nil || !isIt || machine.GetDeletionTimestamp() != nil {
 		return nil
 	}
@@ -161,8 +162,8 @@ func (m *maintenance) replace(ctx context.Context) error {
 
 // machineOf is the Machine of OpenShift's Machine API that an instance was made from. Those of Cluster API are not deleted by us.
 func machineOf(i *v1alpha1.WindowsInstance) (*unstructured.Unstructured, error) {
-	namespace, name, ok := strings.Cut(i.Annotations[v1alpha1.AnnotationMachine], "/")
-	if !ok || i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine {
+	namespace, name, ok := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
+	if !ok || i.Labels[api.LabelSource] != api.SourceMachine {
 		return nil, fmt.Errorf("WindowsInstance %s was not made from a Machine of the Machine API", i.Name)
 	}
 	machine := &unstructured.Unstructured{}

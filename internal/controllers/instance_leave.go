@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -35,7 +35,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		if after, waits := join.Retry(err); waits {
 			return after, nil
 		}
-		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: "Stage"},
+		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: api.EventMaintenanceFailed, action: "Stage"},
 			"sending version %s failed, and is tried again: %v", m.view.Version, err)
 		return m.retries.fail(m.id(), time.Now()), nil
 	}
@@ -111,11 +111,11 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 // cleanOrRelease takes everything of ours off the host. Where that cannot be, it lets the host go as it is once the user says so, or
 // when it is late.
 func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
-	why := "the WindowsInstance says so in annotation " + v1alpha1.AnnotationRelease
+	why := "the WindowsInstance says so in annotation " + api.AnnotationRelease
 	if !m.released() {
 		remains, err := m.clean(ctx)
 		if err == nil {
-			m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventHostLeft, action: "Leave"},
+			m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: api.EventHostLeft, action: "Leave"},
 				"the host has left the cluster%s", listed("; there remain ", remains))
 			return nil
 		}
@@ -124,9 +124,9 @@ func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
 		}
 		why = err.Error()
 	}
-	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventHostReleased, action: "Leave"},
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: api.EventHostReleased, action: "Leave"},
 		"the host was let go as it is: its services (those with a description that begins with %q), C:\\k, C:\\var and containers that run remain; %s",
-		v1alpha1.ServiceDescription, why)
+		api.ServiceDescription, why)
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
 
 // released says whether the user lets the host go as it is.
 func (m *maintenance) released() bool {
-	return m.view.Instance.Annotations[v1alpha1.AnnotationRelease] == "true"
+	return m.view.Instance.Annotations[api.AnnotationRelease] == "true"
 }
 
 // deleteNode deletes the Node that was the host's, and no other one of that name.
@@ -166,7 +166,7 @@ func (m *maintenance) deleteNode(ctx context.Context) error {
 // letGo takes the operator's hold off the instance.
 func (m *maintenance) letGo(ctx context.Context) error {
 	instance := m.view.Instance.DeepCopy()
-	if !controllerutil.RemoveFinalizer(instance, v1alpha1.Finalizer) {
+	if !controllerutil.RemoveFinalizer(instance, api.Finalizer) {
 		return nil
 	}
 	if err := client.IgnoreNotFound(m.client.Patch(ctx, instance, client.MergeFrom(m.view.Instance))); err != nil {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -114,15 +115,15 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	}
 	at := metav1.Now()
 	begins := &v1alpha1.Maintenance{
-		Action: m.next.Action, Disruption: m.next.Disruption, Asked: m.next.Asked, Message: m.next.Message,
-		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepSince: at,
+		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.Asked, Message: m.next.Message,
+		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepStartedAt: at,
 	}
 	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
 		begins.Step = v1alpha1.MaintenanceDrain
 	}
 	if m.view.Node != nil {
 		begins.BootID = m.view.Node.Status.NodeInfo.BootID
-		begins.Former = m.view.Node.Annotations[v1alpha1.AnnotationVersion]
+		begins.PreviousVersion = m.view.Node.Annotations[api.AnnotationVersion]
 	}
 	if begins.Action == v1alpha1.ActionUpgrade {
 		begins.Version = m.view.Version
@@ -133,7 +134,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		return false, err
 	}
 	log.FromContext(ctx).Info("Maintenance begins", "action", begins.Action, "disruption", begins.Disruption, "reason", begins.Message)
-	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceBegins, action: string(begins.Action) + at.Format("-20060102150405")},
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: api.EventMaintenanceStarted, action: string(begins.Action) + at.Format("-20060102150405")},
 		"%s begins: %s", begins.Action, begins.Message)
 	return true, nil
 }
@@ -160,7 +161,7 @@ func (m *maintenance) stillNeeded() bool {
 // to goes to another step and writes it down.
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
 	now := m.now()
-	now.Step, now.StepSince, now.Message = step, metav1.Now(), ""
+	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""
 	m.retries.reset(m.id())
 	m.steps.start(m.id(), *now)
 	return 0, m.status.write(ctx)
@@ -183,7 +184,7 @@ func (m *maintenance) isUndrained() bool {
 // awaitNode waits for a Node that somebody deleted. Its host may register it again, and is joined again when it does not. That is no
 // failure, least of all one of a version.
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
-	meta.RemoveStatusCondition(&m.status.now().Conditions, v1alpha1.ConditionDraining)
+	meta.RemoveStatusCondition(&m.status.now().Conditions, api.ConditionDraining)
 	m.now().Message = "the Node is not there"
 	m.steps.start(m.id(), *m.now()) // it goes on when there is a Node
 	if m.mayRejoin() {
@@ -254,10 +255,10 @@ func (m *maintenance) reached(err error) {
 // upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours, and one that knows another
 // key than ours would not follow: these are joined.
 func (m *maintenance) upgrade(ctx context.Context) error {
-	follows := conditionOf(m.view.Instance, v1alpha1.ConditionConfigured).Reason != v1alpha1.ReasonTakeOver
-	if follows && m.now().Former != "" {
+	follows := conditionOf(m.view.Instance, api.ConditionConfigured).Reason != api.ReasonAdoptionPending
+	if follows && m.now().PreviousVersion != "" {
 		var err error
-		if follows, err = m.knowsKey(ctx, m.now().Former); err != nil {
+		if follows, err = m.knowsKey(ctx, m.now().PreviousVersion); err != nil {
 			return err
 		}
 	}
@@ -320,8 +321,8 @@ func (m *maintenance) mayRejoin() bool {
 
 // missingSince is since when the Node is known not to be there.
 func (m *maintenance) missingSince() time.Time {
-	c := meta.FindStatusCondition(m.status.now().Conditions, v1alpha1.ConditionNodeReady)
-	if c == nil || c.Reason != v1alpha1.ReasonNodeMissing {
+	c := meta.FindStatusCondition(m.status.now().Conditions, api.ConditionNodeReady)
+	if c == nil || c.Reason != api.ReasonNodeMissing {
 		return time.Now()
 	}
 	return c.LastTransitionTime.Time
@@ -351,14 +352,14 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 	now, st := m.now(), m.status.now()
 	noteFailure(st, v1alpha1.Failure{Action: now.Action, Version: now.Version, Step: now.Step, Message: why})
 	log.FromContext(ctx).Info("Maintenance failed", "action", now.Action, "step", now.Step, "error", why)
-	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: v1alpha1.EventMaintenanceFailed, action: string(now.Action)},
+	m.tell(event{about: m.view.Instance, kind: corev1.EventTypeWarning, reason: api.EventMaintenanceFailed, action: string(now.Action)},
 		"%s failed: %s", now.Action, why)
-	if now.Action == v1alpha1.ActionUpgrade && now.Former != "" && m.view.Node != nil {
-		now.Version = now.Former
+	if now.Action == v1alpha1.ActionUpgrade && now.PreviousVersion != "" && m.view.Node != nil {
+		now.Version = now.PreviousVersion
 		if err := m.status.write(ctx); err != nil {
 			return 0, err
 		}
-		if err := m.wish(ctx, now.Former); err != nil {
+		if err := m.wish(ctx, now.PreviousVersion); err != nil {
 			return 0, err
 		}
 	} else {
@@ -371,7 +372,7 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 func (m *maintenance) finish(ctx context.Context) error {
 	now, st := m.now(), m.status.now()
 	failed := m.hasFailed()
-	if err := m.uncordon(ctx, now.Asked); err != nil {
+	if err := m.uncordon(ctx, now.RequestToken); err != nil {
 		return err
 	}
 	if !failed && st.Failure != nil && st.Failure.Action == now.Action {
@@ -384,7 +385,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 	took := time.Since(now.StartedAt.Time).Round(time.Second)
 	log.FromContext(ctx).Info("Maintenance ends", "action", now.Action, "failed", failed, "took", took)
 	if !failed {
-		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventMaintenanceDone, action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
+		m.tell(event{about: m.view.Instance, kind: corev1.EventTypeNormal, reason: api.EventMaintenanceDone, action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
 			"%s is done after %s", now.Action, took)
 	}
 	m.steps.forget(m.id())

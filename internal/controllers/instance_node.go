@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
@@ -25,9 +25,9 @@ func (c *instances) adorn(ctx context.Context, v *view) error {
 		return nil
 	}
 	node := v.Node.DeepCopy()
-	node.Labels = merged(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{v1alpha1.LabelWorker: ""})
-	if _, isMachine := v.Instance.Annotations[v1alpha1.AnnotationMachine]; !isMachine {
-		node.Labels[v1alpha1.LabelBYOH] = "true"
+	node.Labels = merged(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{api.LabelWorker: ""})
+	if _, isMachine := v.Instance.Annotations[api.AnnotationMachine]; !isMachine {
+		node.Labels[api.LabelBYOH] = "true"
 	}
 	node.Annotations = merged(node.Annotations, nodeAnnotations(v))
 	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
@@ -45,15 +45,15 @@ func (c *instances) adorn(ctx context.Context, v *view) error {
 
 func nodeAnnotations(v *view) map[string]string {
 	annotations := map[string]string{}
-	if v.Node.Annotations[v1alpha1.AnnotationDesiredVersion] == "" {
-		annotations[v1alpha1.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
+	if v.Node.Annotations[api.AnnotationDesiredVersion] == "" {
+		annotations[api.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
 	}
-	if _, proven := v.Node.Annotations[v1alpha1.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
-		annotations[v1alpha1.AnnotationPubKeyHash] = publicKeyHash(v.key)
+	if _, proven := v.Node.Annotations[api.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
+		annotations[api.AnnotationPubKeyHash] = publicKeyHash(v.key)
 	}
 	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {
-		annotations[v1alpha1.AnnotationSSHHostKey] = base64.StdEncoding.EncodeToString(key.Marshal())
-		annotations[v1alpha1.AnnotationSSHHostKeyType] = key.Type()
+		annotations[api.AnnotationSSHHostKey] = base64.StdEncoding.EncodeToString(key.Marshal())
+		annotations[api.AnnotationSSHHostKeyType] = key.Type()
 	}
 	return annotations
 }
@@ -62,11 +62,11 @@ func nodeAnnotations(v *view) map[string]string {
 // would go back.
 func (a *attempt) wish(ctx context.Context) error {
 	was, err := a.node(ctx, a.client, a.view.Instance)
-	if err != nil || was == nil || was.Annotations[v1alpha1.AnnotationDesiredVersion] == a.view.Version {
+	if err != nil || was == nil || was.Annotations[api.AnnotationDesiredVersion] == a.view.Version {
 		return err
 	}
 	node := was.DeepCopy()
-	node.Annotations = merged(node.Annotations, map[string]string{v1alpha1.AnnotationDesiredVersion: a.view.Version})
+	node.Annotations = merged(node.Annotations, map[string]string{api.AnnotationDesiredVersion: a.view.Version})
 	if err := client.IgnoreNotFound(a.client.Patch(ctx, node, client.MergeFrom(was))); err != nil {
 		return fmt.Errorf("annotating Node %s: %w", node.Name, err)
 	}
@@ -105,7 +105,7 @@ func (c common) windowsNodes(ctx context.Context) ([]corev1.Node, error) {
 // tellForeign tells of a Node that the operator may not change, or not delete: it says of itself that it is no Windows node, or somebody
 // else's admission forbids it. The host goes on as it is.
 func (c common) tellForeign(v *view, doing string, err error) {
-	c.tell(event{about: v.Instance, related: v.Node, kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonNodeNotWindows, action: doing},
-		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, v1alpha1.Clip(v.Node.Labels[corev1.LabelOSStable]),
-		v1alpha1.Clip(v.Node.Status.NodeInfo.OperatingSystem))
+	c.tell(event{about: v.Instance, related: v.Node, kind: corev1.EventTypeWarning, reason: api.ReasonNodeNotWindows, action: doing},
+		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, api.Clip(v.Node.Labels[corev1.LabelOSStable]),
+		api.Clip(v.Node.Status.NodeInfo.OperatingSystem))
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -108,7 +109,7 @@ func bound(st *v1alpha1.WindowsInstanceStatus) {
 		texts = append(texts, &st.Conditions[i].Message)
 	}
 	for _, text := range texts {
-		*text = v1alpha1.Clip(*text)
+		*text = api.Clip(*text)
 	}
 }
 
@@ -172,20 +173,20 @@ func (s *status) drop() {
 // tellReason makes an event of a new reason of Ready: it is the reason of whatever stands in the way. What every host goes through until
 // it is Ready is in its conditions only.
 func (s *status) tellReason() {
-	ready := meta.FindStatusCondition(s.written.Status.Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(s.written.Status.Conditions, api.ConditionReady)
 	if ready == nil || ready.Reason == s.said {
 		return
 	}
 	was := s.said
 	s.said = ready.Reason
-	if passing(ready.Reason) && was != v1alpha1.ReasonReady {
+	if passing(ready.Reason) && was != api.ReasonReady {
 		return
 	}
 	kind := corev1.EventTypeWarning
 	switch ready.Reason {
-	case v1alpha1.ReasonReady, v1alpha1.ReasonJoining, v1alpha1.ReasonRebooting, v1alpha1.ReasonWaitingForSlot,
-		v1alpha1.ReasonPaused, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonVersionPending, v1alpha1.ReasonNodeNotReady,
-		v1alpha1.ReasonDraining, v1alpha1.ReasonTakeOver:
+	case api.ReasonReady, api.ReasonJoining, api.ReasonRebooting, api.ReasonWaitingForSlot,
+		api.ReasonPaused, api.ReasonNodeMissing, api.ReasonVersionPending, api.ReasonNodeNotReady,
+		api.ReasonDraining, api.ReasonAdoptionPending:
 		kind = corev1.EventTypeNormal
 	}
 	s.tell(event{about: s.written, kind: kind, reason: ready.Reason, action: "Join"}, "%s", ready.Message)
@@ -194,14 +195,14 @@ func (s *status) tellReason() {
 // passing says whether a reason is one of those that follow each other while a host becomes a node, where nothing is wrong.
 func passing(reason string) bool {
 	switch reason {
-	case v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonVersionPending:
+	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending:
 		return true
 	}
 	return false
 }
 
 func readyReason(i *v1alpha1.WindowsInstance) string {
-	if c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+	if c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionReady); c != nil {
 		return c.Reason
 	}
 	return ""
@@ -224,7 +225,7 @@ func (c *instances) report(ctx context.Context, v *view, s *status, d join.Decis
 	c.reportPlan(v, st)
 	c.reportPayload(v, st)
 	join.Observe(st, i.Generation, v.Node, v.Version)
-	ready := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionNodeReady)
+	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {
 		s.track(p)
 	}
@@ -241,18 +242,18 @@ func (c *instances) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 		st.Failure = nil
 	}
 	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
-		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionDraining)
+		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)
 	}
-	required := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionRebootRequired)
+	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
 	node := rollout.NodeOf(v.Node)
 	switch {
 	case node != nil && node.RebootPending != "":
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRebootPending,
+			Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: api.ReasonRebootPending,
 			Message: node.RebootPending, ObservedGeneration: v.Instance.Generation,
 		})
-	case required != nil && required.Reason == v1alpha1.ReasonRebootPending:
-		meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionRebootRequired)
+	case required != nil && required.Reason == api.ReasonRebootPending:
+		meta.RemoveStatusCondition(&st.Conditions, api.ConditionRebootRequired)
 	}
 }
 
@@ -260,7 +261,7 @@ func (c *instances) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 // joined, just now.
 func (c *instances) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
 	next := c.fleet.of(client.ObjectKeyFromObject(i)).Plan
-	joined := meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionConfigured)
+	joined := meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionConfigured)
 	switch {
 	case next.Action == "" && !joined && i.DeletionTimestamp == nil:
 		next = rollout.JoinPlan()
@@ -273,7 +274,7 @@ func (c *instances) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
 // reportPayload writes which content the node has, which it shall have, and since when.
 func (c *instances) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	st.Payload.Desired = desired.ShortDigest(c.content.Digest)
-	if v.Node == nil || v.Node.Annotations[v1alpha1.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
+	if v.Node == nil || v.Node.Annotations[api.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
 		return
 	}
 	now := metav1.Now()
@@ -285,7 +286,7 @@ func (c *instances) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, er
 	id := client.ObjectKeyFromObject(i)
 	if err == nil {
 		c.retries.reset(id)
-		c.metrics.joins.WithLabelValues("configured", v1alpha1.ReasonConfigured).Inc()
+		c.metrics.joins.WithLabelValues("configured", api.ReasonConfigured).Inc()
 		return join.RegisterTimeout
 	}
 	if after, waits := join.Retry(err); waits {

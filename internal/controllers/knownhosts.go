@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
@@ -22,13 +22,13 @@ type knownHosts struct {
 
 // knownHosts reads the keys that hosts of entries have to show, and tells what is wrong with them.
 func (c *configMaps) knownHosts(ctx context.Context) (knownHosts, error) {
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.KnownHostsConfigMap}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.KnownHostsConfigMap}
 	var cm corev1.ConfigMap
 	if err := c.client.Get(ctx, name, &cm); client.IgnoreNotFound(err) != nil {
 		return knownHosts{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
 	known := readKnownHosts(&cm)
-	told := event{about: &cm, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: hostKeyInvalid}
+	told := event{about: &cm, kind: corev1.EventTypeWarning, reason: api.EventInstanceInvalid, action: hostKeyInvalid}
 	switch faults := len(known.Lines); {
 	case known.unreadable != nil:
 		c.tell(told, "%v", known.unreadable)
@@ -39,13 +39,13 @@ func (c *configMaps) knownHosts(ctx context.Context) (knownHosts, error) {
 }
 
 func readKnownHosts(cm *corev1.ConfigMap) knownHosts {
-	if _, binary := cm.BinaryData[v1alpha1.KnownHostsKey]; binary {
+	if _, binary := cm.BinaryData[api.KnownHostsKey]; binary {
 		return knownHosts{unreadable: fmt.Errorf("key %s is in binaryData, because it is no text in UTF-8; save the file as UTF-8 and make the ConfigMap of it again",
-			v1alpha1.KnownHostsKey)}
+			api.KnownHostsKey)}
 	}
-	text, there := cm.Data[v1alpha1.KnownHostsKey]
+	text, there := cm.Data[api.KnownHostsKey]
 	if !there && cm.UID != "" {
-		return knownHosts{unreadable: fmt.Errorf("there is no key %s, which has to hold the host keys", v1alpha1.KnownHostsKey)}
+		return knownHosts{unreadable: fmt.Errorf("there is no key %s, which has to hold the host keys", api.KnownHostsKey)}
 	}
 	return knownHosts{KnownHosts: remote.ParseKnownHosts(text)}
 }
@@ -59,7 +59,7 @@ func (k knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
 			err = errors.New("nothing of it can be read")
 		}
 		if err != nil {
-			faults = append(faults, fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", v1alpha1.KnownHostsConfigMap, err)})
+			faults = append(faults, fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)})
 			continue
 		}
 		if key := k.Keys[e.instanceName()]; key != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -28,8 +29,8 @@ func aHostKey(t *testing.T, n byte) string {
 
 func knownHostsMap(lines ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.KnownHostsConfigMap, UID: "its-uid"},
-		Data:       map[string]string{v1alpha1.KnownHostsKey: strings.Join(lines, "\n")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.KnownHostsConfigMap, UID: "its-uid"},
+		Data:       map[string]string{api.KnownHostsKey: strings.Join(lines, "\n")},
 	}
 }
 
@@ -67,7 +68,7 @@ func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
 		}
 	}
 	expect(map[string]string{"10.0.0.1": first, "10.0.0.2": other.Spec.HostKey, "host.example": second})
-	known.Data[v1alpha1.KnownHostsKey] = "10.0.0.1 " + second + "\n10.0.0.2 " + written
+	known.Data[api.KnownHostsKey] = "10.0.0.1 " + second + "\n10.0.0.2 " + written
 	w.must(w.Update(t.Context(), known))
 	expect(map[string]string{"10.0.0.1": second, "10.0.0.2": other.Spec.HostKey, "host.example": second})
 }
@@ -75,7 +76,7 @@ func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
 // Somebody wrote a host's key down, and it cannot be read: that is no reason to believe whoever answers.
 func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 	unreadable := knownHostsMap()
-	unreadable.Data, unreadable.BinaryData = nil, map[string][]byte{v1alpha1.KnownHostsKey: {0xff, 0xfe}}
+	unreadable.Data, unreadable.BinaryData = nil, map[string][]byte{api.KnownHostsKey: {0xff, 0xfe}}
 	wrongKey := knownHostsMap()
 	wrongKey.Data = map[string]string{"hosts": ""}
 	for name, test := range map[string]struct {
@@ -85,14 +86,14 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 	}{
 		"a damaged line": {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
 		"UTF-16":         {unreadable, nil, "UTF-8"},
-		"no such key":    {wrongKey, nil, v1alpha1.KnownHostsKey},
+		"no such key":    {wrongKey, nil, api.KnownHostsKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newSources(t, userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), test.known, anInstance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))
 			w.pass()
 			w.expect(append(test.want, "10.0.0.9 ConfigMap 10.0.0.9")...)
-			w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, v1alpha1.KnownHostsConfigMap, test.says)
-			w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, v1alpha1.InstancesConfigMap, `"10.0.0.1"`)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.KnownHostsConfigMap, test.says)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.InstancesConfigMap, `"10.0.0.1"`)
 		})
 	}
 }
@@ -100,7 +101,7 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 // trust changes spec.trust of WindowsConfig.
 func (s *story) trust(t v1alpha1.Trust) {
 	var config v1alpha1.WindowsConfig
-	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config))
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config))
 	config.Spec.Trust = t
 	s.must(s.client.Update(s.ctx, &config))
 }
@@ -116,13 +117,13 @@ func TestAStrangerGetsNothingWhereKeysMustBeKnown(t *testing.T) {
 		s.announce(stranger)
 		s.pass(5 * time.Minute)
 		i := s.instance("win-1")
-		ready := conditionOf(i, v1alpha1.ConditionReady)
+		ready := conditionOf(i, api.ConditionReady)
 		for _, part := range []string{ssh.FingerprintSHA256(stranger.key), remote.FormatHostKey(stranger.key), "spec.hostKey"} {
-			if ready.Reason != v1alpha1.ReasonHostKeyUnknown || !strings.Contains(ready.Message, part) {
+			if ready.Reason != api.ReasonHostKeyUnknown || !strings.Contains(ready.Message, part) {
 				t.Errorf("Ready is %+v, want HostKeyUnknown that says %q", ready, part)
 			}
 		}
-		if !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionStalled) || i.Status.HostKey != "" || stranger.token != "" || stranger.joins > 0 {
+		if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) || i.Status.HostKey != "" || stranger.token != "" || stranger.joins > 0 {
 			t.Errorf("the stranger is believed: status.hostKey %q, token %q, %d joins", i.Status.HostKey, stranger.token, stranger.joins)
 		}
 		if s.ready() != 1 {

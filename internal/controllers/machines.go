@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/machines"
@@ -91,11 +92,11 @@ func (s *machineSource) looked() bool { return s.tried.Load() }
 func (s *machineSource) look(ctx context.Context) (lateKind, error) {
 	k := lateKind{
 		kind:   machines.Kind,
-		labels: labels.SelectorFromSet(labels.Set{v1alpha1.LabelMachineOS: "Windows"}),
+		labels: labels.SelectorFromSet(labels.Set{api.LabelMachineOS: "Windows"}),
 		events: &handler.EnqueueRequestForObject{},
 	}
 	platform, err := cluster.ReadPlatform(ctx, s.live)
-	if s.source == v1alpha1.SourceMachine {
+	if s.source == api.SourceMachine {
 		k.group, k.versions, k.namespace = machines.MachineAPIGroup, []string{"v1beta1"}, machineAPINamespace
 	} else {
 		k.group, k.versions = machines.ClusterAPIGroup, []string{"v1beta2", "v1beta1"}
@@ -111,8 +112,8 @@ func (s *machineSource) look(ctx context.Context) (lateKind, error) {
 
 // ofInstance names the Machine that an instance was made from.
 func (s *machineSource) ofInstance(_ context.Context, i client.Object) []reconcile.Request {
-	namespace, name, ok := strings.Cut(i.GetAnnotations()[v1alpha1.AnnotationMachine], "/")
-	if !ok || i.GetLabels()[v1alpha1.LabelSource] != s.source {
+	namespace, name, ok := strings.Cut(i.GetAnnotations()[api.AnnotationMachine], "/")
+	if !ok || i.GetLabels()[api.LabelSource] != s.source {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
@@ -260,7 +261,7 @@ func (s *machineSource) holder(ctx context.Context, v machineView) (netip.Addr, 
 			return ip, a.who
 		}
 		for _, a := range s.announced(ctx) {
-			if a.address == ip && a.id < v.Instance.Annotations[v1alpha1.AnnotationMachine] {
+			if a.address == ip && a.id < v.Instance.Annotations[api.AnnotationMachine] {
 				return ip, a.who
 			}
 		}
@@ -273,7 +274,7 @@ func (s *machineSource) taken(v machineView, ip netip.Addr, holder string) recon
 		return reconcile.Result{RequeueAfter: leavingAgain}
 	}
 	s.refuse(v, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two, "+
-		"or keep the operator away from the Machine with label %s=true", ip, holder, v1alpha1.LabelIgnore))
+		"or keep the operator away from the Machine with label %s=true", ip, holder, api.LabelIgnore))
 	return reconcile.Result{RequeueAfter: lookAgain}
 }
 
@@ -294,7 +295,7 @@ func (s *machineSource) create(ctx context.Context, v machineView) (reconcile.Re
 	if holder != "" {
 		return s.taken(v, v.Addresses[0], holder), nil
 	}
-	s.tell(event{about: v.object, related: instance, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Create"},
+	s.tell(event{about: v.object, related: instance, kind: corev1.EventTypeNormal, reason: api.EventInstanceSetup, action: "Create"},
 		"became WindowsInstance %s", instance.Name)
 	return reconcile.Result{}, nil
 }
@@ -304,14 +305,14 @@ const maxName = 253
 
 // otherName is what the instance of a Machine is called when an instance has the Machine's name: always the same for the same Machine.
 func otherName(source string, i *v1alpha1.WindowsInstance) string {
-	sum := sha256.Sum256([]byte(source + "/" + i.Annotations[v1alpha1.AnnotationMachine]))
+	sum := sha256.Sum256([]byte(source + "/" + i.Annotations[api.AnnotationMachine]))
 	suffix := fmt.Sprintf("-%x", sum[:3])
 	return strings.TrimRight(i.Name[:min(len(i.Name), maxName-len(suffix))], ".-") + suffix
 }
 
 // refuse tells why a Machine gets no instance.
 func (s *machineSource) refuse(v machineView, kind, message string) {
-	s.tell(event{about: v.object, kind: corev1.EventTypeWarning, reason: v1alpha1.EventInstanceInvalid, action: kind}, "%s", message)
+	s.tell(event{about: v.object, kind: corev1.EventTypeWarning, reason: api.EventInstanceInvalid, action: kind}, "%s", message)
 }
 
 // remove deletes instances. Where the host is gone, nobody is to wait until it has left by itself.
@@ -324,9 +325,9 @@ func (s *machineSource) remove(ctx context.Context, v machineView, which []*v1al
 }
 
 func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha1.WindowsInstance, because string) error {
-	if v.Verdict == machines.Gone && i.Annotations[v1alpha1.AnnotationRelease] != "true" {
+	if v.Verdict == machines.Gone && i.Annotations[api.AnnotationRelease] != "true" {
 		released := i.DeepCopy()
-		released.Annotations = merged(i.Annotations, map[string]string{v1alpha1.AnnotationRelease: "true"})
+		released.Annotations = merged(i.Annotations, map[string]string{api.AnnotationRelease: "true"})
 		if err := s.client.Patch(ctx, released, client.MergeFrom(i)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("releasing WindowsInstance %s: %w", i.Name, err)
 		}
@@ -342,7 +343,7 @@ func (s *machineSource) removeOne(ctx context.Context, v machineView, i *v1alpha
 		return fmt.Errorf("removing WindowsInstance %s: %w", i.Name, err)
 	}
 	s.hosts.takeBack(client.ObjectKeyFromObject(i))
-	told := event{about: i.DeepCopy(), kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceTeardown, action: "Delete"}
+	told := event{about: i.DeepCopy(), kind: corev1.EventTypeNormal, reason: api.EventInstanceTeardown, action: "Delete"}
 	if v.object != nil {
 		told.about, told.related = v.object, i.DeepCopy()
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/machines"
 )
@@ -26,7 +27,7 @@ func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, e
 	if twin == nil {
 		return false, nil
 	}
-	if s.source == v1alpha1.SourceClusterAPI {
+	if s.source == api.SourceClusterAPI {
 		if counts, err := s.machineAPICounts(ctx, v.object.GetName()); counts || err != nil {
 			return true, err
 		}
@@ -37,21 +38,21 @@ func (s *machineSource) adopt(ctx context.Context, v machineView) (taken bool, e
 	if err := s.client.Patch(ctx, adopted, client.MergeFrom(twin)); err != nil {
 		return true, fmt.Errorf("taking over WindowsInstance %s: %w", twin.Name, err)
 	}
-	s.tell(event{about: v.object, related: adopted, kind: corev1.EventTypeNormal, reason: v1alpha1.EventInstanceSetup, action: "Adopt"},
-		"WindowsInstance %s belongs to this Machine now, and not to %s of the other API", twin.Name, twin.Annotations[v1alpha1.AnnotationMachine])
+	s.tell(event{about: v.object, related: adopted, kind: corev1.EventTypeNormal, reason: api.EventInstanceSetup, action: "Adopt"},
+		"WindowsInstance %s belongs to this Machine now, and not to %s of the other API", twin.Name, twin.Annotations[api.AnnotationMachine])
 	return true, nil
 }
 
 // twin is the instance of the Machine of the same name in the other API, if it is of the same host.
 func (s *machineSource) twin(v machineView) *v1alpha1.WindowsInstance {
-	other, namespace := v1alpha1.SourceMachine, machineAPINamespace
-	if s.source == v1alpha1.SourceMachine {
-		other, namespace = v1alpha1.SourceClusterAPI, clusterAPINamespace
+	other, namespace := api.SourceMachine, machineAPINamespace
+	if s.source == api.SourceMachine {
+		other, namespace = api.SourceClusterAPI, clusterAPINamespace
 	}
 	for _, i := range sorted(v.have) {
 		ip, err := netip.ParseAddr(i.Spec.Address)
 		if err == nil && slices.Contains(v.Addresses, ip) && i.DeletionTimestamp == nil &&
-			i.Labels[v1alpha1.LabelSource] == other && i.Annotations[v1alpha1.AnnotationMachine] == machines.ID(namespace, v.object.GetName()) {
+			i.Labels[api.LabelSource] == other && i.Annotations[api.AnnotationMachine] == machines.ID(namespace, v.object.GetName()) {
 			return i
 		}
 	}

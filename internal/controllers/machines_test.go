@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/machines"
 )
@@ -76,7 +77,7 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 		return ips, nil
 	}), &reserved{}
 	h := &hosts{resolver: c.resolver}
-	w.machineAPI, w.clusterAPI = newMachines(c, h, v1alpha1.SourceMachine), newMachines(c, h, v1alpha1.SourceClusterAPI)
+	w.machineAPI, w.clusterAPI = newMachines(c, h, api.SourceMachine), newMachines(c, h, api.SourceClusterAPI)
 	h.announcers = []announcer{w.machineAPI, w.clusterAPI}
 	w.configMap = newConfigMaps(c, h)
 	for s, kind := range map[*machineSource]schema.GroupVersionKind{
@@ -96,14 +97,14 @@ func (r labelledReader) Get(ctx context.Context, name client.ObjectKey, o client
 	if err := r.Reader.Get(ctx, name, o, options...); err != nil {
 		return err
 	}
-	if o.GetLabels()[v1alpha1.LabelMachineOS] != "Windows" {
+	if o.GetLabels()[api.LabelMachineOS] != "Windows" {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: "machines"}, name.Name)
 	}
 	return nil
 }
 
 func (r labelledReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return r.Reader.List(ctx, list, append(options, client.MatchingLabels{v1alpha1.LabelMachineOS: "Windows"})...)
+	return r.Reader.List(ctx, list, append(options, client.MatchingLabels{api.LabelMachineOS: "Windows"})...)
 }
 
 // liveReader is the API server.
@@ -121,7 +122,7 @@ func (r liveReader) List(ctx context.Context, list client.ObjectList, options ..
 }
 
 // aMachine makes a Machine of an API ("machine" or "cluster") that runs at an address; what else it says is YAML.
-func aMachine(api, name, address string, says ...string) *unstructured.Unstructured {
+func aMachine(group, name, address string, says ...string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{}}
 	if err := yaml.Unmarshal([]byte(strings.Join(says, "\n")), &o.Object); err != nil {
 		panic(err) // a test is written wrongly
@@ -131,7 +132,7 @@ func aMachine(api, name, address string, says ...string) *unstructured.Unstructu
 	}
 	o.SetKind(machines.Kind)
 	o.SetName(name)
-	switch api {
+	switch group {
 	case "machine":
 		o.SetAPIVersion("machine.openshift.io/v1beta1")
 		o.SetNamespace(machineAPINamespace)
@@ -140,7 +141,7 @@ func aMachine(api, name, address string, says ...string) *unstructured.Unstructu
 		o.SetNamespace(clusterAPINamespace)
 	}
 	if o.GetLabels() == nil {
-		o.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Windows"})
+		o.SetLabels(map[string]string{api.LabelMachineOS: "Windows"})
 	}
 	if o.Object["status"] == nil {
 		o.Object["status"] = map[string]any{"phase": "Running", "addresses": []any{map[string]any{"type": "InternalIP", "address": address}}}
@@ -151,10 +152,10 @@ func aMachine(api, name, address string, says ...string) *unstructured.Unstructu
 // anInstance makes one of a source, held by the finalizer as those that came as far as a join.
 func anInstance(name, source, machine, address string) *v1alpha1.WindowsInstance {
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Finalizers: []string{v1alpha1.Finalizer}, Labels: map[string]string{v1alpha1.LabelSource: source},
+		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Finalizers: []string{api.Finalizer}, Labels: map[string]string{api.LabelSource: source},
 	}, Spec: v1alpha1.WindowsInstanceSpec{Address: address, Username: "Administrator"}}
 	if machine != "" {
-		i.Annotations = map[string]string{v1alpha1.AnnotationMachine: machine}
+		i.Annotations = map[string]string{api.AnnotationMachine: machine}
 	}
 	return i
 }
@@ -220,11 +221,11 @@ func (w *sources) expect(want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, i := range w.instances() {
-		line := strings.Join([]string{i.Name, i.Labels[v1alpha1.LabelSource], i.Spec.Address}, " ")
+		line := strings.Join([]string{i.Name, i.Labels[api.LabelSource], i.Spec.Address}, " ")
 		if i.DeletionTimestamp != nil {
 			line += " leaves"
 		}
-		if i.Annotations[v1alpha1.AnnotationRelease] == "true" {
+		if i.Annotations[api.AnnotationRelease] == "true" {
 			line += " released"
 		}
 		got = append(got, line)
@@ -265,15 +266,15 @@ func (w *sources) must(err error) {
 }
 
 func TestAMachineBecomesAnInstance(t *testing.T) {
-	for api, source := range map[string]string{"machine": "Machine", "cluster": "ClusterAPI"} {
-		w := newSources(t, aMachine(api, "win-a", "10.0.0.1"))
+	for group, source := range map[string]string{"machine": "Machine", "cluster": "ClusterAPI"} {
+		w := newSources(t, aMachine(group, "win-a", "10.0.0.1"))
 		w.pass()
 		w.expect("win-a " + source + " 10.0.0.1")
-		w.expectEvent("Normal", v1alpha1.EventInstanceSetup, "win-a", "became WindowsInstance win-a")
+		w.expectEvent("Normal", api.EventInstanceSetup, "win-a", "became WindowsInstance win-a")
 		writes, events := w.writes, len(w.events)
 		w.pass()
 		if w.writes != writes || len(w.events) != events {
-			t.Errorf("%s: a second look writes %d times and tells %d events", api, w.writes-writes, len(w.events)-events)
+			t.Errorf("%s: a second look writes %d times and tells %d events", group, w.writes-writes, len(w.events)-events)
 		}
 	}
 }
@@ -319,7 +320,7 @@ func TestTheHostOfAMachineThatGoesIsWaitedForByNobody(t *testing.T) {
 			change(w, m)
 			w.pass()
 			w.expect("win-a Machine 10.0.0.1 leaves released")
-			w.expectEvent("Normal", v1alpha1.EventInstanceTeardown, "win-a")
+			w.expectEvent("Normal", api.EventInstanceTeardown, "win-a")
 			events := len(w.events)
 			w.pass()
 			if len(w.events) != events {
@@ -332,7 +333,7 @@ func TestTheHostOfAMachineThatGoesIsWaitedForByNobody(t *testing.T) {
 func TestTheHostOfAMachineThatIsNotOursAnyMoreLeaves(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"label removed": {},
-		"ignored":       {v1alpha1.LabelMachineOS: "Windows", v1alpha1.LabelIgnore: "true"},
+		"ignored":       {api.LabelMachineOS: "Windows", api.LabelIgnore: "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := aMachine("cluster", "win-a", "10.0.0.1")
@@ -371,7 +372,7 @@ func TestAMachineThatCannotBeSeenIsNotGone(t *testing.T) {
 		w := newSources(t, instance.DeepCopy(), aMachine("machine", "win-a", "", "status: {phase: Running, addresses: 7}"))
 		w.pass()
 		w.expect("win-a Machine 10.0.0.1")
-		w.expectEvent("Warning", v1alpha1.EventInstanceInvalid, "win-a", "status.addresses")
+		w.expectEvent("Warning", api.EventInstanceInvalid, "win-a", "status.addresses")
 	})
 	t.Run("it has no address for a while", func(t *testing.T) {
 		w := newSources(t, instance.DeepCopy(), aMachine("machine", "win-a", "", "status: {phase: Running, addresses: []}"))
@@ -431,7 +432,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 		w.pass()
 		w.expect("win-a User 10.0.0.2", "win-a-32f54f ClusterAPI 10.0.0.3", "win-a-d9eb88 Machine 10.0.0.1")
 	}
-	w.expectEvent("Normal", v1alpha1.EventInstanceSetup, "win-a became WindowsInstance win-a-d9eb88")
+	w.expectEvent("Normal", api.EventInstanceSetup, "win-a became WindowsInstance win-a-d9eb88")
 	long := anInstance(strings.Repeat("a", 245)+".abcdefg", "", "", "10.0.0.1")
 	if name := otherName("Machine", long); len(name) > maxName || strings.Contains(name, ".-") {
 		t.Errorf("the other name of %s is %s", long.Name, name)
@@ -439,7 +440,7 @@ func TestAMachineWhoseNameIsTakenGetsAnother(t *testing.T) {
 }
 
 func userMap(keys ...string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.InstancesConfigMap, UID: "the-uid"}, Data: map[string]string{}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.InstancesConfigMap, UID: "the-uid"}, Data: map[string]string{}}
 	for _, key := range keys {
 		cm.Data[key] = "username=Administrator"
 	}
@@ -575,7 +576,7 @@ func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
 	}{
 		"it is the same":                  {func(*unstructured.Unstructured) {}, true},
 		"another has its name since":      {func(m *unstructured.Unstructured) { m.SetCreationTimestamp(metav1.NewTime(began.Add(time.Second))) }, false},
-		"it is no Windows Machine now":    {func(m *unstructured.Unstructured) { m.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Linux"}) }, false},
+		"it is no Windows Machine now":    {func(m *unstructured.Unstructured) { m.SetLabels(map[string]string{api.LabelMachineOS: "Linux"}) }, false},
 		"it is nobody's Machine any more": {func(m *unstructured.Unstructured) { m.SetLabels(nil) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -584,7 +585,7 @@ func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
 			machine.SetNamespace("openshift-machine-api")
 			machine.SetName("win-1")
 			machine.SetUID("one")
-			machine.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Windows"})
+			machine.SetLabels(map[string]string{api.LabelMachineOS: "Windows"})
 			machine.SetCreationTimestamp(metav1.NewTime(began))
 			tc.change(machine)
 			var by []types.UID
@@ -596,7 +597,7 @@ func TestOnlyTheMachineThatWasMeantIsReplaced(t *testing.T) {
 					return c.Delete(ctx, o, opts...)
 				},
 			}).Build()
-			i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+			i := anInstance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
 			i.Status.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionReplace, StartedAt: metav1.NewTime(began)}
 			common := common{client: c, live: c}
 			m := &maintenance{instances: &instances{common: common}, view: &view{}, status: newStatus(common, i)}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -23,26 +24,26 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
 	m := &metrics{
 		stepSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    v1alpha1.MetricJoinStepSeconds,
+			Name:    api.MetricJoinStepSeconds,
 			Help:    "Seconds that each step of a join took, by step.",
 			Buckets: prometheus.ExponentialBuckets(0.1, 2, 14), // to half an hour
 		}, []string{"step"}),
 		joins: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: v1alpha1.MetricJoins,
+			Name: api.MetricJoins,
 			Help: "Attempts at a join that ended, by result (configured, waiting, failed) and reason.",
 		}, []string{"result", "reason"}),
 		channels: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    v1alpha1.MetricJoinChannels,
+			Name:    api.MetricJoinChannels,
 			Help:    "SSH channels opened in one attempt at a join.",
 			Buckets: []float64{0, 1, 2, 3, 4, 5, 6, 8, 16},
 		}),
 		bytes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    v1alpha1.MetricJoinBytes,
+			Name:    api.MetricJoinBytes,
 			Help:    "Bytes on the wire in one attempt at a join, by direction (sent, received).",
 			Buckets: prometheus.ExponentialBuckets(1<<10, 4, 11), // to a gigabyte
 		}, []string{"direction"}),
 		orphans: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: v1alpha1.MetricOrphanNodes,
+			Name: api.MetricOrphanNodes,
 			Help: "Windows nodes without a WindowsInstance.",
 		}),
 	}
@@ -60,7 +61,7 @@ func (m *metrics) connection(u remote.Usage) {
 type instanceCounter struct{ reader client.Reader }
 
 func instancesDesc() *prometheus.Desc {
-	return prometheus.NewDesc(v1alpha1.MetricInstances,
+	return prometheus.NewDesc(api.MetricInstances,
 		"WindowsInstances by condition, its status, and its reason.", []string{"condition", "status", "reason"}, nil)
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/remote"
@@ -49,15 +50,15 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		platform, hybridOverlay, reason, says string
 	}{
-		"as it should be":             {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", v1alpha1.ReasonPublished, ""},
-		"no hybrid overlay":           {"AWS", "null", v1alpha1.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
-		"ranges that overlap":         {"AWS", "{hybridClusterNetwork: [{cidr: 10.128.0.0/16}]}", v1alpha1.ReasonNetworksOverlap, "10.128.0.0/16"},
-		"VXLAN's own port on vSphere": {"VSphere", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", v1alpha1.ReasonVXLANPortRequired, "9898"},
+		"as it should be":             {"AWS", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonPublished, ""},
+		"no hybrid overlay":           {"AWS", "null", api.ReasonHybridOverlayNotConfigured, "oc patch networks.operator.openshift.io cluster"},
+		"ranges that overlap":         {"AWS", "{hybridClusterNetwork: [{cidr: 10.128.0.0/16}]}", api.ReasonNetworksOverlap, "10.128.0.0/16"},
+		"VXLAN's own port on vSphere": {"VSphere", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14}]}", api.ReasonVXLANPortRequired, "9898"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newTestSettings(t, openshiftNetwork(t, test.platform, test.hybridOverlay)...)
 			config := &v1alpha1.WindowsConfig{}
-			if err := c.client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.WindowsConfigName}, config); err != nil {
+			if err := c.client.Get(t.Context(), client.ObjectKey{Name: api.WindowsConfigName}, config); err != nil {
 				t.Fatal(err)
 			}
 			config.Spec.Network = v1alpha1.NetworkSpec{}
@@ -70,16 +71,16 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
 				t.Fatal(err)
 			}
-			is := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionPublished)
+			is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
 			if is == nil || is.Reason != test.reason || !strings.Contains(is.Message, test.says) {
 				t.Errorf("the condition is %+v", is)
 			}
-			isGood := test.reason == v1alpha1.ReasonPublished
+			isGood := test.reason == api.ReasonPublished
 			n, known := c.outlook.of(config.Spec.Network)
 			if known != isGood || isGood && n.Type != "OVNKubernetes" {
 				t.Errorf("joins find %+v, %t", n, known)
 			}
-			key := client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
+			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
 			if err := c.live.Get(t.Context(), key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) == isGood {
 				t.Errorf("what is published: %v", err)
 			}
@@ -107,9 +108,9 @@ func TestStoryWrongNetwork(t *testing.T) {
 		s.announce(s.hosts...)
 		s.pass(10 * time.Minute)
 		i := s.instance("win-1")
-		configured := conditionOf(i, v1alpha1.ConditionConfigured)
-		if dials > 0 || configured.Reason != v1alpha1.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
-			readyReason(i) != v1alpha1.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReachable) != nil {
+		configured := conditionOf(i, api.ConditionConfigured)
+		if dials > 0 || configured.Reason != api.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
+			readyReason(i) != api.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, api.ConditionReachable) != nil {
 			s.t.Errorf("after %d connections: %+v", dials, i.Status.Conditions)
 		}
 		config = s.rules()
@@ -130,7 +131,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		}
 	}
 	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
-	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap, Message: "overlap"})
+	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: api.ReasonNetworksOverlap, Message: "overlap"})
 	for n, step := range []struct {
 		err          error
 		heard, known bool
@@ -139,7 +140,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 		{overlap, true, false},
 		{overlap, false, false},
 		{errors.New("the API server does not answer"), false, false},
-		{&desired.NetworkError{Reason: v1alpha1.ReasonVXLANPortRequired, Message: "port"}, true, false},
+		{&desired.NetworkError{Reason: api.ReasonVXLANPortRequired, Message: "port"}, true, false},
 		{nil, true, true},
 		{errors.New("the API server does not answer"), false, false},
 		{nil, false, true},

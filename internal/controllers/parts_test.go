@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 )
@@ -106,16 +107,16 @@ func TestOnlyWhatMattersOfAJoinIsAnEvent(t *testing.T) {
 	recorder := &told{}
 	i := &v1alpha1.WindowsInstance{}
 	for _, reason := range []string{
-		v1alpha1.ReasonWaitingForSlot, v1alpha1.ReasonJoining, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonVersionPending,
-		v1alpha1.ReasonReady, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonReady, v1alpha1.ReasonNodeMissing,
+		api.ReasonWaitingForSlot, api.ReasonJoining, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending,
+		api.ReasonReady, api.ReasonNodeNotReady, api.ReasonReady, api.ReasonNodeMissing,
 	} {
 		s := newStatus(common{recorder: recorder}, i)
-		meta.SetStatusCondition(&s.now().Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
+		meta.SetStatusCondition(&s.now().Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: reason})
 		s.written = s.wanted
 		s.tellReason()
 	}
 	want := []string{
-		v1alpha1.ReasonJoining, v1alpha1.ReasonReady, v1alpha1.ReasonNodeNotReady, v1alpha1.ReasonReady, v1alpha1.ReasonNodeMissing,
+		api.ReasonJoining, api.ReasonReady, api.ReasonNodeNotReady, api.ReasonReady, api.ReasonNodeMissing,
 	}
 	if len(recorder.events) != len(want) {
 		t.Fatalf("%d events, want %d: %q", len(recorder.events), len(want), recorder.events)

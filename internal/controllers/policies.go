@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 )
@@ -47,7 +48,7 @@ type policies struct {
 
 func newPolicies(c common, guards []deploy.Guard) *policies {
 	return &policies{live: c.live, guards: guards, changed: make(chan ctrlevent.GenericEvent, 1), tell: func(about client.Object, finding string) {
-		c.tell(event{about: about, kind: corev1.EventTypeWarning, reason: v1alpha1.ReasonPoliciesAltered, action: "Look"},
+		c.tell(event{about: about, kind: corev1.EventTypeWarning, reason: api.ReasonPoliciesAltered, action: "Look"},
 			"%s; until that is mended no host joins, and WICD's certificates are not renewed", finding)
 	}}
 }
@@ -145,11 +146,11 @@ func (p *policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 // inForce is what condition PoliciesInForce says.
 func (p *policies) inForce(generation int64) metav1.Condition {
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionPolicies, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPoliciesInForce, ObservedGeneration: generation,
+		Type: api.ConditionPolicies, Status: metav1.ConditionTrue, Reason: api.ReasonPoliciesInForce, ObservedGeneration: generation,
 		Message: "the admission policies that limit hosts and the operator are as they were installed",
 	}
 	if finding := p.seen(); finding != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonPoliciesAltered, v1alpha1.Clip(finding)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, api.Clip(finding)
 	}
 	return c
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -86,7 +87,7 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 				t.Errorf("found %q and remembered %q (%v), want %q", finding, p.seen(), err, tc.want)
 			}
 			is := p.inForce(7)
-			if (is.Status == "True") != (tc.want == "") || !strings.HasPrefix(is.Message, tc.want) || is.Type != v1alpha1.ConditionPolicies {
+			if (is.Status == "True") != (tc.want == "") || !strings.HasPrefix(is.Message, tc.want) || is.Type != api.ConditionPolicies {
 				t.Errorf("the condition is %+v", is)
 			}
 			if events := strings.Join(recorder.events, "\n"); (events == "") != (tc.want == "") || !strings.Contains(events, tc.want) {
@@ -182,20 +183,20 @@ func TestNobodyGetsAnIdentityWithoutThePolicies(t *testing.T) {
 
 	a := &attempt{instances: newInstances(common{policies: without, client: c, recorder: recorder}, nil, nil)}
 	var stall *join.Stall
-	if token, err := a.token(t.Context()); token != "" || !errors.As(err, &stall) || stall.Reason != v1alpha1.ReasonPoliciesAltered {
+	if token, err := a.token(t.Context()); token != "" || !errors.As(err, &stall) || stall.Reason != api.ReasonPoliciesAltered {
 		t.Errorf("token %q, error %v; want none, for reason PoliciesAltered", token, err)
 	}
 
 	settings, _ := newTestSettings(t)
 	settings.policies = without
 	var config v1alpha1.WindowsConfig
-	if err := settings.client.Get(t.Context(), types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+	if err := settings.client.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		t.Fatal(err)
 	}
 	if err := settings.report(t.Context(), &config, nil, "x", nil); err != nil {
 		t.Fatal(err)
 	}
-	if !meta.IsStatusConditionFalse(config.Status.Conditions, v1alpha1.ConditionPolicies) {
+	if !meta.IsStatusConditionFalse(config.Status.Conditions, api.ConditionPolicies) {
 		t.Errorf("WindowsConfig has the conditions %+v, want PoliciesInForce to be False", config.Status.Conditions)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -52,7 +53,7 @@ func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 			w.names["two.example"] = []string{"10.0.0.7", "10.96.0.1"}
 			w.pass()
 			w.expect("10.0.0.1 ConfigMap 10.0.0.1")
-			w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, key, says)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, key, says)
 		})
 	}
 }
@@ -72,7 +73,7 @@ func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
 		w := newSources(t, append(plainCluster(), aNode("linux-1", "10.0.0.9"), aMachine("machine", "m", address))...)
 		w.pass()
 		w.expect()
-		w.expectEvent(corev1.EventTypeWarning, v1alpha1.EventInstanceInvalid, says)
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, says)
 	}
 	both := aMachine("machine", "m", "10.96.0.10")
 	both.Object["status"].(map[string]any)["addresses"] = []any{
@@ -123,11 +124,11 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 				s.announce(s.hosts[0])
 				s.pass(5 * time.Minute)
 				i := s.instance("win-1")
-				ready := conditionOf(i, v1alpha1.ConditionReady)
-				if ready.Reason != v1alpha1.ReasonAddressInvalid || !strings.Contains(ready.Message, says) {
+				ready := conditionOf(i, api.ConditionReady)
+				if ready.Reason != api.ReasonAddressInvalid || !strings.Contains(ready.Message, says) {
 					t.Errorf("Ready is %+v, want AddressInvalid that says %q", ready, says)
 				}
-				if !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionStalled) {
+				if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) {
 					t.Error("nobody says that only the user can help")
 				}
 				if len(dialled) > 0 {
@@ -153,7 +154,7 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 		dialled := s.counted()
 		s.announce(s.hosts[0])
 		s.pass(time.Minute)
-		if ready := conditionOf(s.instance("win-1"), v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonClusterUnknown || len(dialled) > 0 {
+		if ready := conditionOf(s.instance("win-1"), api.ConditionReady); ready.Reason != api.ReasonClusterUnknown || len(dialled) > 0 {
 			t.Errorf("Ready is %+v, dialled was %v", ready, dialled)
 		}
 	})
@@ -189,7 +190,7 @@ func TestAHostSendsTheOperatorToNobody(t *testing.T) {
 				if dialled[address] > 0 || liar.token != "" {
 					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialled[address], liar.token)
 				}
-				if r := s.supported("win-1"); r != v1alpha1.ReasonAddressNotProven {
+				if r := s.supported("win-1"); r != api.ReasonAddressNotProven {
 					t.Errorf("a host that says it has %s: Supported has reason %q, want AddressNotProven", address, r)
 				}
 			})

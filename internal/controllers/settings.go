@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -63,7 +64,7 @@ func (c *settings) Register(_ context.Context, m manager.Manager) error {
 		Watches(&rbacv1.Role{}, one).
 		WatchesRawSource(source.Channel(c.policies.changed, one)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
-	for _, name := range []string{v1alpha1.NodeSecrets, v1alpha1.SigningKeySecret, v1alpha1.PullSecret} {
+	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
 		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)
 		if err != nil {
 			return err
@@ -116,11 +117,11 @@ func only(m manager.Manager, kind client.Object, name types.NamespacedName, h ha
 
 // isSetting tells whether a ConfigMap has to do with settings: one that is read, or one that is published.
 func isSetting(o client.Object) bool {
-	return o.GetName() == v1alpha1.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), v1alpha1.ServicesConfigMapPrefix)
+	return o.GetName() == api.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), api.ServicesConfigMapPrefix)
 }
 
 func theSettings() reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: v1alpha1.WindowsConfigName}}
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}
 }
 
 // nodesReported brings the settings back when nodes have reported, once for all that do within a while: a thousand nodes
@@ -142,15 +143,15 @@ func (nodesReported) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q workqu
 // Reconcile publishes what the cluster wants now. Where that cannot be, nodes keep what they have.
 func (c *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	config := &v1alpha1.WindowsConfig{}
-	err := c.client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, config)
+	err := c.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", v1alpha1.WindowsConfigName, err)
+		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
 	rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {
 		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
-		c.tell(event{about: c.objectOf(config, p), kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsIgnored, action: action}, "%s", p.Message)
+		c.tell(event{about: c.objectOf(config, p), kind: corev1.EventTypeWarning, reason: api.EventSettingsIgnored, action: action}, "%s", p.Message)
 	}
 	report := c.report(ctx, config, rendered.Problems, hash, err)
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
@@ -226,19 +227,19 @@ func (c *settings) report(ctx context.Context, config *v1alpha1.WindowsConfig, p
 		})
 	}
 	if failed != nil {
-		set(v1alpha1.ConditionPublished, metav1.ConditionFalse, whyUnpublished(failed), failed.Error())
+		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(failed), failed.Error())
 	} else {
 		st.Settings = hash
-		set(v1alpha1.ConditionPublished, metav1.ConditionTrue, v1alpha1.ReasonPublished, "nodes can read the settings")
+		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
 	}
 	if len(problems) > 0 {
 		var list []string
 		for _, p := range problems {
 			list = append(list, p.Message)
 		}
-		set(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonSettingsIgnored, shorten(strings.Join(list, "\n")))
+		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten(strings.Join(list, "\n")))
 	} else if failed == nil {
-		set(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing was left out")
+		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "nothing was left out")
 	}
 	var err error
 	if st.Nodes, st.UpdatedNodes, err = c.countNodes(ctx, st.Settings); err != nil {
@@ -258,7 +259,7 @@ func whyUnpublished(err error) string {
 	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
 		return network.Reason
 	}
-	return v1alpha1.ReasonSettingsInvalid
+	return api.ReasonSettingsInvalid
 }
 
 // countNodes says how many nodes have a version of ours, and how many of them have come to the settings.
@@ -269,11 +270,11 @@ func (c *settings) countNodes(ctx context.Context, settings string) (all, update
 	}
 	for i := range nodes {
 		annotations := nodes[i].Annotations
-		if annotations[v1alpha1.AnnotationVersion] == "" {
+		if annotations[api.AnnotationVersion] == "" {
 			continue
 		}
 		all++
-		if annotations[v1alpha1.AnnotationSettings] == settings {
+		if annotations[api.AnnotationSettings] == settings {
 			updated++
 		}
 	}

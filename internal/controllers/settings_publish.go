@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -41,18 +42,18 @@ func (c *settings) publish(ctx context.Context, node desired.Node, secrets desir
 // publishSecrets writes Secret windows-node-secrets and returns its version; without secrets there is none.
 func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (version string, err error) {
 	have := corev1.Secret{}
-	err = c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, &have)
+	err = c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &have)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+		return "", fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
 	}
 	absent := err != nil
-	content, err := salted(s, have.Data[v1alpha1.NodeSecretsKey])
+	content, err := salted(s, have.Data[api.NodeSecretsKey])
 	if err != nil {
 		return "", err
 	}
 	want := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets},
-		Data:       map[string][]byte{v1alpha1.NodeSecretsKey: content},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.NodeSecrets},
+		Data:       map[string][]byte{api.NodeSecretsKey: content},
 	}
 	empty := len(s.Files) == 0 && len(s.Environment) == 0
 	switch {
@@ -69,7 +70,7 @@ func (c *settings) publishSecrets(ctx context.Context, s desired.Secrets) (versi
 		err = c.client.Update(ctx, want)
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing Secret %s: %w", v1alpha1.NodeSecrets, err)
+		return "", fmt.Errorf("writing Secret %s: %w", api.NodeSecrets, err)
 	}
 	return desired.SecretsVersion(content), nil
 }
@@ -95,8 +96,8 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 	}
 	want := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version,
-			Annotations: map[string]string{v1alpha1.AnnotationSettings: hash},
+			Namespace: c.Namespace, Name: api.ServicesConfigMapPrefix + node.Version,
+			Annotations: map[string]string{api.AnnotationSettings: hash},
 		},
 		Immutable: new(true),
 	}
@@ -108,7 +109,7 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 	absent := err != nil
 	serial, foreign := s.verify(&have)
 	asPublished := foreign == nil && c.isLast(want.Name, serial) && have.Immutable != nil && *have.Immutable &&
-		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[v1alpha1.AnnotationSettings] == hash
+		maps.Equal(desired.Unsigned(have.Data), data) && len(have.BinaryData) == 0 && have.Annotations[api.AnnotationSettings] == hash
 	if !absent && asPublished {
 		return nil
 	}
@@ -123,9 +124,9 @@ func (c *settings) publishNode(ctx context.Context, node desired.Node, hash stri
 	if err := c.client.Create(ctx, want); err != nil {
 		return fmt.Errorf("writing ConfigMap %s: %w", want.Name, err)
 	}
-	e := event{about: want, kind: corev1.EventTypeNormal, reason: v1alpha1.EventSettingsPublished, action: "Publish-" + hash}
+	e := event{about: want, kind: corev1.EventTypeNormal, reason: api.EventSettingsPublished, action: "Publish-" + hash}
 	if c.published == hash {
-		e = event{about: want, kind: corev1.EventTypeWarning, reason: v1alpha1.EventSettingsRestored, action: "Restore-" + string(want.UID)}
+		e = event{about: want, kind: corev1.EventTypeWarning, reason: api.EventSettingsRestored, action: "Restore-" + string(want.UID)}
 	}
 	c.tell(e, "nodes of version %s can read settings %s", node.Version, hash)
 	c.published = hash
@@ -151,14 +152,14 @@ func (c *settings) allow(ctx context.Context, version string) error {
 	versions[version] = true
 	var names []string
 	for v := range versions {
-		names = append(names, v1alpha1.ServicesConfigMapPrefix+v)
+		names = append(names, api.ServicesConfigMapPrefix+v)
 	}
 	slices.Sort(names)
 	want := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: v1alpha1.WICDRole},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.WICDRole},
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: names, Verbs: []string{"get", "watch"}},
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{v1alpha1.NodeSecrets}, Verbs: []string{"get"}},
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{api.NodeSecrets}, Verbs: []string{"get"}},
 		},
 	}
 	var have rbacv1.Role
@@ -171,7 +172,7 @@ func (c *settings) allow(ctx context.Context, version string) error {
 		err = c.client.Update(ctx, want)
 	}
 	if err != nil {
-		return fmt.Errorf("writing Role %s: %w", v1alpha1.WICDRole, err)
+		return fmt.Errorf("writing Role %s: %w", api.WICDRole, err)
 	}
 	return c.forgetVersions(ctx, names)
 }
@@ -184,7 +185,7 @@ func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error)
 	}
 	versions := map[string]bool{}
 	for i := range nodes {
-		for _, key := range []string{v1alpha1.AnnotationVersion, v1alpha1.AnnotationDesiredVersion} {
+		for _, key := range []string{api.AnnotationVersion, api.AnnotationDesiredVersion} {
 			if v := nodes[i].Annotations[key]; v != "" && isVersion(v) {
 				versions[v] = true
 			}
@@ -195,8 +196,8 @@ func (c *settings) versionsOfNodes(ctx context.Context) (map[string]bool, error)
 		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
 	}
 	for i := range instances.Items {
-		if m := instances.Items[i].Status.Maintenance; m != nil && isVersion(m.Former) && m.Former != "" {
-			versions[m.Former] = true // the node may have to go back
+		if m := instances.Items[i].Status.Maintenance; m != nil && isVersion(m.PreviousVersion) && m.PreviousVersion != "" {
+			versions[m.PreviousVersion] = true // the node may have to go back
 		}
 	}
 	return versions, nil
@@ -215,8 +216,8 @@ func (c *settings) forgetVersions(ctx context.Context, keep []string) error {
 	}
 	for i := range list.Items {
 		cm := &list.Items[i]
-		_, ours := cm.Annotations[v1alpha1.AnnotationSettings]
-		if !ours || !strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
+		_, ours := cm.Annotations[api.AnnotationSettings]
+		if !ours || !strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) || slices.Contains(keep, cm.Name) {
 			continue
 		}
 		if err := client.IgnoreNotFound(c.client.Delete(ctx, cm)); err != nil {
@@ -239,7 +240,7 @@ func (c common) readPublished(ctx context.Context, version, cluster string) (wan
 		return join.Want{}, err
 	}
 	var cm corev1.ConfigMap
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.ServicesConfigMapPrefix + version}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.ServicesConfigMapPrefix + version}
 	err = c.live.Get(ctx, name, &cm)
 	if apierrors.IsNotFound(err) {
 		return join.Want{}, errNotPublished
@@ -263,12 +264,12 @@ func (c common) readSecrets(ctx context.Context, version string) (desired.Secret
 		return desired.Secrets{}, nil
 	}
 	var secret corev1.Secret
-	if err := c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.NodeSecrets}, &secret); err != nil {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+	if err := c.live.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: api.NodeSecrets}, &secret); err != nil {
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
 	}
-	secrets, err := desired.ReadSecrets(secret.Data[v1alpha1.NodeSecretsKey])
+	secrets, err := desired.ReadSecrets(secret.Data[api.NodeSecretsKey])
 	if err == nil && secrets.Version == version {
 		return secrets, nil
 	}
-	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, v1alpha1.NodeSecrets)
+	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, api.NodeSecrets)
 }

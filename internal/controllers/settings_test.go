@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/payload"
@@ -63,7 +64,7 @@ func plainCluster() []client.Object {
 	object := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "the-uid"}
 	}
-	config := &v1alpha1.WindowsConfig{ObjectMeta: object("", v1alpha1.WindowsConfigName)}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: object("", api.WindowsConfigName)}
 	config.Spec.Network = v1alpha1.NetworkSpec{
 		Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "n", "type": "t"}`},
 	}
@@ -113,7 +114,7 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cm := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.TrustedCAConfigMap}, Data: map[string]string{v1alpha1.TrustedCAKey: test.bundle},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.TrustedCAConfigMap}, Data: map[string]string{api.TrustedCAKey: test.bundle},
 			}
 			c, recorder := newTestSettings(t, cm)
 			if _, err := c.Reconcile(t.Context(), theSettings()); err != nil {
@@ -121,7 +122,7 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 			}
 			expectProblems(t, c, recorder, "Warning SettingsIgnored *v1.ConfigMap trusted-ca ", test.want)
 			var published corev1.ConfigMap
-			key := client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
+			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)}
 			if err := c.live.Get(t.Context(), key, &published); err != nil {
 				t.Fatal(err)
 			}
@@ -138,21 +139,21 @@ func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
 	node := func(name string, annotations map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: annotations}}
 	}
-	linux := node("linux", map[string]string{v1alpha1.AnnotationVersion: "4.0.0"})
+	linux := node("linux", map[string]string{api.AnnotationVersion: "4.0.0"})
 	linux.Labels = nil
 	c, _ := newTestSettings(t, linux,
-		node("old", map[string]string{v1alpha1.AnnotationVersion: "0.9.0-abc"}),
-		node("moves", map[string]string{v1alpha1.AnnotationVersion: "0.9.0-abc", v1alpha1.AnnotationDesiredVersion: "2.0.0"}),
-		node("lies", map[string]string{v1alpha1.AnnotationVersion: "../kube-root-ca.crt", v1alpha1.AnnotationDesiredVersion: "*"}),
+		node("old", map[string]string{api.AnnotationVersion: "0.9.0-abc"}),
+		node("moves", map[string]string{api.AnnotationVersion: "0.9.0-abc", api.AnnotationDesiredVersion: "2.0.0"}),
+		node("lies", map[string]string{api.AnnotationVersion: "../kube-root-ca.crt", api.AnnotationDesiredVersion: "*"}),
 	)
 	if _, err := c.Reconcile(t.Context(), theSettings()); err != nil {
 		t.Fatal(err)
 	}
 	var role rbacv1.Role
-	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: v1alpha1.WICDRole}, &role); err != nil {
+	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.WICDRole}, &role); err != nil {
 		t.Fatal(err)
 	}
-	now := v1alpha1.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)
+	now := api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.content.Digest)
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "watch"},
 			ResourceNames: []string{"windows-services-0.9.0-abc", now, "windows-services-2.0.0"}},
@@ -179,7 +180,7 @@ func expectProblems(t *testing.T, c *settings, recorder *told, about string, wan
 	if err := c.live.Get(t.Context(), theSettings().NamespacedName, &config); err != nil {
 		t.Fatal(err)
 	}
-	degraded := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
+	degraded := meta.FindStatusCondition(config.Status.Conditions, api.ConditionDegraded)
 	if degraded == nil || degraded.Status == metav1.ConditionTrue != (len(want) > 0) {
 		t.Fatalf("condition Degraded is %+v", degraded)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -42,15 +42,15 @@ func (c *settings) signer(ctx context.Context, cluster string) (signer, error) {
 
 // signingKey reads the key. It is never kept for longer than a look: a Secret that is deleted is a key that is used no more.
 func (c common) signingKey(ctx context.Context) (ed25519.PrivateKey, error) {
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.SigningKeySecret}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.SigningKeySecret}
 	var secret corev1.Secret
 	if err := c.live.Get(ctx, name, &secret); err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	private, err := parseSigningKey(secret.Data[v1alpha1.SigningKeyKey])
+	private, err := parseSigningKey(secret.Data[api.SigningKeyKey])
 	if err != nil {
 		return nil, fmt.Errorf("reading Secret %s: key %s %w; delete the Secret, and the operator makes another and joins all nodes again",
-			name, v1alpha1.SigningKeyKey, err)
+			name, api.SigningKeyKey, err)
 	}
 	return private, nil
 }
@@ -79,16 +79,16 @@ func (c *settings) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, erro
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: v1alpha1.SigningKeySecret},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.SigningKeySecret},
 		Immutable:  new(true), Type: corev1.SecretTypeOpaque,
-		Data: map[string][]byte{v1alpha1.SigningKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
+		Data: map[string][]byte{api.SigningKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
 	}
 	if err := c.client.Create(ctx, secret); err != nil {
 		return nil, fmt.Errorf("writing Secret %s: %w", secret.Name, err)
 	}
 	public := desired.PublicKey(private)
 	log.FromContext(ctx).Info("Signing key made", "Secret", secret.Name, "publicKey", public)
-	c.tell(event{about: secret, kind: corev1.EventTypeNormal, reason: v1alpha1.EventSigningKeyMade, action: "MakeKey-" + string(secret.UID)},
+	c.tell(event{about: secret, kind: corev1.EventTypeNormal, reason: api.EventSigningKeyMade, action: "MakeKey-" + string(secret.UID)},
 		"what nodes must have is signed with a new key, %s; nodes that know another are joined again", public)
 	return private, nil
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -46,8 +47,8 @@ func signingSecret(t *testing.T, n byte) *corev1.Secret {
 		t.Fatal(err)
 	}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.SigningKeySecret},
-		Data:       map[string][]byte{v1alpha1.SigningKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.SigningKeySecret},
+		Data:       map[string][]byte{api.SigningKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
 	}
 }
 
@@ -67,7 +68,7 @@ func expectNotAdopted(t *testing.T, c *settings, was *corev1.ConfigMap) {
 func publishedNow(t *testing.T, c *settings) *corev1.ConfigMap {
 	t.Helper()
 	var cm corev1.ConfigMap
-	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + c.version()}, &cm); err != nil {
+	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + c.version()}, &cm); err != nil {
 		t.Fatal(err)
 	}
 	return &cm
@@ -166,7 +167,7 @@ func TestTheSerialGrowsWithoutAClock(t *testing.T) {
 func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
 	c, recorder := newTestSettings(t)
 	mustReconcile(t, c)
-	name := client.ObjectKey{Namespace: "ns", Name: v1alpha1.SigningKeySecret}
+	name := client.ObjectKey{Namespace: "ns", Name: api.SigningKeySecret}
 	var first, again corev1.Secret
 	if err := c.live.Get(t.Context(), name, &first); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
 		t.Errorf("nodes get key %q, want %q, with serial %d (%v)", want.Node.SigningKey, desired.PublicKey(private), want.Serial, err)
 	}
 	for _, e := range recorder.events {
-		if strings.Contains(e, "PRIVATE") || strings.Contains(e, string(first.Data[v1alpha1.SigningKeyKey])) {
+		if strings.Contains(e, "PRIVATE") || strings.Contains(e, string(first.Data[api.SigningKeyKey])) {
 			t.Errorf("an event tells the key: %s", e)
 		}
 	}
@@ -197,20 +198,20 @@ func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
 func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "no key": "cGFzc3dvcmQ=", "another kind": "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
-		"two": string(signingSecret(t, 0).Data[v1alpha1.SigningKeyKey]) + string(signingSecret(t, 1).Data[v1alpha1.SigningKeyKey]),
+		"two": string(signingSecret(t, 0).Data[api.SigningKeyKey]) + string(signingSecret(t, 1).Data[api.SigningKeyKey]),
 	} {
 		secret := signingSecret(t, 0)
-		secret.Data[v1alpha1.SigningKeyKey] = []byte(text)
+		secret.Data[api.SigningKeyKey] = []byte(text)
 		c, _ := newTestSettings(t, secret)
 		_, err := c.Reconcile(t.Context(), theSettings())
 		if err == nil || !strings.Contains(err.Error(), "delete the Secret") || text != "" && strings.Contains(err.Error(), text) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		var config v1alpha1.WindowsConfig
-		if err := c.live.Get(t.Context(), theSettings().NamespacedName, &config); err != nil || !meta.IsStatusConditionFalse(config.Status.Conditions, v1alpha1.ConditionPublished) {
+		if err := c.live.Get(t.Context(), theSettings().NamespacedName, &config); err != nil || !meta.IsStatusConditionFalse(config.Status.Conditions, api.ConditionPublished) {
 			t.Errorf("%s: conditions %+v (%v)", name, config.Status.Conditions, err)
 		}
-		key := client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + c.version()}
+		key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + c.version()}
 		if err := c.live.Get(t.Context(), key, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: something was published (%v)", name, err)
 		}
@@ -263,11 +264,11 @@ func TestSecretsBelongToWhatIsSigned(t *testing.T) {
 		t.Errorf("without a change, version %s with salt %q becomes %s with %q", version, salt, v, s)
 	}
 	var secret corev1.Secret
-	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: v1alpha1.NodeSecrets}, &secret); err != nil {
+	if err := c.live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.NodeSecrets}, &secret); err != nil {
 		t.Fatal(err)
 	}
 	swapped := secret.DeepCopy()
-	swapped.Data[v1alpha1.NodeSecretsKey] = []byte(strings.ReplaceAll(string(secret.Data[v1alpha1.NodeSecretsKey]), "one@proxy", "one@other"))
+	swapped.Data[api.NodeSecretsKey] = []byte(strings.ReplaceAll(string(secret.Data[api.NodeSecretsKey]), "one@proxy", "one@other"))
 	if err := c.client.Update(t.Context(), swapped); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (w *stopwatch) ran(id types.NamespacedName, m v1alpha1.Maintenance, within 
 	defer w.mu.Unlock()
 	l, known := w.laps[id]
 	if !known || l.step != stepOf(m) {
-		l = lap{step: stepOf(m), since: w.up(), before: min(max(time.Since(m.StepSince.Time), 0), within/2)}
+		l = lap{step: stepOf(m), since: w.up(), before: min(max(time.Since(m.StepStartedAt.Time), 0), within/2)}
 		w.set(id, l)
 	}
 	return l.before + w.up() - l.since

@@ -19,7 +19,7 @@ func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
 			return now != nil && now.Step == v1alpha1.MaintenanceVerify && s.hosts[0].goesTo == s.version
 		})
 		i := s.instance("win-1")
-		i.Status.Maintenance.StepSince = metav1.NewTime(i.Status.Maintenance.StepSince.Add(-20 * time.Minute))
+		i.Status.Maintenance.StepStartedAt = metav1.NewTime(i.Status.Maintenance.StepStartedAt.Add(-20 * time.Minute))
 		s.must(s.client.Status().Update(s.ctx, i))
 		s.hosts[0].goesAt = s.hosts[0].goesAt.Add(2 * time.Minute)
 		s.say("the operator's clock jumps by 20 minutes")
@@ -37,7 +37,7 @@ func TestStepsAreMeasuredByAClockThatNobodySets(t *testing.T) {
 	w := stopwatch{up: func() time.Duration { return up }}
 	id := types.NamespacedName{Name: "win-1"}
 	step := func(name v1alpha1.MaintenanceStep, since time.Duration) v1alpha1.Maintenance {
-		return v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: name, StepSince: metav1.NewTime(time.Now().Add(-since))}
+		return v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: name, StepStartedAt: metav1.NewTime(time.Now().Add(-since))}
 	}
 	is := func(what string, m v1alpha1.Maintenance, want time.Duration) {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/csr"
@@ -48,7 +49,7 @@ func (h *storyHost) identities(names ...string) (approved []string) {
 			Request:    requestFor(s.t, "system:node:"+name),
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
-			Username:   "system:serviceaccount:ns:" + v1alpha1.BootstrapServiceAccount,
+			Username:   "system:serviceaccount:ns:" + api.BootstrapServiceAccount,
 			Extra:      map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=" + id}},
 		}}
 		if csr.Decide(request, known).Verdict == csr.Approve {
@@ -61,7 +62,7 @@ func (h *storyHost) identities(names ...string) (approved []string) {
 // supported is the reason of condition Supported.
 func (s *story) supported(host string) string {
 	i := s.instance(host)
-	return conditionOf(i, v1alpha1.ConditionSupported).Reason
+	return conditionOf(i, api.ConditionSupported).Reason
 }
 
 // A host that was handed a token calls itself otherwise the next time, to become nodes that do not exist yet.
@@ -80,7 +81,7 @@ func TestAHostCollectsNoNames(t *testing.T) {
 		if gained = slices.Compact(gained); !slices.Equal(gained, names[:1]) {
 			t.Errorf("the host can become nodes %q, want %q", gained, names[:1])
 		}
-		if r := s.supported("win-1"); r != v1alpha1.ReasonHostnameChanged {
+		if r := s.supported("win-1"); r != api.ReasonHostnameChanged {
 			t.Errorf("Supported has reason %q, want HostnameChanged", r)
 		}
 		if held := len(s.instances.names.owner); held != 1 {
@@ -95,9 +96,9 @@ func TestARenamedHostIsAcceptedByItsUser(t *testing.T) {
 		s.announce(host)
 		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 		host.name, host.version = "web-1", ""
-		s.until("the operator notices", time.Hour, func() bool { return s.supported("win-1") == v1alpha1.ReasonHostnameChanged })
+		s.until("the operator notices", time.Hour, func() bool { return s.supported("win-1") == api.ReasonHostnameChanged })
 		i := s.instance("win-1")
-		i.Annotations = map[string]string{v1alpha1.AnnotationAcceptHostname: "web-1"}
+		i.Annotations = map[string]string{api.AnnotationAcceptHostname: "web-1"}
 		s.must(s.client.Update(s.ctx, i))
 		s.until("it is a node of its new name", time.Hour, func() bool { return s.ready() == 1 && s.nodes()[0].Name == "web-1" })
 		if n := len(s.nodes()); n != 1 {
@@ -119,15 +120,15 @@ func TestANodeIsNotTakenOverByALie(t *testing.T) {
 		if gained := liar.identities(victim.name); gained != nil || liar.token != "" {
 			t.Errorf("the host can become %q, and was handed %q", gained, liar.token)
 		}
-		if r := s.supported("win-1"); r != v1alpha1.ReasonAddressNotProven {
+		if r := s.supported("win-1"); r != api.ReasonAddressNotProven {
 			t.Errorf("Supported has reason %q, want AddressNotProven", r)
 		}
 		liar.claims(victim.name, liar.address) // the name alone
 		s.pass(10 * time.Minute)
-		if gained := liar.identities(victim.name); gained != nil || s.supported("win-1") != v1alpha1.ReasonHostnameConflict {
+		if gained := liar.identities(victim.name); gained != nil || s.supported("win-1") != api.ReasonHostnameConflict {
 			t.Errorf("the host can become %q; Supported has reason %q, want HostnameConflict", gained, s.supported("win-1"))
 		}
-		if m := conditionOf(s.instance("win-1"), v1alpha1.ConditionSupported).Message; !strings.Contains(m, "belongs to Node win-2 ("+victim.address+");") {
+		if m := conditionOf(s.instance("win-1"), api.ConditionSupported).Message; !strings.Contains(m, "belongs to Node win-2 ("+victim.address+");") {
 			t.Errorf("it says %q", m)
 		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
@@ -154,7 +155,7 @@ func TestANodeThatLeavesKeepsItsName(t *testing.T) {
 		if gained := liar.identities(victim.name); gained != nil || liar.token != "" {
 			t.Errorf("the host can become %q", gained)
 		}
-		if r := s.supported("win-1"); r != v1alpha1.ReasonHostnameConflict {
+		if r := s.supported("win-1"); r != api.ReasonHostnameConflict {
 			t.Errorf("Supported has reason %q, want HostnameConflict", r)
 		}
 	})
@@ -169,7 +170,7 @@ func TestANodeMayHaveAnotherAddressThanTheOneAnnounced(t *testing.T) {
 		host.node = other.address
 		s.announce(host)
 		s.until("the host is configured", time.Hour, func() bool {
-			return strings.HasPrefix(conditionOf(s.instance("win-1"), v1alpha1.ConditionConfigured).Reason, "Configured")
+			return strings.HasPrefix(conditionOf(s.instance("win-1"), api.ConditionConfigured).Reason, "Configured")
 		})
 		if ip := s.instance("win-1").Status.NodeIP; ip != other.address {
 			t.Errorf("the node's address is %s, want %s", ip, other.address)
@@ -219,11 +220,11 @@ func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
 		liar.claims("win-2", liar.address)
 		s.announce(liar)
 		s.pass(5 * time.Minute)
-		if r := s.supported("win-1"); r != v1alpha1.ReasonHostnameConflict || liar.token != "" {
+		if r := s.supported("win-1"); r != api.ReasonHostnameConflict || liar.token != "" {
 			t.Errorf("Supported has reason %q, want HostnameConflict; it was handed %q", r, liar.token)
 		}
 		honest := s.hosts[1]
-		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-1", Generation: 1, Annotations: map[string]string{v1alpha1.AnnotationMachine: "ns/worker-1"}}}
+		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "worker-1", Generation: 1, Annotations: map[string]string{api.AnnotationMachine: "ns/worker-1"}}}
 		i.Spec.Address, i.Spec.Username = honest.address, "Administrator"
 		s.must(s.client.Create(s.ctx, i))
 		s.until("the Machine's host is a node", time.Hour, func() bool { return s.ready() == 1 })

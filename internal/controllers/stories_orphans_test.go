@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // orphan is a Windows Node that no WindowsInstance is for, and from which nobody hears.
@@ -42,12 +42,12 @@ func TestStoryNodeWithoutAnInstanceHoldsNobodyUp(t *testing.T) {
 			t.Errorf("the rollout's status is %+v", is)
 		}
 		if n := s.orphansMetric(); n != 1 {
-			t.Errorf("metric %s is %v", v1alpha1.MetricOrphanNodes, n)
+			t.Errorf("metric %s is %v", api.MetricOrphanNodes, n)
 		}
 		s.must(s.client.Delete(s.ctx, s.node("former-name")))
 		s.pass(time.Minute)
 		if n := s.orphansMetric(); n != 0 {
-			t.Errorf("without the Node, metric %s is %v", v1alpha1.MetricOrphanNodes, n)
+			t.Errorf("without the Node, metric %s is %v", api.MetricOrphanNodes, n)
 		}
 	})
 }

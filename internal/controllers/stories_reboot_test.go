@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // askForReboot does what kubectl annotate node does.
@@ -13,7 +13,7 @@ func (s *story) askForReboot(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
 		node := s.node(name)
-		node.Annotations[v1alpha1.AnnotationReboot] = ""
+		node.Annotations[api.AnnotationReboot] = ""
 		s.must(s.client.Update(s.ctx, node))
 	}
 }
@@ -32,7 +32,7 @@ func TestStoryRestartLosesItsAnswer(t *testing.T) {
 		})
 		s.pass(time.Hour)
 		for _, h := range s.hosts {
-			if _, asked := s.node(h.name).Annotations[v1alpha1.AnnotationReboot]; asked || h.bootID != 2 {
+			if _, asked := s.node(h.name).Annotations[api.AnnotationReboot]; asked || h.bootID != 2 {
 				s.t.Errorf("%s has boot ID %d, its annotation is there: %v; want one restart", h.name, h.bootID, asked)
 			}
 		}

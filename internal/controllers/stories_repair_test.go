@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 )
@@ -45,7 +46,7 @@ func TestStoryLostAnswerIsForgotten(t *testing.T) {
 		s.hosts[0].loses = 2
 		s.until("win-1 has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
 		s.pass(time.Hour)
-		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonReady {
+		if reason := readyReason(s.instance("win-1")); reason != api.ReasonReady {
 			t.Errorf("an hour later Ready has reason %s", reason)
 		}
 	})
@@ -73,7 +74,7 @@ func TestStoryStuckPodIsWrittenOnce(t *testing.T) {
 		pod := &s.podsOn("win-1")[0]
 		pod.Finalizers = append(pod.Finalizers, "story/stuck")
 		s.must(s.client.Update(s.ctx, pod))
-		s.until("the drain hangs", time.Hour, func() bool { return readyReason(s.instance("win-1")) == v1alpha1.ReasonPodStuck })
+		s.until("the drain hangs", time.Hour, func() bool { return readyReason(s.instance("win-1")) == api.ReasonPodStuck })
 		before := s.writes
 		s.pass(10 * time.Minute)
 		if n := s.writes - before; n > 0 {
@@ -108,7 +109,7 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 		s.settled(0)
 		s.until("one has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
 		s.say("somebody deletes the signing key")
-		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.SigningKeySecret}}))
+		s.must(s.client.Delete(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.SigningKeySecret}}))
 		s.until("all have the version, and know the new key", 6*time.Hour, func() bool {
 			want, err := s.instances.readPublished(s.ctx, s.version, storyCluster)
 			for _, h := range s.hosts {
@@ -117,25 +118,25 @@ func TestStorySigningKeyIsLost(t *testing.T) {
 				}
 			}
 			_, settings := s.publishedKeys(s.version)
-			return s.at(s.version) == 3 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[v1alpha1.AnnotationSettings] != settings })
+			return s.at(s.version) == 3 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[api.AnnotationSettings] != settings })
 		})
 	})
 }
 
 func TestAHostThatWasAwayIsGivenTimeToTakeTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := anInstance("win-1", v1alpha1.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
+		i := anInstance("win-1", api.SourceMachine, "openshift-machine-api/win-1", "10.0.0.1")
 		i.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-1"}
 		refused := func(reason string) error { return &join.Unreachable{Reason: reason, Err: errors.New("x")} }
-		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonConnectionTimeout))
+		join.Reached(&i.Status, 1, refused(api.ReasonConnectionTimeout))
 		time.Sleep(2 * keyPatience)
-		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonAuthenticationFailed))
+		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		time.Sleep(time.Second)
 		if why := replaceWhy(i, v1alpha1.ReplaceOnKeyRotation); why != "" {
 			t.Errorf("one second after it came back, its Machine is to be deleted: %s", why)
 		}
 		time.Sleep(keyPatience)
-		join.Reached(&i.Status, 1, refused(v1alpha1.ReasonAuthenticationFailed))
+		join.Reached(&i.Status, 1, refused(api.ReasonAuthenticationFailed))
 		if replaceWhy(i, v1alpha1.ReplaceOnKeyRotation) == "" {
 			t.Error("an hour later it is not")
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -79,7 +80,7 @@ func TestStoryBadCanary(t *testing.T) {
 		s.say("the user mends the host and asks to try again")
 		s.hosts[0].refuses, s.hosts[0].refused = "", ""
 		i := s.instance("win-1")
-		i.Annotations = map[string]string{v1alpha1.AnnotationRetry: "true"}
+		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
 		s.must(s.client.Update(s.ctx, i))
 		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 10 })
 	})
@@ -103,9 +104,9 @@ func TestStoryBudgetBlocksDrain(t *testing.T) {
 		s.settled(1)
 		s.budgets["web"] = 0
 		s.until("the drain is blocked", 10*time.Minute, func() bool {
-			return readyReason(s.instance("win-1")) == v1alpha1.ReasonDrainBlocked
+			return readyReason(s.instance("win-1")) == api.ReasonDrainBlocked
 		})
-		s.say("condition Draining: %s", conditionOf(s.instance("win-1"), v1alpha1.ConditionDraining).Message)
+		s.say("condition Draining: %s", conditionOf(s.instance("win-1"), api.ConditionDraining).Message)
 		s.pass(20 * time.Minute)
 		s.say("the budget allows one")
 		s.budgets["web"] = 1
@@ -120,10 +121,10 @@ func TestStoryEvictionIsAnError(t *testing.T) {
 		why := "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 		s.refuses = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: why}}
 		s.until("the status says why", 10*time.Minute, func() bool {
-			return strings.Contains(conditionOf(s.instance("win-1"), v1alpha1.ConditionDraining).Message, why)
+			return strings.Contains(conditionOf(s.instance("win-1"), api.ConditionDraining).Message, why)
 		})
-		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonDrainBlocked {
-			s.t.Errorf("Ready has reason %s, want %s", reason, v1alpha1.ReasonDrainBlocked)
+		if reason := readyReason(s.instance("win-1")); reason != api.ReasonDrainBlocked {
+			s.t.Errorf("Ready has reason %s, want %s", reason, api.ReasonDrainBlocked)
 		}
 		before := s.writes
 		s.pass(10 * time.Minute)
@@ -170,14 +171,14 @@ func TestStoryReboot(t *testing.T) {
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
 		for _, name := range []string{"win-1", "win-2"} {
 			node := s.node(name)
-			node.Annotations[v1alpha1.AnnotationReboot] = "please"
+			node.Annotations[api.AnnotationReboot] = "please"
 			s.must(s.client.Update(s.ctx, node))
 		}
 		s.until("both have restarted", time.Hour, func() bool {
 			return s.hosts[0].bootID == 2 && s.hosts[1].bootID == 2 && s.ready() == 3
 		})
 		s.until("the annotations are gone", time.Hour, func() bool {
-			_, there := s.node("win-2").Annotations[v1alpha1.AnnotationReboot]
+			_, there := s.node("win-2").Annotations[api.AnnotationReboot]
 			return !there
 		})
 	})
@@ -245,12 +246,12 @@ func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
 			node.Status.NodeInfo.OperatingSystem = system
 			s.must(s.client.Status().Update(s.ctx, node))
 			node = s.node(name)
-			node.Labels[corev1.LabelOSStable], node.Labels[v1alpha1.LabelBYOH] = "linux", "false" // the operator wants the other label back
+			node.Labels[corev1.LabelOSStable], node.Labels[api.LabelBYOH] = "linux", "false" // the operator wants the other label back
 			s.must(s.client.Update(s.ctx, node))
 		}
 		s.say("win-1 and win-2 are labelled as Linux nodes")
-		s.until("win-2's status says so", time.Minute, func() bool { return readyReason(s.instance("win-2")) == v1alpha1.ReasonNodeNotWindows })
-		if reason := readyReason(s.instance("win-1")); reason != v1alpha1.ReasonReady {
+		s.until("win-2's status says so", time.Minute, func() bool { return readyReason(s.instance("win-2")) == api.ReasonNodeNotWindows })
+		if reason := readyReason(s.instance("win-1")); reason != api.ReasonReady {
 			s.t.Errorf("win-1 is %q, want it to go on as a Windows node", reason)
 		}
 		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
@@ -274,7 +275,7 @@ func TestStoryDeadHostLeaves(t *testing.T) {
 		s.pass(10 * time.Minute)
 		s.say("the user lets win-1 go")
 		i := s.instance("win-1")
-		i.Annotations = map[string]string{v1alpha1.AnnotationRelease: "true"}
+		i.Annotations = map[string]string{api.AnnotationRelease: "true"}
 		s.must(s.client.Update(s.ctx, i))
 		s.until("win-1 is gone", time.Minute, func() bool { return len(s.allInstances()) == 2 })
 		s.until("win-2 is gone", 2*time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
@@ -416,7 +417,7 @@ func TestStoryProxyChangesDuringUpgrade(t *testing.T) {
 		s.until("all have the version and the proxy", time.Hour, func() bool {
 			_, settings := s.publishedKeys(s.version)
 			for _, n := range s.nodes() {
-				if n.Annotations[v1alpha1.AnnotationSettings] != settings {
+				if n.Annotations[api.AnnotationSettings] != settings {
 					return false
 				}
 			}
@@ -432,8 +433,8 @@ func TestStoryBrokenNodeIsRepaired(t *testing.T) {
 		s.hosts[0].deaf, s.hosts[1].deaf = 1, 99
 		s.say("the kubelets of both hosts die; one more join mends that of win-1")
 		s.until("win-1 is back", 2*time.Hour, func() bool { return s.ready() == 1 })
-		s.until("win-2 is left to the user", 24*time.Hour, func() bool { return readyReason(s.instance("win-2")) == v1alpha1.ReasonRepairFailed })
-		s.say("%s", conditionOf(s.instance("win-2"), v1alpha1.ConditionReady).Message)
+		s.until("win-2 is left to the user", 24*time.Hour, func() bool { return readyReason(s.instance("win-2")) == api.ReasonRepairFailed })
+		s.say("%s", conditionOf(s.instance("win-2"), api.ConditionReady).Message)
 		s.hosts[1].deaf = 0
 		s.say("the user mends win-2")
 		s.until("win-2 is back", time.Hour, func() bool { return s.ready() == 2 })

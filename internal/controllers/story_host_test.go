@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -244,8 +244,8 @@ func (h *storyHost) restart() {
 // rotate puts the n-th SSH key into the Secret.
 func (s *story) rotate(n byte) {
 	var secret corev1.Secret
-	s.must(s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: v1alpha1.PrivateKeySecret}, &secret))
-	secret.Data = map[string][]byte{v1alpha1.PrivateKeyKey: storyKey(s.t, n)}
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.PrivateKeySecret}, &secret))
+	secret.Data = map[string][]byte{api.PrivateKeyKey: storyKey(s.t, n)}
 	s.must(s.client.Update(s.ctx, &secret))
 	for _, i := range s.allInstances() {
 		s.seen[client.ObjectKeyFromObject(&i)] = "" // a changed Secret brings them all

@@ -39,6 +39,7 @@ import (
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/drain"
@@ -173,8 +174,8 @@ func (s *story) newClient(r v1alpha1.RolloutSpec) client.Client {
 		b = b.WithObjects(object)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.PrivateKeySecret},
-		Data:       map[string][]byte{v1alpha1.PrivateKeyKey: storyKey(s.t, 0)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.PrivateKeySecret},
+		Data:       map[string][]byte{api.PrivateKeyKey: storyKey(s.t, 0)},
 	}
 	base := b.WithObjects(secret).Build()
 	for _, object := range append(plainCluster(), secret) {
@@ -296,7 +297,7 @@ type storyEvents struct{ *story }
 // Eventf implements events.EventRecorder.
 func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
-	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != v1alpha1.EventHostKeyPinned {
+	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != api.EventHostKeyPinned {
 		r.say("%s: %s: %s", about.(client.Object).GetName(), reason, text)
 	}
 }
@@ -322,11 +323,11 @@ func (s *story) publishFormer() {
 	s.must(err)
 	private, err := s.instances.signingKey(s.ctx)
 	s.must(err)
-	name := v1alpha1.ServicesConfigMapPrefix + was
+	name := api.ServicesConfigMapPrefix + was
 	data, _, err = signer{private: private, cluster: storyCluster}.sign(data, name, 0)
 	s.must(err)
 	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{v1alpha1.AnnotationSettings: "former"}}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{api.AnnotationSettings: "former"}}, Data: data,
 	}))
 }
 
@@ -336,12 +337,12 @@ const storyCluster = "the-uid"
 // publishedKeys are the SSH keys that nodes of a version are to let in, and settings what they come to.
 func (s *story) publishedKeys(version string) (keys []string, settings string) {
 	var cm corev1.ConfigMap
-	if s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version}, &cm) != nil {
+	if s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}, &cm) != nil {
 		return nil, ""
 	}
 	node, err := desired.FromData(cm.Data)
 	s.must(err)
-	return node.AuthorizedKeys, cm.Annotations[v1alpha1.AnnotationSettings]
+	return node.AuthorizedKeys, cm.Annotations[api.AnnotationSettings]
 }
 
 func (s *story) must(err error) {
@@ -367,7 +368,7 @@ func (s *story) settled(podsEach int) {
 	for _, h := range s.hosts {
 		h.version, h.staged = was, false
 		node := s.node(h.name)
-		node.Annotations[v1alpha1.AnnotationVersion], node.Annotations[v1alpha1.AnnotationDesiredVersion] = was, was
+		node.Annotations[api.AnnotationVersion], node.Annotations[api.AnnotationDesiredVersion] = was, was
 		s.must(s.client.Update(s.ctx, node))
 		i := s.instance(h.name)
 		i.Status.Payload = v1alpha1.PayloadStatus{}
@@ -472,7 +473,7 @@ func (s *story) standing() string {
 	var b strings.Builder
 	for _, i := range s.allInstances() {
 		fmt.Fprintf(&b, "%s: %s %q plan %+v maintenance %+v failure %+v\n", i.Name, readyReason(&i),
-			conditionOf(&i, v1alpha1.ConditionReady).Message, i.Status.Plan, i.Status.Maintenance, i.Status.Failure)
+			conditionOf(&i, api.ConditionReady).Message, i.Status.Plan, i.Status.Maintenance, i.Status.Failure)
 	}
 	return b.String()
 }
@@ -553,8 +554,8 @@ func (s *story) operateOnce() (did bool) {
 // instanceView is what the watches of the instances' controller would see of an instance.
 func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname)
-	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + s.version}]; there {
-		view += cm.GetAnnotations()[v1alpha1.AnnotationSettings] // one that is made anew brings them all
+	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; there {
+		view += cm.GetAnnotations()[api.AnnotationSettings] // one that is made anew brings them all
 	}
 	var node corev1.Node
 	if i.Status.Hostname != "" && s.client.Get(s.ctx, types.NamespacedName{Name: i.Status.Hostname}, &node) == nil {
@@ -565,8 +566,8 @@ func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 
 // settingsView is what the watches of the settings' controller would see.
 func (s *story) settingsView() string {
-	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", v1alpha1.WindowsConfigName))
-	for _, name := range []string{v1alpha1.PrivateKeySecret, v1alpha1.SigningKeySecret} {
+	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", api.WindowsConfigName))
+	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
 		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
 			view += " " + secret.GetResourceVersion()
 		}
@@ -578,7 +579,7 @@ func (s *story) settingsView() string {
 func (s *story) rules() *v1alpha1.WindowsConfig {
 	s.t.Helper()
 	var config v1alpha1.WindowsConfig
-	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config))
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config))
 	return &config
 }
 
@@ -626,7 +627,7 @@ func (h *storyHost) goOn() {
 
 func (h *storyHost) register() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
-	node.Annotations = map[string]string{v1alpha1.AnnotationVersion: h.version}
+	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
 	h.story.must(h.story.client.Create(h.story.ctx, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 	setNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
@@ -645,18 +646,18 @@ func (h *storyHost) report(node *corev1.Node) {
 	if h.others {
 		return
 	}
-	wants := node.Annotations[v1alpha1.AnnotationDesiredVersion]
+	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
 	case wants == "" || wants == h.version:
 		h.goesTo, h.refused = "", ""
-		setNodeCondition(node, v1alpha1.ConditionUpdated, corev1.ConditionTrue, "")
+		setNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
 	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
 		h.arrive(node)
 	}
-	node.Annotations[v1alpha1.AnnotationVersion] = h.version
+	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
 }
 
@@ -667,10 +668,10 @@ func (h *storyHost) follow(node *corev1.Node) {
 		return
 	}
 	keys, settings := h.story.publishedKeys(h.version)
-	if settings == "" || node.Annotations[v1alpha1.AnnotationSettings] == settings && !h.isProven(node, keys) {
+	if settings == "" || node.Annotations[api.AnnotationSettings] == settings && !h.isProven(node, keys) {
 		return
 	}
-	node.Annotations[v1alpha1.AnnotationSettings] = settings
+	node.Annotations[api.AnnotationSettings] = settings
 	for _, key := range keys {
 		if !slices.Contains(h.keys, key) {
 			h.keys = append(h.keys, key)
@@ -686,7 +687,7 @@ func (h *storyHost) follow(node *corev1.Node) {
 // trusts says whether what is published for a version is signed with the key that the host knows.
 func (h *storyHost) trusts(version string) bool {
 	var cm corev1.ConfigMap
-	name := types.NamespacedName{Namespace: "ns", Name: v1alpha1.ServicesConfigMapPrefix + version}
+	name := types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}
 	if h.story.client.Get(h.story.ctx, name, &cm) != nil {
 		return true // it is about to be
 	}
@@ -698,7 +699,7 @@ func (h *storyHost) trusts(version string) bool {
 func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
 	isHash := func(key string) bool {
 		sum := sha256.Sum256([]byte(key))
-		return hex.EncodeToString(sum[:]) == node.Annotations[v1alpha1.AnnotationPubKeyHash]
+		return hex.EncodeToString(sum[:]) == node.Annotations[api.AnnotationPubKeyHash]
 	}
 	return slices.ContainsFunc(keys, isHash) && !slices.Equal(h.keys, keys)
 }
@@ -708,7 +709,7 @@ func (h *storyHost) arrive(node *corev1.Node) {
 	if h.goesTo == h.refuses {
 		h.story.say("%s went to %s in vain", h.name, h.goesTo)
 		h.refused, h.goesTo = h.goesTo, ""
-		setNodeCondition(node, v1alpha1.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
+		setNodeCondition(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
 		return
 	}
 	h.version, h.goesTo = h.goesTo, ""
@@ -849,7 +850,7 @@ func (s *story) mustBeQuiet() {
 // documentedReasons are the constants of package v1alpha1 whose name begins with Reason or Event.
 func documentedReasons(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "api", "v1alpha1", "conditions.go"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "api", "conditions.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

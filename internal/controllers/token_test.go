@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -68,7 +69,7 @@ func makesToken(_ context.Context, _ client.Client, _ string, _, sub client.Obje
 // TestNoTokenLeavesForAnInstanceThatIsDeleted has an instance that is deleted while its host joins, before the cache has heard of it.
 func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	i := anInstance("win-a", "ConfigMap", "win-a", "10.0.0.1")
-	i.Finalizers = []string{v1alpha1.Finalizer}
+	i.Finalizers = []string{api.Finalizer}
 	server := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(i).WithStatusSubresource(i).Build()
 	c := common{policies: &policies{}, client: interceptor.NewClient(server, interceptor.Funcs{SubResourceCreate: makesToken}), recorder: &told{}}
 	c.metrics = newMetrics(prometheus.NewRegistry(), c.client)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -53,12 +54,12 @@ func newUserData(c common) *userData {
 // Register adds the controller to the manager.
 func (c *userData) Register(_ context.Context, m manager.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.UserDataSecret}}}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: api.UserDataSecret}}}
 	})
 	ctl, err := builder.ControllerManagedBy(m).
 		Named("user-data").
 		Watches(&corev1.Secret{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == c.Namespace && o.GetName() == v1alpha1.PrivateKeySecret
+			return o.GetNamespace() == c.Namespace && o.GetName() == api.PrivateKeySecret
 		}))).
 		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Channel(c.again, one)).
@@ -68,7 +69,7 @@ func (c *userData) Register(_ context.Context, m manager.Manager) error {
 	}
 	for _, namespace := range []string{machineAPINamespace, clusterAPINamespace} {
 		secret := lateKind{
-			kind: "Secret", versions: []string{"v1"}, namespace: namespace, name: v1alpha1.UserDataSecret,
+			kind: "Secret", versions: []string{"v1"}, namespace: namespace, name: api.UserDataSecret,
 			events: one, found: c.lookAgain,
 		}
 		if err := awaitKind(m, ctl, func(context.Context) (lateKind, error) { return secret, nil }, func() {}); err != nil {
@@ -120,12 +121,12 @@ func (c *userData) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 // publicKeys are those that new hosts are to let in, as lines of authorized_keys; none while the Secret with the private key has a fault,
 // which the instances tell of.
 func (c common) publicKeys(ctx context.Context) ([]string, error) {
-	name := types.NamespacedName{Namespace: c.Namespace, Name: v1alpha1.PrivateKeySecret}
+	name := types.NamespacedName{Namespace: c.Namespace, Name: api.PrivateKeySecret}
 	var secret corev1.Secret
 	if err := c.client.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	key, err := remote.ParsePrivateKey(secret.Data[v1alpha1.PrivateKeyKey])
+	key, err := remote.ParsePrivateKey(secret.Data[api.PrivateKeyKey])
 	if err != nil {
 		return nil, nil
 	}
@@ -135,7 +136,7 @@ func (c common) publicKeys(ctx context.Context) ([]string, error) {
 // keep makes the Secret of one namespace what it must be. Where the namespace is not there, or the role for it was not installed, there is
 // none.
 func (c *userData) keep(ctx context.Context, namespace string, data map[string][]byte) error {
-	name := types.NamespacedName{Namespace: namespace, Name: v1alpha1.UserDataSecret}
+	name := types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}
 	secret := &corev1.Secret{}
 	err := c.live.Get(ctx, name, secret)
 	switch {
@@ -164,7 +165,7 @@ func (c *userData) keep(ctx context.Context, namespace string, data map[string][
 		}
 		return fmt.Errorf("writing Secret %s: %w", name, err)
 	}
-	c.tell(event{about: secret, kind: corev1.EventTypeNormal, reason: v1alpha1.EventSettingsRestored, action: "Write"},
+	c.tell(event{about: secret, kind: corev1.EventTypeNormal, reason: api.EventSettingsRestored, action: "Write"},
 		"the user data of new Machines was brought up to date; Machines that are there are not touched")
 	return nil
 }

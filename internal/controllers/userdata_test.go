@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -90,8 +91,8 @@ func keyOf(t *testing.T, number byte) (secret *corev1.Secret, line string) {
 		t.Fatal(err)
 	}
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: v1alpha1.PrivateKeySecret},
-		Data:       map[string][]byte{v1alpha1.PrivateKeyKey: pem.EncodeToMemory(block)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.PrivateKeySecret},
+		Data:       map[string][]byte{api.PrivateKeyKey: pem.EncodeToMemory(block)},
 	}, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(public)))
 }
 
@@ -106,7 +107,7 @@ func (w *userDataWorld) pass() {
 func (w *userDataWorld) secret(namespace string) *corev1.Secret {
 	w.t.Helper()
 	s := &corev1.Secret{}
-	err := w.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: v1alpha1.UserDataSecret}, s)
+	err := w.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}, s)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -140,7 +141,7 @@ func TestUserDataIsWrittenWhereMachinesAre(t *testing.T) {
 
 func TestUserDataHasTheRangesThatAreAllowed(t *testing.T) {
 	key, _ := keyOf(t, 1)
-	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Network.AllowFrom = []string{"10.0.7.7/16"}
 	w := newUserDataWorld(t, "AWS", key, config)
 	w.pass()
@@ -222,8 +223,8 @@ func TestUserDataFollowsTheKey(t *testing.T) {
 func TestUserDataIsLeftAloneWhere(t *testing.T) {
 	key, _ := keyOf(t, 1)
 	bad := key.DeepCopy()
-	bad.Data = map[string][]byte{v1alpha1.PrivateKeyKey: []byte("no key")}
-	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: machineAPINamespace, Name: v1alpha1.UserDataSecret}, Data: map[string][]byte{"userData": []byte("x")}}
+	bad.Data = map[string][]byte{api.PrivateKeyKey: []byte("no key")}
+	there := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: machineAPINamespace, Name: api.UserDataSecret}, Data: map[string][]byte{"userData": []byte("x")}}
 	for name, w := range map[string]*userDataWorld{
 		"there is no key":          newUserDataWorld(t, "AWS", there.DeepCopy()),
 		"the key is none":          newUserDataWorld(t, "AWS", there.DeepCopy(), bad),
@@ -243,7 +244,7 @@ func TestUserDataOfOneNamespaceDoesNotNeedTheOther(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, err := range map[string]error{
 		"no namespace": apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, clusterAPINamespace),
-		"no role":      apierrors.NewForbidden(secrets, v1alpha1.UserDataSecret, errors.New("no role")),
+		"no role":      apierrors.NewForbidden(secrets, api.UserDataSecret, errors.New("no role")),
 	} {
 		w := newUserDataWorld(t, "VSphere", key.DeepCopy())
 		w.closed[clusterAPINamespace] = err

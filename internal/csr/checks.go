@@ -9,7 +9,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 func malformed(c candidate) string { return c.malformed }
@@ -150,7 +150,7 @@ func requesterOtherThanDaemon(c candidate) string {
 	if kubelet := nodeUserPrefix + c.node; c.req.Spec.Username == kubelet {
 		return groupsWithout(c, nodesGroup, authenticatedGroup)
 	}
-	return requesterOtherThanHost(v1alpha1.WICDGroup)(c)
+	return requesterOtherThanHost(api.WICDGroup)(c)
 }
 
 func requesterOtherThanNode(c candidate) string {

@@ -14,7 +14,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 )
 
@@ -137,16 +137,16 @@ func (c candidate) isOurs() bool {
 		return false
 	}
 	user := c.req.Spec.Username
-	if user == c.known.bootstrapper() || strings.HasPrefix(user, v1alpha1.WICDUserPrefix) || c.known.isNodeOfHost(user) {
+	if user == c.known.bootstrapper() || strings.HasPrefix(user, api.WICDUserPrefix) || c.known.isNodeOfHost(user) {
 		return true
 	}
 	for _, name := range c.commonNames {
-		if strings.HasPrefix(name, v1alpha1.WICDUserPrefix) || c.known.isNodeOfHost(name) {
+		if strings.HasPrefix(name, api.WICDUserPrefix) || c.known.isNodeOfHost(name) {
 			return true
 		}
 	}
 	for _, organization := range c.organizations {
-		if organization == v1alpha1.WICDGroup {
+		if organization == api.WICDGroup {
 			return true
 		}
 	}
@@ -163,7 +163,7 @@ func (c candidate) isOVNKubernetes() bool {
 
 // bootstrapper is the user name of those who hold a bootstrap token.
 func (k Known) bootstrapper() string {
-	return "system:serviceaccount:" + k.Namespace + ":" + v1alpha1.BootstrapServiceAccount
+	return "system:serviceaccount:" + k.Namespace + ":" + api.BootstrapServiceAccount
 }
 
 // isNodeOfHost says whether a user name is that of the kubelet of one of the hosts. A Linux node keeps its name, and its

@@ -15,7 +15,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // The size of RSA keys, in bits. Fewer can be broken; more only cost time to verify.
@@ -75,7 +75,7 @@ func read(req *certificatesv1.CertificateSigningRequest, known Known) candidate 
 		}
 	}
 	c.commonName = c.cert.Subject.CommonName
-	for _, prefix := range []string{nodeUserPrefix, v1alpha1.WICDUserPrefix} {
+	for _, prefix := range []string{nodeUserPrefix, api.WICDUserPrefix} {
 		if name, ok := strings.CutPrefix(c.commonName, prefix); ok {
 			c.node = name
 		}

@@ -6,7 +6,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // The identity of kubelets, fixed by Kubernetes' node authorizer.
@@ -107,8 +107,8 @@ func wicdClientRules() []rule {
 		{"RequestMalformed", malformed},
 		{"KeyNotAllowed", keyNotAllowed},
 		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(v1alpha1.WICDUserPrefix)},
-		{"OrganizationsNotExact", organizationsOtherThan(v1alpha1.WICDGroup)},
+		{"CommonNameNotAllowed", commonNameWithout(api.WICDUserPrefix)},
+		{"OrganizationsNotExact", organizationsOtherThan(api.WICDGroup)},
 		{"SubjectNotExact", moreInSubject},
 		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
 		{"ExtensionsNotAllowed", anyExtension},

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -41,15 +41,15 @@ type credentials struct {
 	certificate *tls.Certificate
 }
 
-// api is the API server, as one identity sees it. It knows nodes, certificate requests, events and Services and nothing else,
+// apiClient is the API server, as one identity sees it. It knows nodes, certificate requests, events and Services and nothing else,
 // which keeps WICD small.
-type api struct {
+type apiClient struct {
 	core, certificates, events, discovery rest.Interface
 	transport                             *http.Transport
 }
 
 // newAPI makes a client; it connects with the first request.
-func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*api, error) {
+func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*apiClient, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if b.CA != "" {
 		tlsConfig.RootCAs = x509.NewCertPool()
@@ -85,7 +85,7 @@ func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &api{transport: transport}
+	a := &apiClient{transport: transport}
 	for _, group := range []struct {
 		client  *rest.Interface
 		path    string
@@ -108,10 +108,10 @@ func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*api, error) {
 }
 
 // close ends idle connections, so that the next identity does not use one of this one's.
-func (a *api) close() { a.transport.CloseIdleConnections() }
+func (a *apiClient) close() { a.transport.CloseIdleConnections() }
 
 // listNode returns the node of that name, nil when there is none, and the version from which to watch it.
-func (a *api) listNode(ctx context.Context, name string) (*corev1.Node, string, error) {
+func (a *apiClient) listNode(ctx context.Context, name string) (*corev1.Node, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var list corev1.NodeList
@@ -127,7 +127,7 @@ func (a *api) listNode(ctx context.Context, name string) (*corev1.Node, string, 
 	return nil, list.ResourceVersion, nil
 }
 
-func (a *api) watchNode(ctx context.Context, name, version string) (watch.Interface, error) {
+func (a *apiClient) watchNode(ctx context.Context, name, version string) (watch.Interface, error) {
 	w, err := watchOne(ctx, a.core.Get().Resource("nodes"), name, version)
 	if err != nil {
 		return nil, fmt.Errorf("watching node %s: %w", name, err)
@@ -136,7 +136,7 @@ func (a *api) watchNode(ctx context.Context, name, version string) (watch.Interf
 }
 
 // watchServices watches what nodes of a version must have. It begins with what there is.
-func (a *api) watchServices(ctx context.Context, namespace, version string) (watch.Interface, error) {
+func (a *apiClient) watchServices(ctx context.Context, namespace, version string) (watch.Interface, error) {
 	name := servicesConfigMap(version)
 	w, err := watchOne(ctx, a.core.Get().Namespace(namespace).Resource("configmaps"), name, "")
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *api) watchServices(ctx context.Context, namespace, version string) (wat
 }
 
 // services reads what nodes of a version must have, as it is published.
-func (a *api) services(ctx context.Context, namespace, version string) (map[string]string, error) {
+func (a *apiClient) services(ctx context.Context, namespace, version string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var cm corev1.ConfigMap
@@ -159,20 +159,20 @@ func (a *api) services(ctx context.Context, namespace, version string) (map[stri
 
 // secrets reads the secrets of nodes, which must be of that version: others belong to another ConfigMap, which is
 // on its way, or are somebody else's.
-func (a *api) secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {
+func (a *apiClient) secrets(ctx context.Context, namespace, version string) (desired.Secrets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var secret corev1.Secret
-	err := a.core.Get().Namespace(namespace).Resource("secrets").Name(v1alpha1.NodeSecrets).Do(ctx).Into(&secret)
+	err := a.core.Get().Namespace(namespace).Resource("secrets").Name(api.NodeSecrets).Do(ctx).Into(&secret)
 	if err != nil {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", v1alpha1.NodeSecrets, err)
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
 	}
-	s, err := desired.ReadSecrets(secret.Data[v1alpha1.NodeSecretsKey])
+	s, err := desired.ReadSecrets(secret.Data[api.NodeSecretsKey])
 	if err != nil {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s, key %s: %w", v1alpha1.NodeSecrets, v1alpha1.NodeSecretsKey, err)
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s, key %s: %w", api.NodeSecrets, api.NodeSecretsKey, err)
 	}
 	if s.Version != version {
-		return desired.Secrets{}, fmt.Errorf("reading Secret %s: it is not of the version that the ConfigMap names", v1alpha1.NodeSecrets)
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: it is not of the version that the ConfigMap names", api.NodeSecrets)
 	}
 	return s, nil
 }
@@ -185,7 +185,7 @@ func watchOne(ctx context.Context, r *rest.Request, name, version string) (watch
 }
 
 // annotateNode sets annotations of the node, and touches nothing else of it. It returns the node as it then is.
-func (a *api) annotateNode(ctx context.Context, name string, annotations map[string]string) (*corev1.Node, error) {
+func (a *apiClient) annotateNode(ctx context.Context, name string, annotations map[string]string) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (a *api) annotateNode(ctx context.Context, name string, annotations map[str
 const certificateSeconds = int32(24 * 60 * 60)
 
 // createRequest creates the certificate request.
-func (a *api) createRequest(ctx context.Context, p identity.Pending) error {
+func (a *apiClient) createRequest(ctx context.Context, p identity.Pending) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seconds := certificateSeconds
@@ -220,7 +220,7 @@ func (a *api) createRequest(ctx context.Context, p identity.Pending) error {
 	}).Do(ctx).Error()
 }
 
-func (a *api) getRequest(ctx context.Context, name string) (*certificatesv1.CertificateSigningRequest, error) {
+func (a *apiClient) getRequest(ctx context.Context, name string) (*certificatesv1.CertificateSigningRequest, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var request certificatesv1.CertificateSigningRequest
@@ -228,6 +228,6 @@ func (a *api) getRequest(ctx context.Context, name string) (*certificatesv1.Cert
 	return &request, err
 }
 
-func (a *api) watchRequest(ctx context.Context, name, version string) (watch.Interface, error) {
+func (a *apiClient) watchRequest(ctx context.Context, name, version string) (watch.Interface, error) {
 	return watchOne(ctx, a.certificates.Get().Resource("certificatesigningrequests"), name, version)
 }

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // setCondition sets a condition of the node, and touches nothing else of it: a strategic merge patch tells conditions by
 // their type, so that the kubelet's are not its matter. It returns the node as it then is.
-func (a *api) setCondition(ctx context.Context, node string, c corev1.NodeCondition) (*corev1.Node, error) {
+func (a *apiClient) setCondition(ctx context.Context, node string, c corev1.NodeCondition) (*corev1.Node, error) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
 	if err != nil {
 		return nil, err
@@ -34,14 +34,14 @@ func (a *api) setCondition(ctx context.Context, node string, c corev1.NodeCondit
 
 // createEvent tells of a trouble on the node. Telling it twice is telling it once: its name is that of its time. Events of
 // what has no namespace are in namespace default.
-func (a *api) createEvent(ctx context.Context, node *corev1.Node, t trouble) error {
+func (a *apiClient) createEvent(ctx context.Context, node *corev1.Node, t trouble) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	err := a.events.Post().Namespace(metav1.NamespaceDefault).Resource("events").Body(&eventsv1.Event{
 		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
 		ObjectMeta:          metav1.ObjectMeta{Name: eventName(node.Name, t), Namespace: metav1.NamespaceDefault},
 		EventTime:           metav1.NewMicroTime(t.since),
-		ReportingController: v1alpha1.WICDService, ReportingInstance: node.Name,
+		ReportingController: api.WICDService, ReportingInstance: node.Name,
 		Action: "KeepServices", Reason: t.reason, Type: corev1.EventTypeWarning, Note: t.message,
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
 	}).Do(ctx).Error()

@@ -84,7 +84,7 @@ func (l *life) requestAs(ctx context.Context, c credentials) (identity.Identity,
 
 // renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one,
 // when the old one has expired, or when ctx is done.
-func (l *life) renew(ctx context.Context, client *api, id identity.Identity) {
+func (l *life) renew(ctx context.Context, client *apiClient, id identity.Identity) {
 	at := id.Renewal(rand.Float64())
 	if pause(ctx, id.LeastUse()) != nil || identity.AwaitClock(ctx, at, time.Now) != nil {
 		return
@@ -105,7 +105,7 @@ func (l *life) renew(ctx context.Context, client *api, id identity.Identity) {
 
 // request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes
 // on waiting for the same request.
-func (l *life) request(ctx context.Context, client *api) (identity.Identity, error) {
+func (l *life) request(ctx context.Context, client *apiClient) (identity.Identity, error) {
 	p, err := pendingRequest(l.host.Disk, l.record.Node)
 	if err != nil {
 		return identity.Identity{}, err
@@ -133,7 +133,7 @@ func (l *life) request(ctx context.Context, client *api) (identity.Identity, err
 
 // awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes
 // requests that nobody answered for a day; then the caller's next attempt makes it again.
-func awaitCertificate(ctx context.Context, client *api, p identity.Pending) ([]byte, error) {
+func awaitCertificate(ctx context.Context, client *apiClient, p identity.Pending) ([]byte, error) {
 	if err := client.createRequest(ctx, p); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func answered(r *certificatesv1.CertificateSigningRequest) (bool, error) {
 }
 
 // awaitAnswer returns the request once it is answered, or as it was last when it is gone or some time has gone by.
-func awaitAnswer(ctx context.Context, client *api, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
+func awaitAnswer(ctx context.Context, client *apiClient, r *certificatesv1.CertificateSigningRequest) (*certificatesv1.CertificateSigningRequest, error) {
 	if done, _ := answered(r); done {
 		return r, nil
 	}

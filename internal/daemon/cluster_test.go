@@ -13,7 +13,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -136,7 +136,7 @@ func (m *member) giveRange(t *testing.T) {
 func (m *member) awaitVersion(t *testing.T) {
 	t.Helper()
 	m.await(t, "the version is reported", func() bool {
-		return m.node().Annotations[v1alpha1.AnnotationVersion] == m.request.Desired.Version
+		return m.node().Annotations[api.AnnotationVersion] == m.request.Desired.Version
 	})
 }
 
@@ -254,7 +254,7 @@ func TestTheVersionWaitsForTheServices(t *testing.T) {
 		}
 		return false
 	})
-	if v := m.node().Annotations[v1alpha1.AnnotationVersion]; v != "" {
+	if v := m.node().Annotations[api.AnnotationVersion]; v != "" {
 		t.Errorf("version %q is reported although a service does not run", v)
 	}
 	mustWrite(t, m.windows.Disk(), desired.VersionFolder(m.request.Desired.Digest)+`\missing.exe`, "there now")

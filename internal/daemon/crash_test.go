@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -35,7 +35,7 @@ func (m *mortal) program(ctx context.Context, p sim.Process) uint32 {
 }
 
 func (m *member) condition() corev1.NodeCondition {
-	return m.conditionOf(v1alpha1.ConditionServicesHealthy)
+	return m.conditionOf(api.ConditionServicesHealthy)
 }
 
 func (m *member) conditionOf(kind corev1.NodeConditionType) (c corev1.NodeCondition) {
@@ -68,7 +68,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 	m.windows.Crash("kubelet")
 	m.await(t, "the node says that one keeps dying", func() bool { return m.condition().Status == corev1.ConditionFalse })
 	m.await(t, "there is an event", func() bool { return len(m.events()) > 0 })
-	if c := m.condition(); c.Reason != v1alpha1.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
+	if c := m.condition(); c.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
 		t.Errorf("the condition is %+v", c)
 	}
 	if n := len(m.node().Status.Conditions); n < 5 {
@@ -82,8 +82,8 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
 	}
 	e := events[0]
-	if e.Regarding.Kind != "Node" || e.Regarding.Name != "win-1" || e.Reason != v1alpha1.EventServiceCrashLoop || e.Type != "Warning" ||
-		e.ReportingController != v1alpha1.WICDService || len(e.Note) > 1024 || !strings.Contains(e.Note, "it cannot go on") {
+	if e.Regarding.Kind != "Node" || e.Regarding.Name != "win-1" || e.Reason != api.EventServiceCrashLoop || e.Type != "Warning" ||
+		e.ReportingController != api.WICDService || len(e.Note) > 1024 || !strings.Contains(e.Note, "it cannot go on") {
 		t.Errorf("the event is %+v", e)
 	}
 }
@@ -91,7 +91,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 // Roles may be older than the daemon: what it may not tell must not keep it from its work.
 func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(c *sim.Cluster) { c.Forbid(v1alpha1.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
+	m := newMember(t, func(c *sim.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
 	m.giveRange(t)
 	m.awaitVersion(t)
 	if m.condition().Type != "" {

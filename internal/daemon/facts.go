@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/platform"
@@ -16,7 +16,7 @@ import (
 func ourServices() []string {
 	return []string{
 		"containerd", "kubelet", "kube-proxy", "hybrid-overlay-node", "csi-proxy", "windows_exporter",
-		"cloud-node-manager", v1alpha1.WICDService,
+		"cloud-node-manager", api.WICDService,
 	}
 }
 
@@ -54,7 +54,7 @@ func serviceFacts(ctx context.Context, s host.Services) ([]agent.ServiceFacts, e
 
 // isOurs tells the services that we, or the original operator, made from those of others.
 func isOurs(s host.Service) bool {
-	return strings.HasPrefix(s.Description, v1alpha1.ServiceDescription)
+	return strings.HasPrefix(s.Description, api.ServiceDescription)
 }
 
 // joined is what the last join left, nil when there was none or it was cut.

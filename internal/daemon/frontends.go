@@ -71,7 +71,7 @@ func newFrontends() *frontends {
 }
 
 // follow keeps up with the cluster until ctx is done.
-func (f *frontends) follow(ctx context.Context, client *api) {
+func (f *frontends) follow(ctx context.Context, client *apiClient) {
 	services := cache.NewListWatchFromClient(client.core, "services", corev1.NamespaceAll, fields.Everything())
 	endpoints := cache.NewListWatchFromClient(client.discovery, "endpointslices", corev1.NamespaceAll, fields.Everything())
 	var work sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -44,7 +44,7 @@ func checkNames(services []desired.Service) error {
 			}
 		}
 		for _, name := range s.DependsOn {
-			if name == v1alpha1.WICDService {
+			if name == api.WICDService {
 				errs = append(errs, fmt.Errorf("service %q depends on %q, which keeps it and must be able to stop: take the dependency away", s.Name, name))
 			}
 			if !slices.ContainsFunc(services, func(o desired.Service) bool { return o.Name == name }) {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -52,10 +52,10 @@ func (c *career) judge(now time.Time, d host.Disk, s desired.Service, o obstacle
 	reason, blame, cause := "", s, ""
 	switch {
 	case c.loops:
-		reason = v1alpha1.ReasonServiceCrashLoop
+		reason = api.ReasonServiceCrashLoop
 		cause = fmt.Sprintf("service %s failed %d times within %v, at last: %s", s.Name, len(c.deaths), loopWithin, c.last)
 	case o.silent && now.Sub(c.blocked) >= readyPatience:
-		reason, blame = v1alpha1.ReasonServiceNotReady, o.dependency
+		reason, blame = api.ReasonServiceNotReady, o.dependency
 		cause = fmt.Sprintf("service %s runs and does not work, and service %s waits for it: %v", blame.Name, s.Name, o.err)
 	}
 	switch {
@@ -79,7 +79,7 @@ func message(d host.Disk, cause, log string) string {
 // the Node has none yet. change is false when it is to stay as it is.
 func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
-		Type: v1alpha1.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonServicesRunning,
+		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
 		Message: "all services run", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if len(h.troubles) > 0 {
@@ -111,9 +111,9 @@ func later(a, b time.Time) time.Time {
 }
 
 // tellHealth tells the node how its services are: by a condition, and each new trouble by an event.
-func (l *life) tellHealth(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) tellHealth(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	h := l.getHealth()
-	if c, change := conditionOf(time.Now(), l.began, h, conditionIn(node, v1alpha1.ConditionServicesHealthy)); change {
+	if c, change := conditionOf(time.Now(), l.began, h, conditionIn(node, api.ConditionServicesHealthy)); change {
 		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (l *life) tellHealth(ctx context.Context, client *api, node *corev1.Node) e
 }
 
 // say sets a condition of the node.
-func (l *life) say(ctx context.Context, client *api, node *corev1.Node, c corev1.NodeCondition) error {
+func (l *life) say(ctx context.Context, client *apiClient, node *corev1.Node, c corev1.NodeCondition) error {
 	said, err := client.setCondition(ctx, node.Name, c)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (l *life) say(ctx context.Context, client *api, node *corev1.Node, c corev1
 }
 
 // tellEvents makes an event of each trouble, once.
-func (l *life) tellEvents(ctx context.Context, client *api, node *corev1.Node, troubles []trouble) error {
+func (l *life) tellEvents(ctx context.Context, client *apiClient, node *corev1.Node, troubles []trouble) error {
 	for _, t := range troubles {
 		if l.told[t] {
 			continue
@@ -147,12 +147,12 @@ func (l *life) tellEvents(ctx context.Context, client *api, node *corev1.Node, t
 }
 
 // tellRefusal tells the node that an update was undone, and when that is over.
-func (l *life) tellRefusal(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) tellRefusal(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	no, err := l.refused()
 	if err != nil {
 		return err
 	}
-	if c, change := updatedOf(time.Now(), no, l.record.Desired.Version, conditionIn(node, v1alpha1.ConditionUpdated)); change {
+	if c, change := updatedOf(time.Now(), no, l.record.Desired.Version, conditionIn(node, api.ConditionUpdated)); change {
 		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (l *life) tellRefusal(ctx context.Context, client *api, node *corev1.Node) 
 	if no.Version == "" {
 		return nil
 	}
-	t := trouble{service: v1alpha1.WICDUpdateService, reason: v1alpha1.ReasonUpdateFailed, message: no.message(l.record.Desired.Version), since: no.Time}
+	t := trouble{service: api.WICDUpdateService, reason: api.ReasonUpdateFailed, message: no.message(l.record.Desired.Version), since: no.Time}
 	return l.tellEvents(ctx, client, node, []trouble{t})
 }
 
@@ -173,11 +173,11 @@ func (no refusal) message(own string) string {
 // and after that only.
 func updatedOf(now time.Time, no refusal, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
-		Type: v1alpha1.ConditionUpdated, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonUpToDate, Message: "the node has version " + own,
+		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,
 		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if no.Version != "" {
-		c.Status, c.Reason, c.Message = corev1.ConditionFalse, v1alpha1.ReasonUpdateFailed, no.message(own)
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, api.ReasonUpdateFailed, no.message(own)
 	}
 	if is == nil {
 		return c, c.Status == corev1.ConditionFalse

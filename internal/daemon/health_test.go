@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -69,7 +69,7 @@ func TestWhatCannotBeStartedIsALoop(t *testing.T) {
 		c.failed(at(time.Duration(n)*time.Second), broken())
 	}
 	c.judge(at(time.Minute), host.Disk{Root: t.TempDir()}, desired.Service{Name: "kubelet"}, obstacle{})
-	if c.trouble == nil || c.trouble.reason != v1alpha1.ReasonServiceCrashLoop || !strings.Contains(c.trouble.message, "broken") {
+	if c.trouble == nil || c.trouble.reason != api.ReasonServiceCrashLoop || !strings.Contains(c.trouble.message, "broken") {
 		t.Errorf("trouble %+v", c.trouble)
 	}
 }
@@ -186,7 +186,7 @@ func TestWhatTheNodeIsTold(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
 		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(0))}
 	}
-	isTrue := condition(corev1.ConditionTrue, v1alpha1.ReasonServicesRunning, "all services run")
+	isTrue := condition(corev1.ConditionTrue, api.ReasonServicesRunning, "all services run")
 	isFalse := condition(corev1.ConditionFalse, "One", "first\n\nsecond")
 	const hour = time.Hour
 	for name, test := range map[string]struct {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/identity"
@@ -46,7 +46,7 @@ func readKubeletIdentity(d host.Disk, node string, now time.Time) (identity.Iden
 
 // nameOf is WICD's name on a node.
 func nameOf(node string) identity.Name {
-	return identity.Name{User: v1alpha1.WICDUserPrefix + node, Group: v1alpha1.WICDGroup}
+	return identity.Name{User: api.WICDUserPrefix + node, Group: api.WICDGroup}
 }
 
 // readCertificate returns the first certificate of a PEM file.

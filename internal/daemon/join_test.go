@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -36,7 +36,7 @@ func newRequest(c *cargo) agent.JoinRequest {
 			},
 			Services: []desired.Service{
 				containerd(folder), kubelet(folder),
-				ours(v1alpha1.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service`),
+				ours(api.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service`),
 			},
 			SigningKey: desired.PublicKey(signingKey(1)),
 			CNI:        &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"n","type":"t","cidr":"{{.PodCIDR}}"}`},
@@ -148,7 +148,7 @@ func TestOnlyWhoReadsAChangedFileIsStartedAgain(t *testing.T) {
 		"nothing":             {func(*agent.JoinRequest) {}, nil},
 		"kubelet.conf":        {func(r *agent.JoinRequest) { r.Desired.Files[0].Content = "{ }" }, []string{"kubelet"}},
 		"containerd's":        {func(r *agent.JoinRequest) { r.Desired.Files[1].Content = "" }, []string{"containerd", "kubelet"}},
-		"token while waiting": {func(r *agent.JoinRequest) { r.Bootstrap.Token = "newer" }, []string{"kubelet", v1alpha1.WICDService}},
+		"token while waiting": {func(r *agent.JoinRequest) { r.Bootstrap.Token = "newer" }, []string{"kubelet", api.WICDService}},
 		"address":             {func(r *agent.JoinRequest) { r.NodeIP = "192.0.2.11" }, []string{"kubelet"}},
 		"version alone":       {func(r *agent.JoinRequest) { r.Desired.Version = "2.0.0" }, nil},
 	} {

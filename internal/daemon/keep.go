@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -149,7 +149,7 @@ func (k *keeping) declareAll(ctx context.Context, now time.Time) {
 		}
 	}
 	for _, s := range k.life.wanted.Services {
-		if s.Name != v1alpha1.WICDService {
+		if s.Name != api.WICDService {
 			continue
 		}
 		if changed, err := k.host.Services.Put(ctx, s); err != nil {

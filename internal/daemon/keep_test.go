@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -155,12 +155,12 @@ func TestOurOwnServiceIsMendedWhileItRuns(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
 		startRun(t, w)
 		time.Sleep(time.Minute)
-		pid := w.Service(v1alpha1.WICDService).PID
-		w.Edit(v1alpha1.WICDService, func(s *desired.Service) { s.Command = `C:\other.exe` })
-		w.Disable(v1alpha1.WICDService)
+		pid := w.Service(api.WICDService).PID
+		w.Edit(api.WICDService, func(s *desired.Service) { s.Command = `C:\other.exe` })
+		w.Disable(api.WICDService)
 		time.Sleep(mended)
 		expectJoined(t, w, r)
-		if w.Service(v1alpha1.WICDService).PID != pid || w.Disabled(v1alpha1.WICDService) {
+		if w.Service(api.WICDService).PID != pid || w.Disabled(api.WICDService) {
 			t.Error("it was stopped, or does not start with Windows")
 		}
 	})
@@ -387,7 +387,7 @@ func TestANodeGoesOnWithoutUs(t *testing.T) {
 		"stopped, and started by hand": {
 			func(*testing.T, *sim.Windows) {},
 			func(t *testing.T, w *sim.Windows, _ agent.JoinRequest) {
-				if err := w.Host().Services.Start(t.Context(), v1alpha1.WICDService); err != nil {
+				if err := w.Host().Services.Start(t.Context(), api.WICDService); err != nil {
 					t.Error(err)
 				}
 			},
@@ -397,22 +397,22 @@ func TestANodeGoesOnWithoutUs(t *testing.T) {
 			func(_ *testing.T, w *sim.Windows, _ agent.JoinRequest) { w.Restart() },
 		},
 		"deleted until a join": {
-			func(_ *testing.T, w *sim.Windows) { w.DeleteService(v1alpha1.WICDService) },
+			func(_ *testing.T, w *sim.Windows) { w.DeleteService(api.WICDService) },
 			func(t *testing.T, w *sim.Windows, r agent.JoinRequest) { mustJoin(t, w, r) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, r := withoutCluster(t, sim.WindowsOptions{Programs: map[string]sim.Program{v1alpha1.WICDService: sim.WICD}})
+				w, r := withoutCluster(t, sim.WindowsOptions{Programs: map[string]sim.Program{api.WICDService: sim.WICD}})
 				time.Sleep(time.Minute)
-				if err := w.Host().Services.Stop(t.Context(), v1alpha1.WICDService); err != nil {
+				if err := w.Host().Services.Stop(t.Context(), api.WICDService); err != nil {
 					t.Fatal(err)
 				}
 				test.stop(t, w)
 				kubelet := w.Service("kubelet").PID
 				time.Sleep(time.Hour)
-				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(v1alpha1.WICDService).State == host.Running {
-					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, is.PID, w.Service(v1alpha1.WICDService).State)
+				if is := w.Service("kubelet"); is.PID != kubelet || w.Service(api.WICDService).State == host.Running {
+					t.Errorf("the kubelet was process %d and is %d; WICD is %s", kubelet, is.PID, w.Service(api.WICDService).State)
 				}
 				w.Crash("kubelet")
 				time.Sleep(time.Minute)

@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -80,7 +80,7 @@ func appendLine(text, line string) string {
 // retireKeys takes away keys that the operator does not need any more: those that we added once, and those that are named. It does
 // so once the Node says that the operator has logged in with one that stays, and that one is still there.
 func (l *life) retireKeys(node *corev1.Node) error {
-	proven := node.Annotations[v1alpha1.AnnotationPubKeyHash]
+	proven := node.Annotations[api.AnnotationPubKeyHash]
 	stays := keysIn(strings.Join(l.wanted.AuthorizedKeys, "\n"))
 	if !slices.ContainsFunc(stays, func(key string) bool { return keyHash(key) == proven }) {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
@@ -104,7 +104,7 @@ func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
 
 // prove tells the Node that the operator logged in with a key.
 func (m *isolated) prove(name string) {
-	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationPubKeyHash: hashOfKey(name)}}})
+	m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationPubKeyHash: hashOfKey(name)}}})
 }
 
 // rotate publishes keys by their names, and waits.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -81,7 +81,7 @@ func (a *applying) launchOf(s desired.Service) (l launch, pending string, err er
 // bootstraps tells whether a service still needs the bootstrap token to get its first certificate.
 func (a *applying) bootstraps(s desired.Service) (pending string, needed bool) {
 	switch {
-	case s.Name == v1alpha1.WICDService:
+	case s.Name == api.WICDService:
 		_, err := readIdentity(a.Disk, a.request.Node, time.Now())
 		return pendingFile, err != nil
 	case strings.Contains(s.Command, desired.BootstrapKubeconfig):

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -187,7 +187,7 @@ func isNeeded(s host.Service, others []host.Service) bool {
 }
 
 func isDaemon(s host.Service) bool {
-	return s.Name == v1alpha1.WICDUpdateService || s.Name == v1alpha1.WICDService
+	return s.Name == api.WICDUpdateService || s.Name == api.WICDService
 }
 
 // deletionPatience is how long a leave waits for services that it deleted to go: as long as somebody has one open, it stays.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -416,7 +416,7 @@ func TestServicesGoAfterThoseThatNeedThem(t *testing.T) {
 			removed = append(removed, strings.TrimSuffix(name, " removed"))
 		}
 	}
-	want := []string{v1alpha1.WICDService, "csi-proxy", "kubelet", "containerd"}
+	want := []string{api.WICDService, "csi-proxy", "kubelet", "containerd"}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("services removed (-want +got):\n%s", diff)
 	}
@@ -464,7 +464,7 @@ func TestAFeatureThatTheJoinEnabledIsToldToStay(t *testing.T) {
 func stuckLeaving(t *testing.T) *isolated {
 	t.Helper()
 	m := newIsolated(t, func(*sim.Cluster) {})
-	m.windows.FailNext("stop " + v1alpha1.WICDService)
+	m.windows.FailNext("stop " + api.WICDService)
 	if _, err := newWire(m.windows).leave(m.request.Cluster); err == nil {
 		t.Fatal("the leave succeeded")
 	}
@@ -534,7 +534,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 					t.Errorf("the kubelet is %s, joined: %+v", w.Service("kubelet").State, mustStatus(t, w).Joined)
 				}
 				time.Sleep(time.Hour)
-				if w.Service(v1alpha1.WICDUpdateService).Name != "" {
+				if w.Service(api.WICDUpdateService).Name != "" {
 					t.Error("WICD made the guard again")
 				}
 			})
@@ -549,9 +549,9 @@ func TestTheGuardOfAnUpdateIsNotMadeAgain(t *testing.T) {
 			m := newIsolated(t, func(*sim.Cluster) {})
 			mustWriteJSON(t, m.windows.Disk(), desired.State+`\update.json`, map[string]any{"request": m.request, "former": m.request})
 			time.Sleep(time.Duration(offset) * time.Second)
-			m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDesiredVersion: "2"}}})
+			m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationDesiredVersion: "2"}}})
 			time.Sleep(time.Second)
-			if m.windows.Service(v1alpha1.WICDUpdateService).Name == "" {
+			if m.windows.Service(api.WICDUpdateService).Name == "" {
 				t.Fatal("there is no guard")
 			}
 			m.windows.FailNext("delete kubelet")
@@ -559,7 +559,7 @@ func TestTheGuardOfAnUpdateIsNotMadeAgain(t *testing.T) {
 				t.Fatal("the leave succeeded")
 			}
 			time.Sleep(time.Minute)
-			if m.windows.Service(v1alpha1.WICDUpdateService).Name != "" {
+			if m.windows.Service(api.WICDUpdateService).Name != "" {
 				t.Errorf("with an offset of %d s, WICD made the guard again", offset)
 			}
 		})

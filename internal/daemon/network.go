@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -140,7 +140,7 @@ func (n *networking) create(ctx context.Context, p *networkPlan) {
 	p.soon() // not at once: the Node is to be told of the loss
 	e, err := n.host.Networks.CreateEndpoint(ctx, *p.create)
 	if err != nil {
-		p.trouble(v1alpha1.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
+		p.trouble(api.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
 		p.joint = nil
 		return
 	}
@@ -253,7 +253,7 @@ func (n *networking) repaired(format string, args ...any) {
 	n.did(format, args...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.repairs = append(n.repairs, trouble{service: n.want.Proxy, reason: v1alpha1.ReasonNetworkRepaired, message: fmt.Sprintf(format, args...), since: time.Now()})
+	n.repairs = append(n.repairs, trouble{service: n.want.Proxy, reason: api.ReasonNetworkRepaired, message: fmt.Sprintf(format, args...), since: time.Now()})
 	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
 	n.repairsDone++
 }
@@ -279,11 +279,11 @@ func (l *life) setNetwork(p networkPlan) (changed bool) {
 }
 
 // tellNetwork tells the node whether its network works, and what was repaired.
-func (l *life) tellNetwork(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) tellNetwork(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	l.mu.Lock()
 	is, repairs := l.network, slices.Clone(l.repairs)
 	l.mu.Unlock()
-	if c, change := networkOf(time.Now(), is, conditionIn(node, v1alpha1.ConditionWindowsNetworkUnavailable)); change {
+	if c, change := networkOf(time.Now(), is, conditionIn(node, api.ConditionWindowsNetworkUnavailable)); change {
 		if err := l.say(ctx, client, node, c); err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (l *life) tellNetwork(ctx context.Context, client *api, node *corev1.Node) 
 // was looked at for the first time.
 func networkOf(now time.Time, s networkState, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
-		Type: v1alpha1.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNetworkWorks,
+		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
 		Message: "networks, endpoints and load balancers are as they should be", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if s.reason != "" {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
@@ -122,7 +122,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	}
 	if v.err != nil {
 		m.down = m.down || errors.Is(v.err, hns.ErrUnavailable)
-		p.trouble(v1alpha1.ReasonHNSUnavailable, "%v", v.err)
+		p.trouble(api.ReasonHNSUnavailable, "%v", v.err)
 		return p
 	}
 	network := m.find(&p, want, v)
@@ -134,7 +134,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	if endpoint == nil {
 		endpoint = &hns.Endpoint{Network: network.ID, Name: want.Endpoint, Address: lastOf(subnet), Host: true}
 		p.create, p.remove.Endpoints = endpoint, othersWith(v.state, *endpoint)
-		p.trouble(v1alpha1.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", want.Endpoint, want.Name)
+		p.trouble(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", want.Endpoint, want.Name)
 	}
 	p.joint = &desired.Joint{
 		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
@@ -158,7 +158,7 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 		if m.absent.IsZero() {
 			m.absent = v.now
 		}
-		p.trouble(v1alpha1.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
+		p.trouble(api.ReasonHNSNetworkMissing, "network %s is not there yet; service %s makes it, see its log", want.Name, want.MadeBy)
 		m.judgeMaker(p, want, v.now)
 		if m.network == "" && v.now.Sub(m.absent) < makerStarts {
 			p.again = networkAwaited // it never was: there is no loss that the Node has to show for a while

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
@@ -33,7 +33,7 @@ func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
 	}
 	m.bare = bare
 	if len(named) > 0 {
-		p.trouble(v1alpha1.ReasonHNSEndpointLost, "%d pods have lost their network and are made anew: %s", len(named), some(named))
+		p.trouble(api.ReasonHNSEndpointLost, "%d pods have lost their network and are made anew: %s", len(named), some(named))
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network,
 		return
 	}
 	slices.Sort(named)
-	p.trouble(v1alpha1.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), some(named))
+	p.trouble(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), some(named))
 	pause := min(restartPause<<min(m.restarts, 10), restartPauses)
 	if overdue == 0 || !m.balances || starts || m.restarts > 0 && v.now.Sub(m.restarted) < pause {
 		return

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -133,7 +133,7 @@ func (o *overlaid) serve(ctx context.Context, _ sim.Process) uint32 {
 
 func (o *overlaid) condition() (c corev1.NodeCondition) {
 	for _, c := range o.node().Status.Conditions {
-		if c.Type == v1alpha1.ConditionWindowsNetworkUnavailable {
+		if c.Type == api.ConditionWindowsNetworkUnavailable {
 			return c
 		}
 	}
@@ -184,7 +184,7 @@ func TestTheNetworkIsMended(t *testing.T) {
 		disk := o.windows.Disk()
 		expectContent(t, disk, cniConfig, `{"name":"`+overlayName+`","subnet":"10.132.1.0/24","until":"10.132.1.253","provider":"192.0.2.10"}`)
 		expectContent(t, disk, proxyConfig, `{"node":"win-1","vip":"10.132.1.254"}`)
-		if c := o.condition(); c.Status != corev1.ConditionFalse || c.Reason != v1alpha1.ReasonNetworkWorks {
+		if c := o.condition(); c.Status != corev1.ConditionFalse || c.Reason != api.ReasonNetworkWorks {
 			t.Errorf("the condition is %+v", c)
 		}
 		kubelet, overlay := o.windows.Service("kubelet").PID, o.windows.Service("hybrid-overlay-node").PID
@@ -192,12 +192,12 @@ func TestTheNetworkIsMended(t *testing.T) {
 			what, reason string
 			harm         func()
 		}{
-			{"HNS restarts and has lost everything", v1alpha1.ReasonHNSNetworkMissing, func() { o.hns.Restart(true) }},
-			{"HNS is away for a while", v1alpha1.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
-			{"all load balancers are lost", v1alpha1.ReasonLoadBalancersLost, o.hns.LoseLoadBalancers},
-			{"one is lost", v1alpha1.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
-			{"the host's endpoint is lost", v1alpha1.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Endpoints[0].ID) }},
-			{"the network is lost, and made anew at once", v1alpha1.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
+			{"HNS restarts and has lost everything", api.ReasonHNSNetworkMissing, func() { o.hns.Restart(true) }},
+			{"HNS is away for a while", api.ReasonHNSUnavailable, func() { o.hns.Stop(); time.Sleep(5 * time.Second); o.hns.Start(false) }},
+			{"all load balancers are lost", api.ReasonLoadBalancersLost, o.hns.LoseLoadBalancers},
+			{"one is lost", api.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
+			{"the host's endpoint is lost", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Endpoints[0].ID) }},
+			{"the network is lost, and made anew at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
 		} {
 			t.Log(step.what)
 			step.harm()
@@ -237,7 +237,7 @@ func TestWhatIsWrittenOfANetworkIsTrue(t *testing.T) {
 		o.hns.Refuse("CreateEndpoint", errors.New("no"))
 		o.hns.Lose(o.hns.State().Endpoints[0].ID)
 		time.Sleep(time.Minute)
-		if disk.Exists(proxyConfig) || o.condition().Reason != v1alpha1.ReasonHNSEndpointLost {
+		if disk.Exists(proxyConfig) || o.condition().Reason != api.ReasonHNSEndpointLost {
 			t.Errorf("without the host's endpoint, kube-proxy's configuration is written (%v); the condition is %+v", disk.Exists(proxyConfig), o.condition())
 		}
 		o.hns.Refuse("CreateEndpoint", nil)

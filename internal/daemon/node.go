@@ -11,12 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // follow keeps up with the node: through failures, with pauses that grow. It ends when ctx is done, or with errRejected.
-func (l *life) follow(ctx context.Context, client *api) error {
+func (l *life) follow(ctx context.Context, client *apiClient) error {
 	retry := newBackoff()
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -37,7 +37,7 @@ func (l *life) follow(ctx context.Context, client *api) error {
 }
 
 // followOnce reads the node and watches it from there on. It acts on what it sees, and whenever the services changed.
-func (l *life) followOnce(ctx context.Context, client *api) error {
+func (l *life) followOnce(ctx context.Context, client *apiClient) error {
 	node, version, err := client.listNode(ctx, l.record.Node)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (l *life) followOnce(ctx context.Context, client *api) error {
 }
 
 // followWatch acts on each event of one watch, and returns the last node and version it saw.
-func (l *life) followWatch(ctx context.Context, client *api, w watch.Interface, node *corev1.Node, version string) (*corev1.Node, string, error) {
+func (l *life) followWatch(ctx context.Context, client *apiClient, w watch.Interface, node *corev1.Node, version string) (*corev1.Node, string, error) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func nodeOf(event watch.Event) (*corev1.Node, error) {
 
 // settle does what the node's state allows: the pod network's configuration once its range is known, the end of the
 // bootstrap token, and the report of the version, last of all.
-func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) settle(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	if err := l.dropBootstrap(); err != nil {
 		l.log.Warn("Bootstrap kubeconfig stays", "error", err.Error())
 	}
@@ -130,8 +130,8 @@ func (l *life) settle(ctx context.Context, client *api, node *corev1.Node) error
 }
 
 // tell tells the node how the host is. What of it cannot be told keeps nothing else from it.
-func (l *life) tell(ctx context.Context, client *api, node *corev1.Node) (err error) {
-	for _, part := range []func(context.Context, *api, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart, l.tellNetwork, l.tellDistrust} {
+func (l *life) tell(ctx context.Context, client *apiClient, node *corev1.Node) (err error) {
+	for _, part := range []func(context.Context, *apiClient, *corev1.Node) error{l.tellHealth, l.tellRefusal, l.tellRestart, l.tellNetwork, l.tellDistrust} {
 		err = errors.Join(err, part(ctx, client, node))
 	}
 	return err
@@ -172,12 +172,12 @@ func (l *life) dropBootstrap() error {
 }
 
 // report annotates the node with version and settings when everything that makes them holds.
-func (l *life) report(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) report(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	settings, err := l.record.Desired.Hash()
 	if err != nil {
 		return err
 	}
-	report := map[string]string{v1alpha1.AnnotationVersion: l.record.Desired.Version, v1alpha1.AnnotationSettings: settings}
+	report := map[string]string{api.AnnotationVersion: l.record.Desired.Version, api.AnnotationSettings: settings}
 	if !l.record.Complete || !isReady(node) {
 		return l.confirm(false)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
@@ -87,7 +87,7 @@ func (m *isolated) harm(t *testing.T, n int) {
 			}
 		},
 		func() { w.DeleteService("kubelet") },
-		func() { w.Disable(v1alpha1.WICDService) },
+		func() { w.Disable(api.WICDService) },
 	}
 	things[n%len(things)]()
 }

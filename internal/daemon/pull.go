@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -37,7 +37,7 @@ var errRenewed = errors.New("the host is what the cluster wants now")
 
 // pull follows what the cluster wants of the nodes of this version, until ctx is done or the host was made so.
 // Without the API server, or without the ConfigMap, the node stays as it is.
-func (l *life) pull(ctx context.Context, client *api) {
+func (l *life) pull(ctx context.Context, client *apiClient) {
 	if !l.record.Complete && !l.record.Pulled {
 		return // a join was cut: the operator repeats it
 	}
@@ -61,7 +61,7 @@ func (l *life) pull(ctx context.Context, client *api) {
 
 // pullOnce watches the ConfigMap, which begins with what there is, and acts on what it says. What cannot be done is tried
 // again after a while, and at once when the ConfigMap says something else.
-func (l *life) pullOnce(ctx context.Context, client *api) error {
+func (l *life) pullOnce(ctx context.Context, client *apiClient) error {
 	began := time.Now()
 	w, err := client.watchServices(ctx, l.record.Namespace, l.record.Desired.Version)
 	if err != nil {
@@ -102,7 +102,7 @@ func (l *life) pullOnce(ctx context.Context, client *api) error {
 
 // see makes the host what an event of the ConfigMap says, if it is the operator's. A ConfigMap that is deleted says nothing: it comes
 // again. So does one that is somebody else's.
-func (l *life) see(ctx context.Context, client *api, event watch.Event) error {
+func (l *life) see(ctx context.Context, client *apiClient, event watch.Event) error {
 	cm, ok := event.Object.(*corev1.ConfigMap)
 	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
 		return nil
@@ -140,7 +140,7 @@ func (l *life) see(ctx context.Context, client *api, event watch.Event) error {
 }
 
 // become makes the host what is wanted now.
-func (l *life) become(ctx context.Context, client *api, node desired.Node, serial int64) error {
+func (l *life) become(ctx context.Context, client *apiClient, node desired.Node, serial int64) error {
 	request := l.record.JoinRequest
 	request.Desired, request.Serial = node, serial
 	var err error
@@ -166,7 +166,7 @@ func (l *life) become(ctx context.Context, client *api, node desired.Node, seria
 }
 
 // secretsOf are the secrets that belong to a Node; they are asked for only when they are not those we have.
-func (l *life) secretsOf(ctx context.Context, client *api, node desired.Node) (desired.Secrets, error) {
+func (l *life) secretsOf(ctx context.Context, client *apiClient, node desired.Node) (desired.Secrets, error) {
 	switch node.SecretsVersion {
 	case "":
 		return desired.Secrets{}, nil
@@ -176,4 +176,4 @@ func (l *life) secretsOf(ctx context.Context, client *api, node desired.Node) (d
 	return client.secrets(ctx, l.record.Namespace, node.SecretsVersion)
 }
 
-func servicesConfigMap(version string) string { return v1alpha1.ServicesConfigMapPrefix + version }
+func servicesConfigMap(version string) string { return api.ServicesConfigMapPrefix + version }

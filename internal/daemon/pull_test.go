@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
@@ -23,7 +23,7 @@ import (
 const (
 	operators      = "operators"
 	namespacePath  = "/api/v1/namespaces/" + operators
-	secretsPath    = namespacePath + "/secrets/" + v1alpha1.NodeSecrets
+	secretsPath    = namespacePath + "/secrets/" + api.NodeSecrets
 	registryFile   = `C:\k\containerd\registries\quay.io\hosts.toml`
 	credentialFile = `C:\var\lib\kubelet\config.json`
 )
@@ -57,7 +57,7 @@ func (m *member) sign(t *testing.T, version string, node desired.Node, n byte, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := desired.Statement{Cluster: m.request.Cluster, Name: v1alpha1.ServicesConfigMapPrefix + version, Serial: serial}
+	is := desired.Statement{Cluster: m.request.Cluster, Name: api.ServicesConfigMapPrefix + version, Serial: serial}
 	if data, err = desired.Sign(data, is, signingKey(n)); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func signingKey(n byte) ed25519.PrivateKey {
 // publishAs writes the ConfigMap of a version, as somebody might.
 func (m *member) publishAs(t *testing.T, version string, data map[string]string) {
 	t.Helper()
-	name := v1alpha1.ServicesConfigMapPrefix + version
+	name := api.ServicesConfigMapPrefix + version
 	cm := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: name}, Data: data}
 	if err := m.cluster.Put(namespacePath+"/configmaps/"+name, cm); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func (m *member) publishSecrets(t *testing.T, s desired.Secrets) string {
 		t.Fatal(err)
 	}
 	secret := corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: v1alpha1.NodeSecrets}, Data: map[string][]byte{v1alpha1.NodeSecretsKey: content},
+		ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: api.NodeSecrets}, Data: map[string][]byte{api.NodeSecretsKey: content},
 	}
 	if err := m.cluster.Put(secretsPath, secret); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func (m *member) awaitSettings(t *testing.T, node desired.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.await(t, "settings "+hash+" are reported", func() bool { return m.node().Annotations[v1alpha1.AnnotationSettings] == hash })
+	m.await(t, "settings "+hash+" are reported", func() bool { return m.node().Annotations[api.AnnotationSettings] == hash })
 }
 
 // pids are the processes of the services.
@@ -287,7 +287,7 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 			t.Errorf("%s was followed", name)
 		}
 	}
-	m.cluster.Delete(namespacePath + "/configmaps/" + v1alpha1.ServicesConfigMapPrefix + m.request.Desired.Version)
+	m.cluster.Delete(namespacePath + "/configmaps/" + api.ServicesConfigMapPrefix + m.request.Desired.Version)
 	m.publish(t, m.changed())
 	m.awaitSettings(t, m.changed())
 }
@@ -333,7 +333,7 @@ func (m *member) hasPowerCut() bool {
 
 func (m *member) reports(node desired.Node) bool {
 	hash, err := node.Hash()
-	return err == nil && m.node().Annotations[v1alpha1.AnnotationSettings] == hash
+	return err == nil && m.node().Annotations[api.AnnotationSettings] == hash
 }
 
 // TestAChangeTakesTheTimeThatServicesNeed has a kubelet that takes longer to stop than WICD takes to notice a new record.

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -57,11 +57,11 @@ func (l *life) getWait() awaited {
 // waits for a restart, and after that only.
 func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
 	c = corev1.NodeCondition{
-		Type: v1alpha1.ConditionNodeRebootRequired, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNoRebootPending,
+		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionFalse, Reason: api.ReasonNoRebootPending,
 		Message: "Windows does not wait for a restart", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
 	}
 	if len(w.why) > 0 {
-		c.Status, c.Reason = corev1.ConditionTrue, v1alpha1.ReasonRebootPending
+		c.Status, c.Reason = corev1.ConditionTrue, api.ReasonRebootPending
 		c.Message = shortened("Windows waits for a restart: " + strings.Join(w.why, "; "))
 	}
 	if is != nil && is.Status == c.Status {
@@ -77,15 +77,15 @@ func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.Nod
 }
 
 // tellRestart tells the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
-func (l *life) tellRestart(ctx context.Context, client *api, node *corev1.Node) error {
-	w, is := l.getWait(), conditionIn(node, v1alpha1.ConditionNodeRebootRequired)
+func (l *life) tellRestart(ctx context.Context, client *apiClient, node *corev1.Node) error {
+	w, is := l.getWait(), conditionIn(node, api.ConditionNodeRebootRequired)
 	c, change := restartOf(time.Now(), w, is)
 	if !change {
 		return nil
 	}
 	begins := c.Status == corev1.ConditionTrue && (is == nil || is.Status != corev1.ConditionTrue)
 	if begins { // before the condition, which would say that it was told
-		t := trouble{service: "windows", reason: v1alpha1.EventRebootPending, message: c.Message, since: w.since}
+		t := trouble{service: "windows", reason: api.EventRebootPending, message: c.Message, since: w.since}
 		if err := l.tellEvents(ctx, client, node, []trouble{t}); err != nil {
 			return err
 		}

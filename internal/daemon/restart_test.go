@@ -9,17 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
 // expectRestart checks what the node says of a restart that Windows waits for, and how many events there are of it.
 func (m *isolated) expectRestart(t *testing.T, when string, status corev1.ConditionStatus, reason string, events int) corev1.NodeCondition {
 	t.Helper()
-	c := m.conditionOf(v1alpha1.ConditionNodeRebootRequired)
+	c := m.conditionOf(api.ConditionNodeRebootRequired)
 	told := 0
 	for _, e := range m.events() {
-		if e.Reason == v1alpha1.EventRebootPending && e.Regarding.Name == "win-1" {
+		if e.Reason == api.EventRebootPending && e.Regarding.Name == "win-1" {
 			told++
 		}
 	}
@@ -37,7 +37,7 @@ func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 		m.expectRestart(t, "at first", "", "", 0)
 		m.windows.WaitFor("updates are installed (Windows Update)", "files in use wait for their replacement (PendingFileRenameOperations)")
 		time.Sleep(look)
-		c := m.expectRestart(t, "after updates", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		c := m.expectRestart(t, "after updates", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 		if !strings.Contains(c.Message, "Windows Update") || !strings.Contains(c.Message, "PendingFileRenameOperations") {
 			t.Errorf("the message is %q", c.Message)
 		}
@@ -49,19 +49,19 @@ func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 		m.stop()
 		m.start(t)
 		time.Sleep(look)
-		m.expectRestart(t, "when WICD began anew", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		m.expectRestart(t, "when WICD began anew", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 		m.windows.WaitFor("features or updates are half installed (Component Based Servicing)")
 		time.Sleep(look)
-		now := m.expectRestart(t, "for another reason", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		now := m.expectRestart(t, "for another reason", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 		if !strings.Contains(now.Message, "Component Based Servicing") || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
 			t.Errorf("the condition is %+v", now)
 		}
 		m.windows.WaitFor()
 		time.Sleep(look)
-		m.expectRestart(t, "after the restart", corev1.ConditionFalse, v1alpha1.ReasonNoRebootPending, 1)
+		m.expectRestart(t, "after the restart", corev1.ConditionFalse, api.ReasonNoRebootPending, 1)
 		m.windows.WaitFor("updates are installed (Windows Update)")
 		time.Sleep(look)
-		m.expectRestart(t, "after further updates", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 2)
+		m.expectRestart(t, "after further updates", corev1.ConditionTrue, api.ReasonRebootPending, 2)
 	})
 }
 
@@ -76,6 +76,6 @@ func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 		m.windows.WaitFor("updates are installed (Windows Update)")
 		m.start(t)
 		time.Sleep(time.Minute)
-		m.expectRestart(t, "a minute later", corev1.ConditionTrue, v1alpha1.ReasonRebootPending, 1)
+		m.expectRestart(t, "a minute later", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 	})
 }

@@ -231,13 +231,13 @@ func (l *life) keepInCluster(ctx context.Context) {
 // line is the connection to the API server. A new life with the same identity goes on with it: when a thousand nodes follow a
 // change, a thousand handshakes are most of the work.
 type line struct {
-	client *api
+	client *apiClient
 	server agent.Bootstrap
 	leaf   *x509.Certificate
 }
 
 // to returns the connection to this server with this identity.
-func (n *line) to(h host.Host, server agent.Bootstrap, id identity.Identity) (*api, error) {
+func (n *line) to(h host.Host, server agent.Bootstrap, id identity.Identity) (*apiClient, error) {
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -43,7 +43,7 @@ func (a *applying) startOthers(ctx context.Context) error {
 }
 
 func withoutOwn(services []desired.Service) []desired.Service {
-	return slices.DeleteFunc(slices.Clone(services), func(s desired.Service) bool { return s.Name == v1alpha1.WICDService })
+	return slices.DeleteFunc(slices.Clone(services), func(s desired.Service) bool { return s.Name == api.WICDService })
 }
 
 func (a *applying) start(ctx context.Context, services []desired.Service) error {
@@ -88,7 +88,7 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 // removeOthers removes services that are marked as ours and are wanted no more. That they were declared by the request before
 // this one, or by the original operator, makes no difference.
 func (a *applying) removeOthers(ctx context.Context) error {
-	wanted := append(namesOf(a.wanted.Services), v1alpha1.WICDUpdateService)
+	wanted := append(namesOf(a.wanted.Services), api.WICDUpdateService)
 	found, err := a.Services.List(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("listing services: %w", err)
@@ -106,7 +106,7 @@ func (a *applying) removeOthers(ctx context.Context) error {
 }
 
 func ownLast(s desired.Service) int {
-	if s.Name == v1alpha1.WICDService {
+	if s.Name == api.WICDService {
 		return 1
 	}
 	return 0

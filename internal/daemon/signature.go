@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -51,7 +51,7 @@ func (l *life) distrust(name string, why error) {
 	told := now.Sub(l.distrusted.since) < distrustEvery
 	if !told {
 		l.distrusted = trouble{
-			service: v1alpha1.WICDService, reason: v1alpha1.EventSettingsRefused, since: now,
+			service: api.WICDService, reason: api.EventSettingsRefused, since: now,
 			message: shortened(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)),
 		}
 	}
@@ -64,7 +64,7 @@ func (l *life) distrust(name string, why error) {
 }
 
 // tellDistrust tells the node of it, by an event: no condition, by which the operator would go, since anybody may be to blame.
-func (l *life) tellDistrust(ctx context.Context, client *api, node *corev1.Node) error {
+func (l *life) tellDistrust(ctx context.Context, client *apiClient, node *corev1.Node) error {
 	l.mu.Lock()
 	t := l.distrusted
 	l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 	eventsv1 "k8s.io/api/events/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -91,7 +91,7 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 			m := newFollower(t)
 			before := m.windows.Service("containerd")
 			m.publishAs(t, m.request.Desired.Version, test.publish(m, t))
-			m.awaitEvent(t, v1alpha1.EventSettingsRefused, test.says)
+			m.awaitEvent(t, api.EventSettingsRefused, test.says)
 			m.awaitLog(t, refused)
 			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(registryFile) {
 				t.Errorf("containerd was %+v, is %+v", before, after)
@@ -111,7 +111,7 @@ func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	m.publishAs(t, version, m.sign(t, version, m.changed(), 1, 11))
 	m.awaitSettings(t, m.changed())
 	m.publishAs(t, version, old)
-	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "older")
+	m.awaitEvent(t, api.EventSettingsRefused, "older")
 	if command := m.windows.Service("containerd").Command; strings.Contains(command, "evil") {
 		t.Errorf("containerd is %q", command)
 	}
@@ -148,7 +148,7 @@ func TestAJoinHandsOverTheKey(t *testing.T) {
 			m.awaitLog(t, "Working")
 			m.request.Desired.SigningKey = ours
 			m.publish(t, m.changed())
-			m.awaitEvent(t, v1alpha1.EventSettingsRefused, "")
+			m.awaitEvent(t, api.EventSettingsRefused, "")
 			if m.windows.Disk().Exists(registryFile) {
 				t.Error("what was published was followed")
 			}
@@ -169,7 +169,7 @@ func TestAKeyThatWasSignedIsTakenOver(t *testing.T) {
 	m.publishAs(t, version, m.sign(t, version, node, 1, 10))
 	m.awaitSettings(t, node)
 	m.publishAs(t, version, m.sign(t, version, m.evil(), 1, 11))
-	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "signed with key")
+	m.awaitEvent(t, api.EventSettingsRefused, "signed with key")
 	node.Files = slices.Clone(m.request.Desired.Files)
 	m.publishAs(t, version, m.sign(t, version, node, 2, 12))
 	m.awaitSettings(t, node)
@@ -182,14 +182,14 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	for i := range 20 {
 		m.publishAs(t, m.request.Desired.Version, map[string]string{"node": fmt.Sprint(i)})
 	}
-	m.awaitEvent(t, v1alpha1.EventSettingsRefused, "not signed")
+	m.awaitEvent(t, api.EventSettingsRefused, "not signed")
 	m.publish(t, m.changed())
 	m.awaitSettings(t, m.changed())
 	m.publishAs(t, m.request.Desired.Version, map[string]string{"node": "again"})
 	m.serial += 100
 	m.publish(t, m.request.Desired)
 	m.awaitSettings(t, m.request.Desired)
-	if n := m.awaitEvent(t, v1alpha1.EventSettingsRefused, "not signed"); n > 3 {
+	if n := m.awaitEvent(t, api.EventSettingsRefused, "not signed"); n > 3 {
 		t.Errorf("%d events tell of it", n)
 	}
 }
@@ -223,7 +223,7 @@ func TestNoHostGoesToAVersionThatTheOperatorDidNotSign(t *testing.T) {
 		u.wish(u.next.Version)
 		u.awaitLog(t, "Another version cannot be begun")
 		u.wish(u.request.Desired.Version)
-		if u.windows.Service(v1alpha1.WICDUpdateService).Name != "" || u.windows.Disk().Exists(desired.State+`\update.json`) {
+		if u.windows.Service(api.WICDUpdateService).Name != "" || u.windows.Disk().Exists(desired.State+`\update.json`) {
 			t.Fatalf("%s: an update begins", name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/trust"
@@ -33,8 +33,8 @@ func (a *applying) takeOver(ctx context.Context) error {
 	} else if changed {
 		a.did("the original operator configured this host: services %s", strings.Join(services, ", "))
 	}
-	if slices.Contains(services, v1alpha1.WICDService) {
-		if err := a.Services.Stop(ctx, v1alpha1.WICDService); err != nil {
+	if slices.Contains(services, api.WICDService) {
+		if err := a.Services.Stop(ctx, api.WICDService); err != nil {
 			return fmt.Errorf("stopping the original operator's daemon: %w", err)
 		}
 	}

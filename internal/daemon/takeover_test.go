@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -29,7 +29,7 @@ func originals() []desired.Service {
 		ours("kube-proxy", runner+`kube-proxy\kube-proxy.log C:\k\kube-proxy.exe --config C:\k\kube-proxy.conf`, "hybrid-overlay-node"),
 		ours("csi-proxy", `C:\k\csi-proxy.exe -windows-service`),
 		ours("windows_exporter", `C:\k\windows_exporter.exe --web.config.file C:\k\tls\windows-exporter-webconfig.yaml`),
-		ours(v1alpha1.WICDService, `C:\k\windows-instance-config-daemon.exe controller --windows-service --kubeconfig C:\k\wicd-kubeconfig`),
+		ours(api.WICDService, `C:\k\windows-instance-config-daemon.exe controller --windows-service --kubeconfig C:\k\wicd-kubeconfig`),
 	}
 }
 
@@ -59,7 +59,7 @@ func newOriginal(t *testing.T) *original {
 		return func(ctx context.Context, _ sim.Process) uint32 { n.Add(1); <-ctx.Done(); return 0 }
 	}
 	o.Windows = newWindows(t, sim.WindowsOptions{RestartDelay: never, Startup: map[string]time.Duration{"containerd": 20 * time.Second}, Programs: map[string]sim.Program{
-		"kubelet": counted(&o.kubelets), "containerd": counted(&o.containerds), v1alpha1.WICDService: originalsDaemon,
+		"kubelet": counted(&o.kubelets), "containerd": counted(&o.containerds), api.WICDService: originalsDaemon,
 	}})
 	files := append(originalsFiles(), `C:\k\kubelet.exe`, `C:\k\kube-log-runner.exe`, `C:\k\containerd\containerd.exe`, `C:\k\windows-instance-config-daemon.exe`,
 		`C:\k\kubeconfig`, `C:\k\bootstrap-kubeconfig`, `C:\k\cni\config\cni.conf`, `C:\k\containerd\registries\quay.io\hosts.toml`,
@@ -95,7 +95,7 @@ func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 	for ctx.Err() == nil {
 		_, _ = p.Host.Environment.Set(ctx, map[string]string{"HTTP_PROXY": "http://the.originals"}, nil)
 		for _, s := range originals() {
-			if s.Name == v1alpha1.WICDService {
+			if s.Name == api.WICDService {
 				continue
 			}
 			if changed, err := p.Host.Services.Put(ctx, s); err == nil && changed {
@@ -212,7 +212,7 @@ func TestTheOriginalsDaemonIsStoppedBeforeAnythingElse(t *testing.T) {
 		if _, err := newWire(o.Windows).join(takeOverRequest(c)); err == nil {
 			t.Fatal("the join succeeded")
 		}
-		if s := o.Service(v1alpha1.WICDService); s.State != host.Stopped {
+		if s := o.Service(api.WICDService); s.State != host.Stopped {
 			t.Errorf("the original's daemon is %s", s.State)
 		}
 		if s := o.Service("kubelet"); s.State != host.Running || o.kubelets.Load() != 1 {

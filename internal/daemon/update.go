@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -266,7 +266,7 @@ func (g *guard) end(ctx context.Context) error {
 			return err
 		}
 	}
-	return g.host.Services.Delete(ctx, v1alpha1.WICDUpdateService)
+	return g.host.Services.Delete(ctx, api.WICDUpdateService)
 }
 
 func (g *guard) did(format string, args ...any) {

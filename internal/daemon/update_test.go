@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -37,9 +37,9 @@ func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string,
 	one, two := newCargo("1"), newCargo("2")
 	u := &updatable{member: &member{cluster: cluster, request: newMemberRequest(cluster, one)}, next: newMemberRequest(cluster, two).Desired}
 	all := map[string]sim.Program{
-		"kubelet":                  sim.KubeletOptions{}.Program(),
-		v1alpha1.WICDUpdateService: sim.WICD,
-		v1alpha1.WICDService: func(ctx context.Context, p sim.Process) uint32 {
+		"kubelet":             sim.KubeletOptions{}.Program(),
+		api.WICDUpdateService: sim.WICD,
+		api.WICDService: func(ctx context.Context, p sim.Process) uint32 {
 			log := slog.New(slog.NewJSONHandler(u, nil)).With("version", versionIn(p.Command))
 			daemon.Run(ctx, p.Host, daemon.RunOptions{Log: log, UpdateWithin: within, UpdateSteady: 200 * time.Millisecond})
 			return 1
@@ -85,13 +85,13 @@ func whenNew(version desired.Node, program, otherwise sim.Program) sim.Program {
 
 // wish lets the Node have another version.
 func (u *updatable) wish(version string) {
-	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDesiredVersion: version}}})
+	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationDesiredVersion: version}}})
 }
 
 // awaitQuiet waits until the update is over.
 func (u *updatable) awaitQuiet(t *testing.T) {
 	t.Helper()
-	u.await(t, "the update is over", func() bool { return u.windows.Service(v1alpha1.WICDUpdateService).Name == "" })
+	u.await(t, "the update is over", func() bool { return u.windows.Service(api.WICDUpdateService).Name == "" })
 	for _, name := range []string{"update.json", "update-confirmed"} {
 		if u.windows.Disk().Exists(desired.State + `\` + name) {
 			t.Errorf("%s is still there", name)
@@ -101,7 +101,7 @@ func (u *updatable) awaitQuiet(t *testing.T) {
 
 func (u *updatable) awaitNext(t *testing.T) {
 	t.Helper()
-	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[v1alpha1.AnnotationVersion] == u.next.Version })
+	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[api.AnnotationVersion] == u.next.Version })
 	u.awaitQuiet(t)
 	r := u.request
 	r.Desired = u.next
@@ -113,7 +113,7 @@ func TestANodeGoesToAnotherVersionByItself(t *testing.T) {
 	u := newUpdatable(t, nil, "", time.Minute)
 	u.wish(u.next.Version)
 	u.awaitNext(t)
-	for _, name := range []string{"kubelet", v1alpha1.WICDService} {
+	for _, name := range []string{"kubelet", api.WICDService} {
 		if is := versionIn(u.windows.Service(name).Command); is != desired.ShortDigest(u.next.Digest) {
 			t.Errorf("service %s is of version %s", name, is)
 		}
@@ -121,13 +121,13 @@ func TestANodeGoesToAnotherVersionByItself(t *testing.T) {
 	if !u.windows.Disk().Exists(desired.VersionFolder(u.request.Desired.Digest) + `\kubelet.exe`) {
 		t.Error("the former version is gone")
 	}
-	if c := u.conditionOf(v1alpha1.ConditionUpdated); c.Type != "" {
+	if c := u.conditionOf(api.ConditionUpdated); c.Type != "" {
 		t.Errorf("a condition tells of an update that went well: %+v", c)
 	}
 	u.wish(u.request.Desired.Version)
 	u.publish(t, u.request.Desired)
 	u.await(t, "the former version is reported again", func() bool {
-		return u.node().Annotations[v1alpha1.AnnotationVersion] == u.request.Desired.Version
+		return u.node().Annotations[api.AnnotationVersion] == u.request.Desired.Version
 	})
 	u.awaitQuiet(t)
 	expectJoined(t, u.windows, u.request)
@@ -155,8 +155,8 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 	}{
 		"its kubelet dies":               {programs: map[string]sim.Program{"kubelet": endsAtOnce}, says: "service kubelet"},
 		"its kubelet says nothing":       {silent: "kubelet", says: "asking at http://127.0.0.1:10248/healthz"},
-		"its daemon dies":                {programs: map[string]sim.Program{v1alpha1.WICDService: endsAtOnce}, says: v1alpha1.WICDService},
-		"its daemon does nothing":        {programs: map[string]sim.Program{v1alpha1.WICDService: doesNothing}, says: "has not reported the version"},
+		"its daemon dies":                {programs: map[string]sim.Program{api.WICDService: endsAtOnce}, says: api.WICDService},
+		"its daemon does nothing":        {programs: map[string]sim.Program{api.WICDService: doesNothing}, says: "has not reported the version"},
 		"its daemon cannot even start":   {damaged: folder + `\windows-instance`, says: "no program that Windows can run", untouched: true},
 		"its containerd cannot be found": {damaged: folder + `\containerd`, says: "service containerd"},
 	} {
@@ -166,19 +166,19 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 			u.windows.Silence(test.silent, true)
 			before := u.pids()
 			u.wish(u.next.Version)
-			u.await(t, "the node says that the update failed", func() bool { return u.conditionOf(v1alpha1.ConditionUpdated).Status == corev1.ConditionFalse })
+			u.await(t, "the node says that the update failed", func() bool { return u.conditionOf(api.ConditionUpdated).Status == corev1.ConditionFalse })
 			u.awaitQuiet(t)
 			expectJoined(t, u.windows, u.request)
 			if after := u.pids(); test.untouched && !maps.Equal(after, before) {
 				t.Errorf("services were %v and are %v", before, after)
 			}
-			c := u.conditionOf(v1alpha1.ConditionUpdated)
-			if c.Reason != v1alpha1.ReasonUpdateFailed || !strings.Contains(c.Message, test.says) || !strings.Contains(c.Message, u.next.Version) {
+			c := u.conditionOf(api.ConditionUpdated)
+			if c.Reason != api.ReasonUpdateFailed || !strings.Contains(c.Message, test.says) || !strings.Contains(c.Message, u.next.Version) {
 				t.Errorf("the condition is %+v, want it to say %q", c, test.says)
 			}
 			u.await(t, "there is an event", func() bool {
 				for _, e := range u.events() {
-					if e.Reason == v1alpha1.EventUpdateFailed {
+					if e.Reason == api.EventUpdateFailed {
 						return true
 					}
 				}
@@ -186,7 +186,7 @@ func TestANodeGoesBackFromAVersionThatDoesNotWork(t *testing.T) {
 			})
 			u.awaitVersion(t) // the other one may have been reported in the moment between two deaths
 			u.wish(u.request.Desired.Version)
-			u.await(t, "the node says that it is up to date", func() bool { return u.conditionOf(v1alpha1.ConditionUpdated).Status == corev1.ConditionTrue })
+			u.await(t, "the node says that it is up to date", func() bool { return u.conditionOf(api.ConditionUpdated).Status == corev1.ConditionTrue })
 		})
 	}
 }
@@ -231,7 +231,7 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 		u.wish(u.next.Version)
 		off := func() bool { _, err := u.windows.Host().Services.List(t.Context(), nil); return err != nil }
 		u.await(t, "the power goes, or the update is over", func() bool {
-			return off() || u.windows.Service(v1alpha1.WICDUpdateService).Name == "" && u.node().Annotations[v1alpha1.AnnotationVersion] == u.next.Version
+			return off() || u.windows.Service(api.WICDUpdateService).Name == "" && u.node().Annotations[api.AnnotationVersion] == u.next.Version
 		})
 		if off() {
 			u.windows.PowerOn()
@@ -247,10 +247,10 @@ func TestAnUpdateSurvivesPowerCuts(t *testing.T) {
 
 func TestAJoinOvertakesAnUpdate(t *testing.T) {
 	t.Parallel()
-	u := newUpdatable(t, map[string]sim.Program{v1alpha1.WICDService: doesNothing}, "", time.Minute)
+	u := newUpdatable(t, map[string]sim.Program{api.WICDService: doesNothing}, "", time.Minute)
 	u.wish(u.next.Version)
 	u.await(t, "the new version's services run", func() bool {
-		is := u.windows.Service(v1alpha1.WICDService)
+		is := u.windows.Service(api.WICDService)
 		return versionIn(is.Command) == desired.ShortDigest(u.next.Digest) && is.State == host.Running
 	})
 	third := u.request

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -44,7 +44,7 @@ func (l *life) mendPrograms(ctx context.Context, a *applying) error {
 	clear(a.restart)
 	err := a.linkPrograms(ctx)
 	for name, why := range a.restart {
-		if name != v1alpha1.WICDService { // it would end itself, and has the content at its next start
+		if name != api.WICDService { // it would end itself, and has the content at its next start
 			l.restartService(name, why)
 		}
 	}

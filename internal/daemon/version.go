@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -25,7 +25,7 @@ const guardEvery = 10 * time.Second
 
 // keepVersion makes the host another version when its Node is to have one, until ctx is done. What cannot be begun yet is
 // tried again, more and more seldom: whoever brings the content changes the Node after it.
-func (l *life) keepVersion(ctx context.Context, client *api) {
+func (l *life) keepVersion(ctx context.Context, client *apiClient) {
 	newRetry := func() *wait.Backoff {
 		return &wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.5, Steps: 100, Cap: 15 * time.Minute}
 	}
@@ -59,7 +59,7 @@ var errUnderWay = errors.New("an update is under way")
 
 // beginUpdate hands over to the guard if the host is to have another version. From there on, that is the guard's business:
 // we only see to it that it is there.
-func (l *life) beginUpdate(ctx context.Context, client *api, version string) error {
+func (l *life) beginUpdate(ctx context.Context, client *apiClient, version string) error {
 	var u update
 	there, err := readJSON(l.host.Disk, updateFile, &u)
 	if err == nil && there {
@@ -108,7 +108,7 @@ func (l *life) forgive(no refusal) error {
 }
 
 // plan reads what the version consists of, and makes sure that all of it is there.
-func (l *life) plan(ctx context.Context, client *api, version string) (update, error) {
+func (l *life) plan(ctx context.Context, client *apiClient, version string) (update, error) {
 	data, err := client.services(ctx, l.record.Namespace, version)
 	if err != nil {
 		return update{}, err
@@ -185,14 +185,14 @@ func (l *life) startGuard(ctx context.Context, u update) error {
 		return err
 	}
 	err := keeper{host: l.host, did: l.did}.declare(ctx, desired.Service{
-		Name:        v1alpha1.WICDUpdateService,
-		Description: desired.ServiceDescription(v1alpha1.WICDUpdateService),
+		Name:        api.WICDUpdateService,
+		Description: desired.ServiceDescription(api.WICDUpdateService),
 		Command:     wicdOf(u.Former.Desired.Digest) + " update --windows-service --log-file " + updateLog,
 	})
 	if err != nil {
 		return err
 	}
-	return l.host.Services.Start(ctx, v1alpha1.WICDUpdateService)
+	return l.host.Services.Start(ctx, api.WICDUpdateService)
 }
 
 // linkWICD gives the new WICD its name. All other files get theirs in the join.
@@ -229,7 +229,7 @@ func (l *life) refused() (no refusal, err error) {
 
 // ask remembers which version the Node is to have.
 func (l *life) ask(node *corev1.Node) {
-	version := node.Annotations[v1alpha1.AnnotationDesiredVersion]
+	version := node.Annotations[api.AnnotationDesiredVersion]
 	l.mu.Lock()
 	changed := l.asked != version
 	l.asked = version

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -31,7 +31,7 @@ const (
 func Services() []string {
 	return []string{
 		"containerd", "kubelet", "hybrid-overlay-node", flannelService, "kube-proxy", "csi-proxy", "windows_exporter", "cloud-node-manager",
-		v1alpha1.WICDService,
+		api.WICDService,
 	}
 }
 

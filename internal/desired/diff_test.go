@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/payload"
@@ -19,7 +19,7 @@ import (
 
 // all are the services of a host with everything, in the order in which they start.
 func all() []string {
-	return []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", v1alpha1.WICDService}
+	return []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", api.WICDService}
 }
 
 // nodeOf is what a host gets, with nothing left open.

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -160,7 +161,7 @@ func ParseFlannel(text string) (Flannel, error) {
 func parseNetConf(text string) (netConf, error) {
 	var conf netConf
 	if err := json.Unmarshal([]byte(text), &conf); err != nil {
-		return netConf{}, networkError(v1alpha1.ReasonFlannelUnsuitable, "Flannel's configuration (%s) cannot be read: %v", FlannelConfigKey, err)
+		return netConf{}, networkError(api.ReasonFlannelUnsuitable, "Flannel's configuration (%s) cannot be read: %v", FlannelConfigKey, err)
 	}
 	return conf, nil
 }

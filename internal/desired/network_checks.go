@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -63,7 +64,7 @@ func checkOVNKubernetes(in Inputs) error {
 	if !n.OpenShift || n.Type == "OVNKubernetes" {
 		return nil
 	}
-	return networkError(v1alpha1.ReasonNetworkTypeUnsupported,
+	return networkError(api.ReasonNetworkTypeUnsupported,
 		"the cluster's network is %q (Network.config.openshift.io cluster, status.networkType), and provider %s needs OVNKubernetes: migrate the "+
 			"cluster's network to OVN-Kubernetes as OpenShift's documentation says, or set spec.network.provider of WindowsConfig cluster to %s",
 		n.Type, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkCustom)
@@ -76,7 +77,7 @@ func checkHybridOverlay(in Inputs) error {
 	}
 	for _, cidr := range n.HybridCIDRs {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
-			return networkError(v1alpha1.ReasonHybridOverlayNotConfigured,
+			return networkError(api.ReasonHybridOverlayNotConfigured,
 				"the hybrid overlay of OVN-Kubernetes has %q as a range of addresses (%s): %v; change it: %s",
 				cidr, hybridField, err, hybridPatches(in, freeRange(in), n.VXLANPort))
 		}
@@ -84,7 +85,7 @@ func checkHybridOverlay(in Inputs) error {
 	if len(n.HybridCIDRs) > 0 {
 		return nil
 	}
-	return networkError(v1alpha1.ReasonHybridOverlayNotConfigured,
+	return networkError(api.ReasonHybridOverlayNotConfigured,
 		"OVN-Kubernetes has no hybrid overlay (%s is empty), so that pods on Windows nodes would get no addresses; configure it, "+
 			"with a range that nothing else in your network uses: %s", hybridField, hybridPatches(in, freeRange(in), hybridPort(n)))
 }
@@ -98,7 +99,7 @@ func checkIPv4(in Inputs) error {
 		if len(ranges) == 0 || slices.ContainsFunc(ranges, func(r addressRange) bool { return r.prefix.Addr().Is4() }) {
 			continue
 		}
-		return networkError(v1alpha1.ReasonClusterNetworkIPv6Only,
+		return networkError(api.ReasonClusterNetworkIPv6Only,
 			"the %s has IPv6 addresses only (%s), and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", name, prefixes(ranges))
 	}
 	return nil
@@ -110,7 +111,7 @@ func checkReserved(in Inputs) error {
 		if r.name == serviceNetwork || !r.prefix.Overlaps(classE) {
 			continue
 		}
-		return networkError(v1alpha1.ReasonClusterNetworkReserved,
+		return networkError(api.ReasonClusterNetworkReserved,
 			"the %s %s is of class E (%s), to which Windows sends nothing: pods on Windows nodes would not reach others; "+
 				"choose a private range, as 10.128.0.0/14%s", r.name, r.prefix, classE, remedyOfReserved(in, r))
 	}
@@ -140,7 +141,7 @@ func checkOverlaps(in Inputs) error {
 			if b.prefix.Bits() > a.prefix.Bits() {
 				shared = b.prefix
 			}
-			return networkError(v1alpha1.ReasonNetworksOverlap,
+			return networkError(api.ReasonNetworksOverlap,
 				"the %s %s and the %s %s share addresses (%s), and packets to them would go astray; %s",
 				a.name, a.prefix, b.name, b.prefix, shared, remedyOfOverlap(in, a, b))
 		}
@@ -160,7 +161,7 @@ func checkPortOnVSphere(in Inputs) error {
 	if n.Platform != "VSphere" || n.VXLANPort != 0 && n.VXLANPort != VXLANPort {
 		return nil
 	}
-	return networkError(v1alpha1.ReasonVXLANPortRequired,
+	return networkError(api.ReasonVXLANPortRequired,
 		"the hybrid overlay has UDP port %d on vSphere, whose own overlay takes the packets to this port for its own: choose another, as %d, "+
 			"which Windows Server 2019 cannot have: %s", VXLANPort, vspherePort, hybridPatches(in, "", vspherePort))
 }
@@ -195,7 +196,7 @@ func portOrUnset(port uint16) string {
 func checkFlannel(in Inputs) error {
 	object := FlannelConfig(in.Config.Network)
 	if in.Cluster.Network.Flannel == nil {
-		return networkError(v1alpha1.ReasonFlannelNotFound,
+		return networkError(api.ReasonFlannelNotFound,
 			"there is no ConfigMap %s with Flannel's configuration (key %s); install Flannel, or say in spec.network.flannel of WindowsConfig cluster where it is",
 			object, FlannelConfigKey)
 	}
@@ -208,23 +209,23 @@ func checkFlannel(in Inputs) error {
 	if len(faults) == 0 {
 		return errors.Join(checkFlannelRange(object, conf), checkFlannelName(object, conf.Backend.Name))
 	}
-	return networkError(v1alpha1.ReasonFlannelUnsuitable,
+	return networkError(api.ReasonFlannelUnsuitable,
 		"ConfigMap %s, key %s, is not one that Windows nodes can take part in: %s; change it for all nodes: %s",
 		object, FlannelConfigKey, strings.Join(faults, ", "), flannelPatch(object, text))
 }
 
 func checkFlannelRange(object types.NamespacedName, conf netConf) error {
 	if conf.EnableIPv4 != nil && !*conf.EnableIPv4 {
-		return networkError(v1alpha1.ReasonClusterNetworkIPv6Only,
+		return networkError(api.ReasonClusterNetworkIPv6Only,
 			"ConfigMap %s, key %s, has EnableIPv4: false, and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", object, FlannelConfigKey)
 	}
 	if conf.EnableIPv6 {
-		return networkError(v1alpha1.ReasonFlannelUnsuitable,
+		return networkError(api.ReasonFlannelUnsuitable,
 			"ConfigMap %s, key %s, has EnableIPv6: true, with which flanneld does not start on Windows, and nodes ignore those that have no IPv6 address: "+
 				"it must be false", object, FlannelConfigKey)
 	}
 	if _, err := netip.ParsePrefix(conf.Network); err != nil {
-		return networkError(v1alpha1.ReasonFlannelUnsuitable,
+		return networkError(api.ReasonFlannelUnsuitable,
 			"ConfigMap %s, key %s: Network is %q and must be the range of pods, as kube-controller-manager has it (--cluster-cidr)",
 			object, FlannelConfigKey, conf.Network)
 	}
@@ -238,7 +239,7 @@ func checkFlannelName(object types.NamespacedName, name string) error {
 	if strings.IndexFunc(name, func(r rune) bool { return !plain(r) && !strings.ContainsRune(others, r) }) < 0 && !strings.ContainsAny(name[:min(1, len(name))], others) {
 		return nil
 	}
-	return networkError(v1alpha1.ReasonFlannelUnsuitable,
+	return networkError(api.ReasonFlannelUnsuitable,
 		"ConfigMap %s, key %s: Backend.Name is %q, and must be of letters, digits and, but for the first, of %s", object, FlannelConfigKey, name, others)
 }
 

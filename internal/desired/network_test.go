@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -88,63 +89,63 @@ func TestRenderRefusesOVNNetworksThatCannotWork(t *testing.T) {
 		"ranges side by side":  {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.136.0.0/14", "10.130.0.0/15"} }},
 		"the last before E":    {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"239.255.0.0/16"} }},
 		"class E for Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "240.0.0.0/16" }}, // we know of no harm
-		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: v1alpha1.ReasonNetworkTypeUnsupported,
+		"OpenShift's former network": {change: func(n *network, _ *desired.Inputs) { n.Type = "OpenShiftSDN" }, reason: api.ReasonNetworkTypeUnsupported,
 			says: []string{`"OpenShiftSDN"`, "OVNKubernetes", "status.networkType", "spec.network.provider"}},
-		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: v1alpha1.ReasonNetworkTypeUnsupported, says: []string{`""`}},
-		"no hybrid overlay": {change: never, reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+		"no network yet": {change: func(n *network, _ *desired.Inputs) { n.Type = "" }, reason: api.ReasonNetworkTypeUnsupported, says: []string{`""`}},
+		"no hybrid overlay": {change: never, reason: api.ReasonHybridOverlayNotConfigured,
 			says: []string{"hybridClusterNetwork is empty", setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}]}}}}}'`}},
 		"no hybrid overlay on vSphere": {change: func(n *network, in *desired.Inputs) { never(n, in); n.Platform = "VSphere" },
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+			reason: api.ReasonHybridOverlayNotConfigured,
 			says:   []string{setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"no hybrid overlay, its usual range taken": {
 			change: func(n *network, in *desired.Inputs) {
 				never(n, in)
 				n.PodCIDRs, in.Cluster.ServiceCIDR = []string{"10.128.0.0/12"}, "10.192.0.0/16"
 			},
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"cidr":"172.24.0.0/14"`}},
+			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"cidr":"172.24.0.0/14"`}},
 		"a hybrid overlay without range": {change: func(n *network, _ *desired.Inputs) {
 			n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = nil, 9898, `{"hybridOverlayVXLANPort":9898}`
 		},
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured,
+			reason: api.ReasonHybridOverlayNotConfigured,
 			says:   []string{takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"a port of the user's on vSphere, without range": {
 			change: func(n *network, _ *desired.Inputs) {
 				n.Platform, n.HybridCIDRs, n.VXLANPort, n.HybridOverlay = "VSphere", nil, 9899, `{"hybridOverlayVXLANPort":9899}`
 			},
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"hybridOverlayVXLANPort":9899`}},
+			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"hybridOverlayVXLANPort":9899`}},
 		"an empty hybrid overlay": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.HybridOverlay = nil, `{}` },
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{takeAway + " && " + setTo}},
+			reason: api.ReasonHybridOverlayNotConfigured, says: []string{takeAway + " && " + setTo}},
 		"a range that is none": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0"} },
-			reason: v1alpha1.ReasonHybridOverlayNotConfigured, says: []string{`"10.132.0.0"`, takeAway}},
+			reason: api.ReasonHybridOverlayNotConfigured, says: []string{`"10.132.0.0"`, takeAway}},
 		"pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48", "fd02::/48"} },
-			reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"cluster network", "fd01::/48, fd02::/48"}},
+			reason: api.ReasonClusterNetworkIPv6Only, says: []string{"cluster network", "fd01::/48, fd02::/48"}},
 		"Windows pods with IPv6 only": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"fd03::/48"} },
-			reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"hybrid cluster network", "fd03::/48"}},
-		"class E for pods": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"240.0.0.0/5"} }, reason: v1alpha1.ReasonClusterNetworkReserved,
+			reason: api.ReasonClusterNetworkIPv6Only, says: []string{"hybrid cluster network", "fd03::/48"}},
+		"class E for pods": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"240.0.0.0/5"} }, reason: api.ReasonClusterNetworkReserved,
 			says: []string{"cluster network 240.0.0.0/5", "240.0.0.0/4", "install-config.yaml"}},
 		"class E for one of two": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"10.128.0.0/14", "254.0.0.0/16"} },
-			reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"cluster network 254.0.0.0/16"}},
+			reason: api.ReasonClusterNetworkReserved, says: []string{"cluster network 254.0.0.0/16"}},
 		"class E for Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"241.0.0.0/16"} },
-			reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
-		"all addresses there are": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: v1alpha1.ReasonClusterNetworkReserved},
+			reason: api.ReasonClusterNetworkReserved, says: []string{"hybrid cluster network 241.0.0.0/16", takeAway, `"cidr":"10.132.0.0/14"`}},
+		"all addresses there are": {change: func(n *network, _ *desired.Inputs) { n.PodCIDRs = []string{"0.0.0.0/0"} }, reason: api.ReasonClusterNetworkReserved},
 		"Windows pods among the others": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs, n.VXLANPort = []string{"10.130.0.0/15"}, 9898 },
-			reason: v1alpha1.ReasonNetworksOverlap,
+			reason: api.ReasonNetworksOverlap,
 			says: []string{"hybrid cluster network 10.130.0.0/15 and the cluster network 10.128.0.0/14 share addresses (10.130.0.0/15)", takeAway,
 				`[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898`}},
 		"the others among Windows pods": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.0.0.0/8"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.0.0.0/8", "share addresses (10.128.0.0/14)", `"cidr":"10.132.0.0/14"`}},
+			reason: api.ReasonNetworksOverlap, says: []string{"10.0.0.0/8", "share addresses (10.128.0.0/14)", `"cidr":"10.132.0.0/14"`}},
 		"the second of two": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/14", "10.129.0.0/24"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.129.0.0/24"}},
+			reason: api.ReasonNetworksOverlap, says: []string{"10.129.0.0/24"}},
 		"Windows pods and Services": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"172.30.128.0/17"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
+			reason: api.ReasonNetworksOverlap, says: []string{"172.30.128.0/17 and the service network 172.30.0.0/16", takeAway}},
 		"pods and Services": {change: func(_ *network, in *desired.Inputs) { in.Cluster.ServiceCIDR = "10.128.0.0/16" },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
+			reason: api.ReasonNetworksOverlap, says: []string{"cluster network 10.128.0.0/14 and the service network 10.128.0.0/16"}},
 		"bits beyond the prefix": {change: func(n *network, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.131.255.255/14"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"hybrid cluster network 10.128.0.0/14 and"}},
-		"VXLAN's own port on vSphere": {change: func(n *network, _ *desired.Inputs) { n.Platform = "VSphere" }, reason: v1alpha1.ReasonVXLANPortRequired,
+			reason: api.ReasonNetworksOverlap, says: []string{"hybrid cluster network 10.128.0.0/14 and"}},
+		"VXLAN's own port on vSphere": {change: func(n *network, _ *desired.Inputs) { n.Platform = "VSphere" }, reason: api.ReasonVXLANPortRequired,
 			says: []string{"4789", "vSphere", takeAway + " && " + setTo + `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23}],"hybridOverlayVXLANPort":9898}}}}}'`}},
 		"VXLAN's own port on vSphere, asked for": {change: func(n *network, _ *desired.Inputs) { n.Platform, n.VXLANPort = "VSphere", 4789 },
-			reason: v1alpha1.ReasonVXLANPortRequired},
+			reason: api.ReasonVXLANPortRequired},
 	} {
 		t.Run(name, func(t *testing.T) { test.run(t, onOpenShift()) })
 	}
@@ -224,14 +225,14 @@ func TestOVNElsewhereIsAskedForWhatIsKnown(t *testing.T) {
 		"as it should be":         {},
 		"ranges of Windows nodes": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.132.0.0/16"} }},
 		"ranges that overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.HybridCIDRs = []string{"10.244.128.0/17"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"give the cluster ranges of their own"}},
+			reason: api.ReasonNetworksOverlap, says: []string{"give the cluster ranges of their own"}},
 		"no range is known": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = nil }},
 		"IPv6 only": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"fd01::/48"} },
-			reason: v1alpha1.ReasonClusterNetworkIPv6Only},
+			reason: api.ReasonClusterNetworkIPv6Only},
 		"class E": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"250.0.0.0/8"} },
-			reason: v1alpha1.ReasonClusterNetworkReserved},
+			reason: api.ReasonClusterNetworkReserved},
 		"overlap": {change: func(n *desired.ClusterNetwork, _ *desired.Inputs) { n.PodCIDRs = []string{"10.96.0.0/12"} },
-			reason: v1alpha1.ReasonNetworksOverlap, says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
+			reason: api.ReasonNetworksOverlap, says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
 	} {
 		t.Run(name, func(t *testing.T) { test.run(t, plain()) })
 	}
@@ -247,29 +248,29 @@ func TestRenderRefusesFlannelNetworksThatCannotWork(t *testing.T) {
 		"names in other letters": {netConf: `{"network": "10.244.0.0/16", "backend": {"type": "vxlan", "vni": 4097, "port": 4789}}`},
 		"the greatest VNI":       {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 65535, "Port": 4789}}`},
 		"both families": {netConf: `{"Network": "10.244.0.0/16", "EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`,
-			reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"EnableIPv6: true", "does not start on Windows"}},
-		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+			reason: api.ReasonFlannelUnsuitable, says: []string{"EnableIPv6: true", "does not start on Windows"}},
+		"Flannel's own manifest": {netConf: `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`, reason: api.ReasonFlannelUnsuitable,
 			says: []string{"ConfigMap kube-flannel/kube-flannel-cfg", "Backend.VNI is not set and must be from 4096 to 65535", "Backend.Port is not set and must be 4789"}},
-		"Linux' numbers": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+		"Linux' numbers": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 1, "Port": 8472}}`, reason: api.ReasonFlannelUnsuitable,
 			says: []string{"Backend.VNI is 1", "Backend.Port is 8472"}},
-		"another backend": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "host-gw"}}`, reason: v1alpha1.ReasonFlannelUnsuitable,
+		"another backend": {netConf: `{"Network": "10.244.0.0/16", "Backend": {"Type": "host-gw"}}`, reason: api.ReasonFlannelUnsuitable,
 			says: []string{`Backend.Type is "host-gw" and must be "vxlan"`}},
-		"no backend":            {netConf: `{"Network": "10.244.0.0/16"}`, reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{`Backend.Type is ""`}},
-		"a VNI beyond 16 bits":  {netConf: strings.Replace(goodNetConf, "4096", "70000", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 70000"}},
-		"a VNI below Windows'":  {netConf: strings.Replace(goodNetConf, "4096", "4095", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 4095"}},
-		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{"Backend.Port is 70325"}},
-		"direct routes": {netConf: strings.Replace(goodNetConf, `"Port"`, `"GBP": true, "DirectRouting": true, "Port"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+		"no backend":            {netConf: `{"Network": "10.244.0.0/16"}`, reason: api.ReasonFlannelUnsuitable, says: []string{`Backend.Type is ""`}},
+		"a VNI beyond 16 bits":  {netConf: strings.Replace(goodNetConf, "4096", "70000", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 70000"}},
+		"a VNI below Windows'":  {netConf: strings.Replace(goodNetConf, "4096", "4095", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.VNI is 4095"}},
+		"a port beyond 16 bits": {netConf: strings.Replace(goodNetConf, "4789", "70325", 1), reason: api.ReasonFlannelUnsuitable, says: []string{"Backend.Port is 70325"}},
+		"direct routes": {netConf: strings.Replace(goodNetConf, `"Port"`, `"GBP": true, "DirectRouting": true, "Port"`, 1), reason: api.ReasonFlannelUnsuitable,
 			says: []string{"Backend.DirectRouting is true and must be false", "Backend.GBP is true and must be false"}},
 		"a name of its own": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "vxlan0", "VNI"`, 1)},
-		"a name that is none": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+		"a name that is none": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": "a\\b", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
 			says: []string{`Backend.Name is "a\\b"`}},
-		"a name without a beginning": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": ".a", "VNI"`, 1), reason: v1alpha1.ReasonFlannelUnsuitable,
+		"a name without a beginning": {netConf: strings.Replace(goodNetConf, `"VNI"`, `"Name": ".a", "VNI"`, 1), reason: api.ReasonFlannelUnsuitable,
 			says: []string{`Backend.Name is ".a"`}},
-		"no range":      {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "", 1), reason: v1alpha1.ReasonFlannelUnsuitable, says: []string{`Network is "" and must be`, "--cluster-cidr"}},
-		"an IPv6 range": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "fd00::/48", 1), reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"fd00::/48"}},
-		"IPv6 only":     {netConf: strings.Replace(goodNetConf, `{"N`, `{"EnableIPv4": false, "N`, 1), reason: v1alpha1.ReasonClusterNetworkIPv6Only, says: []string{"EnableIPv4: false"}},
-		"class E":       {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "240.0.0.0/16", 1), reason: v1alpha1.ReasonClusterNetworkReserved, says: []string{"240.0.0.0/16"}},
-		"overlap with Services": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "10.96.0.0/12", 1), reason: v1alpha1.ReasonNetworksOverlap,
+		"no range":      {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "", 1), reason: api.ReasonFlannelUnsuitable, says: []string{`Network is "" and must be`, "--cluster-cidr"}},
+		"an IPv6 range": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "fd00::/48", 1), reason: api.ReasonClusterNetworkIPv6Only, says: []string{"fd00::/48"}},
+		"IPv6 only":     {netConf: strings.Replace(goodNetConf, `{"N`, `{"EnableIPv4": false, "N`, 1), reason: api.ReasonClusterNetworkIPv6Only, says: []string{"EnableIPv4: false"}},
+		"class E":       {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "240.0.0.0/16", 1), reason: api.ReasonClusterNetworkReserved, says: []string{"240.0.0.0/16"}},
+		"overlap with Services": {netConf: strings.Replace(goodNetConf, "10.244.0.0/16", "10.96.0.0/12", 1), reason: api.ReasonNetworksOverlap,
 			says: []string{"10.96.0.0/12", "10.96.0.0/16"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +283,7 @@ func TestAFlannelThatIsNotThereIsNamed(t *testing.T) {
 	in := withFlannel(goodNetConf)
 	in.Cluster.Network.Flannel = nil
 	in.Config.Network.Flannel = &v1alpha1.FlannelNetwork{Namespace: "net", ConfigMap: "cfg"}
-	networkCase{reason: v1alpha1.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
+	networkCase{reason: api.ReasonFlannelNotFound, says: []string{"ConfigMap net/cfg", "net-conf.json", "spec.network.flannel"}}.run(t, in)
 }
 
 // TestTheCommandForFlannelMendsIt runs what the message proposes, as kubectl would, and asks again.

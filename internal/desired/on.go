@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // Local is what differs from host to host.
@@ -38,7 +38,7 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 		return Node{}, fmt.Errorf("the declaration belongs to version %q of the secrets, and these are version %q", n.SecretsVersion, s.Version)
 	}
 	taints, err := json.Marshal(append([]corev1.Taint{{
-		Key: v1alpha1.TaintKey, Value: v1alpha1.TaintValue, Effect: corev1.TaintEffectNoSchedule,
+		Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule,
 	}}, l.Taints...))
 	if err != nil {
 		return Node{}, err

@@ -3,7 +3,7 @@ package desired
 import (
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // Folders and files on the host. Those below C:\k and C:\var\log are the original operator's.
@@ -71,4 +71,4 @@ func VersionFolder(digest string) string { return Versions + `\` + ShortDigest(d
 func WindowsPath(path string) string { return strings.ReplaceAll(path, "/", `\`) }
 
 // ServiceDescription is the description that marks a service as ours.
-func ServiceDescription(name string) string { return v1alpha1.ServiceDescription + name }
+func ServiceDescription(name string) string { return api.ServiceDescription + name }

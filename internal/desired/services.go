@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -72,7 +72,7 @@ func kubelet(folder string, logs LogLimits) Service {
 		Command: logRunner(folder, log, logs) + folder + `\kubelet.exe --config=` + kubeletConfig +
 			` --bootstrap-kubeconfig=` + BootstrapKubeconfig + ` --kubeconfig=` + KubeletKubeconfig +
 			` --cert-dir=` + KubeletCertificates + ` --windows-service` +
-			` --node-labels=` + v1alpha1.LabelOSID + `=Windows` +
+			` --node-labels=` + api.LabelOSID + `=Windows` +
 			` --windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS --v=2` +
 			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP,
 		Reads: proxyVariables(), // its credential providers ask registries for tokens
@@ -109,8 +109,8 @@ func nodeManager(folder string, logs LogLimits) Service {
 func wicd(folder string) Service {
 	log := Log{Path: Logs + `\wicd\wicd.log`}
 	return Service{
-		Name:        v1alpha1.WICDService,
-		Description: ServiceDescription(v1alpha1.WICDService),
+		Name:        api.WICDService,
+		Description: ServiceDescription(api.WICDService),
 		Command:     folder + `\` + payload.WICD + ` run --windows-service --log-file ` + log.Path,
 		Log:         log,
 	}

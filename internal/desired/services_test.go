@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/payload"
@@ -48,14 +49,14 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 		without []string
 		want    []string
 	}{
-		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", v1alpha1.WICDService}},
+		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", api.WICDService}},
 		"no external file": {
 			[]string{"csi-proxy.exe", "azure-cloud-node-manager.exe"},
-			[]string{"containerd", "kubelet", "windows_exporter", v1alpha1.WICDService},
+			[]string{"containerd", "kubelet", "windows_exporter", api.WICDService},
 		},
 		"no exporter": {
 			[]string{"windows_exporter.exe"},
-			[]string{"containerd", "kubelet", "csi-proxy", "cloud-node-manager", v1alpha1.WICDService},
+			[]string{"containerd", "kubelet", "csi-proxy", "cloud-node-manager", api.WICDService},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestSettingsLeaveWICDAlone(t *testing.T) {
 		in.Config.Logs = v1alpha1.LogsSpec{Size: "2Mi", Age: "2h", Count: 2}
 		in.Config.Kubelet.MaxPods = 7
 	})
-	if before.Name != v1alpha1.WICDService || !desired.SameDeclaration(before, after) {
+	if before.Name != api.WICDService || !desired.SameDeclaration(before, after) {
 		t.Errorf("WICD's service changed with the settings:\n%s", cmp.Diff(before, after))
 	}
 }

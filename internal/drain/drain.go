@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // stuckAfter is how much longer than its grace a pod may take to end before it is told of: the kubelet reports with a delay.
@@ -62,14 +62,14 @@ func (p Pods) Gone() bool { return len(p.Evict)+len(p.Leaving)+len(p.Stuck) == 0
 // nothing happens it says the same, so that it is written once.
 func Report(p Pods, refused map[string]string, late bool) (reason, message string) {
 	var parts []string
-	reason = v1alpha1.ReasonDraining
+	reason = api.ReasonDraining
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		reason = v1alpha1.ReasonDrainBlocked
+		reason = api.ReasonDrainBlocked
 		parts = append(parts, fmt.Sprintf("%s cannot be evicted: %s", name, refused[name]))
 	}
 	for _, pod := range p.Stuck {
-		if reason == v1alpha1.ReasonDraining {
-			reason = v1alpha1.ReasonPodStuck
+		if reason == api.ReasonDraining {
+			reason = api.ReasonPodStuck
 		}
 		parts = append(parts, fmt.Sprintf("%s should have ended at %s%s", Name(&pod), clock(&pod), held(&pod)))
 	}
@@ -77,7 +77,7 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 		parts = append(parts, fmt.Sprintf("%s ends by %s", Name(&pod), clock(&pod)))
 	}
 	if late {
-		reason = v1alpha1.ReasonDrainTimeout
+		reason = api.ReasonDrainTimeout
 	}
 	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
 	if more := len(parts) - maxNamed; more > 0 {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/drain"
 )
 
@@ -82,9 +82,9 @@ func TestReportNamesWhatStandsInTheWay(t *testing.T) {
 		late    bool
 		reason  string
 	}{
-		{"stuck", nil, false, v1alpha1.ReasonPodStuck},
-		{"blocked", map[string]string{"shop/web": "budget web needs 2"}, false, v1alpha1.ReasonDrainBlocked},
-		{"late", nil, true, v1alpha1.ReasonDrainTimeout},
+		{"stuck", nil, false, api.ReasonPodStuck},
+		{"blocked", map[string]string{"shop/web": "budget web needs 2"}, false, api.ReasonDrainBlocked},
+		{"late", nil, true, api.ReasonDrainTimeout},
 	} {
 		reason, message := drain.Report(p, test.refused, test.late)
 		if reason != test.reason {

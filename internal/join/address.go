@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 )
@@ -29,7 +30,7 @@ func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 
 func checkAddress(f agent.Facts, s Surroundings) *Unsupported {
 	if _, problem := choose(f.Host.Interfaces, s.Interface); problem != "" {
-		return unsupported(v1alpha1.ReasonAddressMissing, "%s", problem)
+		return unsupported(api.ReasonAddressMissing, "%s", problem)
 	}
 	return nil
 }
@@ -39,7 +40,7 @@ func checkTrunk(f agent.Facts, s Surroundings) *Unsupported {
 	adapter := Adapter(f, s.Interface)
 	for _, i := range f.Host.Interfaces {
 		if i.VLAN != 0 && strings.EqualFold(adapterOf(i.Name), adapter) {
-			return unsupported(v1alpha1.ReasonTrunkPortUnsupported,
+			return unsupported(api.ReasonTrunkPortUnsupported,
 				"the adapter %q, which would carry the pod network, puts its packets into VLAN %d by itself (setting VlanID of its driver), so it is on a "+
 					"trunk port of a switch; let the switch do that (an access port), or choose another interface with spec.network", i.Name, i.VLAN)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -89,7 +90,7 @@ func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
 		switch {
 		case u == nil && test.refused:
 			t.Errorf("%s: nothing is refused", test.what)
-		case u != nil && (!test.refused || u.Reason != v1alpha1.ReasonTrunkPortUnsupported || !strings.Contains(u.Message, "VLAN 12")):
+		case u != nil && (!test.refused || u.Reason != api.ReasonTrunkPortUnsupported || !strings.Contains(u.Message, "VLAN 12")):
 			t.Errorf("%s: %s: %s", test.what, u.Reason, u.Message)
 		}
 	}
@@ -122,8 +123,8 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 			facts := goodHost()
 			facts.Host.Interfaces = test.list
 			u := join.Check(facts, join.Surroundings{Now: noon(), Interface: test.network})
-			if u == nil || u.Reason != v1alpha1.ReasonAddressMissing {
-				t.Fatalf("Check() = %v, want reason %s", u, v1alpha1.ReasonAddressMissing)
+			if u == nil || u.Reason != api.ReasonAddressMissing {
+				t.Fatalf("Check() = %v, want reason %s", u, api.ReasonAddressMissing)
 			}
 			for _, part := range test.says {
 				if !strings.Contains(u.Message, part) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -77,7 +78,7 @@ func checkArchitecture(f agent.Facts, _ Surroundings) *Unsupported {
 	if f.Host.Architecture == "amd64" {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonArchitectureUnsupported,
+	return unsupported(api.ReasonArchitectureUnsupported,
 		"the host's processor is %q; only x64 (amd64) is supported", f.Host.Architecture)
 }
 
@@ -91,7 +92,7 @@ func checkBuild(f agent.Facts, _ Surroundings) *Unsupported {
 		names = append(names, fmt.Sprintf("%d (%s)", build, name))
 	}
 	slices.Sort(names)
-	return unsupported(v1alpha1.ReasonBuildUnsupported,
+	return unsupported(api.ReasonBuildUnsupported,
 		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
 }
 
@@ -102,7 +103,7 @@ func checkVXLANPort(f agent.Facts, s Surroundings) *Unsupported {
 	if f.Host.Build != oldestBuild || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonVXLANPortUnsupported,
+	return unsupported(api.ReasonVXLANPortUnsupported,
 		"the cluster's overlay has UDP port %d, and Windows build %d (%s) can use none but %d: take a host with a later Windows, "+
 			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
 }
@@ -111,7 +112,7 @@ func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
 	if slices.Contains([]string{"Server", "Server Core"}, f.Host.Installation) {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonEditionUnsupported,
+	return unsupported(api.ReasonEditionUnsupported,
 		"the host runs %q with installation type %q; supported are Server and Server Core", f.Host.Product, f.Host.Installation)
 }
 
@@ -119,14 +120,14 @@ func checkNameFree(f agent.Facts, s Surroundings) *Unsupported {
 	if s.NameTakenBy == "" {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonHostnameConflict,
+	return unsupported(api.ReasonHostnameConflict,
 		"the host's name %q belongs to %s; rename one of the two (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
 }
 
 func checkServices(f agent.Facts, _ Surroundings) *Unsupported {
 	for _, s := range f.Services {
 		if !s.Ours {
-			return unsupported(v1alpha1.ReasonServiceConflict,
+			return unsupported(api.ReasonServiceConflict,
 				"the host has a service %q that is not ours (command %s); remove it, the operator installs its own", s.Name, s.Command)
 		}
 	}
@@ -137,7 +138,7 @@ func checkDisk(f agent.Facts, _ Surroundings) *Unsupported {
 	if f.Joined != nil || f.Host.FreeBytes >= MinFreeBytes {
 		return nil // a host that joined has its content already
 	}
-	return unsupported(v1alpha1.ReasonDiskTooSmall,
+	return unsupported(api.ReasonDiskTooSmall,
 		"drive C: of the host has %.1f GB free; at least %d GB are needed", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)
 }
 
@@ -150,7 +151,7 @@ func checkClock(f agent.Facts, s Surroundings) *Unsupported {
 	if skew < 0 {
 		direction = "behind"
 	}
-	return unsupported(v1alpha1.ReasonClockSkewed,
+	return unsupported(api.ReasonClockSkewed,
 		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, or certificates look expired: set up time synchronisation",
 		skew.Abs(), direction, f.Host.Clock.UTC().Format(time.DateTime), MaxClockSkew)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
 )
@@ -43,32 +43,32 @@ func TestCheck(t *testing.T) {
 		"exactly 5 GB free":        {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5 << 30 }},
 		"a service of ours":        {facts: service("kubelet", true)},
 		"a full disk after a join": {facts: func(f *agent.Facts) { f.Host.FreeBytes = 1; f.Joined = &agent.Joined{} }},
-		"Windows Server version 1809+": {facts: func(f *agent.Facts) { f.Host.Build = 19042 }, reason: v1alpha1.ReasonBuildUnsupported,
+		"Windows Server version 1809+": {facts: func(f *agent.Facts) { f.Host.Build = 19042 }, reason: api.ReasonBuildUnsupported,
 			says: []string{"19042", "17763 (Windows Server 2019)", "20348 (Windows Server 2022)", "26100 (Windows Server 2025)"}},
-		"an ARM machine": {facts: func(f *agent.Facts) { f.Host.Architecture = "arm64" }, reason: v1alpha1.ReasonArchitectureUnsupported,
+		"an ARM machine": {facts: func(f *agent.Facts) { f.Host.Architecture = "arm64" }, reason: api.ReasonArchitectureUnsupported,
 			says: []string{"arm64", "amd64"}},
-		"Windows 11": {facts: func(f *agent.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: v1alpha1.ReasonEditionUnsupported,
+		"Windows 11": {facts: func(f *agent.Facts) { f.Host.Installation = "Client"; f.Host.Product = "Windows 11 Pro" }, reason: api.ReasonEditionUnsupported,
 			says: []string{"Windows 11 Pro", "Client"}},
-		"Nano Server":                          {facts: func(f *agent.Facts) { f.Host.Installation = "Nano Server" }, reason: v1alpha1.ReasonEditionUnsupported, says: []string{"Nano Server"}},
+		"Nano Server":                          {facts: func(f *agent.Facts) { f.Host.Installation = "Nano Server" }, reason: api.ReasonEditionUnsupported, says: []string{"Nano Server"}},
 		"an overlay's own port":                {around: port(9898)},
 		"VXLAN's port for Windows Server 2019": {facts: build(17763), around: port(4789)},
 		"no port for Windows Server 2019":      {facts: build(17763), around: port(0)},
-		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: v1alpha1.ReasonVXLANPortUnsupported,
+		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: api.ReasonVXLANPortUnsupported,
 			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
-		"an underscore":    {facts: hostname("win_1"), reason: v1alpha1.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
-		"64 characters":    {facts: hostname(strings.Repeat("a", 64)), reason: v1alpha1.ReasonHostnameInvalid},
-		"a dot":            {facts: hostname("win.example"), reason: v1alpha1.ReasonHostnameInvalid},
-		"localhost":        {facts: hostname("LOCALHOST"), reason: v1alpha1.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
-		"no name":          {facts: hostname(""), reason: v1alpha1.ReasonHostnameInvalid},
-		"a cloned machine": {around: func(s *join.Surroundings) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: v1alpha1.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
-		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: v1alpha1.ReasonAddressMissing},
-		"a foreign containerd": {facts: service("containerd", false), reason: v1alpha1.ReasonServiceConflict,
+		"an underscore":    {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
+		"64 characters":    {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
+		"a dot":            {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
+		"localhost":        {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
+		"no name":          {facts: hostname(""), reason: api.ReasonHostnameInvalid},
+		"a cloned machine": {around: func(s *join.Surroundings) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
+		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
+		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict,
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
-		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: v1alpha1.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
-		"a clock that is ahead":   {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: v1alpha1.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
-		"a clock that is behind":  {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: v1alpha1.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
-		"the worst comes first":   {facts: func(f *agent.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: v1alpha1.ReasonBuildUnsupported},
-		"a foreign kubelet joins": {facts: func(f *agent.Facts) { service("kubelet", false)(f); f.Joined = &agent.Joined{} }, reason: v1alpha1.ReasonServiceConflict},
+		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},
+		"a clock that is ahead":   {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(121 * time.Second) }, reason: api.ReasonClockSkewed, says: []string{"2m1s ahead of", "2m0s"}},
+		"a clock that is behind":  {facts: func(f *agent.Facts) { f.Host.Clock = noon().Add(-time.Hour) }, reason: api.ReasonClockSkewed, says: []string{"1h0m0s behind"}},
+		"the worst comes first":   {facts: func(f *agent.Facts) { f.Host.Build = 1; f.Host.FreeBytes = 0 }, reason: api.ReasonBuildUnsupported},
+		"a foreign kubelet joins": {facts: func(f *agent.Facts) { service("kubelet", false)(f); f.Joined = &agent.Joined{} }, reason: api.ReasonServiceConflict},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

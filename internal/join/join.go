@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -206,7 +207,7 @@ type Rebooting struct {
 // away for a while, which is no failure. A host that lets nobody in, or is another one, is not restarting.
 func Restarting(err error, from string) error {
 	var u *Unreachable
-	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == v1alpha1.ReasonAuthenticationFailed {
+	if !errors.As(err, &u) || isUsersTurn(u) || u.Reason == api.ReasonAuthenticationFailed {
 		return err
 	}
 	return &Rebooting{Reason: "it does not answer yet", BootID: from, Awaited: true, Away: true}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -59,18 +60,18 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 	label, _, _ := strings.Cut(name, ".")
 	labelHad, _, _ := strings.Cut(had, ".")
 	isAsked := i.Spec.Hostname != "" && label == i.Spec.Hostname && label != labelHad
-	if !i.Status.HostnameFixed || name == had || i.Annotations[v1alpha1.AnnotationAcceptHostname] == name || isAsked {
+	if !i.Status.HostnameFixed || name == had || i.Annotations[api.AnnotationAcceptHostname] == name || isAsked {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonHostnameChanged,
+	return unsupported(api.ReasonHostnameChanged,
 		"the host joined as %q and calls itself %q now; give it its name back, or drain node %q and annotate the WindowsInstance with %s=%s",
-		had, name, had, v1alpha1.AnnotationAcceptHostname, name)
+		had, name, had, api.AnnotationAcceptHostname, name)
 }
 
 func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
 	name := NodeName(f)
 	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
-		return unsupported(v1alpha1.ReasonHostnameInvalid,
+		return unsupported(api.ReasonHostnameInvalid,
 			"the host's name %q means something else in every cluster, and certificates would be made for it; rename the host", spelled(f))
 	}
 	if name == strings.ToLower(f.Host.Hostname) {
@@ -79,7 +80,7 @@ func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
 	if len(name) <= platform.MaxNodeName && len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonHostnameInvalid,
+	return unsupported(api.ReasonHostnameInvalid,
 		"the name that %s has for the host, %q, cannot name a node: it must be a DNS name (RFC 1123 labels with dots between them) of at most %d characters; "+
 			"change it there", f.Platform, name, platform.MaxNodeName)
 }
@@ -88,7 +89,7 @@ func checkLabel(f agent.Facts) *Unsupported {
 	if len(validation.IsDNS1123Label(NodeName(f))) == 0 {
 		return nil
 	}
-	return unsupported(v1alpha1.ReasonHostnameInvalid,
+	return unsupported(api.ReasonHostnameInvalid,
 		"the host's name %q cannot name a node: in lower case it must be an RFC 1123 label "+
 			"(a-z, 0-9 and '-', at most 63 characters, a letter or digit at both ends); rename the host", f.Host.Hostname)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -43,11 +43,11 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 		"vSphere":             {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "Corp.example" }, want: "win-1.corp.example"},
 		"vSphere, no domain":  {facts: func(f *agent.Facts) { f.Platform = platform.VSphere }, want: "win-1"},
 		"Nutanix":             {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.Nutanix, "corp.example" }, want: "win-1.corp.example"},
-		"64 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: v1alpha1.ReasonHostnameInvalid, says: "at most 63"},
+		"64 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".b.c" }, want: long + ".b.c", reason: api.ReasonHostnameInvalid, says: "at most 63"},
 		"63 characters":       {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, long+".bc" }, want: long + ".bc"},
-		"a name of a Service": {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: v1alpha1.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
-		"another Service's":   {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: v1alpha1.ReasonHostnameInvalid, says: "means something else"},
-		"an odd domain":       {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: v1alpha1.ReasonHostnameInvalid, says: "VSphere"},
+		"a name of a Service": {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "kubernetes.default.svc" }, want: "kubernetes.default.svc", reason: api.ReasonHostnameInvalid, says: "kubernetes.default.svc"},
+		"another Service's":   {facts: func(f *agent.Facts) { f.Platform, f.CloudName = platform.AWS, "a.b.svc.cluster.local" }, want: "a.b.svc.cluster.local", reason: api.ReasonHostnameInvalid, says: "means something else"},
+		"an odd domain":       {facts: func(f *agent.Facts) { f.Platform, f.Host.Domain = platform.VSphere, "corp_1" }, want: "win-1.corp_1", reason: api.ReasonHostnameInvalid, says: "VSphere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()

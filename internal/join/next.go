@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -121,7 +122,7 @@ func leaving(s Seen) (Decision, bool) {
 // settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
 // and the join, which changes nothing on a host that has everything, is repeated.
 func settled(s Seen) (Decision, bool) {
-	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, v1alpha1.ConditionConfigured)
+	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
 	if configured == nil || configured.Status != "True" {
 		return Decision{}, false
 	}
@@ -148,9 +149,9 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 		since = later(since, f.At.Time)
 	}
 	if tried >= MaxRepairs {
-		return Decision{Action: Rest, Err: &Stall{Reason: v1alpha1.ReasonRepairFailed, Message: fmt.Sprintf(
+		return Decision{Action: Rest, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
 			"the node was joined again %d times and does not work: %s; look at the host, then annotate the WindowsInstance with %s=true",
-			tried, s.Instance.Status.Failure.Message, v1alpha1.AnnotationRetry)}}, true
+			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
 	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
 	return Decision{Action: Await, After: left}, left > 0
@@ -163,7 +164,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
-	if has := s.Node.Annotations[v1alpha1.AnnotationVersion]; has != "" && has != s.Version {
+	if has := s.Node.Annotations[api.AnnotationVersion]; has != "" && has != s.Version {
 		return time.Time{}, false
 	}
 	ready := nodeReady(s.Node)
@@ -173,7 +174,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if ready.Status != corev1.ConditionTrue {
 		return ready.LastTransitionTime.Time, true
 	}
-	lags := s.Settings != "" && s.Node.Annotations[v1alpha1.AnnotationVersion] == s.Version && s.Node.Annotations[v1alpha1.AnnotationSettings] != s.Settings
+	lags := s.Settings != "" && s.Node.Annotations[api.AnnotationVersion] == s.Version && s.Node.Annotations[api.AnnotationSettings] != s.Settings
 	return later(s.SettingsSince, ready.LastTransitionTime.Time), lags
 }
 
@@ -184,13 +185,13 @@ func Findings(s Seen, err error) string {
 		parts = append(parts, err.Error())
 	}
 	for _, c := range s.Node.Status.Conditions {
-		isFinding := c.Type == corev1.NodeReady || c.Type == v1alpha1.ConditionServicesHealthy
+		isFinding := c.Type == corev1.NodeReady || c.Type == api.ConditionServicesHealthy
 		if isFinding && c.Status != corev1.ConditionTrue {
 			parts = append(parts, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "WICD has not come to the settings that are published; see "+desired.Logs+`\`+v1alpha1.WICDService)
+		parts = append(parts, "WICD has not come to the settings that are published; see "+desired.Logs+`\`+api.WICDService)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -214,8 +215,8 @@ func later(a, b time.Time) time.Time {
 
 // registersBy is until when the Node of a host is waited for: from when it was last known to be there, or else from when the host was configured.
 func (s Seen) registersBy(configured time.Time) time.Time {
-	c := meta.FindStatusCondition(s.Instance.Status.Conditions, v1alpha1.ConditionNodeReady)
-	if c != nil && c.Reason == v1alpha1.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
+	c := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionNodeReady)
+	if c != nil && c.Reason == api.ReasonNodeMissing && c.LastTransitionTime.After(configured) {
 		return c.LastTransitionTime.Add(GoneTimeout)
 	}
 	return configured.Add(RegisterTimeout)
@@ -241,7 +242,7 @@ func unguarded(s Seen) (Decision, bool) {
 
 // Unguarded is the Stall of a host that waits for the admission policies.
 func Unguarded(finding string) *Stall {
-	return &Stall{Reason: v1alpha1.ReasonPoliciesAltered, Message: finding}
+	return &Stall{Reason: api.ReasonPoliciesAltered, Message: finding}
 }
 
 // unfitPoll is how often it is looked whether the version has become fit: the API server was upgraded.
@@ -252,7 +253,7 @@ func unfit(s Seen) (Decision, bool) {
 	if s.Unfit == "" || s.Node != nil {
 		return Decision{}, false
 	}
-	return Decision{Action: Await, After: unfitPoll, Err: &Stall{Reason: v1alpha1.ReasonVersionUnfit, Message: s.Unfit}}, true
+	return Decision{Action: Await, After: unfitPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.Unfit}}, true
 }
 
 func keyUnusable(s Seen) (Decision, bool) {
@@ -274,8 +275,8 @@ func Waiting() Decision { return Decision{Action: Await, Err: ErrNoSlot, After: 
 
 // RebootedFrom is the boot ID of a host that was restarted for its join and is still waited for, or empty.
 func RebootedFrom(i *v1alpha1.WindowsInstance, now time.Time) string {
-	c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionRebootRequired)
-	if c == nil || c.Status != "True" || c.Reason != v1alpha1.ReasonRebooting || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {
+	c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionRebootRequired)
+	if c == nil || c.Status != "True" || c.Reason != api.ReasonRebooting || now.Sub(c.LastTransitionTime.Time) > rebootTimeout {
 		return ""
 	}
 	return i.Status.BootID

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -25,7 +26,7 @@ func fresh() join.Seen {
 // joined is an instance whose host was configured some time ago.
 func joined(ago time.Duration) join.Seen {
 	s := fresh()
-	s.Instance.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionConfigured, "True", "Configured", noon().Add(-ago))}
+	s.Instance.Status.Conditions = []metav1.Condition{condition(api.ConditionConfigured, "True", "Configured", noon().Add(-ago))}
 	return s
 }
 
@@ -39,7 +40,7 @@ func TestNext(t *testing.T) {
 		return s
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1"}}
-	noKey := &join.Stall{Reason: v1alpha1.ReasonPrivateKeyMissing}
+	noKey := &join.Stall{Reason: api.ReasonPrivateKeyMissing}
 	tests := map[string]struct {
 		seen   join.Seen
 		action join.Action
@@ -47,17 +48,17 @@ func TestNext(t *testing.T) {
 		after  time.Duration
 	}{
 		"a fresh host is joined":                        {seen: fresh(), action: join.Start},
-		"a paused one is left alone":                    {seen: with(fresh(), func(s *join.Seen) { s.Instance.Spec.Paused = true }), action: join.Rest, reason: v1alpha1.ReasonPaused},
-		"so are all when everything is paused":          {seen: with(fresh(), func(s *join.Seen) { s.AllPaused = true }), action: join.Rest, reason: v1alpha1.ReasonPaused},
-		"without a key nothing is tried":                {seen: with(fresh(), func(s *join.Seen) { s.KeyFault = noKey }), action: join.Rest, reason: v1alpha1.ReasonPrivateKeyMissing},
-		"a version that does not fit is not begun with": {seen: with(fresh(), func(s *join.Seen) { s.Unfit = "too new" }), action: join.Await, reason: v1alpha1.ReasonVersionUnfit, after: 5 * time.Minute},
+		"a paused one is left alone":                    {seen: with(fresh(), func(s *join.Seen) { s.Instance.Spec.Paused = true }), action: join.Rest, reason: api.ReasonPaused},
+		"so are all when everything is paused":          {seen: with(fresh(), func(s *join.Seen) { s.AllPaused = true }), action: join.Rest, reason: api.ReasonPaused},
+		"without a key nothing is tried":                {seen: with(fresh(), func(s *join.Seen) { s.KeyFault = noKey }), action: join.Rest, reason: api.ReasonPrivateKeyMissing},
+		"a version that does not fit is not begun with": {seen: with(fresh(), func(s *join.Seen) { s.Unfit = "too new" }), action: join.Await, reason: api.ReasonVersionSkewUnsupported, after: 5 * time.Minute},
 		"a node that has it is mended":                  {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Seen) { s.Unfit = "too new" }), action: join.Start},
-		"without the policies nobody gets an identity":  {seen: with(fresh(), func(s *join.Seen) { s.Unguarded = "x is missing" }), action: join.Await, reason: v1alpha1.ReasonPoliciesAltered, after: 30 * time.Second},
-		"nor does a node that is to be mended":          {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Seen) { s.Unguarded = "x is missing" }), action: join.Await, reason: v1alpha1.ReasonPoliciesAltered, after: 30 * time.Second},
+		"without the policies nobody gets an identity":  {seen: with(fresh(), func(s *join.Seen) { s.Unguarded = "x is missing" }), action: join.Await, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
+		"nor does a node that is to be mended":          {seen: with(with(joined(time.Hour), silentFor(time.Hour)), func(s *join.Seen) { s.Unguarded = "x is missing" }), action: join.Await, reason: api.ReasonPoliciesAltered, after: 30 * time.Second},
 		"a node that works goes on without them":        {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.Unguarded = node, "x is missing" }), action: join.Rest},
 		"one that failed waits":                         {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon().Add(7 * time.Second) }), action: join.Await, after: 7 * time.Second},
 		"until its time has come":                       {seen: with(fresh(), func(s *join.Seen) { s.NotBefore = noon() }), action: join.Start},
-		"one too many waits its turn":                   {seen: with(fresh(), func(s *join.Seen) { s.SlotFree = false }), action: join.Await, reason: v1alpha1.ReasonWaitingForSlot, after: 2 * time.Second},
+		"one too many waits its turn":                   {seen: with(fresh(), func(s *join.Seen) { s.SlotFree = false }), action: join.Await, reason: api.ReasonWaitingForSlot, after: 2 * time.Second},
 		"a node is left alone":                          {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node = node }), action: join.Rest},
 		"a node needs no key":                           {seen: with(joined(time.Hour), func(s *join.Seen) { s.Node, s.KeyFault = node, noKey }), action: join.Rest},
 		"a configured host has time to register":        {seen: joined(time.Minute), action: join.Await, after: 4 * time.Minute},
@@ -70,7 +71,7 @@ func TestNext(t *testing.T) {
 		"and then has time again":                       {seen: with(with(joined(time.Hour), silentFor(time.Hour)), configuredBefore(time.Minute)), action: join.Await, after: 9 * time.Minute},
 		"so is one that is not Ready":                   {seen: with(with(joined(time.Hour), silentFor(time.Hour)), notReady), action: join.Start},
 		"and then more seldom":                          {seen: with(with(joined(time.Hour), silentFor(5*time.Hour)), repaired(1, 15*time.Minute)), action: join.Await, after: 5 * time.Minute},
-		"until it is the user's turn":                   {seen: with(with(joined(time.Hour), silentFor(99*time.Hour)), repaired(join.MaxRepairs, 50*time.Hour)), action: join.Rest, reason: v1alpha1.ReasonRepairFailed},
+		"until it is the user's turn":                   {seen: with(with(joined(time.Hour), silentFor(99*time.Hour)), repaired(join.MaxRepairs, 50*time.Hour)), action: join.Rest, reason: api.ReasonRepairFailed},
 		"a Node that follows the settings rests":        {seen: with(joined(9*time.Hour), follows("s2", "s2", time.Hour)), action: join.Rest},
 		"one that does not has time":                    {seen: with(joined(9*time.Hour), follows("s1", "s2", 3*time.Minute)), action: join.Await, after: 7 * time.Minute},
 		"and is joined again":                           {seen: with(joined(9*time.Hour), follows("s1", "s2", time.Hour)), action: join.Start},
@@ -92,7 +93,7 @@ func TestNext(t *testing.T) {
 func missingFor(d time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		s.Instance.Status.Conditions = append(s.Instance.Status.Conditions,
-			condition(v1alpha1.ConditionNodeReady, "False", v1alpha1.ReasonNodeMissing, noon().Add(-d)))
+			condition(api.ConditionNodeReady, "False", api.ReasonNodeMissing, noon().Add(-d)))
 	}
 }
 
@@ -115,7 +116,7 @@ func repaired(times int32, ago time.Duration) func(*join.Seen) {
 func follows(has, published string, since time.Duration) func(*join.Seen) {
 	return func(s *join.Seen) {
 		s.Settings, s.SettingsSince = published, noon().Add(-since)
-		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationVersion: s.Version, v1alpha1.AnnotationSettings: has}}}
+		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: has}}}
 		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
 	}
 }
@@ -157,8 +158,8 @@ func TestReport(t *testing.T) {
 		"too slow":        {step("Transfer", fmt.Errorf("running: %w", agent.ErrTooSlow)), "Connected", "Supported", "TransferTooSlow", false, false},
 		"altered":         {step("Transfer", &agent.Error{Code: agent.CodeContentAltered}), "Connected", "Supported", "ContentAltered", false, false},
 		"no network":      {step("Configure", fmt.Errorf("%w: x", desired.ErrNetwork)), "Connected", "Supported", "NetworkNotConfigured", false, false},
-		"a wrong network": {&join.Unready{Err: fmt.Errorf("a: %w", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap})}, "", "", "NetworksOverlap", false, false},
-		"a network that became wrong": {step("Configure", &desired.NetworkError{Reason: v1alpha1.ReasonNetworksOverlap}), "Connected", "Supported", "NetworksOverlap",
+		"a wrong network": {&join.Unready{Err: fmt.Errorf("a: %w", &desired.NetworkError{Reason: api.ReasonNetworksOverlap})}, "", "", "NetworksOverlap", false, false},
+		"a network that became wrong": {step("Configure", &desired.NetworkError{Reason: api.ReasonNetworksOverlap}), "Connected", "Supported", "NetworksOverlap",
 			false, false},
 		"no cluster":     {step("Configure", fmt.Errorf("%w: x", join.ErrCluster)), "Connected", "Supported", "ClusterUnknown", false, false},
 		"service failed": {step("Configure", &agent.Error{Code: agent.CodeServiceFailed}), "Connected", "Supported", "JoinFailed", false, false},
@@ -169,19 +170,19 @@ func TestReport(t *testing.T) {
 			join.Report(&st, 3, true, test.err)
 			join.Observe(&st, 3, nil, "v")
 			for kind, want := range map[string]string{
-				v1alpha1.ConditionReachable: test.reachable, v1alpha1.ConditionSupported: test.supported, v1alpha1.ConditionConfigured: test.configured,
+				api.ConditionReachable: test.reachable, api.ConditionSupported: test.supported, api.ConditionConfigured: test.configured,
 			} {
 				if got := reasonOf(st, kind); got != want {
 					t.Errorf("%s has reason %q, want %q", kind, got, want)
 				}
 			}
-			if got := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionStalled); got != test.stalled {
+			if got := meta.IsStatusConditionTrue(st.Conditions, api.ConditionStalled); got != test.stalled {
 				t.Errorf("Stalled is %v", got)
 			}
-			if got := meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionRebootRequired); got != test.rebooting {
+			if got := meta.IsStatusConditionTrue(st.Conditions, api.ConditionRebootRequired); got != test.rebooting {
 				t.Errorf("RebootRequired is %v", got)
 			}
-			if meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionReady) {
+			if meta.IsStatusConditionTrue(st.Conditions, api.ConditionReady) {
 				t.Error("a host without Node is Ready")
 			}
 		})
@@ -190,14 +191,14 @@ func TestReport(t *testing.T) {
 
 func TestMendedCauseClearsStalled(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
-	join.Report(&st, 1, false, &join.Stall{Reason: v1alpha1.ReasonPrivateKeyInvalid, Message: "not PEM"})
+	join.Report(&st, 1, false, &join.Stall{Reason: api.ReasonPrivateKeyInvalid, Message: "not PEM"})
 	join.Observe(&st, 1, nil, "v")
-	if got := reasonOf(st, v1alpha1.ConditionReady); got != v1alpha1.ReasonPrivateKeyInvalid {
+	if got := reasonOf(st, api.ConditionReady); got != api.ReasonPrivateKeyInvalid {
 		t.Errorf("Ready has reason %q, want the cause", got)
 	}
 	join.Report(&st, 1, true, nil)
 	join.Observe(&st, 1, nil, "v")
-	if meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionStalled) != nil {
+	if meta.FindStatusCondition(st.Conditions, api.ConditionStalled) != nil {
 		t.Error("Stalled is still there")
 	}
 }
@@ -209,25 +210,25 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	expect := func(status, reason string) {
 		t.Helper()
 		join.Observe(&st, 1, node, "0.1.0-abc")
-		c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
+		c := meta.FindStatusCondition(st.Conditions, api.ConditionReady)
 		if string(c.Status) != status || c.Reason != reason {
 			t.Errorf("Ready is %s, %s; want %s, %s", c.Status, c.Reason, status, reason)
 		}
 	}
-	expect("False", v1alpha1.ReasonNodeNotReady)
+	expect("False", api.ReasonNodeNotReady)
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	expect("False", v1alpha1.ReasonVersionPending)
-	node.Annotations[v1alpha1.AnnotationVersion] = "0.1.0-abc"
+	expect("False", api.ReasonVersionPending)
+	node.Annotations[api.AnnotationVersion] = "0.1.0-abc"
 	st.BootstrapCredentialID = "jti"
-	expect("True", v1alpha1.ReasonReady)
+	expect("True", api.ReasonReady)
 	if st.BootstrapCredentialID != "" {
 		t.Error("the bootstrap credential outlived the join")
 	}
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
-	expect("False", v1alpha1.ReasonNodeNotReady)
+	expect("False", api.ReasonNodeNotReady)
 	node = nil
-	expect("False", v1alpha1.ReasonNodeMissing)
-	missing := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionNodeReady).Message
+	expect("False", api.ReasonNodeMissing)
+	missing := meta.FindStatusCondition(st.Conditions, api.ConditionNodeReady).Message
 	if !strings.Contains(missing, "kubectl get csr") || !strings.Contains(missing, `C:\var\log\kubelet`) {
 		t.Errorf("of what may have gone wrong it says %q only", missing)
 	}
@@ -255,19 +256,19 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 		err       error
 		reachable string
 	}{
-		{"still there", &join.Rebooting{Reason: "it has not restarted yet", BootID: "7", Awaited: true}, v1alpha1.ReasonConnected},
-		{"away", join.Restarting(refused(v1alpha1.ReasonConnectionRefused), "7"), v1alpha1.ReasonRebooting},
+		{"still there", &join.Rebooting{Reason: "it has not restarted yet", BootID: "7", Awaited: true}, api.ReasonConnected},
+		{"away", join.Restarting(refused(api.ReasonConnectionRefused), "7"), api.ReasonRebooting},
 	} {
 		join.Report(&st, 1, true, test.err)
 		join.Observe(&st, 1, nil, "v")
-		required := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionRebootRequired)
+		required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
 		if required == nil || !strings.Contains(required.Message, "Containers") {
 			t.Errorf("%s: RebootRequired is %+v", test.when, required)
 		}
-		if got := reasonOf(st, v1alpha1.ConditionReady); got != v1alpha1.ReasonRebooting {
+		if got := reasonOf(st, api.ConditionReady); got != api.ReasonRebooting {
 			t.Errorf("%s: Ready has reason %s", test.when, got)
 		}
-		if got := reasonOf(st, v1alpha1.ConditionReachable); got != test.reachable {
+		if got := reasonOf(st, api.ConditionReachable); got != test.reachable {
 			t.Errorf("%s: Reachable has reason %s", test.when, got)
 		}
 		if _, waits := join.Retry(test.err); !waits {
@@ -275,7 +276,7 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 		}
 	}
 	for _, reason := range []string{
-		v1alpha1.ReasonAuthenticationFailed, v1alpha1.ReasonHostKeyChanged, v1alpha1.ReasonHostKeyUnknown, v1alpha1.ReasonHostKeyUnsuitable, v1alpha1.ReasonAddressInvalid,
+		api.ReasonAuthenticationFailed, api.ReasonHostKeyChanged, api.ReasonHostKeyUnknown, api.ReasonHostKeyUnsuitable, api.ReasonAddressInvalid,
 	} {
 		if err := refused(reason); join.Restarting(err, "7") != err {
 			t.Errorf("%s is taken for a restart", reason)
@@ -286,7 +287,7 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 func TestRebootIsOverWhenTheBootIDIsNew(t *testing.T) {
 	i := &v1alpha1.WindowsInstance{}
 	i.Status.BootID = "7"
-	i.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionRebootRequired, "True", "Rebooting", noon())}
+	i.Status.Conditions = []metav1.Condition{condition(api.ConditionRebootRequired, "True", "Rebooting", noon())}
 	if got := join.RebootedFrom(i, noon().Add(time.Minute)); got != "7" {
 		t.Errorf("a minute after the request, boot %q is waited out, want 7", got)
 	}

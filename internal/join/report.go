@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -59,7 +60,7 @@ func Reason(err error) string {
 	wicd := agent.Failed(err)
 	switch {
 	case err == nil:
-		return v1alpha1.ReasonConfigured
+		return api.ReasonConfigured
 	case errors.As(err, &unreachable):
 		return unreachable.Reason
 	case errors.As(err, &unsupported):
@@ -67,25 +68,25 @@ func Reason(err error) string {
 	case errors.As(err, &stall):
 		return stall.Reason
 	case errors.As(err, &paused):
-		return v1alpha1.ReasonPaused
+		return api.ReasonPaused
 	case errors.As(err, &rebooting):
-		return v1alpha1.ReasonRebooting
+		return api.ReasonRebooting
 	case errors.Is(err, ErrNoSlot):
-		return v1alpha1.ReasonWaitingForSlot
+		return api.ReasonWaitingForSlot
 	case errors.Is(err, ErrOccupied):
-		return v1alpha1.ReasonTakeOver
+		return api.ReasonAdoptionPending
 	case errors.As(err, &network):
 		return network.Reason
 	case errors.Is(err, desired.ErrNetwork):
-		return v1alpha1.ReasonNetworkNotConfigured
+		return api.ReasonNetworkNotConfigured
 	case errors.Is(err, ErrCluster):
-		return v1alpha1.ReasonClusterUnknown
+		return api.ReasonClusterUnknown
 	case wicd != nil && wicd.Code == agent.CodeContentAltered:
-		return v1alpha1.ReasonContentAltered
+		return api.ReasonContentAltered
 	case errors.Is(err, agent.ErrTooSlow):
-		return v1alpha1.ReasonTransferTooSlow
+		return api.ReasonTransferTooSlow
 	default:
-		return v1alpha1.ReasonJoinFailed
+		return api.ReasonJoinFailed
 	}
 }
 
@@ -93,33 +94,33 @@ func Reason(err error) string {
 func Report(st *v1alpha1.WindowsInstanceStatus, generation int64, attempted bool, err error) {
 	set := conditions{st, generation}
 	reason := Reason(err)
-	set.absentUnless(isUsersTurn(err), v1alpha1.ConditionStalled, reason, err)
+	set.absentUnless(isUsersTurn(err), api.ConditionStalled, reason, err)
 	if unready := (*Unready)(nil); attempted && !errors.As(err, &unready) {
 		if r := (*Rebooting)(nil); !errors.As(err, &r) || !r.Awaited { // else it says already what needed the restart
-			set.absentUnless(reason == v1alpha1.ReasonRebooting, v1alpha1.ConditionRebootRequired, reason, err)
+			set.absentUnless(reason == api.ReasonRebooting, api.ConditionRebootRequired, reason, err)
 		}
 		set.reached(err)
 		set.supported(err)
 	}
 	switch {
-	case reason == v1alpha1.ReasonRepairFailed: // the host has everything, or it would not be a repair
+	case reason == api.ReasonRepairFailed: // the host has everything, or it would not be a repair
 	case err != nil:
-		set.not(v1alpha1.ConditionConfigured, reason, err.Error())
+		set.not(api.ConditionConfigured, reason, err.Error())
 	case attempted:
-		set.is(v1alpha1.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
+		set.is(api.ConditionConfigured, reason, "the host has everything it needs and its services are installed")
 	}
 }
 
 // isOfHostKey says whether a host was refused for the key that it shows.
 func isOfHostKey(reason string) bool {
-	return slices.Contains([]string{v1alpha1.ReasonHostKeyChanged, v1alpha1.ReasonHostKeyUnknown, v1alpha1.ReasonHostKeyUnsuitable}, reason)
+	return slices.Contains([]string{api.ReasonHostKeyChanged, api.ReasonHostKeyUnknown, api.ReasonHostKeyUnsuitable}, reason)
 }
 
 // isUsersTurn says whether only the user can help.
 func isUsersTurn(err error) bool {
 	var stall *Stall
 	reason := Reason(err)
-	return errors.As(err, &stall) || reason == v1alpha1.ReasonAddressInvalid || isOfHostKey(reason)
+	return errors.As(err, &stall) || reason == api.ReasonAddressInvalid || isOfHostKey(reason)
 }
 
 // ErrCluster is the class of errors about what the cluster does not tell of itself.
@@ -131,7 +132,7 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 	st.NodeRef = nil
 	switch {
 	case node == nil:
-		set.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
+		set.not(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
 			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
 	default:
 		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
@@ -145,11 +146,11 @@ const windows = "windows"
 
 func (c conditions) observe(node *corev1.Node, version string) {
 	kubelet := nodeReady(node)
-	reported := node.Annotations[v1alpha1.AnnotationVersion]
+	reported := node.Annotations[api.AnnotationVersion]
 	label, system := node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem
 	switch {
 	case label != "" && label != windows && system != windows:
-		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeNotWindows, fmt.Sprintf(
+		c.not(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
 			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
@@ -157,12 +158,12 @@ func (c conditions) observe(node *corev1.Node, version string) {
 		if kubelet != nil {
 			message = kubelet.Message
 		}
-		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
+		c.not(api.ConditionNodeReady, api.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
 	case reported == "":
-		c.not(v1alpha1.ConditionNodeReady, v1alpha1.ReasonVersionPending,
+		c.not(api.ConditionNodeReady, api.ReasonVersionPending,
 			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
 	default:
-		c.is(v1alpha1.ConditionNodeReady, v1alpha1.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
 }
@@ -207,18 +208,18 @@ func (c conditions) reached(err error) {
 	var u *Unreachable
 	var r *Rebooting
 	if errors.As(err, &r) && r.Away {
-		c.not(v1alpha1.ConditionReachable, v1alpha1.ReasonRebooting, r.Error())
+		c.not(api.ConditionReachable, api.ReasonRebooting, r.Error())
 		return
 	}
 	if errors.As(err, &u) {
-		was := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionReachable)
-		if was != nil && was.Reason != u.Reason && u.Reason == v1alpha1.ReasonAuthenticationFailed {
-			meta.RemoveStatusCondition(&c.status.Conditions, v1alpha1.ConditionReachable)
+		was := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable)
+		if was != nil && was.Reason != u.Reason && u.Reason == api.ReasonAuthenticationFailed {
+			meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
 		}
-		c.not(v1alpha1.ConditionReachable, u.Reason, u.Error())
+		c.not(api.ConditionReachable, u.Reason, u.Error())
 		return
 	}
-	c.is(v1alpha1.ConditionReachable, v1alpha1.ReasonConnected, "the host answered with the right key")
+	c.is(api.ConditionReachable, api.ReasonConnected, "the host answered with the right key")
 }
 
 // supported says what an attempt that ended with err means for Supported: nothing, where it ended before the check.
@@ -227,10 +228,10 @@ func (c conditions) supported(err error) {
 	var failed *StepError
 	switch {
 	case errors.As(err, &u):
-		c.not(v1alpha1.ConditionSupported, u.Reason, u.Message)
+		c.not(api.ConditionSupported, u.Reason, u.Message)
 	case errors.As(err, &failed) && slices.Contains([]string{StepConnect, StepInspect, StepCheck}, failed.Step):
 	default:
-		c.is(v1alpha1.ConditionSupported, v1alpha1.ReasonSupported, "the host can be a node")
+		c.is(api.ConditionSupported, api.ReasonSupported, "the host can be a node")
 	}
 }
 
@@ -245,22 +246,22 @@ func (c conditions) absentUnless(holds bool, kind, reason string, err error) {
 
 // sumUp makes Ready follow the first of the other conditions that is not as it should be.
 func (c conditions) sumUp() {
-	if s := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionStalled); s != nil {
-		c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+	if s := meta.FindStatusCondition(c.status.Conditions, api.ConditionStalled); s != nil {
+		c.not(api.ConditionReady, s.Reason, s.Message)
 		return
 	}
-	if s := meta.FindStatusCondition(c.status.Conditions, v1alpha1.ConditionDraining); s != nil {
-		c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+	if s := meta.FindStatusCondition(c.status.Conditions, api.ConditionDraining); s != nil {
+		c.not(api.ConditionReady, s.Reason, s.Message)
 		return
 	}
 	for _, kind := range []string{
-		v1alpha1.ConditionReachable, v1alpha1.ConditionSupported, v1alpha1.ConditionConfigured, v1alpha1.ConditionNodeReady,
+		api.ConditionReachable, api.ConditionSupported, api.ConditionConfigured, api.ConditionNodeReady,
 	} {
 		s := meta.FindStatusCondition(c.status.Conditions, kind)
 		if s != nil && s.Status != metav1.ConditionTrue {
-			c.not(v1alpha1.ConditionReady, s.Reason, s.Message)
+			c.not(api.ConditionReady, s.Reason, s.Message)
 			return
 		}
 	}
-	c.is(v1alpha1.ConditionReady, v1alpha1.ReasonReady, "the host is a Ready node")
+	c.is(api.ConditionReady, api.ReasonReady, "the host is a Ready node")
 }

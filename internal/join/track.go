@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -15,7 +16,7 @@ import (
 func Begin(st *v1alpha1.WindowsInstanceStatus, generation int64) {
 	set := conditions{st, generation}
 	if !failedBefore(st) {
-		set.not(v1alpha1.ConditionConfigured, v1alpha1.ReasonJoining, "the join runs; status.steps says how far it is")
+		set.not(api.ConditionConfigured, api.ReasonJoining, "the join runs; status.steps says how far it is")
 		set.sumUp()
 	}
 	st.Steps = nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 )
@@ -113,8 +114,8 @@ func Decide(m Machine, c Cluster) Decision {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   c.Namespace,
 			Name:        m.Name,
-			Labels:      map[string]string{v1alpha1.LabelSource: m.Source},
-			Annotations: map[string]string{v1alpha1.AnnotationMachine: ID(m.Namespace, m.Name)},
+			Labels:      map[string]string{api.LabelSource: m.Source},
+			Annotations: map[string]string{api.AnnotationMachine: ID(m.Namespace, m.Name)},
 		},
 		Spec: v1alpha1.WindowsInstanceSpec{Address: addresses[0].String(), Username: username(platform), Hostname: hostname},
 	}}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 const (
@@ -31,7 +31,7 @@ func machine(t *testing.T, apiVersion, name, says string) *unstructured.Unstruct
 	o.SetNamespace("machines")
 	o.SetName(name)
 	if o.GetLabels() == nil {
-		o.SetLabels(map[string]string{v1alpha1.LabelMachineOS: "Windows"})
+		o.SetLabels(map[string]string{api.LabelMachineOS: "Windows"})
 	}
 	return o
 }
@@ -77,15 +77,15 @@ func TestAMachineWithAHostAsksForItsInstance(t *testing.T) {
 				t.Fatalf("got %+v", d)
 			}
 			i := d.Instance
-			if i.Name != "winworker-abcde" || i.Namespace != "operator" || i.Annotations[v1alpha1.AnnotationMachine] != "machines/winworker-abcde" {
+			if i.Name != "winworker-abcde" || i.Namespace != "operator" || i.Annotations[api.AnnotationMachine] != "machines/winworker-abcde" {
 				t.Errorf("the instance is %+v", i.ObjectMeta)
 			}
-			source := v1alpha1.SourceMachine
+			source := api.SourceMachine
 			if strings.HasPrefix(test.api, ClusterAPIGroup) {
-				source = v1alpha1.SourceClusterAPI
+				source = api.SourceClusterAPI
 			}
-			if i.Labels[v1alpha1.LabelSource] != source {
-				t.Errorf("its source is %q, want %q", i.Labels[v1alpha1.LabelSource], source)
+			if i.Labels[api.LabelSource] != source {
+				t.Errorf("its source is %q, want %q", i.Labels[api.LabelSource], source)
 			}
 			if i.Spec.Address != test.address || i.Spec.Username != test.user || i.Spec.Hostname != test.hostname {
 				t.Errorf("it says %+v, want %s, %s, %q", i.Spec, test.address, test.user, test.hostname)

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // The two APIs.
@@ -50,11 +50,11 @@ type content struct {
 func Read(object *unstructured.Unstructured) (Machine, error) {
 	labels := object.GetLabels()
 	m := Machine{
-		Source:    v1alpha1.SourceMachine,
+		Source:    api.SourceMachine,
 		Namespace: object.GetNamespace(),
 		Name:      object.GetName(),
-		Windows:   labels[v1alpha1.LabelMachineOS] == windowsOS,
-		Ignored:   labels[v1alpha1.LabelIgnore] == "true",
+		Windows:   labels[api.LabelMachineOS] == windowsOS,
+		Ignored:   labels[api.LabelIgnore] == "true",
 		Deleting:  object.GetDeletionTimestamp() != nil,
 	}
 	var is content
@@ -75,7 +75,7 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 		}
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {
-		m.Source = v1alpha1.SourceClusterAPI
+		m.Source = api.SourceClusterAPI
 		m.Platform = platformOf(is.Spec.InfrastructureRef.Kind)
 		_, m.OfOtherAPI = object.GetAnnotations()[pausedAnnotation]
 		return m, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -68,8 +69,8 @@ func (p *planner) canary(n need) (reason, message string) {
 	case p.first.soaked+p.first.tried < c.Count:
 		return "", ""
 	case p.first.until.IsZero():
-		return v1alpha1.ReasonCanary, "the first nodes go to the version"
+		return api.ReasonCanary, "the first nodes go to the version"
 	}
 	p.lookAgain(p.first.until)
-	return v1alpha1.ReasonCanary, fmt.Sprintf("the first nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
+	return api.ReasonCanary, fmt.Sprintf("the first nodes must work until %s", p.first.until.UTC().Format(time.RFC3339))
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
@@ -99,10 +100,10 @@ func anyHost(r *rand.Rand, name string) rollout.Host {
 // FuzzNodeOf reads what anybody may write on a Node.
 func FuzzNodeOf(f *testing.F) {
 	f.Add("1.0.0-a", "", "Upgrade", "Ready", "True", "x")
-	f.Add("", "please", "", v1alpha1.ConditionUpdated, "False", "")
+	f.Add("", "please", "", api.ConditionUpdated, "False", "")
 	f.Fuzz(func(t *testing.T, version, reboot, cordoned, kind, status, message string) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			v1alpha1.AnnotationVersion: version, v1alpha1.AnnotationReboot: reboot, v1alpha1.AnnotationCordoned: cordoned,
+			api.AnnotationVersion: version, api.AnnotationReboot: reboot, api.AnnotationCordoned: cordoned,
 		}}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionStatus(status), Message: message}}
 		n := rollout.NodeOf(node)

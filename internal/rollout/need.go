@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -35,7 +36,7 @@ func needOf(p Policy, h *Host) (need, bool) {
 		}
 	case h.UnderWay != nil:
 		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
-		n.asked = h.UnderWay.Asked
+		n.asked = h.UnderWay.RequestToken
 	case h.TakeOver:
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "another operator configured the node"
 	case h.Replace != "":
@@ -62,7 +63,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 	switch {
 	case node.RebootAsked != "":
 		n.action, n.disruption, n.asked = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, node.RebootAsked
-		n.why = "annotation " + v1alpha1.AnnotationReboot + " of the Node asks for it"
+		n.why = "annotation " + api.AnnotationReboot + " of the Node asks for it"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
 		n.why = fmt.Sprintf("from version %s to %s", node.Version, p.Version)

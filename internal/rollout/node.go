@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -39,14 +40,14 @@ func NodeOf(node *corev1.Node) *Node {
 	n := &Node{
 		Name:          node.Name,
 		Unschedulable: node.Spec.Unschedulable,
-		CordonedFor:   v1alpha1.PlanAction(node.Annotations[v1alpha1.AnnotationCordoned]),
-		Version:       node.Annotations[v1alpha1.AnnotationVersion],
-		Desired:       node.Annotations[v1alpha1.AnnotationDesiredVersion],
+		CordonedFor:   v1alpha1.PlanAction(node.Annotations[api.AnnotationCordoned]),
+		Version:       node.Annotations[api.AnnotationVersion],
+		Desired:       node.Annotations[api.AnnotationDesiredVersion],
 		Kubelet:       node.Status.NodeInfo.KubeletVersion,
 		BootID:        node.Status.NodeInfo.BootID,
 		True:          map[string]bool{},
 	}
-	if value, asked := node.Annotations[v1alpha1.AnnotationReboot]; asked {
+	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
 		n.RebootAsked = "asked " + value
 	}
 	for _, c := range node.Status.Conditions {
@@ -61,17 +62,17 @@ func (n *Node) read(c corev1.NodeCondition) {
 	switch c.Type {
 	case corev1.NodeReady:
 		n.Ready, n.Silent = isTrue, c.Status == corev1.ConditionUnknown
-	case v1alpha1.ConditionServicesHealthy:
+	case api.ConditionServicesHealthy:
 		if c.Status == corev1.ConditionFalse {
-			n.Unhealthy = v1alpha1.Clip(c.Message)
+			n.Unhealthy = api.Clip(c.Message)
 		}
-	case v1alpha1.ConditionUpdated:
+	case api.ConditionUpdated:
 		if c.Status == corev1.ConditionFalse {
-			n.UpdateFailed = v1alpha1.Clip(c.Message)
+			n.UpdateFailed = api.Clip(c.Message)
 		}
-	case v1alpha1.ConditionNodeRebootRequired:
+	case api.ConditionNodeRebootRequired:
 		if isTrue {
-			n.RebootPending = v1alpha1.Clip(c.Message)
+			n.RebootPending = api.Clip(c.Message)
 		}
 	}
 }

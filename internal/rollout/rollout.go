@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
@@ -166,9 +167,9 @@ func (p *planner) underWay(n need) (reason, message string) {
 func (p *planner) paused(n need) (reason, message string) {
 	switch {
 	case n.host.Paused:
-		return v1alpha1.ReasonPaused, "spec.paused of the WindowsInstance holds it"
+		return api.ReasonPaused, "spec.paused of the WindowsInstance holds it"
 	case p.Policy.Paused:
-		return v1alpha1.ReasonPaused, fmt.Sprintf("spec.rollout.paused of WindowsConfig %q holds it", v1alpha1.WindowsConfigName)
+		return api.ReasonPaused, fmt.Sprintf("spec.rollout.paused of WindowsConfig %q holds it", api.WindowsConfigName)
 	}
 	return "", ""
 }
@@ -179,13 +180,13 @@ func (p *planner) failed(n need) (reason, message string) {
 	if f == nil || f.Action != n.action || n.asked != "" || n.action == v1alpha1.ActionUpgrade && f.Version != p.Policy.Version {
 		return "", ""
 	}
-	return v1alpha1.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
-		f.Message, v1alpha1.AnnotationRetry)
+	return api.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
+		f.Message, api.AnnotationRetry)
 }
 
 func (p *planner) unfit(n need) (reason, message string) {
 	if p.Policy.Unfit != "" && (n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionStage) {
-		return v1alpha1.ReasonVersionUnfit, p.Policy.Unfit
+		return api.ReasonVersionSkewUnsupported, p.Policy.Unfit
 	}
 	return "", ""
 }
@@ -193,7 +194,7 @@ func (p *planner) unfit(n need) (reason, message string) {
 // unpublished holds a version back that nodes could not read: an operator that has just started is about to publish it.
 func (p *planner) unpublished(n need) (reason, message string) {
 	if p.Policy.Unpublished && n.action == v1alpha1.ActionUpgrade {
-		return v1alpha1.ReasonUnpublished, "what nodes of that version must have is not published yet"
+		return api.ReasonUnpublished, "what nodes of that version must have is not published yet"
 	}
 	return "", ""
 }
@@ -204,7 +205,7 @@ func (p *planner) stop(n need) (reason, message string) {
 		return "", ""
 	}
 	first := p.stopped[0]
-	return v1alpha1.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.Name, first.Failure.Message)
+	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.Name, first.Failure.Message)
 }
 
 // settling is how long a node's own daemon may take to be sure of a version: it watches the services for a minute, and does not begin
@@ -218,7 +219,7 @@ func (p *planner) settles(n need) (reason, message string) {
 		return "", ""
 	}
 	p.lookAgain(until)
-	return v1alpha1.ReasonSettling, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
+	return api.ReasonUpgradeCooldown, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
 }
 
 // window holds back what takes a serving node out of service at a time the user does not allow. What the user asks for, and what
@@ -232,17 +233,17 @@ func (p *planner) window(n need) (reason, message string) {
 	case p.windows.open:
 		return "", ""
 	case p.windows.opens.IsZero():
-		return v1alpha1.ReasonMaintenanceWindow, "no maintenance window ever opens"
+		return api.ReasonMaintenanceWindow, "no maintenance window ever opens"
 	}
 	p.lookAgain(p.windows.opens)
-	return v1alpha1.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))
+	return api.ReasonMaintenanceWindow, fmt.Sprintf("the next maintenance window opens at %s", p.windows.opens.Format(time.RFC3339))
 }
 
 func (p *planner) outOfBudget(n need) (reason, message string) {
 	if !n.counts() || p.budget.allows(n.host) {
 		return "", ""
 	}
-	return v1alpha1.ReasonBudget, p.budget.String()
+	return api.ReasonBudget, p.budget.String()
 }
 
 // failedUpgrades are the hosts on which the version failed. A drain that was given up is not the version's fault, and a host that the user holds

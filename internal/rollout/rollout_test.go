@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
@@ -153,10 +154,10 @@ func TestDecide(t *testing.T) {
 		{"all paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
 		{"one paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
 		{"paused, and under way", allPaused, hosts(1, underWay), nil, "win-00:Upgrade"},
-		{"a version that does not go with the API server", unfit, hosts(1), nil, "win-00:Upgrade?VersionUnfit"},
+		{"a version that does not go with the API server", unfit, hosts(1), nil, "win-00:Upgrade?VersionSkewUnsupported"},
 		{"a version that nodes cannot read yet", unpublished, named(host(""), host("", unstaged), host("", underWay)), nil,
 			"win-00:Upgrade?Unpublished win-01:Stage win-02:Upgrade"},
-		{"a node that came to its version just now is sure of it first", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?Settling win-01:Upgrade"},
+		{"a node that came to its version just now is sure of it first", allow(1), named(host("", recently), host("")), nil, "win-00:Upgrade?UpgradeCooldown win-01:Upgrade"},
 		{"a version that failed is brought to nobody else", allow(3), named(host(""), host("", failedHere)), nil, "win-00:Upgrade?RolloutStopped win-01:Upgrade?Failed"},
 		{"a version that failed where the user holds the host goes on elsewhere", allow(3), named(host(""), host("", failedHere, paused)), nil,
 			"win-00:Upgrade win-01:Upgrade?Paused"},
@@ -279,11 +280,11 @@ func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
 func TestWhatANodeSaysIsCut(t *testing.T) {
 	long := strings.Repeat("ä", 300_000)
 	node := &corev1.Node{}
-	for _, kind := range []corev1.NodeConditionType{v1alpha1.ConditionUpdated, v1alpha1.ConditionServicesHealthy} {
+	for _, kind := range []corev1.NodeConditionType{api.ConditionUpdated, api.ConditionServicesHealthy} {
 		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "x", Message: long})
 	}
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
-		Type: v1alpha1.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
+		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
 	})
 	is := rollout.NodeOf(node)
 	for name, text := range map[string]string{"unhealthy": is.Unhealthy, "update": is.UpdateFailed, "reboot": is.RebootPending} {
@@ -294,7 +295,7 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 }
 
 func TestVerify(t *testing.T) {
-	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, Former: old}
+	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, PreviousVersion: old}
 	reboot := v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, BootID: "7", StartedAt: metav1.NewTime(noon())}
 	gates := []string{"StorageReady"}
 	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", Kubelet: "v1.36.3"}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -207,7 +207,7 @@ func newWorld(t *testing.T, o sim.Options) *world {
 					` --bootstrap-kubeconfig=%s --kubeconfig=%s --cert-dir=%s --node-labels=node.openshift.io/os_id=Windows`+
 					` --hostname-override=${NODE_NAME} --node-ip=${NODE_IP}`,
 					folder, desired.BootstrapKubeconfig, desired.KubeletKubeconfig, desired.KubeletCertificates), "containerd"),
-				service(v1alpha1.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service --log-file C:\var\log\wicd\wicd.log`),
+				service(api.WICDService, folder+`\windows-instance-config-daemon.exe run --windows-service --log-file C:\var\log\wicd\wicd.log`),
 			},
 			CNI: &desired.CNI{Path: `C:\k\cni\config\cni.conf`, Template: `{"name":"net","type":"overlay","subnet":"{{.PodCIDR}}"}`},
 		},
@@ -282,7 +282,7 @@ func TestAHostBecomesAReadyNode(t *testing.T) {
 	}
 	w.giveRange()
 	node := w.await(t, "the version is reported", func(n corev1.Node) bool {
-		return n.Annotations[v1alpha1.AnnotationVersion] == "1.0.0-abc"
+		return n.Annotations[api.AnnotationVersion] == "1.0.0-abc"
 	})
 	if !ready(node) || node.Status.NodeInfo.BootID != w.host.Windows().BootID() {
 		t.Errorf("the version is reported of a node that is %+v", node.Status)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -63,7 +63,7 @@ func (b *boot) List(_ context.Context, names []string) ([]host.Service, error) {
 	}
 	var list []host.Service
 	for name, d := range b.w.declared {
-		if slices.Contains(names, name) || strings.HasPrefix(d.Description, v1alpha1.ServiceDescription) {
+		if slices.Contains(names, name) || strings.HasPrefix(d.Description, api.ServiceDescription) {
 			list = append(list, b.describe(d.Service))
 		}
 	}

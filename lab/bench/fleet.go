@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -82,13 +83,13 @@ func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
 		missing[at.Name] = true
 	}
 	saw := func(i *v1alpha1.WindowsInstance) {
-		if meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+		if meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 			delete(missing, i.Name)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
 	defer cancel()
-	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	here := client.InNamespace(api.DefaultNamespace)
 	for len(missing) > 0 {
 		events, err := f.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, here)
 		if err != nil {
@@ -283,14 +284,14 @@ func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 	}
 	versions := map[string]int{}
 	for _, n := range nodes.Items {
-		versions[n.Annotations[v1alpha1.AnnotationVersion]]++
+		versions[n.Annotations[api.AnnotationVersion]]++
 	}
 	return versions, nil
 }
 
 // measureRemoval removes all hosts at once.
 func (f fleet) measureRemoval(ctx context.Context) error {
-	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	here := client.InNamespace(api.DefaultNamespace)
 	began := time.Now()
 	for _, at := range f.Hosts() { // one by one, as kubectl does: a request for all at once would take longer than the API server lets one
 		if err := f.Client.Delete(ctx, at.Instance()); err != nil {

@@ -17,7 +17,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
 
@@ -88,7 +88,7 @@ func (f fleet) remove(ctx context.Context, hosts []world.Host) error {
 			return err
 		}
 		was := i.DeepCopy()
-		metav1.SetMetaDataAnnotation(&i.ObjectMeta, v1alpha1.AnnotationRelease, "true")
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
 		if err := f.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (f fleet) measureJunk(ctx context.Context) error {
 	config := f.Lab.ControlPlane.RESTConfig()
 	config.QPS = -1 // no limit
 	config.Impersonate = restclient.ImpersonationConfig{
-		UserName: v1alpha1.WICDUserPrefix + f.Hosts()[0].Name, Groups: []string{v1alpha1.WICDGroup, "system:authenticated"},
+		UserName: api.WICDUserPrefix + f.Hosts()[0].Name, Groups: []string{api.WICDGroup, "system:authenticated"},
 	}
 	as, err := client.New(config, client.Options{Scheme: f.Client.Scheme()})
 	if err != nil {
@@ -118,7 +118,7 @@ func (f fleet) measureJunk(ctx context.Context) error {
 	f.say("%d certificate requests are made that break a rule", junkRequests)
 	for n := range junkRequests {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-			Subject: pkix.Name{CommonName: fmt.Sprintf("%snobody-%d", v1alpha1.WICDUserPrefix, n), Organization: []string{v1alpha1.WICDGroup}},
+			Subject: pkix.Name{CommonName: fmt.Sprintf("%snobody-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}},
 		}, key)
 		if err != nil {
 			return err

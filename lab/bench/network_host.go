@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab"
@@ -141,7 +141,7 @@ func (n *netHost) tells(status corev1.ConditionStatus) func(context.Context) (bo
 			return false, err
 		}
 		return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == v1alpha1.ConditionWindowsNetworkUnavailable && c.Status == status
+			return c.Type == api.ConditionWindowsNetworkUnavailable && c.Status == status
 		}), nil
 	}
 }

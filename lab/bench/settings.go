@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
@@ -86,12 +87,12 @@ func (c crowd) grow(ctx context.Context, n int) error {
 // published identifies what nodes shall have.
 func (c crowd) published(ctx context.Context) (settings string, err error) {
 	var maps corev1.ConfigMapList
-	if err := c.Client.List(ctx, &maps, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
+	if err := c.Client.List(ctx, &maps, client.InNamespace(api.DefaultNamespace)); err != nil {
 		return "", err
 	}
 	for _, cm := range maps.Items {
-		if strings.HasPrefix(cm.Name, v1alpha1.ServicesConfigMapPrefix) {
-			settings = cm.Annotations[v1alpha1.AnnotationSettings]
+		if strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) {
+			settings = cm.Annotations[api.AnnotationSettings]
 		}
 	}
 	return settings, nil
@@ -108,7 +109,7 @@ func (c crowd) updated(ctx context.Context) (n int, err error) {
 		return 0, err
 	}
 	for _, node := range nodes.Items {
-		if node.Annotations[v1alpha1.AnnotationSettings] == settings {
+		if node.Annotations[api.AnnotationSettings] == settings {
 			n++
 		}
 	}
@@ -169,7 +170,7 @@ func (c crowd) writes(from, to time.Time) (n int, err error) {
 
 func isOperators(r lab.APIRequest) bool { return strings.HasSuffix(r.User, ":"+world.OperatorAccount) }
 
-func isDaemons(r lab.APIRequest) bool { return strings.HasPrefix(r.User, v1alpha1.WICDUserPrefix) }
+func isDaemons(r lab.APIRequest) bool { return strings.HasPrefix(r.User, api.WICDUserPrefix) }
 
 func (c crowd) connections() (n int) {
 	for _, h := range c.Simulated() {
@@ -231,7 +232,7 @@ func observe(hosts []*sim.Host) observation {
 		var boot int
 		_, _ = fmt.Sscan(h.Windows().BootID(), &boot) // simulated hosts count their starts
 		o.boots += boot
-		for _, service := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+		for _, service := range []string{"containerd", "kubelet", api.WICDService} {
 			o.pids[fmt.Sprint(n, service)] = h.Windows().Service(service).PID
 		}
 	}

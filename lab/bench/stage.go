@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/sshd"
@@ -69,7 +70,7 @@ func (st *stage) prepare(ctx context.Context) error {
 	}
 	return st.until(ctx, "the operator works", func(ctx context.Context) (bool, error) {
 		var lease coordinationv1.Lease
-		name := types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: world.OperatorAccount}
+		name := types.NamespacedName{Namespace: api.DefaultNamespace, Name: world.OperatorAccount}
 		err := st.Client.Get(ctx, name, &lease)
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "", client.IgnoreNotFound(err)
 	})
@@ -158,12 +159,12 @@ func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []wor
 	}
 	err = st.until(ctx, fmt.Sprintf("%d hosts are Ready", len(hosts)), func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
-		if err := st.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil {
+		if err := st.Client.List(ctx, &list, client.InNamespace(api.DefaultNamespace)); err != nil {
 			return false, err
 		}
 		ready := 0
 		for _, i := range list.Items {
-			if meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+			if meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 				ready++
 				a.steps = i.Status.Steps
 			}
@@ -203,7 +204,7 @@ func counted(hosts []*lab.Host) ([]sshd.Stats, error) {
 
 // forget takes all hosts out of the cluster, and leaves the hosts themselves as they are.
 func (st *stage) forget(ctx context.Context) error {
-	here := client.InNamespace(v1alpha1.DefaultNamespace)
+	here := client.InNamespace(api.DefaultNamespace)
 	var all v1alpha1.WindowsInstanceList
 	if err := st.Client.List(ctx, &all, here); err != nil {
 		return err
@@ -213,7 +214,7 @@ func (st *stage) forget(ctx context.Context) error {
 			return err
 		}
 	}
-	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}}
+	entries := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}}
 	if err := client.IgnoreNotFound(st.Client.Delete(ctx, entries)); err != nil {
 		return fmt.Errorf("deleting the entries: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -35,7 +36,7 @@ func watch(ctx context.Context, w *world.World, announced time.Time) error {
 	defer tick.Stop()
 	for {
 		var list v1alpha1.WindowsInstanceList
-		if err := w.Client.List(ctx, &list, client.InNamespace(v1alpha1.DefaultNamespace)); err != nil && ctx.Err() == nil {
+		if err := w.Client.List(ctx, &list, client.InNamespace(api.DefaultNamespace)); err != nil && ctx.Err() == nil {
 			return err
 		}
 		show(list.Items)
@@ -58,7 +59,7 @@ func watch(ctx context.Context, w *world.World, announced time.Time) error {
 func countReady(list []v1alpha1.WindowsInstance) int {
 	n := 0
 	for _, i := range list {
-		if meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+		if meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 			n++
 		}
 	}
@@ -150,7 +151,7 @@ func status(i v1alpha1.WindowsInstance) string {
 			return s.Message[:min(len(s.Message), 60)]
 		}
 	}
-	if c := meta.FindStatusCondition(i.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+	if c := meta.FindStatusCondition(i.Status.Conditions, api.ConditionReady); c != nil {
 		return c.Reason
 	}
 	return "announced"

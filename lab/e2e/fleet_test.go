@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -84,7 +85,7 @@ func TestFleet(t *testing.T) {
 			return ""
 		})
 		for _, h := range p.Simulated() {
-			for _, name := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+			for _, name := range []string{"containerd", "kubelet", api.WICDService} {
 				if s := h.Windows().Service(name); s.Name != "" {
 					t.Errorf("service %s stayed on a host: %+v", name, s)
 				}
@@ -105,7 +106,7 @@ func (p place) restartWith(dir string) {
 }
 
 func (p place) reported(node string) string {
-	return p.node(node).Annotations[v1alpha1.AnnotationVersion]
+	return p.node(node).Annotations[api.AnnotationVersion]
 }
 
 // annotateNode does what kubectl annotate does.
@@ -123,10 +124,10 @@ func (p place) annotateNode(name, key, value string) {
 func (p place) restartNode(name string) {
 	p.t.Helper()
 	was := p.node(name).Status.NodeInfo.BootID
-	p.annotateNode(name, v1alpha1.AnnotationReboot, "")
+	p.annotateNode(name, api.AnnotationReboot, "")
 	p.eventually(name+" has restarted and is back", func(context.Context) string {
 		node := p.node(name)
-		_, asked := node.Annotations[v1alpha1.AnnotationReboot]
+		_, asked := node.Annotations[api.AnnotationReboot]
 		if node.Status.NodeInfo.BootID == was || node.Spec.Unschedulable || asked {
 			return fmt.Sprintf("boot ID %s, cordoned %v, asked %v", node.Status.NodeInfo.BootID, node.Spec.Unschedulable, asked)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
@@ -78,7 +78,7 @@ func (w ward) connections() int {
 
 // services are those of a node, ours included.
 func services() []string {
-	return []string{"containerd", "kubelet", "windows_exporter", v1alpha1.WICDService}
+	return []string{"containerd", "kubelet", "windows_exporter", api.WICDService}
 }
 
 // look returns the processes of the services; missing says which of them does not run.
@@ -169,28 +169,28 @@ func (w ward) mends(service string) {
 // mendsOurOwn edits the declaration of the daemon, which mends it without an end of its process.
 func (w ward) mendsOurOwn() {
 	edited := guestapi.ServiceEdit{
-		Name: v1alpha1.WICDService, Command: `C:\windows\system32\notepad.exe`, DependsOn: []string{"Eventlog"}, Disabled: true,
+		Name: api.WICDService, Command: `C:\windows\system32\notepad.exe`, DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
-	w.mend(v1alpha1.WICDService, harm{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
+	w.mend(api.WICDService, harm{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
 }
 
 // goesOnWithoutUs stops the daemon, as somebody may have reason to, and edits a service that runs. That goes on, and is mended
 // once the daemon was started.
 func (w ward) goesOnWithoutUs() {
 	without := func(ctx context.Context) error {
-		if err := w.host.StopService(ctx, v1alpha1.WICDService); err != nil {
+		if err := w.host.StopService(ctx, api.WICDService); err != nil {
 			return err
 		}
 		w.eventually("the daemon stops", func(ctx context.Context) string {
-			if s, _, err := w.host.Service(ctx, v1alpha1.WICDService); err != nil || s.State != "stopped" {
+			if s, _, err := w.host.Service(ctx, api.WICDService); err != nil || s.State != "stopped" {
 				return fmt.Sprintf("it is %s (%v)", s.State, err)
 			}
 			return ""
 		})
 		err := w.host.EditService(ctx, guestapi.ServiceEdit{Name: "kubelet", Disabled: true})
-		return errors.Join(err, w.host.StartService(ctx, v1alpha1.WICDService))
+		return errors.Join(err, w.host.StartService(ctx, api.WICDService))
 	}
-	w.mend(v1alpha1.WICDService, harm{name: "stopped and started", do: without, restarts: []string{v1alpha1.WICDService}})
+	w.mend(api.WICDService, harm{name: "stopped and started", do: without, restarts: []string{api.WICDService}})
 }
 
 // calm is how long processes must have been the same to count as those that stay.

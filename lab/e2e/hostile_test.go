@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -122,7 +122,7 @@ func (p place) refusedRequests(ctx context.Context) (map[string]bool, error) {
 	}
 	refused := map[string]bool{}
 	for _, e := range list.Items {
-		if e.Reason == v1alpha1.EventCertificateRefused {
+		if e.Reason == api.EventCertificateRefused {
 			refused[e.Regarding.Name] = true
 		}
 	}

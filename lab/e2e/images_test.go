@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/image"
@@ -82,7 +83,7 @@ func (p place) createPullSecret(registries ...*lab.Registry) {
 		p.t.Fatal(err)
 	}
 	p.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PullSecret},
 		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: text},
 	})
 }
@@ -266,8 +267,8 @@ func (s shelf) throughAProxy() {
 func (s shelf) trustRegistries() {
 	s.t.Helper()
 	err := s.Client.Create(s.t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.TrustedCAConfigMap},
-		Data:       map[string]string{v1alpha1.TrustedCAKey: string(s.Lab.RegistryCA())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.TrustedCAConfigMap},
+		Data:       map[string]string{api.TrustedCAKey: string(s.Lab.RegistryCA())},
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		s.t.Fatal(err)

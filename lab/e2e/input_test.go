@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -69,7 +70,7 @@ func privateKeyFaults(p place) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "key-faults"}})
 	p.key(nil)
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonPrivateKeyMissing, "ssh-keygen", "private-key.pem")
+	p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyMissing, "ssh-keygen", "private-key.pem")
 	for _, bad := range []struct {
 		key  []byte
 		says string
@@ -79,7 +80,7 @@ func privateKeyFaults(p place) {
 		{ssh.MarshalAuthorizedKey(publicOf(p, private)), "public key"},
 	} {
 		p.key(bad.key)
-		p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonPrivateKeyInvalid, bad.says, "ssh-keygen")
+		p.expect(name, api.ConditionStalled, api.ReasonPrivateKeyInvalid, bad.says, "ssh-keygen")
 	}
 	p.key(p.Key)
 	p.expectReady(name)
@@ -96,7 +97,7 @@ func publicOf(p place, private ed25519.PrivateKey) ssh.PublicKey {
 func entryFaults(p place) {
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "good-entry"}})
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap},
 		Data: map[string]string{
 			h.Address:           "username=" + world.User,
 			"192.0.2.1":         "Administrator",
@@ -110,15 +111,15 @@ func entryFaults(p place) {
 		},
 	}
 	p.create(cm)
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.1"`, "username=")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.2"`, "empty")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"192.0.2.3"`, "user name")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"no-such-host.test"`, "resolve")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"1.2.3"`, "IPv4")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"not_a_name"`, "DNS name")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"192.0.2.1"`, "username=")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"192.0.2.2"`, "empty")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"192.0.2.3"`, "user name")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"no-such-host.test"`, "resolve")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"1.2.3"`, "IPv4")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"not_a_name"`, "DNS name")
 	p.expectReady(ours(h.Address))
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"localhost"`, "loopback")
-	p.expectEvent(cm.Name, v1alpha1.EventInstanceInvalid, `"10.96.0.1"`, "Services")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"localhost"`, "loopback")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"10.96.0.1"`, "Services")
 }
 
 func nothingListens(p place) {
@@ -131,7 +132,7 @@ func nothingListens(p place) {
 	h.Port = int32(listener.Addr().(*net.TCPAddr).Port)
 	_ = listener.Close()
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnectionRefused, "OpenSSH")
+	p.expect(name, api.ConditionReachable, api.ReasonConnectionRefused, "OpenSSH")
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.Port = good })
 	p.expectReady(name)
 }
@@ -140,7 +141,7 @@ func noAnswer(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "silent"}})
 	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{Stall: true} })
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnectionTimeout, "firewall")
+	p.expect(name, api.ConditionReachable, api.ReasonConnectionTimeout, "firewall")
 	host.SSH().SetFaults(nil)
 	p.expectReady(name)
 }
@@ -149,7 +150,7 @@ func keyRefused(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-key"}})
 	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonAuthenticationFailed, world.User, "SHA256:", "administrators_authorized_keys")
+	p.expect(name, api.ConditionReachable, api.ReasonAuthenticationFailed, world.User, "SHA256:", "administrators_authorized_keys")
 	host.SSH().SetFaults(nil)
 	p.expectReady(name)
 }
@@ -157,7 +158,7 @@ func keyRefused(p place) {
 func hostKeyChanged(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "new-key", Build: 7601}})
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonBuildUnsupported, "7601")
+	p.expect(name, api.ConditionSupported, api.ReasonBuildUnsupported, "7601")
 	pinned := p.instance(name).Status.HostKeyFingerprint
 	_, other, _ := ed25519.GenerateKey(rand.Reader)
 	signer, err := ssh.NewSignerFromKey(other)
@@ -165,12 +166,12 @@ func hostKeyChanged(p place) {
 		p.t.Fatal(err)
 	}
 	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{HostKey: signer} })
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
-	p.expect(name, v1alpha1.ConditionStalled, v1alpha1.ReasonHostKeyChanged)
+	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged, pinned, ssh.FingerprintSHA256(signer.PublicKey()), "spec.hostKey")
+	p.expect(name, api.ConditionStalled, api.ReasonHostKeyChanged)
 	sent := host.SSH().Counters().ExecChannels
 	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = line })
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonConnected)
+	p.expect(name, api.ConditionReachable, api.ReasonConnected)
 	if now := host.SSH().Counters().ExecChannels; now <= sent {
 		p.t.Errorf("after the new key was confirmed, the host still saw %d commands", now)
 	}
@@ -182,7 +183,7 @@ func pinnedInAdvance(p place) {
 	name := p.announce(h, func(i *v1alpha1.WindowsInstance) {
 		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicOf(p, other))))
 	})
-	p.expect(name, v1alpha1.ConditionReachable, v1alpha1.ReasonHostKeyChanged)
+	p.expect(name, api.ConditionReachable, api.ReasonHostKeyChanged)
 	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" })
 	p.expectReady(name)
 }
@@ -194,11 +195,11 @@ func unsupportedHosts(p place) {
 		reason  string
 		says    string
 	}{
-		{"old-build", sim.WindowsOptions{Build: 14393}, v1alpha1.ReasonBuildUnsupported, "14393"},
-		{"arm", sim.WindowsOptions{Architecture: "arm64"}, v1alpha1.ReasonArchitectureUnsupported, "arm64"},
-		{"desktop", sim.WindowsOptions{Installation: "Client"}, v1alpha1.ReasonEditionUnsupported, "Client"},
-		{"full-disk", sim.WindowsOptions{FreeBytes: 4 << 30}, v1alpha1.ReasonDiskTooSmall, "4.0 GB"},
-		{"slow-clock", sim.WindowsOptions{Skew: -3 * time.Minute}, v1alpha1.ReasonClockSkewed, "behind"},
+		{"old-build", sim.WindowsOptions{Build: 14393}, api.ReasonBuildUnsupported, "14393"},
+		{"arm", sim.WindowsOptions{Architecture: "arm64"}, api.ReasonArchitectureUnsupported, "arm64"},
+		{"desktop", sim.WindowsOptions{Installation: "Client"}, api.ReasonEditionUnsupported, "Client"},
+		{"full-disk", sim.WindowsOptions{FreeBytes: 4 << 30}, api.ReasonDiskTooSmall, "4.0 GB"},
+		{"slow-clock", sim.WindowsOptions{Skew: -3 * time.Minute}, api.ReasonClockSkewed, "behind"},
 	}
 	for _, test := range tests {
 		p.t.Run(test.name, func(t *testing.T) {
@@ -206,7 +207,7 @@ func unsupportedHosts(p place) {
 			test.windows.Hostname = test.name
 			host, h := p.host(sim.Options{Windows: test.windows})
 			name := p.announce(h, nil)
-			p.expect(name, v1alpha1.ConditionSupported, test.reason, test.says)
+			p.expect(name, api.ConditionSupported, test.reason, test.says)
 			if host.Windows().Service("kubelet").Name != "" {
 				t.Error("the host was changed although it is not supported")
 			}
@@ -216,7 +217,7 @@ func unsupportedHosts(p place) {
 		p := p.in(t)
 		_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "under_score"}})
 		h.Name = "underscore"
-		p.expect(p.announce(h, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameInvalid, "under_score")
+		p.expect(p.announce(h, nil), api.ConditionSupported, api.ReasonHostnameInvalid, "under_score")
 	})
 }
 
@@ -225,7 +226,7 @@ func hostnameOfAnother(p place) {
 	_, clone := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "TWIN"}})
 	p.expectReady(p.announce(first, nil))
 	clone.Name = "clone"
-	p.expect(p.announce(clone, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameConflict, "twin")
+	p.expect(p.announce(clone, nil), api.ConditionSupported, api.ReasonHostnameConflict, "twin")
 }
 
 func nameOfLinuxNode(p place) {
@@ -233,7 +234,7 @@ func nameOfLinuxNode(p place) {
 	p.create(node)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "penguin"}})
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonHostnameConflict, "penguin")
+	p.expect(name, api.ConditionSupported, api.ReasonHostnameConflict, "penguin")
 	p.remove(node)
 	p.expectReady(name)
 }
@@ -245,7 +246,7 @@ func foreignService(p place) {
 	}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.expect(p.announce(h, nil), v1alpha1.ConditionSupported, v1alpha1.ReasonServiceConflict, "containerd", `C:\docker`)
+	p.expect(p.announce(h, nil), api.ConditionSupported, api.ReasonServiceConflict, "containerd", `C:\docker`)
 }
 
 func noNetwork(p place) {
@@ -253,7 +254,7 @@ func noNetwork(p place) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-network"}})
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionConfigured, v1alpha1.ReasonNetworkNotConfigured, "spec.network.provider")
+	p.expect(name, api.ConditionConfigured, api.ReasonNetworkNotConfigured, "spec.network.provider")
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = good })
 	p.expectReady(name)
 }
@@ -261,7 +262,7 @@ func noNetwork(p place) {
 func pausedInstance(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "paused"}})
 	name := p.announce(h, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = true })
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonPaused, "spec.paused")
+	p.expect(name, api.ConditionReady, api.ReasonPaused, "spec.paused")
 	if n := host.SSH().Counters().Connections; n != 0 {
 		p.t.Errorf("a paused host was connected to %d times", n)
 	}
@@ -275,7 +276,7 @@ func featureNeedsRestart(p place) {
 	}})
 	first := host.Windows().BootID()
 	name := p.announce(h, nil)
-	p.expect(name, v1alpha1.ConditionRebootRequired, v1alpha1.ReasonRebooting, "Containers")
+	p.expect(name, api.ConditionRebootRequired, api.ReasonRebooting, "Containers")
 	p.expectReady(name)
 	if host.Windows().BootID() == first {
 		p.t.Error("the host is Ready without having restarted")

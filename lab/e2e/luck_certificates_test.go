@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -71,8 +71,8 @@ func certificatesRefused(p place) {
 	a := p.askers(joined, joining)
 	otherIP := p.instance(other.name).Status.NodeIP
 	nodes := []string{"system:nodes"}
-	wicds := []string{v1alpha1.WICDGroup}
-	const node, wicd = "system:node:", v1alpha1.WICDUserPrefix
+	wicds := []string{api.WICDGroup}
+	const node, wicd = "system:node:", api.WICDUserPrefix
 	wishes := []wish{
 		{name: "AKubeletAsksForAnotherNode", as: a.kubelet, signer: kubeletSigner, commonName: node + "other", organization: nodes,
 			says: "forbidden"},
@@ -135,7 +135,7 @@ func (p place) ask(wishes []wish) (made []string) {
 				t.Fatal(err)
 			}
 			made = append(made, name)
-			p.expectEvent(name, v1alpha1.EventCertificateRefused, "rule "+w.rule+":", w.says)
+			p.expectEvent(name, api.EventCertificateRefused, "rule "+w.rule+":", w.says)
 			p.expectPending(name)
 		})
 	}
@@ -205,7 +205,7 @@ func (p place) askers(joined joiner, joining held) askers {
 		kubelet:        p.withCertificate(joined, desired.KubeletCertificates+`\kubelet-client-current.pem`),
 		wicd:           p.withCertificate(joined, desired.WICDCertificates+`\wicd-client-current.pem`),
 		bootstrap:      p.withToken(p.tokenOn(joining)),
-		strayBootstrap: p.withToken(p.tokenOf(v1alpha1.DefaultNamespace, v1alpha1.BootstrapServiceAccount)),
+		strayBootstrap: p.withToken(p.tokenOf(api.DefaultNamespace, api.BootstrapServiceAccount)),
 		stranger:       p.withToken(p.tokenOf("default", "stranger")),
 	}
 	p.eventually("the stranger may make requests", func(ctx context.Context) string {
@@ -266,7 +266,7 @@ func (p place) tokenOn(h held) string {
 // asOperator has the operator's rights: nobody else may write what nodes obey.
 func (p place) asOperator() client.Client {
 	p.t.Helper()
-	return p.withToken(p.tokenOf(v1alpha1.DefaultNamespace, world.OperatorAccount))
+	return p.withToken(p.tokenOf(api.DefaultNamespace, world.OperatorAccount))
 }
 
 // tokenOf makes a token of a ServiceAccount.

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
@@ -67,7 +68,7 @@ func (p place) restartOperator() {
 // startOperator starts an operator that was killed. The dead one's Lease would end by itself, after 15 s.
 func (p place) startOperator() {
 	p.t.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: world.OperatorAccount}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: world.OperatorAccount}}
 	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), lease)); err != nil {
 		p.t.Fatal(err)
 	}
@@ -96,10 +97,10 @@ func (p place) held(hostname string) held {
 		}
 	}
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: hostname, Programs: map[string]sim.Program{
-		"kubelet": behind(sim.KubeletOptions{}.Program()), v1alpha1.WICDService: behind(sim.WICD),
+		"kubelet": behind(sim.KubeletOptions{}.Program()), api.WICDService: behind(sim.WICD),
 	}}})
 	j := joiner{host, h, p.announce(h, nil)}
-	p.expect(j.name, v1alpha1.ConditionConfigured, v1alpha1.ReasonConfigured)
+	p.expect(j.name, api.ConditionConfigured, api.ReasonConfigured)
 	return held{j, func() { close(gate) }}
 }
 
@@ -114,7 +115,7 @@ func tokenLost(p place) {
 	before := i.DeepCopy()
 	i.Status.BootstrapCredentialID = "of-another-attempt"
 	meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionConfigured, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonJoining,
+		Type: api.ConditionConfigured, Status: metav1.ConditionFalse, Reason: api.ReasonJoining,
 	})
 	if err := p.Client.Status().Patch(p.t.Context(), i, client.MergeFrom(before)); err != nil {
 		p.t.Fatal(err)
@@ -213,7 +214,7 @@ func (p place) lookAtHosts() map[string]hostState {
 	p.t.Helper()
 	ready := map[string]bool{} // by address
 	for _, i := range p.instances() {
-		ready[i.Spec.Address] = meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady)
+		ready[i.Spec.Address] = meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady)
 	}
 	states := map[string]hostState{}
 	for n, h := range p.Simulated() {
@@ -221,7 +222,7 @@ func (p place) lookAtHosts() map[string]hostState {
 			continue
 		}
 		s := hostState{boot: h.Windows().BootID(), pids: map[string]uint32{}, files: map[string]bool{}}
-		for _, service := range []string{"containerd", "kubelet", v1alpha1.WICDService} {
+		for _, service := range []string{"containerd", "kubelet", api.WICDService} {
 			s.pids[service] = h.Windows().Service(service).PID
 		}
 		for _, folder := range []string{desired.Root, desired.KubeletCertificates} {
@@ -274,7 +275,7 @@ func storeAltered(p place) {
 	good := p.alter(disk.Local(`C:\k\kubelet.exe`))
 	p.forget(j.name)
 	p.announce(j.at, nil)
-	p.expectEvent(j.name.Name, v1alpha1.ReasonContentAltered, "kubelet.exe", "replaced")
+	p.expectEvent(j.name.Name, api.ReasonContentAltered, "kubelet.exe", "replaced")
 	p.expectAlive(j)
 	for _, name := range []string{`C:\k\kubelet.exe`, desired.Store + `\` + good} {
 		if sum := p.hashOf(disk.Local(name)); sum != good {
@@ -296,8 +297,8 @@ func payloadAltered(p place) {
 	}
 	p.alter(blob)
 	j := p.joiner("in-transit", nil)
-	p.expect(j.name, v1alpha1.ConditionConfigured, v1alpha1.ReasonContentAltered, "sent again")
-	p.expectEvent(j.name.Name, v1alpha1.ReasonContentAltered)
+	p.expect(j.name, api.ConditionConfigured, api.ReasonContentAltered, "sent again")
+	p.expectEvent(j.name.Name, api.ReasonContentAltered)
 	if j.Windows().Service("kubelet").Name != "" {
 		p.t.Error("services were made although a program is not what it should be")
 	}

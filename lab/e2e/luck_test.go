@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
@@ -110,7 +111,7 @@ func reached(i *v1alpha1.WindowsInstance, step string, state v1alpha1.StepState)
 func (p place) follow(what string, see func(*v1alpha1.WindowsInstance) (enough bool)) (wait func()) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), lab.Patience(patience))
-	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(v1alpha1.DefaultNamespace))
+	w, err := p.Client.Watch(ctx, &v1alpha1.WindowsInstanceList{}, client.InNamespace(api.DefaultNamespace))
 	if err != nil {
 		cancel()
 		p.t.Fatal(err)

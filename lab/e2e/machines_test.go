@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -36,17 +37,17 @@ func TestMachines(t *testing.T) {
 	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
 	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
 	for machine, source := range map[*unstructured.Unstructured]string{
-		inMachineAPI: v1alpha1.SourceMachine, inClusterAPI: v1alpha1.SourceClusterAPI,
+		inMachineAPI: api.SourceMachine, inClusterAPI: api.SourceClusterAPI,
 	} {
 		i := p.expectInstance(machine)
 		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
 			t.Errorf("the node of instance %s is %+v, want it to have the name that AWS has for the machine: %s", i.Name, i.Status.NodeRef, want)
 		}
-		if i.Labels[v1alpha1.LabelSource] != source || i.Annotations[v1alpha1.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
+		if i.Labels[api.LabelSource] != source || i.Annotations[api.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
 			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
 		}
 	}
-	p.expectEvent(inMachineAPI.GetName(), v1alpha1.EventInstanceSetup, "became WindowsInstance win-mapi")
+	p.expectEvent(inMachineAPI.GetName(), api.EventInstanceSetup, "became WindowsInstance win-mapi")
 	p.userDataIsKept()
 	for _, machine := range []*unstructured.Unstructured{inMachineAPI, inClusterAPI} {
 		var now unstructured.Unstructured
@@ -115,7 +116,7 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 	p.t.Helper()
 	m := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": apiVersion, "kind": "Machine", "spec": map[string]any{},
-		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{v1alpha1.LabelMachineOS: "Windows"}},
+		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{api.LabelMachineOS: "Windows"}},
 	}}
 	p.create(m)
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
@@ -136,9 +137,9 @@ func (p place) userDataIsKept() {
 	}
 	public := bytes.TrimSpace(ssh.MarshalAuthorizedKey(key.PublicKey()))
 	for _, namespace := range []string{machineAPINamespace, clusterAPINamespace} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.UserDataSecret}}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.UserDataSecret}}
 		there := func(ctx context.Context) string {
-			if err := p.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.UserDataSecret}, secret); err != nil {
+			if err := p.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: api.UserDataSecret}, secret); err != nil {
 				return err.Error()
 			}
 			if !bytes.Contains(secret.Data["userData"], public) || !bytes.Contains(secret.Data["userData"], []byte("EC2Launch")) {

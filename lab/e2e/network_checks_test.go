@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/world"
@@ -43,7 +44,7 @@ func TestNetworkChecks(t *testing.T) {
 		t.Errorf("a host that the network cannot take was connected to %d times", n)
 	}
 	t.Run("Remedies", func(t *testing.T) { p.in(t).followAdvice(name) })
-	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady) {
+	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
 		t.Errorf("a node that was there is not Ready any more: %+v", i.Status.Conditions)
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = custom })
@@ -52,19 +53,19 @@ func TestNetworkChecks(t *testing.T) {
 
 // flannelFaults has Flannel as its own manifests install it. The changes of its configuration are all that the operator hears of.
 func (p place) flannelFaults(name types.NamespacedName) {
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonFlannelNotFound, "ConfigMap kube-flannel/kube-flannel-cfg")
+	p.expect(name, api.ConditionReady, api.ReasonFlannelNotFound, "ConfigMap kube-flannel/kube-flannel-cfg")
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}})
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.FlannelNamespace, Name: v1alpha1.FlannelConfigMap},
 		Data:       map[string]string{"net-conf.json": `{"Network": "10.244.0.0/16", "EnableNFTables": false, "Backend": {"Type": "vxlan"}}`},
 	}
 	p.create(cm)
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonFlannelUnsuitable, "Backend.VNI is not set", "Backend.Port is not set", "kubectl -n kube-flannel patch")
+	p.expect(name, api.ConditionReady, api.ReasonFlannelUnsuitable, "Backend.VNI is not set", "Backend.Port is not set", "kubectl -n kube-flannel patch")
 	cm.Data["net-conf.json"] = `{"Network": "10.0.0.0/8", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
 	if err := p.Client.Update(p.t.Context(), cm); err != nil {
 		p.t.Fatal(err)
 	}
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonNetworksOverlap, "10.0.0.0/8")
+	p.expect(name, api.ConditionReady, api.ReasonNetworksOverlap, "10.0.0.0/8")
 }
 
 // openshiftFaults changes OpenShift's network again and again.
@@ -75,20 +76,20 @@ func (p place) openshiftFaults(name types.NamespacedName) {
 		reason                   string
 		says                     []string
 	}{
-		{"another network", "OpenShiftSDN", "10.128.0.0/14", "null", v1alpha1.ReasonNetworkTypeUnsupported, []string{`"OpenShiftSDN"`, "OVNKubernetes"}},
-		{"no hybrid overlay", "OVNKubernetes", "10.128.0.0/14", "null", v1alpha1.ReasonHybridOverlayNotConfigured,
+		{"another network", "OpenShiftSDN", "10.128.0.0/14", "null", api.ReasonNetworkTypeUnsupported, []string{`"OpenShiftSDN"`, "OVNKubernetes"}},
+		{"no hybrid overlay", "OVNKubernetes", "10.128.0.0/14", "null", api.ReasonHybridOverlayNotConfigured,
 			[]string{"oc patch networks.operator.openshift.io cluster --type=merge -p '"}},
-		{"overlap", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.130.0.0/16, hostPrefix: 23}]}", v1alpha1.ReasonNetworksOverlap,
+		{"overlap", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.130.0.0/16, hostPrefix: 23}]}", api.ReasonNetworksOverlap,
 			[]string{"10.130.0.0/16", "10.128.0.0/14", `"cidr":"10.132.0.0/14"`}},
-		{"overlap with Services", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.0.0.0/9, hostPrefix: 23}]}", v1alpha1.ReasonNetworksOverlap,
+		{"overlap with Services", "OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.0.0.0/9, hostPrefix: 23}]}", api.ReasonNetworksOverlap,
 			[]string{"10.0.0.0/9", "service network"}},
-		{"class E", "OVNKubernetes", "248.0.0.0/14", good, v1alpha1.ReasonClusterNetworkReserved, []string{"248.0.0.0/14", "240.0.0.0/4"}},
-		{"IPv6 only", "OVNKubernetes", "fd01::/48", good, v1alpha1.ReasonClusterNetworkIPv6Only, []string{"fd01::/48"}},
+		{"class E", "OVNKubernetes", "248.0.0.0/14", good, api.ReasonClusterNetworkReserved, []string{"248.0.0.0/14", "240.0.0.0/4"}},
+		{"IPv6 only", "OVNKubernetes", "fd01::/48", good, api.ReasonClusterNetworkIPv6Only, []string{"fd01::/48"}},
 	} {
 		p.in(p.t).network(fault.kind, fault.pods, fault.hybrid)
-		p.expect(name, v1alpha1.ConditionReady, fault.reason, fault.says...)
+		p.expect(name, api.ConditionReady, fault.reason, fault.says...)
 		p.eventually("WindowsConfig says the same: "+fault.name, func(context.Context) string {
-			c := meta.FindStatusCondition(p.config().Status.Conditions, v1alpha1.ConditionPublished)
+			c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != fault.reason {
 				return "it says otherwise"
 			}
@@ -102,15 +103,15 @@ func (p place) openshiftFaults(name types.NamespacedName) {
 func (p place) followAdvice(name types.NamespacedName) {
 	p.platform("VSphere")
 	p.network("OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}")
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonVXLANPortRequired, "UDP port 4789", "9898")
-	p.runPatches(meta.FindStatusCondition(p.instance(name).Status.Conditions, v1alpha1.ConditionReady).Message, 2)
-	p.expect(name, v1alpha1.ConditionSupported, v1alpha1.ReasonVXLANPortUnsupported, "UDP port 9898", "17763")
+	p.expect(name, api.ConditionReady, api.ReasonVXLANPortRequired, "UDP port 4789", "9898")
+	p.runPatches(meta.FindStatusCondition(p.instance(name).Status.Conditions, api.ConditionReady).Message, 2)
+	p.expect(name, api.ConditionSupported, api.ReasonVXLANPortUnsupported, "UDP port 9898", "17763")
 	p.network("OVNKubernetes", "10.128.0.0/14", "null")
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "later"}})
 	later := p.announce(h, nil)
-	p.expect(later, v1alpha1.ConditionReady, v1alpha1.ReasonHybridOverlayNotConfigured)
-	p.runPatches(meta.FindStatusCondition(p.instance(later).Status.Conditions, v1alpha1.ConditionReady).Message, 1)
-	p.expect(later, v1alpha1.ConditionSupported, v1alpha1.ReasonSupported)
+	p.expect(later, api.ConditionReady, api.ReasonHybridOverlayNotConfigured)
+	p.runPatches(meta.FindStatusCondition(p.instance(later).Status.Conditions, api.ConditionReady).Message, 1)
+	p.expect(later, api.ConditionSupported, api.ReasonSupported)
 	p.platform("None")
 }
 

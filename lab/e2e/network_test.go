@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/lab"
@@ -434,7 +435,7 @@ func (p place) networkCondition(h *lab.Host) (c corev1.NodeCondition) {
 		return c
 	}
 	for _, c := range node.Status.Conditions {
-		if c.Type == v1alpha1.ConditionWindowsNetworkUnavailable {
+		if c.Type == api.ConditionWindowsNetworkUnavailable {
 			return c
 		}
 	}
@@ -468,7 +469,7 @@ func (p place) repairsTold(h *lab.Host) (n int) {
 		p.t.Fatal(err)
 	}
 	for _, e := range list.Items {
-		if e.Reason == v1alpha1.ReasonNetworkRepaired && strings.EqualFold(e.Regarding.Name, h.Name()) {
+		if e.Reason == api.ReasonNetworkRepaired && strings.EqualFold(e.Regarding.Name, h.Name()) {
 			n++
 		}
 	}

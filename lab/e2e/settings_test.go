@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab/world"
 )
@@ -50,7 +51,7 @@ func TestSettings(t *testing.T) {
 			connections := connectionsOf(all)
 			test.test(p, all)
 			for name, is := range p.lookAtHosts() {
-				if was := before[name]; is.boot != was.boot || is.pids[v1alpha1.WICDService] != was.pids[v1alpha1.WICDService] {
+				if was := before[name]; is.boot != was.boot || is.pids[api.WICDService] != was.pids[api.WICDService] {
 					t.Errorf("host %s or its daemon was restarted: it was %+v, is %+v", name, was.pids, is.pids)
 				}
 			}
@@ -80,7 +81,7 @@ func (p place) configure(change func(*v1alpha1.WindowsConfigSpec)) {
 func (p place) config() *v1alpha1.WindowsConfig {
 	p.t.Helper()
 	var config v1alpha1.WindowsConfig
-	p.get(types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config)
+	p.get(types.NamespacedName{Name: api.WindowsConfigName}, &config)
 	return &config
 }
 
@@ -89,7 +90,7 @@ func (p place) expectArrived(all []joiner) {
 	p.t.Helper()
 	p.eventually("the settings arrive", func(ctx context.Context) string {
 		config := p.config()
-		published := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionPublished)
+		published := meta.FindStatusCondition(config.Status.Conditions, api.ConditionPublished)
 		if config.Status.ObservedGeneration != config.Generation || published == nil || published.Status != metav1.ConditionTrue {
 			return fmt.Sprintf("the status is %+v", config.Status)
 		}
@@ -101,7 +102,7 @@ func (p place) expectArrived(all []joiner) {
 			if err := p.Client.Get(ctx, types.NamespacedName{Name: j.at.Name}, &node); err != nil {
 				return err.Error()
 			}
-			if is := node.Annotations[v1alpha1.AnnotationSettings]; is != config.Status.Settings {
+			if is := node.Annotations[api.AnnotationSettings]; is != config.Status.Settings {
 				return fmt.Sprintf("node %s has settings %s, want %s", node.Name, is, config.Status.Settings)
 			}
 		}
@@ -186,8 +187,8 @@ func proxyBroken(p place, all []joiner) {
 	is := p.config().Status.Settings
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = "socks5://proxy.example" })
 	p.eventually("the fault is told", func(context.Context) string {
-		c := meta.FindStatusCondition(p.config().Status.Conditions, v1alpha1.ConditionPublished)
-		if c == nil || c.Reason != v1alpha1.ReasonSettingsInvalid || !strings.Contains(c.Message, "spec.proxy.httpProxy") {
+		c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
+		if c == nil || c.Reason != api.ReasonSettingsInvalid || !strings.Contains(c.Message, "spec.proxy.httpProxy") {
 			return fmt.Sprintf("the condition is %+v", c)
 		}
 		return ""
@@ -201,8 +202,8 @@ func proxyBroken(p place, all []joiner) {
 
 func certificatesChange(p place, all []joiner) {
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.TrustedCAConfigMap},
-		Data:       map[string]string{v1alpha1.TrustedCAKey: string(p.Lab.ControlPlane.CA()) + "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.TrustedCAConfigMap},
+		Data:       map[string]string{api.TrustedCAKey: string(p.Lab.ControlPlane.CA()) + "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n"},
 	}
 	p.create(cm)
 	expectTrusted := func(n int) {
@@ -218,7 +219,7 @@ func certificatesChange(p place, all []joiner) {
 		})
 	}
 	expectTrusted(1)
-	p.expectEvent(v1alpha1.TrustedCAConfigMap, v1alpha1.EventSettingsIgnored, "ConfigMap trusted-ca", "line ")
+	p.expectEvent(api.TrustedCAConfigMap, api.EventSettingsIgnored, "ConfigMap trusted-ca", "line ")
 	p.remove(cm)
 	expectTrusted(0)
 	p.expectArrived(all)
@@ -229,7 +230,7 @@ func mirrorsChange(p place, all []joiner) {
 	before := p.lookAtHosts()
 	const hosts, credentials = `C:\k\containerd\registries\mcr.microsoft.com\hosts.toml`, `C:\var\lib\kubelet\config.json`
 	p.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}, Type: corev1.SecretTypeDockerConfigJson,
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PullSecret}, Type: corev1.SecretTypeDockerConfigJson,
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{"mirror.example":{"username":"me","password":"pass-word"}}}`)},
 	})
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
@@ -253,11 +254,11 @@ func mirrorsChange(p place, all []joiner) {
 	}
 	expect(hosts, "https://mirror.example/v2/microsoft", basic)
 	expect(credentials, "mirror.example")
-	p.expectEvent(v1alpha1.WindowsConfigName, v1alpha1.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "quay.io/team")
+	p.expectEvent(api.WindowsConfigName, api.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "quay.io/team")
 	p.expectNoSecret("pass-word")
 	p.expectNoSecret(basic)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Registries = v1alpha1.RegistriesSpec{} })
-	p.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PullSecret}})
+	p.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PullSecret}})
 	p.eventually("the files are gone", func(context.Context) string {
 		for _, j := range all {
 			if disk := j.Windows().Disk(); disk.Exists(hosts) || disk.Exists(credentials) {
@@ -296,17 +297,17 @@ func publishedHeals(p place, all []joiner) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
 	p.expectArrived(all)
 	before := p.lookAtHosts()
-	here := metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace}
+	here := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
 	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
 	version := p.reported(all[0].at.Name)
-	obeyed := &corev1.ConfigMap{ObjectMeta: named(v1alpha1.ServicesConfigMapPrefix + version)}
+	obeyed := &corev1.ConfigMap{ObjectMeta: named(api.ServicesConfigMapPrefix + version)}
 	if err := p.Client.Delete(p.t.Context(), obeyed); err == nil || !strings.Contains(err.Error(), "only the operator writes it") {
 		p.t.Fatalf("an administrator deletes ConfigMap %s: %v, want it refused", obeyed.Name, err)
 	}
 	for object, by := range map[client.Object]client.Client{
 		obeyed: p.asOperator(),
-		&rbacv1.Role{ObjectMeta: named(v1alpha1.WICDRole)}:      p.Client,
-		&corev1.Secret{ObjectMeta: named(v1alpha1.NodeSecrets)}: p.Client,
+		&rbacv1.Role{ObjectMeta: named(api.WICDRole)}:      p.Client,
+		&corev1.Secret{ObjectMeta: named(api.NodeSecrets)}: p.Client,
 	} {
 		if err := by.Delete(p.t.Context(), object); err != nil {
 			p.t.Fatal(err)

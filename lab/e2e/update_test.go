@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab"
@@ -45,7 +46,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
-	p.annotateNode("win-1", v1alpha1.AnnotationDesiredVersion, second.Version)
+	p.annotateNode("win-1", api.AnnotationDesiredVersion, second.Version)
 	p.eventually("the other version is reported", func(context.Context) string {
 		if is := p.reported("win-1"); is != second.Version {
 			return "version is " + is
@@ -61,10 +62,10 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	}
 
 	third := p.stage(host, first, []byte("this is no program"))
-	p.annotateNode("win-1", v1alpha1.AnnotationDesiredVersion, third.Version)
+	p.annotateNode("win-1", api.AnnotationDesiredVersion, third.Version)
 	p.eventually("the node tells that it went back", func(context.Context) string {
 		for _, c := range p.node("win-1").Status.Conditions {
-			if c.Type == v1alpha1.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonUpdateFailed {
+			if c.Type == api.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == api.ReasonUpdateFailed {
 				return ""
 			}
 		}
@@ -76,7 +77,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 			t.Errorf("service %s was %+v, is %+v", name, before[name], is)
 		}
 	}
-	p.expectEvent("win-1", v1alpha1.EventUpdateFailed, third.Version)
+	p.expectEvent("win-1", api.EventUpdateFailed, third.Version)
 	if now, err := host.Stats(); err != nil || now.Sub(stats).Connections != 0 {
 		t.Errorf("the operator connected %d times (%v)", now.Sub(stats).Connections, err)
 	}
@@ -86,7 +87,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 func (p place) published(version string) desired.Node {
 	p.t.Helper()
 	var cm corev1.ConfigMap
-	p.get(ours(v1alpha1.ServicesConfigMapPrefix+version), &cm)
+	p.get(ours(api.ServicesConfigMapPrefix+version), &cm)
 	node, err := desired.FromData(cm.Data)
 	if err != nil {
 		p.t.Fatal(err)
@@ -114,7 +115,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 		node.Services[i].Command = strings.ReplaceAll(s.Command, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
 	}
 	if err := p.asOperator().Create(p.t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.ServicesConfigMapPrefix + node.Version}, Data: p.signed(node),
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.ServicesConfigMapPrefix + node.Version}, Data: p.signed(node),
 	}); err != nil {
 		p.t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 func (p place) signed(node desired.Node) map[string]string {
 	p.t.Helper()
 	var secret corev1.Secret
-	p.get(ours(v1alpha1.SigningKeySecret), &secret)
-	block, _ := pem.Decode(secret.Data[v1alpha1.SigningKeyKey])
+	p.get(ours(api.SigningKeySecret), &secret)
+	block, _ := pem.Decode(secret.Data[api.SigningKeyKey])
 	if block == nil {
 		p.t.Fatalf("Secret %s has no key", secret.Name)
 	}
@@ -141,7 +142,7 @@ func (p place) signed(node desired.Node) map[string]string {
 	var cluster corev1.Namespace
 	p.get(types.NamespacedName{Name: "kube-system"}, &cluster)
 	data, err = desired.Sign(data, desired.Statement{
-		Cluster: string(cluster.UID), Name: v1alpha1.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
+		Cluster: string(cluster.UID), Name: api.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
 	}, key.(ed25519.PrivateKey))
 	if err != nil {
 		p.t.Fatal(err)
@@ -152,7 +153,7 @@ func (p place) signed(node desired.Node) map[string]string {
 func (p place) expectGuardGone(host *lab.Host) {
 	p.t.Helper()
 	p.eventually("the update's service is gone", func(context.Context) string {
-		if s, there := p.servicesOf(host)[v1alpha1.WICDUpdateService]; there {
+		if s, there := p.servicesOf(host)[api.WICDUpdateService]; there {
 			return "it is " + s.State
 		}
 		return ""

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/world"
@@ -35,16 +36,16 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 func (p place) checkNode(host *lab.Host) {
 	node := p.node("win-1")
 	for key, want := range map[string]string{
-		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", v1alpha1.LabelOSID: "Windows",
-		v1alpha1.LabelBYOH: "true", v1alpha1.LabelWorker: "",
+		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", api.LabelOSID: "Windows",
+		api.LabelBYOH: "true", api.LabelWorker: "",
 	} {
 		if got, there := node.Labels[key]; !there || got != want {
 			p.t.Errorf("label %s is %q, want %q", key, got, want)
 		}
 	}
 	for _, key := range []string{
-		v1alpha1.AnnotationVersion, v1alpha1.AnnotationDesiredVersion, v1alpha1.AnnotationPubKeyHash,
-		v1alpha1.AnnotationSSHHostKey, v1alpha1.AnnotationSSHHostKeyType,
+		api.AnnotationVersion, api.AnnotationDesiredVersion, api.AnnotationPubKeyHash,
+		api.AnnotationSSHHostKey, api.AnnotationSSHHostKeyType,
 	} {
 		if node.Annotations[key] == "" {
 			p.t.Errorf("annotation %s is not there", key)
@@ -131,7 +132,7 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned
 		p.t.Fatal(err)
 	}
-	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap}})
+	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
 	p.expectGone(name, &v1alpha1.WindowsInstance{})
 	p.joinAll()
 	if p.node("win-1").UID == was {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab"
@@ -285,7 +286,7 @@ func (p place) leaveNoTrace(fresh snapshot) {
 func (p place) leave(host *lab.Host, fresh snapshot) {
 	p.t.Helper()
 	var entries corev1.ConfigMap
-	p.get(ours(v1alpha1.InstancesConfigMap), &entries)
+	p.get(ours(api.InstancesConfigMap), &entries)
 	was := entries.DeepCopy()
 	delete(entries.Data, host.Address())
 	if err := p.Client.Patch(p.t.Context(), &entries, client.MergeFrom(was)); err != nil {
@@ -295,8 +296,8 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 	p.expectGone(ours(host.Address()), &v1alpha1.WindowsInstance{})
 	p.expectGone(types.NamespacedName{Name: host.Name()}, &corev1.Node{})
 	p.t.Logf("%s had left after %s", host.Name(), time.Since(began).Round(100*time.Millisecond))
-	remains := p.expectEvent(host.Address(), v1alpha1.EventHostLeft)
-	p.t.Logf("event %s says: %s", v1alpha1.EventHostLeft, remains)
+	remains := p.expectEvent(host.Address(), api.EventHostLeft)
+	p.t.Logf("event %s says: %s", api.EventHostLeft, remains)
 	for _, difference := range fresh.compare(takeSnapshot(p.t, host), remains) {
 		p.t.Error(difference)
 	}
@@ -307,7 +308,7 @@ func (p place) comeAsMachine() {
 	host := p.lastHost()
 	p.becomeOpenShift("None")
 	machine := p.machineAt("machine.openshift.io/v1beta1", machineAPINamespace, host.Name(), host.Address())
-	if i := p.expectInstance(machine); i.Labels[v1alpha1.LabelSource] != v1alpha1.SourceMachine || i.Status.Hostname != host.Name() {
+	if i := p.expectInstance(machine); i.Labels[api.LabelSource] != api.SourceMachine || i.Status.Hostname != host.Name() {
 		p.t.Errorf("instance %s has labels %v and host name %s", i.Name, i.Labels, i.Status.Hostname)
 	}
 	p.expectServing(appAgent, len(p.Hosts()))
@@ -325,8 +326,8 @@ func (p place) anotherKey(watch *budgetWatch) {
 	}
 	cordons, before := watch.cordons(), p.untouched()
 	var secret corev1.Secret
-	p.get(ours(v1alpha1.PrivateKeySecret), &secret)
-	secret.Data[v1alpha1.PrivateKeyKey] = text
+	p.get(ours(api.PrivateKeySecret), &secret)
+	secret.Data[api.PrivateKeyKey] = text
 	if err := p.Client.Update(p.t.Context(), &secret); err != nil {
 		p.t.Fatal(err)
 	}
@@ -334,7 +335,7 @@ func (p place) anotherKey(watch *budgetWatch) {
 	want := sha256.Sum256(bytes.TrimSpace(ssh.MarshalAuthorizedKey(private.PublicKey())))
 	p.eventually("all nodes say that they let in the new key", func(context.Context) string {
 		for _, h := range p.Hosts() {
-			if is := p.node(h.Name).Annotations[v1alpha1.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
+			if is := p.node(h.Name).Annotations[api.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
 				return h.Name + " says " + is
 			}
 		}
@@ -370,9 +371,9 @@ func (p place) untouched() map[string]string {
 	all := map[string]string{}
 	for _, host := range p.Lab.Hosts() {
 		node := p.node(host.Name())
-		all["node "+node.Name] = fmt.Sprint(node.UID, node.Status.NodeInfo.BootID, node.Annotations[v1alpha1.AnnotationVersion])
+		all["node "+node.Name] = fmt.Sprint(node.UID, node.Status.NodeInfo.BootID, node.Annotations[api.AnnotationVersion])
 		for name, s := range p.servicesOf(host) {
-			if name != v1alpha1.WICDUpdateService { // it goes a minute after an update
+			if name != api.WICDUpdateService { // it goes a minute after an update
 				all["service "+name+" of "+node.Name] = fmt.Sprint(s.State, s.PID, s.Command)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/world"
@@ -127,7 +128,7 @@ func (p place) node(name string) *corev1.Node {
 
 // ours is the name of an object in the operator's namespace.
 func ours(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: v1alpha1.DefaultNamespace, Name: name}
+	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: name}
 }
 
 func (p place) get(name types.NamespacedName, object client.Object) {
@@ -207,7 +208,7 @@ func (p place) expect(name types.NamespacedName, condition, reason string, parts
 // expectReady waits until a host is a Ready node.
 func (p place) expectReady(name types.NamespacedName) {
 	p.t.Helper()
-	p.expect(name, v1alpha1.ConditionReady, v1alpha1.ReasonReady)
+	p.expect(name, api.ConditionReady, api.ReasonReady)
 }
 
 // expectEvent waits for an event on an object whose note has the parts, and returns that.
@@ -246,8 +247,8 @@ func containsAll(s string, parts []string) bool {
 // key replaces the data of Secret cloud-private-key; nil deletes it.
 func (p place) key(text []byte) {
 	p.t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret},
-		Data: map[string][]byte{v1alpha1.PrivateKeyKey: text}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
+		Data: map[string][]byte{api.PrivateKeyKey: text}}
 	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), secret)); err != nil {
 		p.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
@@ -64,7 +64,7 @@ func (o *Operator) Start() error {
 	}
 	defer log.Close()
 	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
-		"--namespace", v1alpha1.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+		"--namespace", api.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // that of tests
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

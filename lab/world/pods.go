@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 )
@@ -94,7 +95,7 @@ func WebserverPod(environment ...string) corev1.PodSpec {
 	automount := false
 	return corev1.PodSpec{
 		OS: &corev1.PodOS{Name: corev1.Windows}, NodeSelector: map[string]string{corev1.LabelOSStable: "windows"},
-		Tolerations: []corev1.Toleration{{Key: v1alpha1.TaintKey, Value: v1alpha1.TaintValue, Effect: corev1.TaintEffectNoSchedule}},
+		Tolerations: []corev1.Toleration{{Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule}},
 		Containers:  []corev1.Container{container}, AutomountServiceAccountToken: &automount,
 	}
 }

@@ -28,6 +28,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
@@ -107,7 +108,7 @@ func (h Host) dialled() string { return net.JoinHostPort(h.Address, strconv.Itoa
 // Instance is what a user writes to announce the host.
 func (h Host) Instance() *v1alpha1.WindowsInstance {
 	return &v1alpha1.WindowsInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: h.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: h.Name},
 		Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: User},
 	}
 }
@@ -219,7 +220,7 @@ func (w *World) install(ctx context.Context, progress io.Writer) error {
 		return fmt.Errorf("installing the operator: %w", err)
 	}
 	kubeconfig := filepath.Join(w.folder.Path, "operator.kubeconfig")
-	err = w.Lab.ControlPlane.KubeconfigFor(ctx, v1alpha1.DefaultNamespace, OperatorAccount, kubeconfig)
+	err = w.Lab.ControlPlane.KubeconfigFor(ctx, api.DefaultNamespace, OperatorAccount, kubeconfig)
 	if err != nil {
 		return fmt.Errorf("making the operator's kubeconfig: %w", err)
 	}
@@ -253,10 +254,10 @@ func (w *World) Hosts() []Host { return w.hosts }
 // Configure does what an administrator does first: the Secret with the key, and the settings of the pod network.
 func (w *World) Configure(ctx context.Context) error {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.PrivateKeySecret},
-		Data:       map[string][]byte{v1alpha1.PrivateKeyKey: w.Key},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
+		Data:       map[string][]byte{api.PrivateKeyKey: w.Key},
 	}
-	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.WindowsConfigName}}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Network.Provider = v1alpha1.NetworkCustom
 	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridgeCNIConfig}
 	if w.pods {
@@ -279,7 +280,7 @@ func (w *World) Configure(ctx context.Context) error {
 // Change changes WindowsConfig.
 func (w *World) Change(ctx context.Context, change func(*v1alpha1.WindowsConfigSpec)) error {
 	var config v1alpha1.WindowsConfig
-	if err := w.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.WindowsConfigName}, &config); err != nil {
+	if err := w.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		return err
 	}
 	was := config.DeepCopy()
@@ -314,7 +315,7 @@ func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 		return nil
 	}
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.DefaultNamespace, Name: v1alpha1.InstancesConfigMap},
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap},
 		Data:       entries,
 	}
 	if err := w.Client.Create(ctx, cm); err != nil {
@@ -326,7 +327,7 @@ func (w *World) Announce(ctx context.Context, hosts ...Host) error {
 // Release has the operator leave a host as it is when its instance is deleted.
 func (w *World) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
 	was := i.DeepCopy()
-	metav1.SetMetaDataAnnotation(&i.ObjectMeta, v1alpha1.AnnotationRelease, "true")
+	metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
 	if err := w.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
 		return fmt.Errorf("releasing the host of %s: %w", i.Name, err)
 	}

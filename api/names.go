@@ -1,4 +1,9 @@
-package v1alpha1
+// Package api holds the names that users and other programs can touch, whatever the version of our kinds: objects,
+// labels, annotations, taints, services, conditions, reasons, events and metrics. docs/objects.md is generated from it.
+package api
+
+// GroupName is the API group of our kinds and the prefix of our labels and annotations.
+const GroupName = "windowsmachineconfig.openshift.io"
 
 // Objects in the operator's namespace.
 const (

@@ -1,4 +1,4 @@
-package v1alpha1
+package api
 
 // Conditions of a WindowsInstance. All are written by the operator.
 const (
@@ -196,9 +196,9 @@ const (
 	ReasonWaitingForSlot = "WaitingForSlot"
 	// ReasonPaused means that spec.paused, or rollout.paused in WindowsConfig, holds the host where it is.
 	ReasonPaused = "Paused"
-	// ReasonTakeOver means that somebody else, as the original operator, configured the host, and that its node is drained before it is
+	// ReasonAdoptionPending means that somebody else, as the original operator, configured the host, and that its node is drained before it is
 	// joined.
-	ReasonTakeOver = "TakeOver"
+	ReasonAdoptionPending = "AdoptionPending"
 	// ReasonJoinFailed means that a step failed; its message says which and why. It is tried again.
 	ReasonJoinFailed = "JoinFailed"
 	// ReasonContentAltered means that a file on the host, or on its way, did not have the right content. It is sent again.
@@ -238,10 +238,10 @@ const (
 	ReasonCanary = "Canary"
 	// ReasonRolloutStopped means that the version failed on another host.
 	ReasonRolloutStopped = "RolloutStopped"
-	// ReasonSettling means that the node came to its version just now, and its daemon may still go back by itself.
-	ReasonSettling = "Settling"
-	// ReasonVersionUnfit means that the version does not go with the API server.
-	ReasonVersionUnfit = "VersionUnfit"
+	// ReasonUpgradeCooldown means that the node came to its version just now, and its daemon may still go back by itself.
+	ReasonUpgradeCooldown = "UpgradeCooldown"
+	// ReasonVersionSkewUnsupported means that the version does not go with the API server.
+	ReasonVersionSkewUnsupported = "VersionSkewUnsupported"
 	// ReasonUnpublished means that ConfigMap windows-services-<version> is not there yet: the operator writes it when it starts.
 	ReasonUnpublished = "Unpublished"
 	// ReasonFailed means that the action failed on this host; status.failure says why.
@@ -326,8 +326,8 @@ const (
 	EventServiceNotReady = ReasonServiceNotReady
 	// EventUpdateFailed is told on a Node that went to another version in vain, and back.
 	EventUpdateFailed = ReasonUpdateFailed
-	// EventMaintenanceBegins is told on a WindowsInstance when something begins on its host after its join.
-	EventMaintenanceBegins = "MaintenanceBegins"
+	// EventMaintenanceStarted is told on a WindowsInstance when something begins on its host after its join.
+	EventMaintenanceStarted = "MaintenanceStarted"
 	// EventMaintenanceDone is told on a WindowsInstance when its node works again, and is back in service.
 	EventMaintenanceDone = "MaintenanceDone"
 	// EventMaintenanceFailed is told on a WindowsInstance when what was tried on its host failed. The note says why.

@@ -1,4 +1,4 @@
-package v1alpha1
+package api
 
 // Metrics of the operator, served over HTTPS to whoever may get /metrics.
 const (
