@@ -9,7 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/internal/platform/metadata"
 )
 
 // ourServices are the names that services of ours have, in this version or another.
@@ -32,7 +32,7 @@ func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts
 		return agent.Facts{}, err
 	}
 	f := agent.Facts{Program: program, Host: host, Services: services, Joined: joined(h.Disk)}
-	if f.CloudName, err = (platform.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {
+	if f.CloudName, err = (metadata.Client{Dial: h.Dial}).NodeName(ctx, cloud); err != nil {
 		f.NoCloudName = err.Error() // the rest is worth knowing
 	}
 	return f, nil

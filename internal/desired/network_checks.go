@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // What Windows can do with VXLAN.
@@ -158,12 +159,13 @@ func remedyOfOverlap(in Inputs, a, b addressRange) string {
 
 func checkPortOnVSphere(in Inputs) error {
 	n := in.Cluster.Network
-	if n.Platform != "VSphere" || n.VXLANPort != 0 && n.VXLANPort != VXLANPort {
+	needed := platform.Of(n.Platform).VXLANPort
+	if needed == 0 || n.VXLANPort != 0 && n.VXLANPort != VXLANPort {
 		return nil
 	}
 	return networkError(api.ReasonVXLANPortRequired,
 		"the hybrid overlay has UDP port %d on vSphere, whose own overlay takes the packets to this port for its own: choose another, as %d, "+
-			"which Windows Server 2019 cannot have: %s", VXLANPort, vspherePort, hybridPatches(in, "", vspherePort))
+			"which Windows Server 2019 cannot have: %s", VXLANPort, needed, hybridPatches(in, "", needed))
 }
 
 // checkPortSetTwice refuses a port in WindowsConfig that is not that of OpenShift, as one of the two cannot be meant.

@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,17 +10,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// vspherePort is the port that we propose where VXLAN's own cannot be used.
-const vspherePort = 9898
+	"github.com/windows-machine-config/wmco/internal/platform"
+)
 
 // hybridPort is the port that a hybrid overlay should have, where nobody has chosen one; 0 for none in particular.
 func hybridPort(n ClusterNetwork) uint16 {
-	if n.VXLANPort == 0 && n.Platform == "VSphere" {
-		return vspherePort
-	}
-	return n.VXLANPort
+	return cmp.Or(n.VXLANPort, platform.Of(n.Platform).VXLANPort)
 }
 
 // hybridPatches are the commands that give OpenShift's hybrid overlay a range and a port. An empty range leaves those that are set.

@@ -1,5 +1,7 @@
 package desired
 
+import "github.com/windows-machine-config/wmco/internal/platform"
+
 // Route is one that the host must have besides its own.
 type Route struct {
 	// To is a range of IPv4 addresses.
@@ -10,16 +12,17 @@ type Route struct {
 }
 
 // metadataRange is where the metadata services of clouds are.
-const metadataRange = "169.254.169.254/32"
+const metadataRange = platform.MetadataAddress + "/32"
 
 // routes are those to a cloud's metadata service. Windows loses them when networks of pods come and go, and then looks for the service
 // on the interfaces of these networks, which have addresses of the same range.
 func routes(in Inputs) []Route {
-	switch in.Cluster.Network.Platform {
-	case "AWS", "Azure":
+	switch platform.Of(in.Cluster.Network.Platform).MetadataRoute {
+	case platform.ByGateway:
 		return []Route{{To: metadataRange, Gateway: true}}
-	case "GCP": // its own agent has it on the link
+	case platform.OnLink:
 		return []Route{{To: metadataRange}}
+	default:
+		return nil
 	}
-	return nil
 }

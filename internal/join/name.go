@@ -19,11 +19,11 @@ import (
 // empty where such a name could not be had: then a host that has joined keeps the one it has.
 func NodeName(f agent.Facts) string {
 	switch {
-	case platform.NamesNodes(f.Platform) && f.CloudName == "" && f.Joined != nil:
+	case platform.Of(f.Platform).NamesNodes && f.CloudName == "" && f.Joined != nil:
 		return f.Joined.Node
-	case platform.NamesNodes(f.Platform):
+	case platform.Of(f.Platform).NamesNodes:
 		return f.CloudName
-	case (f.Platform == platform.VSphere || f.Platform == platform.Nutanix) && f.Host.Domain != "":
+	case platform.Of(f.Platform).NamesHosts && f.Host.Domain != "":
 		return strings.ToLower(f.Host.Hostname + "." + f.Host.Domain)
 	}
 	return strings.ToLower(f.Host.Hostname)
@@ -32,7 +32,7 @@ func NodeName(f agent.Facts) string {
 // unnamed says why the host has not got the name that it needs; nil when it has. It may have another time: the service was not there
 // yet, or had too much to do.
 func unnamed(f agent.Facts) error {
-	if !platform.NamesNodes(f.Platform) || NodeName(f) != "" {
+	if !platform.Of(f.Platform).NamesNodes || NodeName(f) != "" {
 		return nil
 	}
 	return fmt.Errorf("a node on %s has the name that the cloud has for its machine, and the host was not told: %s; "+

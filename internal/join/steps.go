@@ -46,7 +46,7 @@ func (j *Job) inspect(ctx context.Context) error {
 
 // factsCommand asks for the name that the host has on platforms where its node needs that.
 func (j *Job) factsCommand() string {
-	if p := j.podNetwork.Platform; platform.NamesNodes(p) {
+	if p := j.podNetwork.Platform; platform.Of(p).NamesNodes {
 		return agent.CommandFacts + " --" + agent.FlagPlatform + "=" + p
 	}
 	return agent.CommandFacts

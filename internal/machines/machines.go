@@ -4,6 +4,7 @@
 package machines
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // Machine is what is read of a Machine of either API.
@@ -97,16 +99,13 @@ func Decide(m Machine, c Cluster) Decision {
 	case m.OfOtherAPI || m.Phase != phaseProvisioned && m.Phase != phaseRunning || len(m.Addresses) == 0:
 		return Decision{Verdict: Keep}
 	}
-	platform := m.Platform
-	if platform == "" {
-		platform = c.Platform
-	}
+	on := platform.Of(cmp.Or(m.Platform, c.Platform))
 	addresses := usable(m.Addresses)
 	if len(addresses) == 0 {
 		return Decision{Verdict: Keep, Fault: FaultAddress, Message: fmt.Sprintf(
 			"status.addresses has no IPv4 address of type InternalIP that a host can be reached at (it has %s); Windows nodes need one", listed(m.Addresses))}
 	}
-	hostname, fault := hostname(m.Name, platform)
+	hostname, fault := hostname(m.Name, on)
 	if fault != "" {
 		return Decision{Verdict: Keep, Fault: FaultName, Message: fault}
 	}
@@ -117,41 +116,26 @@ func Decide(m Machine, c Cluster) Decision {
 			Labels:      map[string]string{api.LabelSource: m.Source},
 			Annotations: map[string]string{api.AnnotationMachine: ID(m.Namespace, m.Name)},
 		},
-		Spec: v1alpha1.WindowsInstanceSpec{Address: addresses[0].String(), Username: username(platform), Hostname: hostname},
+		Spec: v1alpha1.WindowsInstanceSpec{Address: addresses[0].String(), Username: on.Username, Hostname: hostname},
 	}}
-}
-
-// The platforms that matter, as OpenShift's Infrastructure names them.
-const (
-	platformAzure   = "Azure"
-	platformVSphere = "VSphere"
-	platformNutanix = "Nutanix"
-)
-
-// username is the account that the platform makes, or that user data makes usable.
-func username(platform string) string {
-	if platform == platformAzure {
-		return "capi" // Azure has no account Administrator; both APIs ask for this one
-	}
-	return "Administrator"
 }
 
 // maxComputerName is what Windows allows a computer to be called: a longer name is cut, so that two hosts may end up with the same.
 const maxComputerName = 15
 
 // hostname is the name that the host shall have: the Machine's where nobody else names the host after it, else "" for the one it has.
-func hostname(machine, platform string) (name, fault string) {
-	if platform != platformVSphere && platform != platformNutanix {
+func hostname(machine string, on platform.Platform) (name, fault string) {
+	if !on.NamesHosts {
 		return "", ""
 	}
 	switch {
 	case len(machine) > maxComputerName:
 		return "", fmt.Sprintf("the name has %d characters, and on %s the host is named after its Machine: Windows allows %d; "+
-			"give the MachineSet a name of at most 9, to which 6 are added", len(machine), platform, maxComputerName)
+			"give the MachineSet a name of at most 9, to which 6 are added", len(machine), on.Name, maxComputerName)
 	case len(validation.IsDNS1123Label(machine)) > 0:
-		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine: allowed are lower-case letters, digits and hyphens", platform)
+		return "", fmt.Sprintf("the name has a dot, and on %s the host is named after its Machine: allowed are lower-case letters, digits and hyphens", on.Name)
 	case strings.Trim(machine, "0123456789") == "":
-		return "", fmt.Sprintf("the name has digits only, and on %s the host is named after its Machine: Windows wants a letter or a hyphen in it", platform)
+		return "", fmt.Sprintf("the name has digits only, and on %s the host is named after its Machine: Windows wants a letter or a hyphen in it", on.Name)
 	}
 	return machine, ""
 }

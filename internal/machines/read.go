@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // The two APIs.
@@ -76,29 +77,12 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {
 		m.Source = api.SourceClusterAPI
-		m.Platform = platformOf(is.Spec.InfrastructureRef.Kind)
+		m.Platform = platform.OfMachine(is.Spec.InfrastructureRef.Kind)
 		_, m.OfOtherAPI = object.GetAnnotations()[pausedAnnotation]
 		return m, nil
 	}
 	kind, _ := is.Spec.ProviderSpec.Value["kind"].(string)
-	m.Platform = platformOf(kind)
+	m.Platform = platform.OfMachine(kind)
 	m.OfOtherAPI = is.Spec.AuthoritativeAPI == "ClusterAPI"
 	return m, nil
-}
-
-// platformOf says on which platform there are Machines with a kind of specification; "" for one that nobody knows.
-func platformOf(kind string) string {
-	switch kind {
-	case "AWSMachineProviderConfig", "AWSMachine":
-		return "AWS"
-	case "AzureMachineProviderSpec", "AzureMachine":
-		return platformAzure
-	case "GCPMachineProviderSpec", "GCPMachine":
-		return "GCP"
-	case "VSphereMachineProviderSpec", "VSphereMachine":
-		return platformVSphere
-	case "NutanixMachineProviderConfig", "NutanixMachine":
-		return platformNutanix
-	}
-	return ""
 }

@@ -1,24 +1,13 @@
-// Package platform asks the metadata service of the cloud that a host runs in for the name that this cloud has for it. Where a cloud
-// provider looks after nodes, it finds the machine of a Node by this name.
-//
-// The services answer plain HTTP at an address of the link that is the same in every cloud, and only to the machine itself. They are
-// never asked through a proxy.
+// Package platform lists what differs between the clouds: one row each. What a row has no value for is as on bare metal. A new cloud
+// is a row here, and a case in internal/platform/metadata where its nodes are named by its metadata service.
 package platform
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"strings"
-	"time"
-)
+import "slices"
 
-// Platforms on which nodes have other names than their hosts, as OpenShift calls them.
+// The names of the platforms, as OpenShift's Infrastructure has them in status.platformStatus.type.
 const (
 	AWS     = "AWS"
+	Azure   = "Azure"
 	GCP     = "GCP"
 	VSphere = "VSphere"
 	Nutanix = "Nutanix"
@@ -27,160 +16,82 @@ const (
 // MetadataAddress is where the metadata services of AWS, Azure and GCP answer.
 const MetadataAddress = "169.254.169.254"
 
-// NamesNodes tells whether a platform has names of its own for hosts, which their nodes must have.
-func NamesNodes(platform string) bool { return platform == AWS || platform == GCP }
-
-// Client asks a metadata service.
-type Client struct {
-	// Dial makes connections; nil takes this machine's network.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-}
-
 // MaxNodeName is how long the name of a node may be: the kubelet makes a label of it.
 const MaxNodeName = 63
 
-// NodeName is the name that a platform has for this host, as its node is to have it; empty where the platform has none. An error
-// says what was asked, and what came.
-func (c Client) NodeName(ctx context.Context, platform string) (string, error) {
-	switch platform {
-	case AWS:
-		return c.awsName(ctx)
-	case GCP:
-		return c.gcpName(ctx)
-	}
-	return "", nil
+// Platform is what differs on one cloud.
+type Platform struct {
+	Name string
+	// MachineKinds are the kinds of the provider specification of its Machines, in the Machine API and in Cluster API.
+	MachineKinds []string
+	// Username is the account with which the operator logs in to new Machines.
+	Username string
+	// NamesNodes is true where the cloud provider finds the machine of a Node by the name that the metadata service has for it.
+	NamesNodes bool
+	// NamesHosts is true where a new host has the name of its Machine, and its node the DNS suffix of the host, too.
+	NamesHosts bool
+	// MetadataRoute is the route to the metadata service that Windows loses when networks of pods come and go.
+	MetadataRoute Route
+	// RoutesInUserData is true where new hosts need this route before the operator comes.
+	RoutesInUserData bool
+	// PlainUserData is true where the cloud's agent runs user data as they are. The agents of the others look for tags.
+	PlainUserData bool
+	// VXLANPort is the port that VXLAN must have because the platform's own network takes 4789 for itself; 0 for any.
+	VXLANPort uint16
 }
 
-// awsName is the machine's private DNS name. A network with several domains has several names; the cloud provider takes the first.
-func (c Client) awsName(ctx context.Context) (string, error) {
-	const what = "latest/meta-data/local-hostname"
-	header, untold := c.awsHeader(ctx)
-	text, err := c.ask(ctx, header, what)
-	if err != nil && untold != nil {
-		return "", fmt.Errorf("%w; before that, %w", err, untold)
-	}
-	if err != nil {
-		return "", err
-	}
-	first, _, _ := strings.Cut(text, " ")
-	return checked(what, first)
-}
+// Route is the way to an address; 0 where we need none of our own.
+type Route int
 
-// awsHeader is the token that version 2 of the service wants. A service that gives none, and says why, is asked without, as version 1.
-func (c Client) awsHeader(ctx context.Context) (http.Header, error) {
-	token, err := c.insist(ctx, question{
-		method: http.MethodPut, path: "latest/api/token", header: http.Header{"X-Aws-Ec2-Metadata-Token-Ttl-Seconds": {"60"}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return http.Header{"X-Aws-Ec2-Metadata-Token": {token}}, nil
-}
-
-// gcpName is the machine's DNS name; where that is too long, its first label or, failing that, as much of it as a node can have.
-func (c Client) gcpName(ctx context.Context) (string, error) {
-	const what = "computeMetadata/v1/instance/hostname"
-	name, err := c.ask(ctx, http.Header{"Metadata-Flavor": {"Google"}}, what)
-	if err != nil {
-		return "", err
-	}
-	if len(name) > MaxNodeName {
-		name, _, _ = strings.Cut(name, ".")
-		name = strings.TrimRight(name[:min(len(name), MaxNodeName)], "-.")
-	}
-	return checked(what, name)
-}
-
-// checked is a name as nodes are named, or an error that quotes what came instead.
-func checked(what, name string) (string, error) {
-	lower := strings.ToLower(name)
-	for label := range strings.SplitSeq(lower, ".") {
-		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shortened(name))
-		}
-	}
-	return lower, nil
-}
-
-func (c Client) ask(ctx context.Context, header http.Header, path string) (string, error) {
-	return c.insist(ctx, question{method: http.MethodGet, path: path, header: header})
-}
-
-// question is one that a metadata service is asked.
-type question struct {
-	method, path string
-	header       http.Header
-}
-
-// How a service is asked: it answers within milliseconds, or is not there, or has too much to do for a moment.
+// The ways: by the default gateway, or on the link.
 const (
-	attempts     = 3
-	answerWithin = 2 * time.Second
-	firstPause   = 500 * time.Millisecond
-	maxAnswer    = 4 << 10
+	ByGateway Route = iota + 1
+	OnLink
 )
 
-// insist asks until there is an answer that asking again would not change.
-func (c Client) insist(ctx context.Context, q question) (string, error) {
-	var err error
-	for attempt := range attempts {
-		if attempt > 0 {
-			select {
-			case <-ctx.Done():
-				return "", err
-			case <-time.After(firstPause << (attempt - 1)):
-			}
-		}
-		var text string
-		var again bool
-		if text, again, err = c.once(ctx, q); err == nil || !again {
-			return text, err
-		}
+// Of returns the row of a platform; for one that has none, that of bare metal with its name.
+func Of(name string) Platform {
+	if i := slices.IndexFunc(table(), func(p Platform) bool { return p.Name == name }); i >= 0 {
+		return table()[i]
 	}
-	return "", fmt.Errorf("%w (asked %d times)", err, attempts)
+	return Platform{Name: name, Username: administrator}
 }
 
-// once asks once. again tells whether another attempt could have another outcome.
-func (c Client) once(ctx context.Context, q question) (text string, again bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("no answer within %v", answerWithin))
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, q.method, address(q.path), nil)
-	if err != nil {
-		return "", false, err
+// OfMachine returns the name of the platform whose Machines have a kind of provider specification; "" for a kind that is in no row.
+func OfMachine(kind string) string {
+	for _, p := range table() {
+		if slices.Contains(p.MachineKinds, kind) {
+			return p.Name
+		}
 	}
-	for name, values := range q.header {
-		request.Header[name] = values
-	}
-	answer, err := (&http.Transport{DialContext: c.Dial, DisableKeepAlives: true}).RoundTrip(request) // without Proxy: none
-	if err == nil {
-		defer answer.Body.Close()
-		var body []byte
-		body, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-		text = strings.TrimSpace(string(body))
-	}
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		err = cause
-	}
-	if err != nil {
-		return "", true, fmt.Errorf("asking %s: %w", address(q.path), err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests
-		return "", again, fmt.Errorf("asking %s: the answer is %s: %q", address(q.path), answer.Status, shortened(text))
-	}
-	if text == "" {
-		return "", true, fmt.Errorf("asking %s: the answer is empty", address(q.path))
-	}
-	return text, false, nil
+	return ""
 }
 
-func address(path string) string { return "http://" + MetadataAddress + "/" + path }
+const administrator = "Administrator"
 
-// shortened is the beginning of a text, for people.
-func shortened(text string) string {
-	const most = 80
-	if len(text) <= most {
-		return text
+// table has a row for each cloud. Azure has no account Administrator, and both of its Machine APIs ask for capi. The agent of GCP puts
+// the route to its metadata service on the link itself.
+func table() []Platform {
+	return []Platform{
+		{
+			Name: AWS, MachineKinds: []string{"AWSMachineProviderConfig", "AWSMachine"}, Username: administrator,
+			NamesNodes: true, MetadataRoute: ByGateway, RoutesInUserData: true,
+		},
+		{
+			Name: Azure, MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
+			MetadataRoute: ByGateway,
+		},
+		{
+			Name: GCP, MachineKinds: []string{"GCPMachineProviderSpec", "GCPMachine"}, Username: administrator,
+			NamesNodes: true, MetadataRoute: OnLink, PlainUserData: true,
+		},
+		{
+			Name: VSphere, MachineKinds: []string{"VSphereMachineProviderSpec", "VSphereMachine"}, Username: administrator,
+			NamesHosts: true, VXLANPort: 9898,
+		},
+		{
+			Name: Nutanix, MachineKinds: []string{"NutanixMachineProviderConfig", "NutanixMachine"}, Username: administrator,
+			NamesHosts: true,
+		},
 	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
 }

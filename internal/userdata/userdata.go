@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 //go:embed prepare.ps1
@@ -17,15 +19,9 @@ var prepare string
 //go:embed aws.ps1
 var aws string
 
-// The platforms that differ, as OpenShift's Infrastructure names them.
-const (
-	platformAWS = "AWS"
-	platformGCP = "GCP"
-)
-
 // Render returns the user data for a platform. keys are lines as in authorized_keys, without options or comment; while a key is being
 // replaced, there are two. allowFrom are the ranges of addresses that may speak to the SSH server; none for everybody.
-func Render(platform string, keys, allowFrom []string) (string, error) {
+func Render(cloud string, keys, allowFrom []string) (string, error) {
 	quoted, err := quote(keys)
 	if err != nil {
 		return "", err
@@ -35,7 +31,7 @@ func Render(platform string, keys, allowFrom []string) (string, error) {
 		return "", err
 	}
 	steps, more := []string{"Enable-Account", "Install-Server", "Add-PublicKeys", "Start-Server", "Open-Firewall"}, ""
-	if platform == platformAWS {
+	if platform.Of(cloud).RoutesInUserData {
 		steps, more = append(steps, "Set-Routes"), aws
 	}
 	script := strings.NewReplacer(
@@ -44,7 +40,7 @@ func Render(platform string, keys, allowFrom []string) (string, error) {
 		"#PLATFORM#\n", more+"\n",
 		"#STEPS#", "'"+strings.Join(steps, "', '")+"'",
 	).Replace(prepare)
-	if platform == platformGCP {
+	if platform.Of(cloud).PlainUserData {
 		return script, nil // Google's agent runs the text as it is, at every start
 	}
 	// The agents of the others look for the tags. Where an agent knows the second, it runs the script at every start.
