@@ -32,12 +32,12 @@ demo: ## Shows how a Windows host becomes a node, as root. HOSTS=3 or HOSTS=sim:
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
-build: ## Builds the operator and its programs for Windows hosts into bin/.
-	go build -ldflags '-s -w' -o bin/ ./cmd/wmco
+build: ## Builds the operator and its programs for Windows hosts into bin/. The operator's version is that of the git tag.
+	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
 	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
 payload: ## Builds what the operator carries for Windows hosts into _payload/.
-	go run ./payload/build/cmd --out _payload
+	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"
 
 bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
 	@hack/prepare.sh

@@ -32,9 +32,6 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// version is the operator's semantic version.
-const version = "0.1.0"
-
 // flags are what can be set on the command line.
 type flags struct {
 	payloadDir   string
@@ -48,7 +45,7 @@ type flags struct {
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "version" {
-		fmt.Printf("wmco %s %s\n", version, runtime.Version())
+		fmt.Printf("wmco %s %s\n", version(), runtime.Version())
 		return
 	}
 	f, err := parse(os.Args[1:])
@@ -119,7 +116,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	options := controllers.Options{Namespace: f.namespace, Version: version, Payload: content, Registry: metrics.Registry}
+	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Registry: metrics.Registry}
 	all, err := controllers.All(m, options)
 	if err != nil {
 		return err
@@ -129,7 +126,7 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 			return fmt.Errorf("registering controllers: %w", err)
 		}
 	}
-	logger.Info("Starting", "version", version, "payload", content.Manifest.Digest, "namespace", f.namespace)
+	logger.Info("Starting", "version", version(), "payload", content.Manifest.Digest, "namespace", f.namespace)
 	return m.Start(ctx)
 }
 
@@ -144,7 +141,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		return nil, err
 	}
 	config.QPS = -1
-	config.UserAgent = "wmco/" + version
+	config.UserAgent = "wmco/" + version()
 	config.Wrap(newRetrying)
 	return config, nil
 }
