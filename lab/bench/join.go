@@ -38,6 +38,7 @@ type joins struct {
 	alone, crowd []arrival // of a fresh host, and of several at once
 	powerShell   int       // the most starts of PowerShell on a host
 	again        []rejoin
+	floors       []joinFloor
 }
 
 // rejoin is a join of a host that has joined before.
@@ -78,6 +79,12 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	}
 	m.say("one host was Ready after %.2f s, in which the machine worked %.2f s", first.seconds, first.cpuSeconds)
 	m.alone = append(m.alone, first)
+	floor, err := m.floor(ctx, hosts[0])
+	if err != nil {
+		return err
+	}
+	m.say("the bytes alone took %.2f s, the bare start %.2f s", floor.transfer, floor.start)
+	m.floors = append(m.floors, floor)
 	if err := errors.Join(m.countPowerShell(hosts), m.forget(ctx)); err != nil {
 		return err
 	}
@@ -186,9 +193,14 @@ func (m *joins) report() {
 	m.number("rejoin.wire_bytes", most["wire again"], "bytes")
 	one, many := medianRun(m.alone), medianRun(m.crowd)
 	m.number("join.seconds", one.seconds, "s")
+	floor := m.medianFloor()
+	m.number("join.floor_transfer_seconds", floor.transfer, "s")
+	m.number("join.floor_start_seconds", floor.start, "s")
+	m.number("join.seconds_over_floor", one.seconds/floor.seconds(), "ratio")
 	m.number("join.seconds_3_over_1", many.seconds/one.seconds, "ratio")
 	m.number("join.cpu_seconds", one.cpuSeconds, "s")
 	m.number("join.cpu_seconds_of_3", many.cpuSeconds, "s")
+	m.number("join.cpu_seconds_each_of_3_over_1", many.cpuSeconds/together/one.cpuSeconds, "ratio")
 	for _, s := range one.steps {
 		m.number("join.step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
 	}

@@ -90,7 +90,7 @@ func choose(name string) ([]group, error) {
 func run(ctx context.Context, chosen []group) error {
 	s := &sheet{out: os.Stdout, progress: os.Stderr, begin: time.Now()}
 	s.machine()
-	var errs []error
+	errs := []error{s.calibrate(ctx, "start")}
 	for _, g := range chosen {
 		if ctx.Err() != nil {
 			break
@@ -100,5 +100,6 @@ func run(ctx context.Context, chosen []group) error {
 		}
 	}
 	s.load("end")
+	errs = append(errs, s.calibrate(ctx, "end"))
 	return errors.Join(errs...)
 }

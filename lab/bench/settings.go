@@ -147,7 +147,13 @@ func (c crowd) measureMirror(ctx context.Context) error {
 		writes = append(writes, float64(published))
 		c.say("%d hosts had the mirror after %.2f s; the operator wrote %d times", len(c.Simulated()), took, published)
 	}
+	floor, err := c.watchFloor(ctx, len(c.Simulated()))
+	if err != nil {
+		return err
+	}
 	c.number(fmt.Sprintf("mirror.seconds_%d", len(c.Simulated())), median(seconds), "s")
+	c.number(fmt.Sprintf("mirror.floor_seconds_%d", len(c.Simulated())), floor, "s")
+	c.number(fmt.Sprintf("mirror.seconds_%d_over_floor", len(c.Simulated())), median(seconds)/floor, "ratio")
 	c.number(fmt.Sprintf("mirror.operator_writes_%d", len(c.Simulated())), slices.Max(writes), "count")
 	c.number(fmt.Sprintf("mirror.ssh_connections_%d", len(c.Simulated())), float64(c.connections()-connections), "count")
 	return nil
