@@ -226,10 +226,15 @@ func took(s v1alpha1.StepStatus) time.Duration {
 
 // measureLink joins fresh hosts over a slow link, and reports which part of it the step Transfer used.
 func (m *joins) measureLink(ctx context.Context) error {
+	addresses, err := lab.OpenAddresses(ctx, m.progress)
+	if err != nil {
+		return err
+	}
+	defer addresses.Close()
 	var shares []float64
 	for n := range rounds {
 		m.say("Round %d of %d: a fresh host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
-		share, err := m.joinOverLink(ctx)
+		share, err := m.joinOverLink(ctx, addresses.Next().String())
 		if err != nil {
 			return err
 		}
@@ -240,14 +245,15 @@ func (m *joins) measureLink(ctx context.Context) error {
 	return nil
 }
 
-func (m *joins) joinOverLink(ctx context.Context) (share float64, err error) {
+// joinOverLink joins a host at the far end of a link that begins at an address. The operator finds the host at its own, too.
+func (m *joins) joinOverLink(ctx context.Context, address string) (share float64, err error) {
 	hosts, err := m.fresh(ctx, 1)
 	if err != nil {
 		return 0, err
 	}
 	p, err := proxy.Listen(proxy.Options{
 		Target: net.JoinHostPort(hosts[0].Address(), strconv.Itoa(sshPort)),
-		Listen: net.JoinHostPort(m.Lab.Address(), "0"),
+		Listen: net.JoinHostPort(address, "0"),
 		Delay:  linkDelay, Rate: linkRate,
 	})
 	if err != nil {
