@@ -1,0 +1,88 @@
+package wmco_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRecipesNameWhatExists reads the five recipes of docs/development.md: numbered steps, each of which begins with a
+// path. It checks these paths, and all others in the document.
+func TestRecipesNameWhatExists(t *testing.T) {
+	text := read(t, "docs/development.md")
+	recipes := strings.Split(text, "\n## Recipe: ")[1:]
+	if len(recipes) != 5 {
+		t.Errorf("docs/development.md has %d recipes, want 5", len(recipes))
+	}
+	step := regexp.MustCompile("(?m)^([0-9]+)\\. (`[^`]+`: )?")
+	for _, recipe := range recipes {
+		name, _, _ := strings.Cut(recipe, "\n")
+		steps := step.FindAllStringSubmatch(recipe, -1)
+		if len(steps) < 3 {
+			t.Errorf("recipe %q has %d steps, want at least 3", name, len(steps))
+		}
+		for _, s := range steps {
+			if s[2] == "" {
+				t.Errorf("step %s of recipe %q does not begin with a path, as in `api/conditions.go`: ...", s[1], name)
+			}
+		}
+	}
+	file := regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*)`")
+	for _, m := range file.FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		isFile := slices.Contains([]string{".go", ".md", ".yaml", ".yml", ".mod", ".ps1"}, path.Ext(name))
+		isPath := strings.Contains(name, "/") && !strings.Contains(strings.SplitN(name, "/", 2)[0], ".io")
+		if _, err := os.Stat(name); err != nil && (isFile || isPath) {
+			t.Errorf("docs/development.md names %s, which does not exist", name)
+		}
+	}
+}
+
+// TestGlossaryIsShortAndSorted keeps the glossary to thirty terms in alphabetical order.
+func TestGlossaryIsShortAndSorted(t *testing.T) {
+	var terms []string
+	for _, m := range regexp.MustCompile(`(?m)^- \*\*(.+?)\*\*: `).FindAllStringSubmatch(read(t, "docs/glossary.md"), -1) {
+		terms = append(terms, strings.ToLower(m[1]))
+	}
+	if len(terms) == 0 || len(terms) > 30 {
+		t.Errorf("docs/glossary.md has %d terms, want 1 to 30", len(terms))
+	}
+	if !slices.IsSorted(terms) {
+		t.Errorf("the terms of docs/glossary.md are not in alphabetical order: %v", terms)
+	}
+}
+
+// TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
+func TestDependabotKnowsEveryModule(t *testing.T) {
+	config := read(t, ".github/dependabot.yml")
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "go.mod" {
+			return err
+		}
+		folder := strings.TrimSuffix("/"+path.Dir(filepath.ToSlash(name)), "/.")
+		if folder == "" {
+			folder = "/"
+		}
+		if !strings.Contains(config, "gomod\n    directory: "+folder+"\n") {
+			t.Errorf(".github/dependabot.yml has no entry gomod with directory %s", folder)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
