@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestRecipesNameWhatExists reads the five recipes of docs/development.md: numbered steps, each of which begins with a
@@ -75,6 +76,34 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDocumentsAreWrappedAndPlain keeps lines of text at 120 columns, tables and code aside, and words out that
+// administrators do not search for.
+func TestDocumentsAreWrappedAndPlain(t *testing.T) {
+	documents, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unusual := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to)\b`)
+	tests := regexp.MustCompile("`[^`]*`")
+	for _, name := range append(documents, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md") {
+		code := false
+		for i, line := range strings.Split(read(t, name), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(line, "|") && name == "docs/architecture.md" {
+				continue
+			}
+			if !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 120 && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s:%d has more than 120 columns", name, i+1)
+			}
+			if word := unusual.FindString(tests.ReplaceAllString(line, "")); word != "" {
+				t.Errorf("%s:%d says %q; use the words of docs/glossary.md and of Kubernetes", name, i+1, word)
+			}
+		}
 	}
 }
 

@@ -171,7 +171,7 @@ type WindowsInstanceStatus struct {
 	// +optional
 	HostKeyFingerprint string `json:"hostKeyFingerprint,omitempty"`
 
-	// payload is the version of the payload that the host runs, and the desired one.
+	// payload is the payload that the host runs, and the one it should run.
 	// +structType=atomic
 	// +optional
 	Payload PayloadStatus `json:"payload,omitempty"`
@@ -342,13 +342,13 @@ type NodeReference struct {
 // PayloadStatus compares the payload that runs with the desired one. Each value is the first twelve digits of the
 // digest of all files.
 type PayloadStatus struct {
-	// current is the version the host was last joined with.
+	// current is the payload the host was last joined with.
 	// +optional
 	Current string `json:"current,omitempty"`
-	// desired is the version that the operator carries.
+	// desired is the payload that the operator carries.
 	// +optional
 	Desired string `json:"desired,omitempty"`
-	// staged is the version whose content was sent to the host in advance, so that the node can move to it at once.
+	// staged is the payload that was sent to the host in advance, so that the node can move to it at once.
 	// +optional
 	Staged string `json:"staged,omitempty"`
 	// since is when the node reached its current version.
