@@ -88,7 +88,7 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 	}
 	unusual := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to)\b`)
 	tests := regexp.MustCompile("`[^`]*`")
-	for _, name := range append(documents, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md") {
+	for _, name := range append(documents, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md", "deploy/README.md", "payload/README.md") {
 		code := false
 		for i, line := range strings.Split(read(t, name), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
