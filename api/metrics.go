@@ -1,6 +1,6 @@
 package api
 
-// Metrics of the operator, served over HTTPS to clients that are authorized to get /metrics.
+// Metrics of the operator. They are served over HTTPS to clients that are authorized to get /metrics.
 const (
 	// MetricJoinStepSeconds is a histogram of the duration of each step of a join, in seconds, by step.
 	MetricJoinStepSeconds = "wmco_join_step_duration_seconds"

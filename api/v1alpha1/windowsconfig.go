@@ -82,8 +82,10 @@ type Trust string
 
 // The policies for trusting a host.
 const (
+	// TrustFirstUse accepts and stores the host key of the first contact.
 	TrustFirstUse Trust = "FirstUse"
-	TrustPinned   Trust = "Pinned"
+	// TrustPinned accepts only host keys that are known in advance.
+	TrustPinned Trust = "Pinned"
 )
 
 // LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
@@ -193,8 +195,10 @@ type MirrorSourcePolicy string
 
 // The policies, with the names OpenShift uses.
 const (
+	// AllowContactingSource contacts the source when no mirror has the image.
 	AllowContactingSource MirrorSourcePolicy = "AllowContactingSource"
-	NeverContactSource    MirrorSourcePolicy = "NeverContactSource"
+	// NeverContactSource never contacts the source.
+	NeverContactSource MirrorSourcePolicy = "NeverContactSource"
 )
 
 // PullBy says which images are pulled from mirrors.
@@ -202,7 +206,9 @@ type PullBy string
 
 // The kinds of image reference.
 const (
-	PullByDigest       PullBy = "Digest"
+	// PullByDigest pulls images that are referenced by digest from the mirrors.
+	PullByDigest PullBy = "Digest"
+	// PullByDigestAndTag pulls all images from the mirrors.
 	PullByDigestAndTag PullBy = "DigestAndTag"
 )
 
@@ -363,7 +369,9 @@ type FlannelNetwork struct {
 
 // Where Flannel's own manifests put its configuration.
 const (
+	// FlannelNamespace is the default of network.flannel.namespace.
 	FlannelNamespace = "kube-flannel"
+	// FlannelConfigMap is the default of network.flannel.configMap.
 	FlannelConfigMap = "kube-flannel-cfg"
 )
 

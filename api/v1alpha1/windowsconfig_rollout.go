@@ -164,8 +164,11 @@ type DrainTimeoutPolicy string
 
 // The policies for drains that exceed their timeout.
 const (
-	DrainWait  DrainTimeoutPolicy = "Wait"
+	// DrainWait keeps evicting the pods.
+	DrainWait DrainTimeoutPolicy = "Wait"
+	// DrainForce deletes the pods despite their PodDisruptionBudgets.
 	DrainForce DrainTimeoutPolicy = "Force"
+	// DrainAbort gives up the action and returns the node to service.
 	DrainAbort DrainTimeoutPolicy = "Abort"
 )
 
@@ -174,7 +177,9 @@ type RebootPolicy string
 
 // The policies for restarts that Windows requires.
 const (
-	RebootsNever   RebootPolicy = "Never"
+	// RebootsNever leaves the restart to the user.
+	RebootsNever RebootPolicy = "Never"
+	// RebootsAllowed drains and restarts the node.
 	RebootsAllowed RebootPolicy = "Allowed"
 )
 
@@ -183,9 +188,12 @@ type MachineReplacement string
 
 // The policies for deleting Machines.
 const (
-	ReplaceNever         MachineReplacement = "Never"
+	// ReplaceNever deletes no Machine.
+	ReplaceNever MachineReplacement = "Never"
+	// ReplaceOnKeyRotation deletes Machines that accept neither the old nor the new SSH key.
 	ReplaceOnKeyRotation MachineReplacement = "OnKeyRotation"
-	ReplaceWhenBroken    MachineReplacement = "WhenBroken"
+	// ReplaceWhenBroken also deletes Machines whose node could not be repaired.
+	ReplaceWhenBroken MachineReplacement = "WhenBroken"
 )
 
 // MaintenanceWindow is a time at which nodes may be taken out of service.

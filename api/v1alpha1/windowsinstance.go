@@ -254,10 +254,14 @@ type PlanDisruption string
 
 // The disruptions, from the smallest to the largest.
 const (
-	DisruptionNone    PlanDisruption = "None"
+	// DisruptionNone does not affect pods.
+	DisruptionNone PlanDisruption = "None"
+	// DisruptionRestart restarts services while pods keep running.
 	DisruptionRestart PlanDisruption = "Restart"
-	DisruptionDrain   PlanDisruption = "Drain"
-	DisruptionReboot  PlanDisruption = "Reboot"
+	// DisruptionDrain moves the pods to other nodes.
+	DisruptionDrain PlanDisruption = "Drain"
+	// DisruptionReboot drains the node and then restarts the host.
+	DisruptionReboot PlanDisruption = "Reboot"
 )
 
 // Maintenance is an action in progress. The operator writes it before it acts, so that it resumes the action after its
@@ -380,8 +384,12 @@ type StepState string
 
 // The states of a step.
 const (
+	// StepWaiting means that the step has not started.
 	StepWaiting StepState = "Waiting"
+	// StepRunning means that the step is in progress.
 	StepRunning StepState = "Running"
-	StepDone    StepState = "Done"
-	StepFailed  StepState = "Failed"
+	// StepDone means that the step has succeeded.
+	StepDone StepState = "Done"
+	// StepFailed means that the step has failed.
+	StepFailed StepState = "Failed"
 )

@@ -84,6 +84,8 @@ func rank(name string) string {
 		return "0"
 	case "windowsconfig.go":
 		return "1"
+	case "windowsconfig_rollout.go":
+		return "11"
 	}
 	return "2" + base
 }

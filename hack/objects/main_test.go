@@ -44,7 +44,7 @@ type Mode string
 
 // The modes.
 const (
-	// ModeFast saves time.
+	// ModeFast saves <time>.
 	ModeFast Mode = "Fast"
 	ModeSlow Mode = "Slow"
 )
@@ -81,7 +81,7 @@ Rules:
 
 Mode is a way to work.
 
-- 'Fast' saves time.
+- 'Fast' saves \<time>.
 - 'Slow'
 
 'example.com'

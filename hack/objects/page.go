@@ -182,7 +182,7 @@ func (p *page) text(doc *ast.CommentGroup) string {
 		}
 		return word
 	})
-	return cell(joined)
+	return cell(strings.ReplaceAll(joined, "<", `\<`))
 }
 
 // wrap breaks a paragraph, or an item of a list, into lines of at most 120 characters.
