@@ -82,13 +82,9 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 // TestDocumentsAreWrappedAndPlain keeps lines of text at 120 columns, tables and code aside, and words out that
 // administrators do not search for.
 func TestDocumentsAreWrappedAndPlain(t *testing.T) {
-	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	unusual := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to)\b`)
 	tests := regexp.MustCompile("`[^`]*`")
-	for _, name := range append(documents, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md", "deploy/README.md", "payload/README.md") {
+	for _, name := range documents(t) {
 		code := false
 		for i, line := range strings.Split(read(t, name), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
@@ -105,6 +101,43 @@ func TestDocumentsAreWrappedAndPlain(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLinksLeadToHeadings checks the part behind # of every link between documents; TestDocumentsLinkToWhatExists checks
+// the files.
+func TestLinksLeadToHeadings(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
+	for _, name := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			target := name
+			if m[1] != "" {
+				target = path.Join(path.Dir(name), m[1])
+			}
+			if !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s links to %s#%s, and that document has no such heading", name, target, m[2])
+			}
+		}
+	}
+}
+
+// anchors are the names by which GitHub knows the headings of a document.
+func anchors(text string) (names []string) {
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		names = append(names, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+// documents are the documents that are checked here. Records of decisions and the changelog are left as they were written.
+func documents(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md",
+		"deploy/README.md", "payload/README.md", "lab/README.md")
 }
 
 func read(t *testing.T, name string) string {
