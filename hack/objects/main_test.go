@@ -39,14 +39,15 @@ type Host struct {
 }
 
 // Mode is a way to work.
-// +kubebuilder:validation:Enum=Fast;Slow
+// +kubebuilder:validation:Enum=Fast;Careful
 type Mode string
 
 // The modes.
 const (
 	// ModeFast saves <time>.
 	ModeFast Mode = "Fast"
-	ModeSlow Mode = "Slow"
+	// Careful takes its time.
+	Careful Mode = "Careful"
 )
 
 const group = "example.com"
@@ -74,7 +75,7 @@ Rules:
 | --- | --- | --- | --- | --- |
 | 'name' | string | required | 1 to 63 characters; pattern '^(a\|b)$' | 'name' is the name of the host. See 'example.com/name'. |
 | 'port' | integer | '22' | 1 to 65535 | 'port' is the SSH port. |
-| 'mode' | string |  | 'Fast', 'Slow' | 'mode' is the mode of the host. |
+| 'mode' | string |  | 'Fast', 'Careful' | 'mode' is the mode of the host. |
 | 'others' | list of [Host](#host) |  | at most 3 items | 'others' are further hosts. |
 
 ## Mode
@@ -82,7 +83,7 @@ Rules:
 Mode is a way to work.
 
 - 'Fast' saves \<time>.
-- 'Slow'
+- 'Careful' takes its time.
 
 'example.com'
 

@@ -177,7 +177,7 @@ func (p *page) text(doc *ast.CommentGroup) string {
 		}
 	}
 	joined := regexp.MustCompile(`\b[A-Z]\w+\b`).ReplaceAllStringFunc(strings.Join(lines, " "), func(word string) string {
-		if value, ok := p.constants[word]; ok && value != word {
+		if value, ok := p.constants[word]; ok {
 			return "`" + value + "`"
 		}
 		return word
