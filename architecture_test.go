@@ -329,7 +329,7 @@ func TestArchitectureDocument(t *testing.T) {
 
 // TestDocumentsLinkToWhatExists follows every relative link of the documents.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
 			return err

@@ -2,9 +2,10 @@ package api
 
 import "strings"
 
-// Clip cuts what a host or a Node says of itself (a name, a message, an error) to 4096 bytes, between two characters, and says so by three
-// dots. What is no UTF-8 is left out. Objects of others repeat such texts, and etcd refuses objects that are too large: a host that says
-// megabytes could keep its own status, and that of others, from being written.
+// Clip truncates text that a host or a Node reports about itself (a name, a message, an error) to 4096 bytes, at a
+// character boundary, and marks the cut with three dots. It removes invalid UTF-8. Such text is repeated in other
+// objects, and etcd rejects objects that are too large: without a limit, a host that reports megabytes could block
+// writes of its own status and of other objects.
 func Clip(text string) string {
 	const most, mark = 4096, "..."
 	if len(text) > most {

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WindowsConfig holds the settings for all Windows nodes of a cluster. There is at most one, named cluster;
-// without it the defaults hold.
+// WindowsConfig holds the settings for all Windows nodes of a cluster. There is at most one, named cluster. Without it,
+// the defaults apply.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -21,16 +21,16 @@ type WindowsConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec holds the settings.
+	// spec is the desired state.
 	// +optional
 	Spec WindowsConfigSpec `json:"spec,omitempty"`
 
-	// status says what became of them. Written by the operator.
+	// status is the observed state. Written by the operator.
 	// +optional
 	Status WindowsConfigStatus `json:"status,omitempty"`
 }
 
-// WindowsConfigList is a list of WindowsConfig.
+// WindowsConfigList is a list of WindowsConfigs.
 //
 // +kubebuilder:object:root=true
 type WindowsConfigList struct {
@@ -39,19 +39,19 @@ type WindowsConfigList struct {
 	Items           []WindowsConfig `json:"items"`
 }
 
-// WindowsConfigSpec groups the settings by what they concern.
+// WindowsConfigSpec groups the settings by topic.
 type WindowsConfigSpec struct {
-	// rollout bounds what happens to how many hosts at once.
+	// rollout limits how many hosts change at the same time, and when.
 	// +optional
 	Rollout RolloutSpec `json:"rollout,omitempty"`
 
-	// kubelet changes the kubelet's configuration on all nodes; their kubelets start anew, their pods go on.
+	// kubelet changes the kubelet's configuration on all nodes. Kubelets restart to apply a change; pods keep running.
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitempty"`
 
-	// trust says what it takes to believe that a host is the one that was announced: FirstUse takes it at its word at first contact, keeps
-	// the SSH host key that it shows and asks for that from then on. Pinned connects to a host only where its key is known in advance: from
-	// ConfigMap windows-known-hosts, or from spec.hostKey of its WindowsInstance. FirstUse by default.
+	// trust says how the operator verifies that a host is the announced one. FirstUse accepts the SSH host key that the
+	// host presents at first contact, stores it, and requires it from then on. Pinned connects only to hosts whose key
+	// is known in advance, from ConfigMap windows-known-hosts or from spec.hostKey of the WindowsInstance.
 	// +kubebuilder:validation:Enum=FirstUse;Pinned
 	// +kubebuilder:default=FirstUse
 	// +optional
@@ -61,51 +61,51 @@ type WindowsConfigSpec struct {
 	// +optional
 	Network NetworkSpec `json:"network,omitempty"`
 
-	// proxy is the way out of the cluster's network. OpenShift's own Proxy cluster wins where there is one.
+	// proxy is the egress proxy. On OpenShift, the Proxy object cluster takes precedence when it exists.
 	// +optional
 	Proxy ProxySpec `json:"proxy,omitempty"`
 
-	// registries says where images come from. OpenShift's own ImageDigestMirrorSets and ImageTagMirrorSets win where
-	// there is one of them.
+	// registries configures registry mirrors. On OpenShift, ImageDigestMirrorSets and ImageTagMirrorSets take
+	// precedence when there are any.
 	// +optional
 	Registries RegistriesSpec `json:"registries,omitempty"`
 
-	// logs bounds what the logs of services on Windows nodes take of the disk; services whose size or age is on their command
-	// line, as the kubelet's, start anew when it changes, their pods go on. The logs of pods are the kubelet's own matter.
+	// logs limits the disk space for logs of services on Windows nodes. Services that get these limits on their command
+	// line, such as the kubelet, restart when size or age changes; pods keep running. The kubelet manages the logs of
+	// pods.
 	// +optional
 	Logs LogsSpec `json:"logs,omitempty"`
 }
 
-// Trust says what it takes to believe that a host is the one that was announced.
+// Trust says how the operator verifies that a host is the announced one.
 type Trust string
 
-// The ways to come to trust a host.
+// The policies for trusting a host.
 const (
+	// TrustFirstUse accepts and stores the host key of the first contact.
 	TrustFirstUse Trust = "FirstUse"
-	TrustPinned   Trust = "Pinned"
+	// TrustPinned accepts only host keys that are known in advance.
+	TrustPinned Trust = "Pinned"
 )
 
-// LogsSpec bounds the logs of each service. A log that is full is put aside beside the one that is written, with the time
-// in its name.
+// LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
+// its name.
 type LogsSpec struct {
-	// size is how much is written to a log before it is put aside: a quantity of bytes from 1Mi to 10Gi,
-	// 100Mi by default.
+	// size is the size at which a log is rotated: a quantity of bytes from 1Mi to 10Gi.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('10Gi')) <= 0",message="size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi"
 	// +kubebuilder:default="100Mi"
 	// +optional
 	Size string `json:"size,omitempty"`
 
-	// age is how long a log that was put aside is kept: hours, minutes and seconds, at least 1h; 168h by
-	// default.
+	// age is how long a rotated log is kept: hours, minutes and seconds, at least 1h.
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1h')",message="age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m"
 	// +kubebuilder:default="168h"
 	// +optional
 	Age string `json:"age,omitempty"`
 
-	// count is how many logs of a service that were put aside are kept, besides the one that is written; 5 by
-	// default.
+	// count is how many rotated logs of a service are kept, in addition to the current one.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=5
@@ -113,10 +113,10 @@ type LogsSpec struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// ProxySpec is the way out of the cluster's network.
+// ProxySpec is the egress proxy.
 type ProxySpec struct {
-	// httpProxy is the URL of the proxy for HTTP: http://[user:password@]host[:port]. Services get it within seconds
-	// and start anew for it; nodes are neither drained nor restarted.
+	// httpProxy is the URL of the proxy for HTTP: http://[user:password@]host[:port]. Services receive a change within
+	// seconds and restart to apply it; nodes are neither drained nor restarted.
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	HTTPProxy string `json:"httpProxy,omitempty"`
@@ -126,16 +126,16 @@ type ProxySpec struct {
 	// +optional
 	HTTPSProxy string `json:"httpsProxy,omitempty"`
 
-	// noProxy lists what is reached directly, with commas in between: host names, .domains, addresses, ranges. What is in
-	// the cluster is added by itself.
+	// noProxy is a comma-separated list of what is reached directly: host names, .domains, addresses, CIDR ranges. The
+	// cluster's own addresses and names are added automatically.
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	NoProxy string `json:"noProxy,omitempty"`
 }
 
-// RegistriesSpec says where images come from.
+// RegistriesSpec configures registry mirrors.
 type RegistriesSpec struct {
-	// mirrors of registries.
+	// mirrors are the mirrors of each source.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
@@ -144,26 +144,27 @@ type RegistriesSpec struct {
 
 // RegistryMirrors are the mirrors of one source.
 type RegistryMirrors struct {
-	// source is a registry, or a repository in one, as images name it: mcr.microsoft.com, quay.io/org.
+	// source is a registry, or a repository in one, as image references name it: mcr.microsoft.com, quay.io/org.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	Source string `json:"source"`
 
-	// mirrors are tried in this order.
+	// mirrors are the mirrors of the source, in the order in which they are tried.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +required
 	Mirrors []RegistryMirror `json:"mirrors"`
 
-	// mirrorSourcePolicy says whether the source is asked when no mirror has an image.
+	// mirrorSourcePolicy says whether the source is contacted when no mirror has an image.
 	// +kubebuilder:validation:Enum=AllowContactingSource;NeverContactSource
 	// +kubebuilder:default=AllowContactingSource
 	// +optional
 	MirrorSourcePolicy MirrorSourcePolicy `json:"mirrorSourcePolicy,omitempty"`
 
-	// pullBy says which images come from the mirrors: those named by digest, or those named by tag as well.
+	// pullBy says which images are pulled from the mirrors: those referenced by digest, or those referenced by tag as
+	// well.
 	// +kubebuilder:validation:Enum=Digest;DigestAndTag
 	// +kubebuilder:default=DigestAndTag
 	// +optional
@@ -172,64 +173,70 @@ type RegistryMirrors struct {
 
 // RegistryMirror is one mirror.
 type RegistryMirror struct {
-	// location is a registry, or a repository in one. Its path must end with that of the source.
+	// location is a registry, or a repository in one. Its path must end with the path of the source.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +required
 	Location string `json:"location"`
 
-	// insecure reaches the mirror by HTTP: what comes from it is only as trustworthy as the network.
+	// insecure contacts the mirror over HTTP. Content from it is only as trustworthy as the network.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// caBundle is the authority of the mirror's certificate, as PEM. Without it, what the host trusts is asked.
+	// caBundle is the CA certificate, in PEM format, that verifies the mirror's certificate. Without it, the CA
+	// certificates that the host trusts are used.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	CABundle string `json:"caBundle,omitempty"`
 }
 
-// MirrorSourcePolicy says whether a source may be asked.
+// MirrorSourcePolicy says whether a source may be contacted.
 type MirrorSourcePolicy string
 
-// The policies, as OpenShift names them.
+// The policies, with the names OpenShift uses.
 const (
+	// AllowContactingSource contacts the source when no mirror has the image.
 	AllowContactingSource MirrorSourcePolicy = "AllowContactingSource"
-	NeverContactSource    MirrorSourcePolicy = "NeverContactSource"
+	// NeverContactSource never contacts the source.
+	NeverContactSource MirrorSourcePolicy = "NeverContactSource"
 )
 
-// PullBy says which images come from mirrors.
+// PullBy says which images are pulled from mirrors.
 type PullBy string
 
-// The ways to name an image.
+// The kinds of image reference.
 const (
-	PullByDigest       PullBy = "Digest"
+	// PullByDigest pulls images that are referenced by digest from the mirrors.
+	PullByDigest PullBy = "Digest"
+	// PullByDigestAndTag pulls all images from the mirrors.
 	PullByDigestAndTag PullBy = "DigestAndTag"
 )
 
-// WindowsConfigStatus says what became of the settings.
+// WindowsConfigStatus is the observed state of the settings.
 type WindowsConfigStatus struct {
-	// observedGeneration is the generation of spec that the status is about.
+	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// settings identifies what is published for nodes now; each node that has come to it says so in its annotation
-	// windowsmachineconfig.openshift.io/settings.
+	// settings identifies the settings that are published for nodes. A node that has applied them has the same value in
+	// its annotation windowsmachineconfig.openshift.io/settings.
 	// +optional
 	Settings string `json:"settings,omitempty"`
 
-	// nodes is how many nodes follow these settings, and updatedNodes how many of them have come to them.
+	// nodes is the number of nodes that follow these settings.
 	// +optional
 	Nodes int32 `json:"nodes,omitempty"`
-	// updatedNodes is how many nodes have come to the settings.
+	// updatedNodes is the number of nodes that have applied the settings.
 	// +optional
 	UpdatedNodes int32 `json:"updatedNodes,omitempty"`
 
-	// rollout is how far all nodes are with what they shall become.
+	// rollout is the progress of all nodes towards the desired version.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
-	// conditions are Published (the settings make sense as a whole and nodes can read them) and Degraded (parts of them
-	// cannot be had; the message names each; bad when True).
+	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
+	// (part of the settings cannot be applied; the message names each; bad when True) and PoliciesInForce (the
+	// admission policies are installed; good when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -238,20 +245,22 @@ type WindowsConfigStatus struct {
 
 // KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
 type KubeletSpec struct {
-	// maxPods a node takes; 250 by default.
+	// maxPods is the maximum number of pods on a node. The default is 250.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxPods int32 `json:"maxPods,omitempty"`
 
-	// systemReserved is kept away from pods; by default cpu 500m, memory 2Gi, ephemeral-storage 1Gi.
+	// systemReserved is the amount of each resource reserved for the system. The default is cpu 500m, memory 2Gi,
+	// ephemeral-storage 1Gi.
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="keys must be cpu, memory or ephemeral-storage"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(self[k]))",message="values must be quantities, for example 500m or 2Gi"
 	// +optional
 	SystemReserved map[string]string `json:"systemReserved,omitempty"`
 
-	// evictionHard are the kubelet's hard eviction thresholds; by default nodefs.available 10%, imagefs.available 15%.
+	// evictionHard is the kubelet's set of hard eviction thresholds. The default is nodefs.available 10%,
+	// imagefs.available 15%.
 	// +kubebuilder:validation:MaxProperties=3
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+(.[0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"
@@ -259,16 +268,16 @@ type KubeletSpec struct {
 	EvictionHard map[string]string `json:"evictionHard,omitempty"`
 }
 
-// NetworkProvider names a way to connect pods.
+// NetworkProvider is a way to connect pods.
 type NetworkProvider string
 
-// The providers.
+// The network providers.
 const (
-	// NetworkOVNHybridOverlay joins Windows nodes to OVN-Kubernetes by its hybrid overlay.
+	// NetworkOVNHybridOverlay connects Windows nodes to OVN-Kubernetes through its hybrid overlay.
 	NetworkOVNHybridOverlay NetworkProvider = "OVNHybridOverlay"
-	// NetworkFlannel joins Windows nodes to a cluster whose network is Flannel with VXLAN.
+	// NetworkFlannel connects Windows nodes to a cluster that uses Flannel with VXLAN.
 	NetworkFlannel NetworkProvider = "Flannel"
-	// NetworkCustom takes the CNI configuration that the user writes in network.custom.
+	// NetworkCustom uses the CNI configuration that the user supplies in network.custom.
 	NetworkCustom NetworkProvider = "Custom"
 )
 
@@ -279,17 +288,19 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.ovn) || has(self.provider) && self.provider == 'OVNHybridOverlay'",message="network.ovn may be set only when network.provider is OVNHybridOverlay"
 // +kubebuilder:validation:XValidation:rule="!has(self.flannel) || has(self.provider) && self.provider == 'Flannel'",message="network.flannel may be set only when network.provider is Flannel"
 type NetworkSpec struct {
-	// provider of the pod network: OVNHybridOverlay for a cluster with OVN-Kubernetes, Flannel for one with Flannel, Custom for a CNI
-	// configuration of your own. Empty means OVNHybridOverlay on OpenShift. Elsewhere, hosts are not joined without one: a node
-	// without network would never be ready.
+	// provider is the provider of the pod network: OVNHybridOverlay for a cluster with OVN-Kubernetes, Flannel for a
+	// cluster with Flannel, Custom for your own CNI configuration. Empty means OVNHybridOverlay on OpenShift. On other
+	// clusters, hosts do not join without a provider, because a node without a network would never become Ready.
 	// +kubebuilder:validation:Enum=OVNHybridOverlay;Flannel;Custom
 	// +optional
 	Provider NetworkProvider `json:"provider,omitempty"`
 
-	// allowFrom are the ranges of addresses, as 10.0.0.0/16, from which Windows' firewall lets in SSH, the kubelet's port and that of
-	// metrics (TCP 22, 10250 and 9182). The addresses of all control plane nodes must be in it, and those of your Prometheus, or else logs,
-	// exec, metrics and visits of the operator fail. It limits the operator's own rules: others that let in more still do. By default,
-	// everybody is let in. A joined node follows a change in seconds also when nobody can log in to it.
+	// allowFrom is the list of CIDR ranges, for example 10.0.0.0/16, from which the Windows firewall accepts
+	// connections to SSH, the kubelet and the metrics port (TCP 22, 10250 and 9182). It must include the addresses of
+	// all control plane nodes and of your Prometheus; otherwise logs, exec, metrics and SSH connections of the operator
+	// fail. It limits only the operator's own firewall rules; other rules that accept more still apply. By default,
+	// connections are accepted from all addresses. A joined node applies a change within seconds, even when the
+	// operator cannot log in to it.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self) && cidr(self).prefixLength() > 0",message="must be a range of addresses such as 10.0.0.0/16"
@@ -310,27 +321,28 @@ type NetworkSpec struct {
 	Custom *CustomNetwork `json:"custom,omitempty"`
 }
 
-// OVNNetwork is what OVN-Kubernetes does not tell of its hybrid overlay outside OpenShift.
+// OVNNetwork holds settings of the hybrid overlay that cannot be read from OVN-Kubernetes outside OpenShift.
 type OVNNetwork struct {
-	// vxlanPort is the UDP port of the hybrid overlay, as OVN-Kubernetes has it (its flag --hybrid-overlay-vxlan-port); 4789 by default.
-	// On OpenShift it is Network.operator's hybridOverlayVXLANPort, and must not be set here. Windows Server 2019 can have no other
-	// than 4789.
+	// vxlanPort is the UDP port of the hybrid overlay: the value of OVN-Kubernetes' flag --hybrid-overlay-vxlan-port.
+	// The default is 4789. On OpenShift, the port comes from hybridOverlayVXLANPort of Network.operator, and this field
+	// must not be set. Windows Server 2019 supports only 4789.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	VXLANPort int32 `json:"vxlanPort,omitempty"`
 
-	// clusterSubnets are the ranges of which OVN-Kubernetes gives Linux nodes the subnets of their pods, as its flag --cluster-subnets has
-	// them: 10.128.0.0/14/23, with commas between several. Windows nodes send nothing to a Linux node that claims another subnet. By default
-	// the range that kubeadm knows; where there is none either, each subnet is believed that no other node has. OpenShift tells its ranges:
-	// there, it must not be set.
+	// clusterSubnets are the ranges from which OVN-Kubernetes allocates the pod subnets of Linux nodes: the value of
+	// its flag --cluster-subnets, for example 10.128.0.0/14/23, separated by commas. Windows nodes send nothing to a
+	// Linux node that claims a subnet outside them. The default is the range in kubeadm's configuration; without one,
+	// every subnet is accepted that no other node claims. On OpenShift, the ranges come from the cluster, and this
+	// field must not be set.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
 	// +optional
 	ClusterSubnets string `json:"clusterSubnets,omitempty"`
 
-	// hybridClusterSubnets are the same of Windows nodes, and of Linux nodes with another network, as OVN-Kubernetes' flag
-	// --hybrid-overlay-cluster-subnets has them.
+	// hybridClusterSubnets are the ranges for the pods of Windows nodes, and of Linux nodes with another network: the
+	// value of OVN-Kubernetes' flag --hybrid-overlay-cluster-subnets.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
 	// +optional
@@ -339,15 +351,15 @@ type OVNNetwork struct {
 
 // FlannelNetwork says where Flannel's configuration is.
 type FlannelNetwork struct {
-	// namespace of Flannel.
+	// namespace is the namespace of Flannel.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:default=kube-flannel
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 
-	// configMap with Flannel's configuration in key net-conf.json. The operator may read only the default one: for another, give its
-	// service account the right to get it.
+	// configMap is the ConfigMap with Flannel's configuration in key net-conf.json. The operator may read only the
+	// default one; for another name, grant its service account get on it.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:default=kube-flannel-cfg
@@ -357,14 +369,16 @@ type FlannelNetwork struct {
 
 // Where Flannel's own manifests put its configuration.
 const (
+	// FlannelNamespace is the default of network.flannel.namespace.
 	FlannelNamespace = "kube-flannel"
+	// FlannelConfigMap is the default of network.flannel.configMap.
 	FlannelConfigMap = "kube-flannel-cfg"
 )
 
-// CustomNetwork is a CNI configuration of the user's own.
+// CustomNetwork is a CNI configuration that the user supplies.
 type CustomNetwork struct {
-	// cniConfig is the text of a CNI configuration (JSON), a Go template in which each node fills
-	// .PodCIDR, .ServiceCIDR, .ClusterDNS and .NodeIP with its own values.
+	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS
+	// and .NodeIP with its own values.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=65536
 	// +required

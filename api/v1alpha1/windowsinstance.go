@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WindowsInstance is one Windows Server host that is, or is to become, a node of this cluster.
-// The operator makes one for each entry of the ConfigMap windows-instances; users may write their own.
+// WindowsInstance is a Windows Server host that is, or is to become, a node of this cluster. The operator creates one
+// for each entry of ConfigMap windows-instances and for each Machine of a Windows node; users can create their own.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -23,16 +23,16 @@ type WindowsInstance struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user, or the source the instance comes from, asks for.
+	// spec is the desired state, declared by the user or by the source of the instance.
 	// +required
 	Spec WindowsInstanceSpec `json:"spec"`
 
-	// status is what the operator has seen and done. Only the operator writes it.
+	// status is the observed state. Only the operator writes it.
 	// +optional
 	Status WindowsInstanceStatus `json:"status,omitempty"`
 }
 
-// WindowsInstanceList is a list of WindowsInstance.
+// WindowsInstanceList is a list of WindowsInstances.
 //
 // +kubebuilder:object:root=true
 type WindowsInstanceList struct {
@@ -41,11 +41,12 @@ type WindowsInstanceList struct {
 	Items           []WindowsInstance `json:"items"`
 }
 
-// WindowsInstanceSpec says where the host is, how to log in, and what its node shall look like.
+// WindowsInstanceSpec declares where the host is, how to log in, and how to configure its node.
 type WindowsInstanceSpec struct {
-	// address is the IPv4 address or DNS name under which the operator reaches the host by SSH.
-	// It cannot change: another address is another instance. Addresses that are nobody's host, of the operator's own machine (loopback)
-	// and of the cluster's own machines and Services are refused, here or when the operator is about to connect.
+	// address is the IPv4 address or DNS name at which the operator reaches the host by SSH. It is immutable: another
+	// address is another instance. Addresses that cannot belong to a Windows host, loopback addresses (the operator's
+	// own machine), and addresses of the cluster's own machines and Services are rejected, either here or before the
+	// operator connects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="address cannot change; another address is another WindowsInstance"
@@ -55,8 +56,8 @@ type WindowsInstanceSpec struct {
 	// +required
 	Address string `json:"address"`
 
-	// username is a local or domain account in the host's Administrators group whose authorized keys
-	// hold the public half of the key in Secret cloud-private-key.
+	// username is a local or domain account in the host's Administrators group. Its authorized keys contain the public
+	// key of the private key in Secret cloud-private-key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:cntrl:]]+$') && self.matches('^[^ ](.*[^ ])?$')",message="username must have no control characters, and no blanks around it"
@@ -70,52 +71,53 @@ type WindowsInstanceSpec struct {
 	// +optional
 	Port int32 `json:"port,omitempty"`
 
-	// hostKey pins the host's SSH key in advance, as ssh-keyscan prints it without the host name:
-	// "ssh-ed25519 AAAA...". Empty means: the key shown at first contact is kept in status.hostKey and
-	// asked for from then on. Setting it also answers a host key that changed for a good reason.
+	// hostKey pins the host's SSH host key in advance, as ssh-keyscan prints it without the host name: "ssh-ed25519
+	// AAAA...". When it is empty, the operator stores the key of the first contact in status.hostKey and requires it
+	// from then on. Set it also to confirm a host key that changed for a known reason.
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:Pattern=`^((ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|ecdsa-sha2-nistp384|ecdsa-sha2-nistp521) [A-Za-z0-9+/]+={0,2}( .*)?)?$`
 	// +optional
 	HostKey string `json:"hostKey,omitempty"`
 
-	// hostname is the name that the host shall have; with another name it is renamed and restarted when it joins. Empty means: the
-	// name it has.
+	// hostname is the desired name of the host. A host with another name is renamed and restarted when it joins. When
+	// it is empty, the host keeps its name.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="hostname must be one label of lower-case letters, digits and hyphens"
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
-	// nodeLabels are put on the node, besides those of the operator, and kept there.
+	// nodeLabels are labels that the operator sets on the node and restores, in addition to its own.
 	// +kubebuilder:validation:MaxProperties=64
 	// +optional
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are put on the node when it registers, besides os=Windows:NoSchedule.
+	// nodeTaints are taints that the node gets when it registers, in addition to os=Windows:NoSchedule.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
-	// network says which of the host's interfaces the cluster uses, where it has more than one.
+	// network selects the network interface that the cluster uses, on a host with more than one.
 	// +optional
 	Network *InstanceNetwork `json:"network,omitempty"`
 
-	// paused leaves the host as it is: nothing is started on it until paused is taken away. A version that failed on it goes on to the others.
+	// paused keeps the operator from starting anything on the host until it is removed. A version that failed on a
+	// paused host still rolls out to the others.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
 
-// InstanceNetwork chooses the interface whose address the node has, and which carries the pod network. Without it, that is the interface
-// with the default route.
+// InstanceNetwork selects the interface that has the node's address and carries the pod network. The default is the
+// interface with the default route.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.interface) || !has(self.cidr)",message="at most one of network.interface and network.cidr may be set"
 type InstanceNetwork struct {
-	// interface is the name of the interface, as Get-NetAdapter shows it: "Ethernet 2".
+	// interface is the name of the interface as Get-NetAdapter shows it: "Ethernet 2".
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// cidr is a range of IPv4 addresses: the interface that has an address in it is taken, and this address with it.
+	// cidr is a range of IPv4 addresses. It selects the interface that has an address in the range, and that address.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=18
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="cidr must be a range of IPv4 addresses, for example 10.0.8.0/24"
@@ -123,28 +125,30 @@ type InstanceNetwork struct {
 	CIDR string `json:"cidr,omitempty"`
 }
 
-// WindowsInstanceStatus is what the operator knows of a host.
+// WindowsInstanceStatus is the observed state of a host.
 type WindowsInstanceStatus struct {
-	// observedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// nodeRef names the Node this host became.
+	// nodeRef names the Node of this host.
 	// +optional
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
-	// hostname is the name of the node: the host's own, in lower case, or that which the cloud has for its machine.
+	// hostname is the name of the node: the host's own name in lower case, or the name that the cloud has for its
+	// machine.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Hostname string `json:"hostname,omitempty"`
 
-	// hostnameFixed says that the host was handed a token for hostname. From then on it may join under no other name, until the user
-	// accepts one with annotation accept-hostname or spec.hostname.
+	// hostnameFixed is true when the host has received a token for hostname. From then on it can join under no other
+	// name, until the user accepts one with annotation accept-hostname or spec.hostname.
 	// +optional
 	HostnameFixed bool `json:"hostnameFixed,omitempty"`
 
-	// nodeIP is the IPv4 address of the host's default-route interface, or of the one that spec.network chooses; the kubelet
-	// registers with it. The host was reached there, or showed its SSH key there.
+	// nodeIP is the IPv4 address of the interface with the host's default route, or of the interface that spec.network
+	// selects. The kubelet registers with it. The operator reached the host at this address, or verified its SSH host
+	// key there.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	NodeIP string `json:"nodeIP,omitempty"`
@@ -154,12 +158,12 @@ type WindowsInstanceStatus struct {
 	// +optional
 	OSBuild string `json:"osBuild,omitempty"`
 
-	// bootID changes with every start of the host. Windows counts it.
+	// bootID is a counter that Windows increments at every start of the host.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	BootID string `json:"bootID,omitempty"`
 
-	// hostKey is the SSH host key that is asked for at every connection, in authorized-keys form.
+	// hostKey is the SSH host key that the operator requires at every connection, in authorized_keys format.
 	// +optional
 	HostKey string `json:"hostKey,omitempty"`
 
@@ -167,62 +171,63 @@ type WindowsInstanceStatus struct {
 	// +optional
 	HostKeyFingerprint string `json:"hostKeyFingerprint,omitempty"`
 
-	// payload is the content the host runs and the content it shall run.
+	// payload is the payload that the host runs, and the one it should run.
 	// +structType=atomic
 	// +optional
 	Payload PayloadStatus `json:"payload,omitempty"`
 
-	// bootstrapCredentialID is the ID of the short-lived token the host joins with (a JTI, not a secret).
+	// bootstrapCredentialID is the ID (JTI) of the short-lived token that the host joins with; it is not a secret.
 	// Certificate requests made with any other credential are not approved for this host.
 	// +optional
 	BootstrapCredentialID string `json:"bootstrapCredentialID,omitempty"`
 
-	// steps of the last join, in order.
+	// steps are the steps of the last join, in order.
 	// +listType=atomic
 	// +optional
 	Steps []StepStatus `json:"steps,omitempty"`
 
-	// plan is what happens to the host next, how disruptive that is, and what it waits for.
+	// plan is the next action on the host, how disruptive it is, and what it waits for.
 	// +structType=atomic
 	// +optional
 	Plan *Plan `json:"plan,omitempty"`
 
-	// maintenance is what the operator is doing with the host after its join; absent when it does nothing.
+	// maintenance is the action in progress on the host after its join. Absent when there is none.
 	// +structType=atomic
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
-	// failure is what the operator tried in vain and does not try again before something changes.
+	// failure is the last action that failed. The operator does not retry it until something changes.
 	// +structType=atomic
 	// +optional
 	Failure *Failure `json:"failure,omitempty"`
 
-	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and
-	// Stalled, Draining and RebootRequired (bad when True; absent otherwise).
+	// conditions are Reachable, Supported, Configured, NodeReady and Ready (good when True), and Stalled, Draining and
+	// RebootRequired (bad when True; absent otherwise).
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Plan is what happens to a host next.
+// Plan is the next action on a host.
 type Plan struct {
-	// action that comes next.
+	// action is the action that comes next.
 	Action PlanAction `json:"action"`
-	// disruption of the action: None leaves all pods alone, Restart starts services anew while pods go on, Drain moves the pods
-	// to other nodes, Reboot restarts the host after that.
+	// disruption is the effect of the action on pods: None does not affect pods, Restart restarts services while pods
+	// keep running, Drain moves the pods to other nodes, Reboot drains the node and then restarts the host.
 	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
 	Disruption PlanDisruption `json:"disruption"`
-	// waitsFor is the reason why the action has not begun; empty while it runs.
+	// waitsFor is the reason why the action has not started. Empty while it runs.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// message says why the action is due, and what it waits for.
+	// message says why the action is due and what it waits for.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// PlanAction is something that the operator does with a host.
+// PlanAction is an action of the operator on a host.
+//
 // +kubebuilder:validation:Enum=Join;Stage;Upgrade;Repair;Reboot;Replace;Leave
 type PlanAction string
 
@@ -230,45 +235,50 @@ type PlanAction string
 const (
 	// ActionJoin makes the host a node.
 	ActionJoin PlanAction = "Join"
-	// ActionStage sends the content of another version, for later.
+	// ActionStage sends the content of another version to the host in advance.
 	ActionStage PlanAction = "Stage"
-	// ActionUpgrade takes the node to another version, newer or older.
+	// ActionUpgrade moves the node to another version, newer or older.
 	ActionUpgrade PlanAction = "Upgrade"
-	// ActionRepair joins the host of a node again that does not work.
+	// ActionRepair joins the host again because its node does not work.
 	ActionRepair PlanAction = "Repair"
 	// ActionReboot restarts the host.
 	ActionReboot PlanAction = "Reboot"
 	// ActionReplace deletes the Machine of the host.
 	ActionReplace PlanAction = "Replace"
-	// ActionLeave takes everything of ours off the host and deletes the Node.
+	// ActionLeave removes everything the operator installed from the host and deletes the Node.
 	ActionLeave PlanAction = "Leave"
 )
 
-// PlanDisruption is what an action does to the pods of a node.
+// PlanDisruption is the effect of an action on the pods of a node.
 type PlanDisruption string
 
-// The disruptions, from the least to the greatest.
+// The disruptions, from the smallest to the largest.
 const (
-	DisruptionNone    PlanDisruption = "None"
+	// DisruptionNone does not affect pods.
+	DisruptionNone PlanDisruption = "None"
+	// DisruptionRestart restarts services while pods keep running.
 	DisruptionRestart PlanDisruption = "Restart"
-	DisruptionDrain   PlanDisruption = "Drain"
-	DisruptionReboot  PlanDisruption = "Reboot"
+	// DisruptionDrain moves the pods to other nodes.
+	DisruptionDrain PlanDisruption = "Drain"
+	// DisruptionReboot drains the node and then restarts the host.
+	DisruptionReboot PlanDisruption = "Reboot"
 )
 
-// Maintenance is an action under way. It is written before anything is done, so that an operator that starts anew goes on.
+// Maintenance is an action in progress. The operator writes it before it acts, so that it resumes the action after its
+// own restart.
 type Maintenance struct {
-	// action under way.
+	// action is the action in progress.
 	Action PlanAction `json:"action"`
-	// step it is in: Drain, Act, Verify.
+	// step is the current step of the action.
 	// +kubebuilder:validation:Enum=Drain;Act;Verify
 	Step MaintenanceStep `json:"step"`
-	// disruption that was found necessary.
+	// disruption is the effect on pods that the action was found to need.
 	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
 	Disruption PlanDisruption `json:"disruption"`
 	// version is the version that an Upgrade installs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// previousVersion is the version the node had before an Upgrade; a failed Upgrade returns to it.
+	// previousVersion is the version the node had before an Upgrade. A failed Upgrade returns to it.
 	// +optional
 	PreviousVersion string `json:"previousVersion,omitempty"`
 	// bootID is the boot ID of the host before a Reboot.
@@ -277,14 +287,14 @@ type Maintenance struct {
 	// requestToken is the value of the reboot annotation that requested a Reboot.
 	// +optional
 	RequestToken string `json:"requestToken,omitempty"`
-	// startedAt is when the action began.
+	// startedAt is when the action started.
 	StartedAt metav1.Time `json:"startedAt"`
-	// stepStartedAt is when the current step began.
+	// stepStartedAt is when the current step started.
 	StepStartedAt metav1.Time `json:"stepStartedAt"`
-	// rejoins is how often the host was joined again because its node did not come back, and rejoinedAt when last.
+	// rejoins is how often the host was joined again because its node did not come back.
 	// +optional
 	Rejoins int32 `json:"rejoins,omitempty"`
-	// rejoinedAt is when the host was joined again last.
+	// rejoinedAt is when the host was last joined again.
 	// +optional
 	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
 	// message says what the step waits for.
@@ -293,35 +303,35 @@ type Maintenance struct {
 	Message string `json:"message,omitempty"`
 }
 
-// MaintenanceStep is a part of an action.
+// MaintenanceStep is a step of an action.
 type MaintenanceStep string
 
 // The steps of an action, in order.
 const (
-	// MaintenanceDrain keeps new pods away and moves those that are there.
+	// MaintenanceDrain cordons the node and evicts its pods.
 	MaintenanceDrain MaintenanceStep = "Drain"
-	// MaintenanceAct does what is to be done.
+	// MaintenanceAct performs the action.
 	MaintenanceAct MaintenanceStep = "Act"
-	// MaintenanceVerify waits until the node works; then it comes back into service.
+	// MaintenanceVerify waits until the node works; then the node returns to service.
 	MaintenanceVerify MaintenanceStep = "Verify"
 )
 
 // Failure is an action that failed.
 type Failure struct {
-	// action that failed.
+	// action is the action that failed.
 	Action PlanAction `json:"action"`
-	// version that an Upgrade went to in vain.
+	// version is the version that a failed Upgrade was to install.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// step in which it failed. A drain that was given up is not the version's fault.
+	// step is the step that failed. A drain that was aborted does not count against the version.
 	// +optional
 	Step MaintenanceStep `json:"step,omitempty"`
-	// attempts so far.
+	// attempts is the number of attempts so far.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// at is when it failed.
+	// at is when the action failed.
 	At metav1.Time `json:"at"`
-	// message says why.
+	// message says why the action failed.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -329,42 +339,42 @@ type Failure struct {
 
 // NodeReference names a Node.
 type NodeReference struct {
-	// name of the Node.
+	// name is the name of the Node.
 	Name string `json:"name"`
 }
 
-// PayloadStatus compares what runs with what is wanted. Values are the first twelve digits of the digest
-// of all files.
+// PayloadStatus compares the payload that runs with the desired one. Each value is the first twelve digits of the
+// digest of all files.
 type PayloadStatus struct {
-	// current is what the host was last joined with.
+	// current is the payload the host was last joined with.
 	// +optional
 	Current string `json:"current,omitempty"`
-	// desired is what the operator carries.
+	// desired is the payload that the operator carries.
 	// +optional
 	Desired string `json:"desired,omitempty"`
-	// staged is what was sent to the host, so that it can go there at once.
+	// staged is the payload that was sent to the host in advance, so that the node can move to it at once.
 	// +optional
 	Staged string `json:"staged,omitempty"`
-	// since is when the node came to the version it has.
+	// since is when the node reached its current version.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// StepStatus is how one step of the last join went.
+// StepStatus is the state of one step of the last join.
 type StepStatus struct {
-	// name of the step: Connect, Inspect, Check, Transfer, Configure, Register, Ready.
+	// name is the name of the step: Connect, Inspect, Check, Transfer, Configure, Register or Ready.
 	Name string `json:"name"`
-	// state of the step.
+	// state is the state of the step.
 	// +kubebuilder:validation:Enum=Waiting;Running;Done;Failed
 	State StepState `json:"state"`
 	// message says what the step does now, or why it failed.
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
-	// startedAt is when the step began.
+	// startedAt is when the step started.
 	// +optional
 	StartedAt *metav1.MicroTime `json:"startedAt,omitempty"`
-	// finishedAt is when the step was done.
+	// finishedAt is when the step finished.
 	// +optional
 	FinishedAt *metav1.MicroTime `json:"finishedAt,omitempty"`
 }
@@ -374,8 +384,12 @@ type StepState string
 
 // The states of a step.
 const (
+	// StepWaiting means that the step has not started.
 	StepWaiting StepState = "Waiting"
+	// StepRunning means that the step is in progress.
 	StepRunning StepState = "Running"
-	StepDone    StepState = "Done"
-	StepFailed  StepState = "Failed"
+	// StepDone means that the step has succeeded.
+	StepDone StepState = "Done"
+	// StepFailed means that the step has failed.
+	StepFailed StepState = "Failed"
 )

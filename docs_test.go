@@ -1,0 +1,150 @@
+package wmco_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestRecipesNameWhatExists reads the five recipes of docs/development.md: numbered steps, each of which begins with a
+// path. It checks these paths, and all others in the document.
+func TestRecipesNameWhatExists(t *testing.T) {
+	text := read(t, "docs/development.md")
+	recipes := strings.Split(text, "\n## Recipe: ")[1:]
+	if len(recipes) != 5 {
+		t.Errorf("docs/development.md has %d recipes, want 5", len(recipes))
+	}
+	step := regexp.MustCompile("(?m)^([0-9]+)\\. (`[^`]+`: )?")
+	for _, recipe := range recipes {
+		name, _, _ := strings.Cut(recipe, "\n")
+		steps := step.FindAllStringSubmatch(recipe, -1)
+		if len(steps) < 3 {
+			t.Errorf("recipe %q has %d steps, want at least 3", name, len(steps))
+		}
+		for _, s := range steps {
+			if s[2] == "" {
+				t.Errorf("step %s of recipe %q does not begin with a path, as in `api/conditions.go`: ...", s[1], name)
+			}
+		}
+	}
+	file := regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*)`")
+	for _, m := range file.FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		isFile := slices.Contains([]string{".go", ".md", ".yaml", ".yml", ".mod", ".ps1"}, path.Ext(name))
+		isPath := strings.Contains(name, "/") && !strings.Contains(strings.SplitN(name, "/", 2)[0], ".io")
+		if _, err := os.Stat(name); err != nil && (isFile || isPath) {
+			t.Errorf("docs/development.md names %s, which does not exist", name)
+		}
+	}
+}
+
+// TestGlossaryIsShortAndSorted keeps the glossary to thirty terms in alphabetical order.
+func TestGlossaryIsShortAndSorted(t *testing.T) {
+	var terms []string
+	for _, m := range regexp.MustCompile(`(?m)^- \*\*(.+?)\*\*: `).FindAllStringSubmatch(read(t, "docs/glossary.md"), -1) {
+		terms = append(terms, strings.ToLower(m[1]))
+	}
+	if len(terms) == 0 || len(terms) > 30 {
+		t.Errorf("docs/glossary.md has %d terms, want 1 to 30", len(terms))
+	}
+	if !slices.IsSorted(terms) {
+		t.Errorf("the terms of docs/glossary.md are not in alphabetical order: %v", terms)
+	}
+}
+
+// TestDependabotKnowsEveryModule compares .github/dependabot.yml with the folders that have a go.mod.
+func TestDependabotKnowsEveryModule(t *testing.T) {
+	config := read(t, ".github/dependabot.yml")
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "go.mod" {
+			return err
+		}
+		folder := strings.TrimSuffix("/"+path.Dir(filepath.ToSlash(name)), "/.")
+		if folder == "" {
+			folder = "/"
+		}
+		if !strings.Contains(config, "gomod\n    directory: "+folder+"\n") {
+			t.Errorf(".github/dependabot.yml has no entry gomod with directory %s", folder)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDocumentsAreWrappedAndPlain keeps lines of text at 120 columns, tables and code aside, and words out that
+// administrators do not search for.
+func TestDocumentsAreWrappedAndPlain(t *testing.T) {
+	unusual := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|come to)\b`)
+	tests := regexp.MustCompile("`[^`]*`")
+	for _, name := range documents(t) {
+		code := false
+		for i, line := range strings.Split(read(t, name), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(line, "|") && name == "docs/architecture.md" {
+				continue
+			}
+			if !strings.HasPrefix(line, "|") && utf8.RuneCountInString(line) > 120 && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s:%d has more than 120 columns", name, i+1)
+			}
+			if word := unusual.FindString(tests.ReplaceAllString(line, "")); word != "" {
+				t.Errorf("%s:%d says %q; use the words of docs/glossary.md and of Kubernetes", name, i+1, word)
+			}
+		}
+	}
+}
+
+// TestLinksLeadToHeadings checks the part behind # of every link between documents; TestDocumentsLinkToWhatExists checks
+// the files.
+func TestLinksLeadToHeadings(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/-]*)#([^)\s]+)\)`)
+	for _, name := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
+			target := name
+			if m[1] != "" {
+				target = path.Join(path.Dir(name), m[1])
+			}
+			if !slices.Contains(anchors(read(t, target)), m[2]) {
+				t.Errorf("%s links to %s#%s, and that document has no such heading", name, target, m[2])
+			}
+		}
+	}
+}
+
+// anchors are the names by which GitHub knows the headings of a document.
+func anchors(text string) (names []string) {
+	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
+		names = append(names, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return names
+}
+
+// documents are the documents that are checked here. Records of decisions and the changelog are left as they were written.
+func documents(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(names, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md",
+		"deploy/README.md", "payload/README.md", "lab/README.md")
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
