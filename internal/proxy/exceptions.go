@@ -55,7 +55,7 @@ func (l *list) addUsers(text string) {
 	case isNetwork && !slices.Contains(l.networks, network):
 		l.networks = append(l.networks, network)
 		l.texts = append(l.texts, text)
-	case !isNetwork && !l.has(text):
+	case !isNetwork && !has(l.texts, text):
 		l.texts = append(l.texts, text)
 	}
 }
@@ -69,7 +69,7 @@ func (l *list) missing(inside Inside) ([]string, error) {
 		switch {
 		case isNetwork:
 			networks = append(networks, network)
-		case text == "" || l.has(text):
+		case text == "" || has(l.texts, text) || has(texts, text):
 		case isName(text):
 			texts = append(texts, text)
 		default:
@@ -80,7 +80,7 @@ func (l *list) missing(inside Inside) ([]string, error) {
 		texts = append(texts, format(n))
 	}
 	slices.Sort(texts)
-	return slices.Compact(texts), nil
+	return texts, nil
 }
 
 // uncovered gives those of candidates that lie in no other range, neither in one of known nor in one of their own.
@@ -109,8 +109,9 @@ func subdomains(domain string) string {
 	return "." + domain
 }
 
-func (l *list) has(text string) bool {
-	return slices.ContainsFunc(l.texts, func(t string) bool { return strings.EqualFold(t, text) })
+// has tells whether texts have one, in upper or lower case.
+func has(texts []string, text string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.EqualFold(t, text) })
 }
 
 // refuse remembers an entry for the message, but does not show one that may be a URL with a password in it.
