@@ -35,8 +35,8 @@ const (
 	watchTimeout   = 5 * time.Minute
 )
 
-// credentials are how WICD shows who it is: its certificate, or the bootstrap token.
-type credentials struct {
+// apiCredentials are how WICD shows who it is: its certificate, or the bootstrap token.
+type apiCredentials struct {
 	token       string
 	certificate *tls.Certificate
 }
@@ -49,7 +49,7 @@ type apiClient struct {
 }
 
 // newAPI makes a client; it connects with the first request.
-func newAPI(h host.Host, b agent.Bootstrap, c credentials) (*apiClient, error) {
+func newAPI(h host.Host, b agent.Bootstrap, c apiCredentials) (*apiClient, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if b.CA != "" {
 		tlsConfig.RootCAs = x509.NewCertPool()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -22,7 +23,7 @@ type applying struct {
 	wanted desired.Node
 	facts  agent.HostFacts
 	// former is what was asked for before, formerWanted what that wanted of this host; empty on a fresh host.
-	former       record
+	former       state.Record
 	formerWanted desired.Node
 	// hostname is the name that Windows shall have; empty keeps what it has.
 	hostname string
@@ -50,7 +51,7 @@ type applyStep struct {
 // newApplying refuses what could not become a node, or could leave its folders. It changes nothing yet.
 func newApplying(h host.Host, request agent.JoinRequest) (*applying, error) {
 	hostname := request.Hostname
-	wanted, err := record{JoinRequest: request}.wanted()
+	wanted, err := state.Record{JoinRequest: request}.Wanted()
 	if err != nil {
 		return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: err.Error()}
 	}
@@ -79,7 +80,7 @@ func (a *applying) run(ctx context.Context, steps []applyStep) error {
 			return err
 		}
 		if err != nil {
-			note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: s.name, Error: err.Error(), Duration: time.Since(a.began)})
+			state.Note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: s.name, Error: err.Error(), Duration: time.Since(a.began)})
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -90,17 +91,17 @@ func (a *applying) run(ctx context.Context, steps []applyStep) error {
 func (a *applying) did(format string, args ...any) {
 	change := fmt.Sprintf(format, args...)
 	a.changed = append(a.changed, change)
-	note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: change, Duration: time.Since(a.began)})
+	state.Note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: change, Duration: time.Since(a.began)})
 	a.tell(agent.Step{Name: a.step + ": " + change})
 }
 
 // remindFormer reads what the host was made before. What cannot be made sense of counts as nothing: then all is new.
 func (a *applying) remindFormer() (err error) {
-	if a.former, err = formerRecord(a.Disk); err != nil {
+	if a.former, err = state.ReadFormer(a.Disk); err != nil {
 		return err
 	}
-	if a.formerWanted, err = a.former.wanted(); err != nil {
-		a.former, a.formerWanted = record{}, desired.Node{}
+	if a.formerWanted, err = a.former.Wanted(); err != nil {
+		a.former, a.formerWanted = state.Record{}, desired.Node{}
 	}
 	return nil
 }

@@ -2,9 +2,10 @@ package daemon
 
 import (
 	"fmt"
-	"github.com/windows-machine-config/wmco/internal/host"
 	"slices"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // A service that dies loopDeaths times within loopWithin is in a loop, until it has not died for that long. Windows restarts

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
@@ -26,9 +28,9 @@ var errRejected = errors.New("the API server does not accept the certificate")
 // identify returns WICD's own certificate: the one on the host, unless it was rejected, or a new one. It tries until it
 // has one, or ctx is done.
 func (l *life) identify(ctx context.Context, rejected *x509.Certificate) (identity.Identity, error) {
-	retry := newBackoff()
+	retry := backoff.New()
 	for {
-		id, err := readIdentity(l.host.Disk, l.record.Node, time.Now())
+		id, err := credentials.ReadIdentity(l.host.Disk, l.record.Node, time.Now())
 		if err == nil && !id.Leaf.Equal(rejected) {
 			return id, nil
 		}
@@ -39,41 +41,41 @@ func (l *life) identify(ctx context.Context, rejected *x509.Certificate) (identi
 			return identity.Identity{}, ctx.Err()
 		}
 		l.log.Warn("Certificate is not there yet", "error", err.Error())
-		if err := pause(ctx, pauseAfter(err, retry)); err != nil {
+		if err := backoff.Sleep(ctx, pauseAfter(err, retry)); err != nil {
 			return identity.Identity{}, err
 		}
 	}
 }
 
-func pauseAfter(err error, retry *backoff) time.Duration {
+func pauseAfter(err error, retry *backoff.Backoff) time.Duration {
 	if errors.Is(err, errRefused) {
 		return identity.RefusedPause
 	}
-	return retry.next()
+	return retry.Next()
 }
 
 // bootstrap asks for a certificate with what else shows who we are: the token of the join, or, once that is gone or worth
 // nothing any more, the kubelet's certificate. So a host whose cluster was away for longer than our certificate lived
 // comes back by itself.
 func (l *life) bootstrap(ctx context.Context) (identity.Identity, error) {
-	token, err := bootstrapToken(l.host.Disk)
+	token, err := credentials.BootstrapToken(l.host.Disk)
 	if err == nil {
-		id, err := l.requestAs(ctx, credentials{token: token})
+		id, err := l.requestAs(ctx, apiCredentials{token: token})
 		if !apierrors.IsUnauthorized(err) {
 			return id, err
 		}
 	}
-	kubelet, errKubelet := readKubeletIdentity(l.host.Disk, l.record.Node, time.Now())
+	kubelet, errKubelet := credentials.ReadKubeletIdentity(l.host.Disk, l.record.Node, time.Now())
 	if errKubelet != nil {
 		return identity.Identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
 	}
-	return l.requestAs(ctx, credentials{certificate: &kubelet.Certificate})
+	return l.requestAs(ctx, apiCredentials{certificate: &kubelet.Certificate})
 }
 
 // errExpiredToken is why a token is of no use that is there.
 var errExpiredToken = errors.New("the API server does not know it")
 
-func (l *life) requestAs(ctx context.Context, c credentials) (identity.Identity, error) {
+func (l *life) requestAs(ctx context.Context, c apiCredentials) (identity.Identity, error) {
 	client, err := newAPI(l.host, l.record.Bootstrap, c)
 	if err != nil {
 		return identity.Identity{}, err
@@ -86,10 +88,10 @@ func (l *life) requestAs(ctx context.Context, c credentials) (identity.Identity,
 // when the old one has expired, or when ctx is done.
 func (l *life) renew(ctx context.Context, client *apiClient, id identity.Identity) {
 	at := id.Renewal(rand.Float64())
-	if pause(ctx, id.LeastUse()) != nil || identity.AwaitClock(ctx, at, time.Now) != nil {
+	if backoff.Sleep(ctx, id.LeastUse()) != nil || identity.AwaitClock(ctx, at, time.Now) != nil {
 		return
 	}
-	retry := newBackoff()
+	retry := backoff.New()
 	for time.Now().Before(id.Leaf.NotAfter) {
 		_, err := l.request(ctx, client)
 		if err == nil || ctx.Err() != nil {
@@ -97,7 +99,7 @@ func (l *life) renew(ctx context.Context, client *apiClient, id identity.Identit
 		}
 		l.log.Warn("Certificate could not be renewed", "error", err.Error(), "expires", id.Leaf.NotAfter)
 		wait := min(pauseAfter(err, retry), time.Until(id.Leaf.NotAfter))
-		if pause(ctx, wait) != nil {
+		if backoff.Sleep(ctx, wait) != nil {
 			return
 		}
 	}
@@ -106,29 +108,29 @@ func (l *life) renew(ctx context.Context, client *apiClient, id identity.Identit
 // request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes
 // on waiting for the same request.
 func (l *life) request(ctx context.Context, client *apiClient) (identity.Identity, error) {
-	p, err := pendingRequest(l.host.Disk, l.record.Node)
+	p, err := credentials.PendingRequest(l.host.Disk, l.record.Node)
 	if err != nil {
 		return identity.Identity{}, err
 	}
 	l.log.Info("Requesting certificate", "request", p.Name)
 	issued, err := awaitCertificate(ctx, client, p)
 	if errors.Is(err, errRefused) {
-		return identity.Identity{}, errors.Join(err, l.host.Disk.Remove(pendingFile))
+		return identity.Identity{}, errors.Join(err, l.host.Disk.Remove(credentials.PendingFile))
 	}
 	if err != nil {
 		return identity.Identity{}, fmt.Errorf("requesting certificate %s: %w", p.Name, err)
 	}
 	whole := append(issued, p.Key...)
-	id, err := identity.Parse(whole, nameOf(l.record.Node), time.Now())
+	id, err := identity.Parse(whole, credentials.NameOf(l.record.Node), time.Now())
 	if err != nil {
 		return identity.Identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", errRefused, p.Name, err),
-			l.host.Disk.Remove(pendingFile))
+			l.host.Disk.Remove(credentials.PendingFile))
 	}
-	if _, err := l.host.Disk.WriteFile(identityFile, string(whole)); err != nil {
+	if _, err := l.host.Disk.WriteFile(credentials.WICDFile, string(whole)); err != nil {
 		return identity.Identity{}, fmt.Errorf("keeping the certificate: %w", err)
 	}
 	l.did("certificate issued, valid until %s", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
-	return id, l.host.Disk.Remove(pendingFile)
+	return id, l.host.Disk.Remove(credentials.PendingFile)
 }
 
 // awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes
@@ -182,7 +184,7 @@ func awaitAnswer(ctx context.Context, client *apiClient, r *certificatesv1.Certi
 		}
 	}
 	if time.Since(began) < time.Second { // whoever ends watches at once must not be asked without pause
-		return r, pause(ctx, time.Second)
+		return r, backoff.Sleep(ctx, time.Second)
 	}
 	return r, ctx.Err()
 }

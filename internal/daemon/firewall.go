@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -14,7 +15,7 @@ import (
 func (a *applying) openFirewall(ctx context.Context) error {
 	err := a.setFirewall(ctx)
 	if errors.Is(err, host.ErrNoFirewall) {
-		note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: " + err.Error()})
+		state.Note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: " + err.Error()})
 		a.tell(agent.Step{Name: a.step + ": none: " + err.Error()})
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -72,7 +73,7 @@ func message(d host.Disk, cause, log string) string {
 		cause = strings.ToValidUTF8(cause[:maxCause], "") + "..."
 	}
 	cause += "; the log " + log + " ends with:\n"
-	return cause + logOf(d, log, int64(maxMessage-len(cause)))
+	return cause + logrotate.Tail(d, log, int64(maxMessage-len(cause)))
 }
 
 // conditionOf is what the condition of a Node should become, whose services are so since this life began; is is nil when

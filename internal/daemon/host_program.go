@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 	"io"
 	"log/slog"
 	"os"
@@ -56,11 +57,11 @@ func hostProgram(ctx context.Context, call Call, asService bool, logName string,
 	}
 	log := call.Stderr
 	if logName != "" {
-		file := &serviceLog{disk: h.Disk, name: logName}
+		file := logrotate.NewFile(h.Disk, logName)
 		defer file.Close()
 		log = file
 	}
-	run := func(ctx context.Context) uint32 { return program.run(ctx, carefree{log}) }
+	run := func(ctx context.Context) uint32 { return program.run(ctx, discardWriteErrors{log}) }
 	if !asService {
 		return run(ctx), nil
 	}
@@ -83,11 +84,11 @@ func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	return 1
 }
 
-// carefree loses what cannot be written: a program whose output is not taken any more would end, or hang.
-type carefree struct{ io.Writer }
+// discardWriteErrors loses what cannot be written: a program whose output is not taken any more would end, or hang.
+type discardWriteErrors struct{ io.Writer }
 
 // Write implements io.Writer.
-func (c carefree) Write(p []byte) (int, error) {
+func (c discardWriteErrors) Write(p []byte) (int, error) {
 	_, _ = c.Writer.Write(p)
 	return len(p), nil
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -71,7 +73,7 @@ func joinHost(ctx context.Context, h host.Host, request agent.JoinRequest, tell 
 	if err := a.checkServices(ctx); err != nil { // before anything changes
 		return agent.JoinResult{}, err
 	}
-	release, err := begin(ctx, h)
+	release, err := state.Begin(ctx, h)
 	if err != nil {
 		return agent.JoinResult{}, err
 	}
@@ -95,7 +97,7 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	switch {
 	case r.Node == "" || r.Cluster == "":
 		return invalid("node is %q and cluster is %q; both are needed", r.Node, r.Cluster)
-	case !isHash(r.Desired.Digest):
+	case !store.IsHash(r.Desired.Digest):
 		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
 	}
 	if err := host.CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
@@ -105,7 +107,7 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 		return invalid("desired.authorizedKeys%v", err)
 	}
 	for i, f := range r.Desired.Payload {
-		if !isHash(f.SHA256) || !isRelative(f.Path) {
+		if !store.IsHash(f.SHA256) || !host.IsRelative(f.Path) {
 			return invalid(`desired.payload[%d] is %q with sha256 %q; a relative path such as cni\host-local.exe and 64 hexadecimal digits are needed`,
 				i, f.Path, f.SHA256)
 		}
@@ -116,34 +118,24 @@ func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	return nil
 }
 
-// isRelative tells whether a Windows path stays below the folder it is used in.
-func isRelative(path string) bool {
-	for segment := range strings.SplitSeq(path, `\`) {
-		if strings.Trim(segment, ". ") == "" || strings.ContainsAny(segment, `/:*?"<>|`) {
-			return false
-		}
-	}
-	return true
-}
-
 // featureEnabled is what the journal says of a feature that was not enabled before. A leave looks for it.
 const featureEnabled = "feature %s enabled"
 
 func (a *applying) enableFeatures(ctx context.Context) error {
 	for _, name := range a.request.Desired.Features {
-		state := a.facts.Features[name]
-		if state == agent.FeatureEnabled {
+		is := a.facts.Features[name]
+		if is == agent.FeatureEnabled {
 			continue
 		}
-		if state == agent.FeatureUnknown {
-			note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: this Windows does not know feature " + name})
+		if is == agent.FeatureUnknown {
+			state.Note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Change: "none: this Windows does not know feature " + name})
 			continue
 		}
 		reboot, err := a.System.EnableFeature(ctx, name)
 		if err != nil {
 			return fmt.Errorf("enabling feature %s: %w", name, err)
 		}
-		if state != agent.FeaturePending {
+		if is != agent.FeaturePending {
 			a.did(featureEnabled, name)
 		}
 		if reboot {
@@ -200,7 +192,7 @@ func (a *applying) makeFolder(folder string) error {
 	if err := a.claimPath(host.Parent(folder)); err != nil {
 		return err
 	}
-	changes, err := claim(a.Host, folder)
+	changes, err := state.Claim(a.Host, folder)
 	for _, change := range changes {
 		a.did("%s", change)
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -44,8 +47,8 @@ func (a *applying) linkPrograms(context.Context) error {
 // checkContents makes sure that everything is there before the first link.
 func (a *applying) checkContents() error {
 	for _, f := range a.request.Desired.Payload {
-		info, err := a.Disk.Stat(store{a.Disk}.name(f.SHA256))
-		if ignoreAbsent(err) != nil {
+		info, err := a.Disk.Stat(store.New(a.Disk).Path(f.SHA256))
+		if state.IgnoreAbsent(err) != nil {
 			return err
 		}
 		if err != nil || info.Size() != f.Size {
@@ -61,7 +64,7 @@ func (a *applying) link(f desired.PayloadFile, name string) error {
 		return fmt.Errorf("making %s: %w", host.Parent(name), err)
 	}
 	existed := a.Disk.Exists(name)
-	changed, err := a.Disk.Link(store{a.Disk}.name(f.SHA256), name)
+	changed, err := a.Disk.Link(store.New(a.Disk).Path(f.SHA256), name)
 	if err != nil {
 		return fmt.Errorf("linking %s: %w", name, err)
 	}
@@ -122,7 +125,7 @@ func (a *applying) leaveFormerCluster(ctx context.Context) error {
 }
 
 func (a *applying) checkKubeconfig() error {
-	right, err := speaksTo(a.Disk, a.request.Bootstrap)
+	right, err := credentials.SpeaksTo(a.Disk, a.request.Bootstrap)
 	if err != nil || right {
 		return err
 	}
@@ -169,15 +172,15 @@ func (a *applying) write(f desired.File) (changed bool, err error) {
 
 // writeBootstrap hands the token over, if the host still needs it. Who waits with an older token is started anew later.
 func (a *applying) writeBootstrap(context.Context) error {
-	kubelet := kubeletHasCertificate(a.Disk, a.request.Node, time.Now())
-	_, err := readIdentity(a.Disk, a.request.Node, time.Now())
+	kubelet := credentials.KubeletHasCertificate(a.Disk, a.request.Node, time.Now())
+	_, err := credentials.ReadIdentity(a.Disk, a.request.Node, time.Now())
 	if kubelet && err == nil {
 		return a.Disk.Remove(desired.BootstrapKubeconfig + host.TemporarySuffix) // a join that was cut may have left it
 	}
 	if a.request.Bootstrap.Token == "" {
 		return &agent.Error{Code: agent.CodeRequestInvalid, Message: "bootstrap.token is empty, and the host has no certificates yet"}
 	}
-	content, err := bootstrapKubeconfig(a.request.Bootstrap)
+	content, err := credentials.BootstrapKubeconfig(a.request.Bootstrap)
 	if err != nil {
 		return err
 	}
@@ -195,25 +198,18 @@ func (a *applying) writeBootstrap(context.Context) error {
 func (a *applying) remember(context.Context) error {
 	request := a.request
 	request.Bootstrap.Token = ""
-	asked := record{JoinRequest: request, Complete: true}
-	if equalRecords(asked, a.former) {
+	asked := state.Record{JoinRequest: request, Complete: true}
+	if state.Equal(asked, a.former) {
 		return nil
 	}
 	asked.Complete, asked.Pulled = false, a.pulls
-	_, err := asked.write(a.Disk)
+	_, err := asked.Write(a.Disk)
 	return err
-}
-
-// equalRecords compares records as they are on disk.
-func equalRecords(a, b record) bool {
-	x, errX := json.Marshal(a)
-	y, errY := json.Marshal(b)
-	return errX == nil && errY == nil && string(x) == string(y)
 }
 
 // complete marks the request as fulfilled.
 func (a *applying) complete(context.Context) error {
-	changed, err := record{JoinRequest: a.request, Complete: true}.write(a.Disk)
+	changed, err := state.Record{JoinRequest: a.request, Complete: true}.Write(a.Disk)
 	if changed {
 		a.did("joined as node %s, version %s", a.request.Node, a.request.Desired.Version)
 	}
@@ -242,7 +238,7 @@ func (a *applying) sortVersions(ctx context.Context) (kept, surplus []string, er
 	if err != nil {
 		return nil, nil, err
 	}
-	services, err := a.Services.List(ctx, ourServices())
+	services, err := a.Services.List(ctx, desired.Services())
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing services: %w", err)
 	}
@@ -273,7 +269,7 @@ func (a *applying) removeUnused(folders []string) error {
 		var list []desired.PayloadFile
 		b, err := a.Disk.Read(desired.Versions + `\` + folder + `\` + versionList)
 		if err != nil {
-			return ignoreAbsent(err)
+			return state.IgnoreAbsent(err)
 		}
 		if json.Unmarshal(b, &list) != nil {
 			return nil // what the version consists of is not known: nothing goes
@@ -288,7 +284,7 @@ func (a *applying) removeUnused(folders []string) error {
 	}
 	for _, name := range names {
 		if !used[name] {
-			_ = a.Disk.Remove(store{a.Disk}.name(name)) // in use: the next join tries again
+			_ = a.Disk.Remove(store.New(a.Disk).Path(name)) // in use: the next join tries again
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -43,7 +45,7 @@ func (l *life) keepServices(ctx context.Context) {
 		k.careers[s.Name] = &career{}
 	}
 	var changes <-chan struct{}
-	retry := newBackoff()
+	retry := backoff.New()
 	for ctx.Err() == nil {
 		if changes == nil {
 			changes = l.watchServices(ctx)
@@ -54,13 +56,13 @@ func (l *life) keepServices(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			retry, wait = newBackoff(), time.Until(k.due(time.Now()))
+			retry, wait = backoff.New(), time.Until(k.due(time.Now()))
 			if changes == nil {
 				wait = min(wait, watchEvery)
 			}
 		case !errors.Is(err, errElsewhere):
 			l.log.Error("Services cannot be kept", "error", err.Error())
-			wait = retry.next()
+			wait = retry.Next()
 		}
 		l.poke()
 		if !k.await(ctx, changes, wait) {
@@ -71,7 +73,7 @@ func (l *life) keepServices(ctx context.Context) {
 
 // watchServices returns nil when watching is not possible; then time alone makes us look.
 func (l *life) watchServices(ctx context.Context) <-chan struct{} {
-	changes, err := l.host.Changes.Watch(ctx, namesOf(l.wanted.Services))
+	changes, err := l.host.Changes.Watch(ctx, desired.NamesOf(l.wanted.Services))
 	if err != nil {
 		l.log.Warn("Services cannot be watched", "error", err.Error())
 	}
@@ -83,7 +85,7 @@ var errElsewhere = errors.New("the services are in other hands")
 
 // look looks at the services once and mends what it finds. A service that cannot be mended keeps no other from it.
 func (k *keeping) look(ctx context.Context) error {
-	release, err := lock(ctx, k.host.System, servicesLock, servicesPatience)
+	release, err := state.LockServices(ctx, k.host.System)
 	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return errElsewhere
 	}
@@ -91,7 +93,7 @@ func (k *keeping) look(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if !k.life.isCurrent() {
+	if !k.life.record.IsCurrent(k.host.Disk) {
 		return errElsewhere
 	}
 	found, err := k.list(ctx)
@@ -245,7 +247,7 @@ func (k *keeping) due(now time.Time) time.Time {
 // await returns when a service changed, when something came that a service waits for, or after a while. watching is false
 // when no more changes will be told.
 func (k *keeping) await(ctx context.Context, changes <-chan struct{}, wait time.Duration) (watching bool) {
-	_ = pause(ctx, gatherFor)
+	_ = backoff.Sleep(ctx, gatherFor)
 	end := time.NewTimer(wait)
 	defer end.Stop()
 	for {

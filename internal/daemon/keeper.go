@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -31,7 +33,7 @@ type keeper struct {
 }
 
 func (k keeper) list(ctx context.Context) (map[string]host.Service, error) {
-	list, err := k.host.Services.List(ctx, namesOf(k.wanted))
+	list, err := k.host.Services.List(ctx, desired.NamesOf(k.wanted))
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
@@ -192,7 +194,7 @@ func (k keeper) startAll(ctx context.Context) error {
 		if time.Now().After(end) {
 			return k.failure(o.dependency, fmt.Errorf("service %s waits for it, and after %v it still does not work: %w", o.service, readyPatience, o.err))
 		}
-		if err := pause(ctx, readyEvery); err != nil {
+		if err := backoff.Sleep(ctx, readyEvery); err != nil {
 			return fmt.Errorf("%w: %w", o, err)
 		}
 	}
@@ -210,5 +212,5 @@ func (r *round) waits() (o obstacle, waits bool) {
 
 func (k keeper) failure(s desired.Service, err error) error {
 	return &agent.Error{Code: agent.CodeServiceFailed, Message: fmt.Sprintf(
-		"service %s does not start: %v; its log ends with:\n%s", s.Name, err, logOf(k.host.Disk, s.Log.Path, logBytes))}
+		"service %s does not start: %v; its log ends with:\n%s", s.Name, err, logrotate.Tail(k.host.Disk, s.Log.Path, logrotate.TailBytes))}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -89,7 +90,7 @@ func (l *life) retireKeys(node *corev1.Node) error {
 	if err != nil || len(leaves) == 0 {
 		return err
 	}
-	release, err := l.host.System.Lock(commandLock)
+	release, err := l.host.System.Lock(state.CommandLock)
 	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil // the next event of the Node tries again
 	}
@@ -97,7 +98,7 @@ func (l *life) retireKeys(node *corev1.Node) error {
 		return err
 	}
 	defer release()
-	if !l.isCurrent() {
+	if !l.record.IsCurrent(l.host.Disk) {
 		return nil
 	}
 	if err := l.dropKeys(leaves, proven); err != nil {
@@ -198,13 +199,13 @@ func writeKeys(h host.Host, content string) error {
 // addedKeys are the keys that we added. A list that is not what we wrote begins anew: then keys stay.
 func addedKeys(d host.Disk) ([]string, error) {
 	var added []string
-	_, err := readJSON(d, addedFile, &added)
+	_, err := state.ReadJSON(d, addedFile, &added)
 	return added, err
 }
 
 func noteAdded(d host.Disk, keys []string) error {
 	slices.Sort(keys)
-	return writeJSON(d, addedFile, slices.Compact(keys))
+	return state.WriteJSON(d, addedFile, slices.Compact(keys))
 }
 
 // checkKeys refuses what is no line of one key.
@@ -271,7 +272,7 @@ func firstKey(text string) string {
 // tryKeys does what authorizeKeys does in a join: a host that cannot take the operator's keys is a node all the same.
 func (a *applying) tryKeys(ctx context.Context) error {
 	if err := a.authorizeKeys(ctx); err != nil {
-		note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Error: err.Error(), Duration: time.Since(a.began)})
+		state.Note(a.Disk, agent.JournalEntry{Time: a.began.UTC(), Step: a.step, Error: err.Error(), Duration: time.Since(a.began)})
 	}
 	return ctx.Err()
 }

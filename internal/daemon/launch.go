@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -33,7 +35,7 @@ func (a *applying) launches(services []desired.Service) (map[string]launch, erro
 	before := map[string]launch{}
 	if b, err := a.Disk.Read(launchesFile); err == nil {
 		_ = json.Unmarshal(b, &before) // unreadable: everything starts anew
-	} else if ignoreAbsent(err) != nil {
+	} else if state.IgnoreAbsent(err) != nil {
 		return nil, err
 	}
 	now := map[string]launch{}
@@ -70,7 +72,7 @@ func (a *applying) launchOf(s desired.Service) (l launch, pending string, err er
 		return l, "", nil
 	}
 	b, err := a.Disk.Read(desired.BootstrapKubeconfig)
-	if ignoreAbsent(err) != nil {
+	if state.IgnoreAbsent(err) != nil {
 		return launch{}, "", err
 	}
 	sum := sha256.Sum256(b)
@@ -82,10 +84,10 @@ func (a *applying) launchOf(s desired.Service) (l launch, pending string, err er
 func (a *applying) bootstraps(s desired.Service) (pending string, needed bool) {
 	switch {
 	case s.Name == api.WICDService:
-		_, err := readIdentity(a.Disk, a.request.Node, time.Now())
-		return pendingFile, err != nil
+		_, err := credentials.ReadIdentity(a.Disk, a.request.Node, time.Now())
+		return credentials.PendingFile, err != nil
 	case strings.Contains(s.Command, desired.BootstrapKubeconfig):
-		return kubeletPendingFile, !kubeletHasCertificate(a.Disk, a.request.Node, time.Now())
+		return credentials.KubeletPendingFile, !credentials.KubeletHasCertificate(a.Disk, a.request.Node, time.Now())
 	}
 	return "", false
 }

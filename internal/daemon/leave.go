@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +10,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -63,14 +63,14 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 	if err != nil || !there {
 		return agent.LeaveResult{}, err
 	}
-	release, err := begin(ctx, h)
+	release, err := state.Begin(ctx, h)
 	if err != nil {
 		return agent.LeaveResult{}, err
 	}
 	err = l.run(ctx, l.leaveSteps())
 	release()
 	if err == nil {
-		for _, name := range []string{commandLock, servicesLock} {
+		for _, name := range []string{state.CommandLock, state.ServicesLock} {
 			_ = h.Disk.Remove(name) // somebody may have it again already
 		}
 	}
@@ -79,7 +79,7 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 
 // look tells whether there is anything of ours. It changes nothing.
 func (l *leaving) look(ctx context.Context) (there bool, err error) {
-	r, err := lastRecord(l.Disk)
+	r, err := state.ReadLast(l.Disk)
 	if err != nil {
 		return false, err
 	}
@@ -99,25 +99,8 @@ func (l *leaving) look(ctx context.Context) (there bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("listing %s: %w", desired.State, err)
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return !isJournal(desired.State + `\` + name) }), nil
+	return slices.ContainsFunc(names, func(name string) bool { return !state.IsJournal(desired.State + `\` + name) }), nil
 }
-
-// lastRecord is what the last join asked for, an empty one when there was none. One that cannot be read is taken from its copy.
-func lastRecord(d host.Disk) (record, error) {
-	r, err := readRecord(d)
-	if err == nil {
-		return r, nil
-	}
-	if copied, errCopy := readRecordFrom(d, recordCopy); errCopy == nil {
-		return copied, nil
-	}
-	if errors.Is(err, errUnreadable) || errors.Is(err, fs.ErrNotExist) {
-		return record{}, nil
-	}
-	return record{}, err
-}
-
-func isJournal(name string) bool { return name == journalFile || name == olderJournal }
 
 // mark writes into the record that the host leaves: from then on WICD's service mends nothing, and no guard of an update joins the host
 // again. A host without a record gets one, so that the next leave knows whose the rest is when this one is cut.
@@ -126,7 +109,7 @@ func (l *leaving) mark(ctx context.Context) error {
 	if err != nil || !there || !l.isOurs {
 		return err
 	}
-	r, err := lastRecord(l.Disk)
+	r, err := state.ReadLast(l.Disk)
 	if err != nil {
 		return err
 	}
@@ -134,11 +117,11 @@ func (l *leaving) mark(ctx context.Context) error {
 		r.Cluster, r.Node = l.cluster, "unknown"
 	}
 	l.former = r
-	if l.formerWanted, err = r.wanted(); err != nil {
+	if l.formerWanted, err = r.Wanted(); err != nil {
 		l.formerWanted = r.Desired
 	}
 	r.Complete, r.Pulled, r.Leaving = false, false, true
-	changed, err := r.write(l.Disk)
+	changed, err := r.Write(l.Disk)
 	if changed {
 		l.did("node %s begins to leave cluster %s", r.Node, r.Cluster)
 	}
@@ -156,7 +139,7 @@ func (l *leaving) services(ctx context.Context) ([]host.Service, error) {
 
 // removeServices removes the services that are ours: first those that would mend the others, then each after those that need it.
 func (l *leaving) removeServices(ctx context.Context) error {
-	release, err := lock(ctx, l.System, servicesLock, servicesPatience)
+	release, err := state.LockServices(ctx, l.System)
 	if err != nil {
 		return err
 	}
@@ -205,7 +188,7 @@ func (l *leaving) awaitNoServices(ctx context.Context) error {
 			}
 			return nil
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := backoff.Sleep(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -280,7 +263,7 @@ func (l *leaving) end(context.Context) error {
 	if l.former.Cluster != "" {
 		l.did("left cluster %s, where the host was node %s", l.former.Cluster, l.former.Node)
 	}
-	for _, name := range []string{recordCopy, recordFile} { // in this order: a cut in between leaves the record
+	for _, name := range []string{state.RecordCopy, state.RecordFile} { // in this order: a cut in between leaves the record
 		if err := l.Disk.Remove(name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
 		}
@@ -290,7 +273,7 @@ func (l *leaving) end(context.Context) error {
 
 // tellFeatures tells of features of Windows that a join enabled. They stay: others may use them by now, and it would take a restart.
 func (l *leaving) tellFeatures() {
-	notes, err := lastNotes(l.Disk, maxJournalBytes) // all
+	notes, err := state.LastNotes(l.Disk, state.MaxJournalBytes) // all
 	if err != nil {
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -92,7 +94,7 @@ func (l *leaving) removeFiles(ctx context.Context) error {
 		if len(failures) == 0 || attempt == removalAttempts {
 			break
 		}
-		if err := pause(ctx, removalPause); err != nil {
+		if err := backoff.Sleep(ctx, removalPause); err != nil {
 			return err
 		}
 	}
@@ -127,14 +129,14 @@ func (l *leaving) targets() ([]string, error) {
 			}
 		}
 	}
-	stay := []string{desired.State, recordFile, recordCopy, commandLock, servicesLock}
+	stay := []string{desired.State, state.RecordFile, state.RecordCopy, state.CommandLock, state.ServicesLock}
 	for _, folder := range []string{desired.Root, desired.State} {
 		names, err := l.Disk.List(folder)
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", folder, err)
 		}
 		for _, name := range names {
-			if name = folder + `\` + name; !slices.Contains(stay, name) && !isJournal(name) {
+			if name = folder + `\` + name; !slices.Contains(stay, name) && !state.IsJournal(name) {
 				targets = append(targets, name)
 			}
 		}

@@ -110,7 +110,7 @@ func furnish(t *testing.T, w *sim.Windows) {
 		desired.CNIData + `\results\damaged`:                                      `{"kind":`,
 		`C:\k\cni\config\cni.conf`:                                                "{}",
 		desired.KubeletKubeconfig:                                                 "x",
-		identityFile:                                                              "x",
+		WICDFile:                                                                  "x",
 		`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x\` + "plugin.exe": "x",
 		`C:\var\log\kubelet\kubelet.log`:                                          "x",
 	} {
@@ -269,7 +269,7 @@ func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 					r.Cluster = cluster
 					mustSend(t, w, c)
 					mustJoin(t, w, r)
-					if err := w.Disk().Remove(identityFile); err != nil {
+					if err := w.Disk().Remove(WICDFile); err != nil {
 						t.Fatal(err)
 					}
 					expectJoined(t, w, r)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -147,7 +149,7 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 			return nil, fmt.Errorf("opening the program: %w", err)
 		}
 		defer program.Close()
-		sum, err := hashOf(program)
+		sum, err := store.HashOf(program)
 		if err != nil {
 			return nil, fmt.Errorf("hashing the program: %w", err)
 		}
@@ -156,7 +158,7 @@ func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
 }
 
 func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
-	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return Receive(ctx, s, h, call.Program) })
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
 }
 
 func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
@@ -211,7 +213,7 @@ func runService(ctx context.Context, call Call, asService bool, logName string, 
 	}
 	log := call.Stderr
 	if logName != "" {
-		file := &serviceLog{disk: h.Disk, name: logName}
+		file := logrotate.NewFile(h.Disk, logName)
 		defer file.Close()
 		log = file
 	}

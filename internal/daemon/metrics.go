@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -54,7 +55,7 @@ func (l *life) certificates() map[string]string {
 	for _, f := range l.wanted.Files {
 		files[f.Path] = f.Content
 	}
-	for _, name := range []string{kubeletClientFile, kubeletServerFile, identityFile} {
+	for _, name := range []string{credentials.KubeletClientFile, credentials.KubeletServerFile, credentials.WICDFile} {
 		if b, err := l.host.Disk.Read(name); err == nil {
 			files[name] = string(b)
 		}

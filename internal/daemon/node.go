@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // follow keeps up with the node: through failures, with pauses that grow. It ends when ctx is done, or with errRejected.
 func (l *life) follow(ctx context.Context, client *apiClient) error {
-	retry := newBackoff()
+	retry := backoff.New()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.followOnce(ctx, client)
@@ -28,10 +30,10 @@ func (l *life) follow(ctx context.Context, client *apiClient) error {
 			return errRejected
 		}
 		if time.Since(began) > time.Minute {
-			retry = newBackoff()
+			retry = backoff.New()
 		}
 		l.log.Warn("Node cannot be followed", "error", err.Error())
-		_ = pause(ctx, retry.next())
+		_ = backoff.Sleep(ctx, retry.Next())
 	}
 	return ctx.Err()
 }
@@ -160,8 +162,8 @@ func (l *life) writeCNI(node *corev1.Node) error {
 // dropBootstrap removes the bootstrap token when the kubelet and WICD have certificates.
 func (l *life) dropBootstrap() error {
 	disk, node := l.host.Disk, l.record.Node
-	_, missing := readIdentity(disk, node, time.Now())
-	if missing != nil || !kubeletHasCertificate(disk, node, time.Now()) || !disk.Exists(desired.BootstrapKubeconfig) {
+	_, missing := credentials.ReadIdentity(disk, node, time.Now())
+	if missing != nil || !credentials.KubeletHasCertificate(disk, node, time.Now()) || !disk.Exists(desired.BootstrapKubeconfig) {
 		return nil
 	}
 	if err := disk.Remove(desired.BootstrapKubeconfig); err != nil {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -41,7 +43,7 @@ func (l *life) pull(ctx context.Context, client *apiClient) {
 	if !l.record.Complete && !l.record.Pulled {
 		return // a join was cut: the operator repeats it
 	}
-	retry := newBackoff()
+	retry := backoff.New()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.pullOnce(ctx, client)
@@ -50,11 +52,11 @@ func (l *life) pull(ctx context.Context, client *apiClient) {
 			return
 		}
 		if time.Since(began) > quietAfterStart {
-			retry = newBackoff()
+			retry = backoff.New()
 		}
 		if err != nil && ctx.Err() == nil {
 			l.log.Warn("The cluster's wishes cannot be followed", "error", err.Error())
-			_ = pause(ctx, retry.next())
+			_ = backoff.Sleep(ctx, retry.Next())
 		}
 	}
 }
@@ -68,7 +70,7 @@ func (l *life) pullOnce(ctx context.Context, client *apiClient) error {
 		return err
 	}
 	defer w.Stop()
-	retry := newBackoff()
+	retry := backoff.New()
 	var last watch.Event
 	var again <-chan time.Time
 	for {
@@ -86,7 +88,7 @@ func (l *life) pullOnce(ctx context.Context, client *apiClient) error {
 			if event.Type == watch.Error {
 				return fmt.Errorf("watching ConfigMap %s: %w", servicesConfigMap(l.record.Desired.Version), apierrors.FromObject(event.Object))
 			}
-			last, retry = event, newBackoff()
+			last, retry = event, backoff.New()
 		}
 		again = nil
 		err := l.see(ctx, client, last)
@@ -95,7 +97,7 @@ func (l *life) pullOnce(ctx context.Context, client *apiClient) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			l.log.Error("The node is not what the cluster wants", "error", err.Error())
-			again = time.After(retry.next())
+			again = time.After(retry.Next())
 		}
 	}
 }
@@ -152,12 +154,12 @@ func (l *life) become(ctx context.Context, client *apiClient, node desired.Node,
 		return err
 	}
 	a.pulls = true
-	release, err := begin(ctx, l.host)
+	release, err := state.Begin(ctx, l.host)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !l.isCurrent() {
+	if !l.record.IsCurrent(l.host.Disk) {
 		return nil // a join was faster; the next life looks again
 	}
 	l.becoming.Store(true)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -32,7 +33,7 @@ func (l *life) watchRestart(ctx context.Context) {
 		if err == nil && l.setWait(why) {
 			l.poke()
 		}
-		_ = pause(ctx, restartEvery)
+		_ = backoff.Sleep(ctx, restartEvery)
 	}
 }
 

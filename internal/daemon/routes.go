@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -21,7 +22,7 @@ func (l *life) keepRoutes(ctx context.Context) {
 	if err != nil {
 		l.log.Warn("Nobody tells of changed routes; they are looked at now and then", "error", err.Error())
 	}
-	told, retry := "", newBackoff()
+	told, retry := "", backoff.New()
 	for last := time.Now(); ctx.Err() == nil; {
 		wait := settingsEvery
 		added, err := l.ensureRoutes(ctx)
@@ -30,9 +31,9 @@ func (l *life) keepRoutes(ctx context.Context) {
 			l.log.Error("Routes cannot be kept", "error", err.Error())
 			return
 		case err != nil:
-			wait = retry.next()
+			wait = retry.Next()
 		case !added && time.Since(last) > quietAfterStart:
-			retry = newBackoff()
+			retry = backoff.New()
 		}
 		if err != nil && err.Error() != told && ctx.Err() == nil {
 			l.log.Warn("A route is missing", "error", err.Error())
@@ -40,7 +41,7 @@ func (l *life) keepRoutes(ctx context.Context) {
 		told = messageOf(err)
 		if added { // where somebody removes it each time, they shall not wear each other out
 			last = time.Now()
-			_ = pause(ctx, retry.next())
+			_ = backoff.Sleep(ctx, retry.Next())
 		}
 		select {
 		case <-ctx.Done():

@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/identity"
@@ -51,10 +52,10 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 		if !there {
 			break
 		}
-		wanted, err := r.wanted()
+		wanted, err := r.Wanted()
 		if err != nil { // never written so
 			o.Log.Error("What was asked for makes no sense; join the host again", "error", err.Error())
-			_ = pause(ctx, recordSeldom)
+			_ = backoff.Sleep(ctx, recordSeldom)
 			continue
 		}
 		l := &life{
@@ -71,11 +72,11 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 var errLeaving = errors.New("the host leaves its cluster")
 
 // awaitRecord waits until there is a record to live by, or ctx is done.
-func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r record, there bool) {
+func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r state.Record, there bool) {
 	for told := false; ; told = true {
-		r, err := readRecord(h.Disk)
-		if errors.Is(err, errUnreadable) {
-			r, err = restoreRecord(h)
+		r, err := state.Read(h.Disk)
+		if errors.Is(err, state.ErrUnreadable) {
+			r, err = state.Restore(h)
 		}
 		if err == nil && !r.Leaving {
 			return r, true
@@ -86,8 +87,8 @@ func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r record, 
 		if !told {
 			log.Warn("Waiting for a join", "error", err.Error())
 		}
-		if pause(ctx, recordSeldom) != nil {
-			return record{}, false
+		if backoff.Sleep(ctx, recordSeldom) != nil {
+			return state.Record{}, false
 		}
 	}
 }
@@ -95,7 +96,7 @@ func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r record, 
 // life is the work with one record.
 type life struct {
 	host   host.Host
-	record record
+	record state.Record
 	// wanted is what the record wants of this host, with nothing left open.
 	wanted desired.Node
 	// line is the connection to the API server, which lives on.
@@ -150,7 +151,7 @@ func (l *life) live(ctx context.Context) {
 	work.Go(func() { l.keepSettings(ctx) })
 	work.Go(func() { l.keepNetwork(ctx) })
 	work.Go(func() { l.keepInCluster(ctx) })
-	work.Go(func() { l.keepLogs(ctx) })
+	work.Go(func() { logrotate.Rotator{Disk: l.host.Disk, Services: l.wanted.Services, Limits: l.wanted.Logs, Log: l.log}.Run(ctx) })
 	work.Go(func() { l.keepRoutes(ctx) })
 	work.Go(func() { l.watchRestart(ctx) })
 	l.awaitNewRecord(ctx)
@@ -166,10 +167,10 @@ func (l *life) awaitNewRecord(ctx context.Context) {
 		every = recordSeldom
 	}
 	for was := fs.FileInfo(nil); ; {
-		is, err := l.host.Disk.Stat(recordFile)
+		is, err := l.host.Disk.Stat(state.RecordFile)
 		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
 			switch {
-			case l.isCurrent():
+			case l.record.IsCurrent(l.host.Disk):
 				was = is
 			case !l.becoming.Load():
 				return
@@ -183,12 +184,6 @@ func (l *life) awaitNewRecord(ctx context.Context) {
 		case <-time.After(every):
 		}
 	}
-}
-
-// isCurrent tells whether the record on disk is still this life's. One that cannot be read counts as such.
-func (l *life) isCurrent() bool {
-	r, err := readRecord(l.host.Disk)
-	return err != nil || reflect.DeepEqual(r, l.record)
 }
 
 // keepInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
@@ -223,7 +218,7 @@ func (l *life) keepInCluster(ctx context.Context) {
 		if errors.Is(context.Cause(term), errRejected) {
 			l.log.Warn("Another certificate is needed", "error", errRejected.Error(), "expires", id.Leaf.NotAfter)
 			rejected = id.Leaf
-			_ = pause(ctx, identity.RefusedPause)
+			_ = backoff.Sleep(ctx, identity.RefusedPause)
 		}
 	}
 }
@@ -241,7 +236,7 @@ func (n *line) to(h host.Host, server agent.Bootstrap, id identity.Identity) (*a
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}
-	client, err := newAPI(h, server, credentials{certificate: &id.Certificate})
+	client, err := newAPI(h, server, apiCredentials{certificate: &id.Certificate})
 	if err != nil {
 		return nil, err
 	}
@@ -275,33 +270,12 @@ func (l *life) allRun(ctx context.Context) (bool, error) {
 func (l *life) did(format string, args ...any) {
 	change := fmt.Sprintf(format, args...)
 	l.log.Info("Changed", "change", change)
-	note(l.host.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "service", Change: change})
+	state.Note(l.host.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "service", Change: change})
 }
 
 func (l *life) poke() {
 	select {
 	case l.poked <- struct{}{}:
 	default: // there is one already
-	}
-}
-
-// backoff gives pauses that grow from a second to 20, each longer by chance by up to half.
-type backoff struct{ steps wait.Backoff }
-
-func newBackoff() *backoff {
-	return &backoff{wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 100, Cap: 20 * time.Second}}
-}
-
-func (b *backoff) next() time.Duration { return b.steps.Step() }
-
-// pause waits; it ends early, with an error, when ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
 	}
 }

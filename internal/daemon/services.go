@@ -9,13 +9,14 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // checkServices refuses a host on which somebody else has a service with one of our names.
 func (a *applying) checkServices(ctx context.Context) error {
 	wanted := a.wanted.Services
-	found, err := a.Services.List(ctx, namesOf(wanted))
+	found, err := a.Services.List(ctx, desired.NamesOf(wanted))
 	if err != nil {
 		return fmt.Errorf("listing services: %w", err)
 	}
@@ -47,7 +48,7 @@ func withoutOwn(services []desired.Service) []desired.Service {
 }
 
 func (a *applying) start(ctx context.Context, services []desired.Service) error {
-	release, err := lock(ctx, a.System, servicesLock, servicesPatience)
+	release, err := state.LockServices(ctx, a.System)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (a *applying) start(ctx context.Context, services []desired.Service) error 
 // removeOthers removes services that are marked as ours and are wanted no more. That they were declared by the request before
 // this one, or by the original operator, makes no difference.
 func (a *applying) removeOthers(ctx context.Context) error {
-	wanted := append(namesOf(a.wanted.Services), api.WICDUpdateService)
+	wanted := append(desired.NamesOf(a.wanted.Services), api.WICDUpdateService)
 	found, err := a.Services.List(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("listing services: %w", err)
@@ -110,12 +111,4 @@ func ownLast(s desired.Service) int {
 		return 1
 	}
 	return 0
-}
-
-func namesOf(services []desired.Service) []string {
-	var names []string
-	for _, s := range services {
-		names = append(names, s.Name)
-	}
-	return names
 }

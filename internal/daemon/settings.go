@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
@@ -72,7 +73,7 @@ func (a *applying) trustCertificates(ctx context.Context) error {
 func (a *applying) trusted() ([]string, error) {
 	b, err := a.Disk.Read(trustedFile)
 	if err != nil {
-		return nil, ignoreAbsent(err)
+		return nil, state.IgnoreAbsent(err)
 	}
 	var ours []string
 	if err := json.Unmarshal(b, &ours); err != nil {

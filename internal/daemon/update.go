@@ -2,10 +2,8 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"time"
@@ -14,6 +12,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload"
@@ -44,7 +45,7 @@ const (
 type update struct {
 	// Request is what the host is to become; Former is what it was.
 	Request agent.JoinRequest `json:"request"`
-	Former  record            `json:"former"`
+	Former  state.Record      `json:"former"`
 	// Within and Steady bound the attempt.
 	Within metav1.Duration `json:"within"`
 	Steady metav1.Duration `json:"steady"`
@@ -56,36 +57,13 @@ type update struct {
 
 func (u update) version() string { return u.Request.Desired.Version }
 
-func (u update) write(d host.Disk) error { return writeJSON(d, updateFile, u) }
+func (u update) write(d host.Disk) error { return state.WriteJSON(d, updateFile, u) }
 
 // refusal is the content of refusalFile.
 type refusal struct {
 	Version string    `json:"version"`
 	Reason  string    `json:"reason"`
 	Time    time.Time `json:"time"`
-}
-
-func writeJSON(d host.Disk, name string, value any) error {
-	b, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	if _, err := d.WriteFile(name, string(b)+"\n"); err != nil {
-		return fmt.Errorf("writing %s: %w", name, err)
-	}
-	return nil
-}
-
-// readJSON tells whether there is such a file that makes sense.
-func readJSON(d host.Disk, name string, into any) (there bool, err error) {
-	b, err := d.Read(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return json.Unmarshal(b, into) == nil, nil
 }
 
 // wicdOf is the WICD of a payload.
@@ -95,7 +73,7 @@ func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` +
 // without harm: it goes on when it starts again.
 func Update(ctx context.Context, h host.Host, log *slog.Logger) error {
 	g := &guard{host: h, log: log}
-	there, err := readJSON(h.Disk, updateFile, &g.update)
+	there, err := state.ReadJSON(h.Disk, updateFile, &g.update)
 	if err != nil {
 		return err
 	}
@@ -141,7 +119,7 @@ var errOvertaken = errors.New("the host was joined as something else")
 
 // overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to, or says that the
 // host leaves its cluster.
-func (g *guard) overtakenBy(r record) bool {
+func (g *guard) overtakenBy(r state.Record) bool {
 	return r.Leaving || r.Desired.Version != g.version() && r.Desired.Version != g.Former.Desired.Version
 }
 
@@ -164,12 +142,12 @@ func (g *guard) joinNew(ctx context.Context) error {
 	command := wicdOf(g.Request.Desired.Digest) + " " + agent.CommandJoin
 	tell := func(s agent.Step) { g.log.Info("Step", "step", s.Name) }
 	for {
-		if r, err := readRecord(g.host.Disk); err == nil && r.Leaving {
+		if r, err := state.Read(g.host.Disk); err == nil && r.Leaving {
 			return errOvertaken
 		}
 		err := agent.Call(ctx, g.host.Programs, command, g.Request, &agent.JoinResult{}, tell)
 		failed := agent.Failed(err)
-		if failed == nil || failed.Code != agent.CodeBusy || pause(ctx, updateLook) != nil {
+		if failed == nil || failed.Code != agent.CodeBusy || backoff.Sleep(ctx, updateLook) != nil {
 			return err
 		}
 	}
@@ -194,7 +172,7 @@ func (g *guard) awaitSteady(ctx context.Context) error {
 			g.did("version %s works", g.version())
 			return nil
 		}
-		if pause(ctx, min(updateLook, g.Steady.Duration)) != nil {
+		if backoff.Sleep(ctx, min(updateLook, g.Steady.Duration)) != nil {
 			if obstacle == nil {
 				obstacle = errors.New("its services were restarted again and again")
 			}
@@ -211,7 +189,7 @@ var errUnreported = errors.New("its daemon has not reported the version: the Nod
 
 // look returns the processes of the services, or what is not as it should be yet.
 func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle error) {
-	r, err := readRecord(g.host.Disk)
+	r, err := state.Read(g.host.Disk)
 	if err != nil {
 		return nil, err
 	}
@@ -227,10 +205,10 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 	for _, s := range r.Desired.Services {
 		is := found[s.Name]
 		if is.State != host.Running {
-			return nil, fmt.Errorf("service %s does not run (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logOf(g.host.Disk, s.Log.Path, logBytes))
+			return nil, fmt.Errorf("service %s does not run (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logrotate.Tail(g.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
 		if err := k.probe(ctx, s.Ready); err != nil {
-			return nil, fmt.Errorf("service %s runs and does not work: %w; its log ends with:\n%s", s.Name, err, logOf(g.host.Disk, s.Log.Path, logBytes))
+			return nil, fmt.Errorf("service %s runs and does not work: %w; its log ends with:\n%s", s.Name, err, logrotate.Tail(g.host.Disk, s.Log.Path, logrotate.TailBytes))
 		}
 		pids[s.Name] = is.PID
 	}
@@ -243,8 +221,8 @@ func (g *guard) look(ctx context.Context) (pids map[string]uint32, obstacle erro
 
 // goBack makes the host again what it was, however long that takes.
 func (g *guard) goBack(ctx context.Context) error {
-	for retry := newBackoff(); ; {
-		if r, err := readRecord(g.host.Disk); err == nil && g.overtakenBy(r) {
+	for retry := backoff.New(); ; {
+		if r, err := state.Read(g.host.Disk); err == nil && g.overtakenBy(r) {
 			return nil
 		}
 		_, err := joinHost(ctx, g.host, g.Former.JoinRequest, func(s agent.Step) { g.log.Info("Going back", "step", s.Name) })
@@ -252,11 +230,11 @@ func (g *guard) goBack(ctx context.Context) error {
 			break
 		}
 		g.log.Error("Going back fails", "error", err.Error())
-		if err := pause(ctx, retry.next()); err != nil {
+		if err := backoff.Sleep(ctx, retry.Next()); err != nil {
 			return err
 		}
 	}
-	return writeJSON(g.host.Disk, refusalFile, refusal{Version: g.version(), Reason: g.Failure, Time: time.Now().UTC()})
+	return state.WriteJSON(g.host.Disk, refusalFile, refusal{Version: g.version(), Reason: g.Failure, Time: time.Now().UTC()})
 }
 
 // end removes what an update needs, and the guard's own service last.
@@ -272,5 +250,5 @@ func (g *guard) end(ctx context.Context) error {
 func (g *guard) did(format string, args ...any) {
 	change := fmt.Sprintf(format, args...)
 	g.log.Info("Changed", "change", change)
-	note(g.host.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "update", Change: change})
+	state.Note(g.host.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "update", Change: change})
 }

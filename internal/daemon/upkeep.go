@@ -11,6 +11,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -33,7 +35,7 @@ func (l *life) keepSettings(ctx context.Context) {
 		} else if err != nil && ctx.Err() == nil {
 			l.log.Error("The host is not as it should be", "error", err.Error())
 		}
-		_ = pause(ctx, wait)
+		_ = backoff.Sleep(ctx, wait)
 	}
 }
 
@@ -53,7 +55,7 @@ func (l *life) mendPrograms(ctx context.Context, a *applying) error {
 
 // tend looks at the settings once and mends what it finds.
 func (l *life) tend(ctx context.Context) error {
-	release, err := l.host.System.Lock(commandLock)
+	release, err := l.host.System.Lock(state.CommandLock)
 	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return errElsewhere
 	}
@@ -61,7 +63,7 @@ func (l *life) tend(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if !l.isCurrent() {
+	if !l.record.IsCurrent(l.host.Disk) {
 		return errElsewhere
 	}
 	a, err := newApplying(l.host, l.record.JoinRequest)

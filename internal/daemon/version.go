@@ -11,10 +11,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload"
@@ -26,9 +28,7 @@ const guardEvery = 10 * time.Second
 // keepVersion makes the host another version when its Node is to have one, until ctx is done. What cannot be begun yet is
 // tried again, more and more seldom: whoever brings the content changes the Node after it.
 func (l *life) keepVersion(ctx context.Context, client *apiClient) {
-	newRetry := func() *wait.Backoff {
-		return &wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 0.5, Steps: 100, Cap: 15 * time.Minute}
-	}
+	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
 	retry, again := newRetry(), (<-chan time.Time)(nil)
 	for wasUnderWay := false; ; {
 		err := l.beginUpdate(ctx, client, l.getAsked())
@@ -42,7 +42,7 @@ func (l *life) keepVersion(ctx context.Context, client *apiClient) {
 			again = time.After(guardEvery)
 		case err != nil && ctx.Err() == nil:
 			l.log.Warn("Another version cannot be begun", "error", err.Error())
-			again = time.After(retry.Step())
+			again = time.After(retry.Next())
 		}
 		select {
 		case <-ctx.Done():
@@ -61,7 +61,7 @@ var errUnderWay = errors.New("an update is under way")
 // we only see to it that it is there.
 func (l *life) beginUpdate(ctx context.Context, client *apiClient, version string) error {
 	var u update
-	there, err := readJSON(l.host.Disk, updateFile, &u)
+	there, err := state.ReadJSON(l.host.Disk, updateFile, &u)
 	if err == nil && there {
 		err = cmp.Or(l.keepGuard(ctx, u), errUnderWay)
 	}
@@ -83,12 +83,12 @@ func (l *life) beginUpdate(ctx context.Context, client *apiClient, version strin
 	if err != nil {
 		return fmt.Errorf("from version %s to %s: %w", own, version, err)
 	}
-	release, err := begin(ctx, l.host)
+	release, err := state.Begin(ctx, l.host)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if !l.isCurrent() {
+	if !l.record.IsCurrent(l.host.Disk) {
 		return nil // a join was faster; the next life looks again
 	}
 	if err := u.write(l.host.Disk); err != nil {
@@ -122,7 +122,7 @@ func (l *life) plan(ctx context.Context, client *apiClient, version string) (upd
 	if err != nil {
 		return update{}, fmt.Errorf("ConfigMap %s: %w", servicesConfigMap(version), err)
 	}
-	if outline.Version != version || !isHash(outline.Digest) {
+	if outline.Version != version || !store.IsHash(outline.Digest) {
 		return update{}, fmt.Errorf("ConfigMap %s is about version %q", servicesConfigMap(version), outline.Version)
 	}
 	if err := l.checkStore(ctx, outline.Payload); err != nil {
@@ -147,7 +147,7 @@ func (l *life) checkStore(ctx context.Context, files []desired.PayloadFile) erro
 	for _, f := range files {
 		list = append(list, agent.Content{SHA256: f.SHA256, Size: f.Size})
 	}
-	have, altered, err := store{l.host.Disk}.verify(ctx, list)
+	have, altered, err := store.New(l.host.Disk).Verify(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (l *life) checkStore(ctx context.Context, files []desired.PayloadFile) erro
 
 // keepGuard sees to it that the guard is there, unless somebody else changes services, or the host leaves.
 func (l *life) keepGuard(ctx context.Context, u update) error {
-	release, err := l.host.System.Lock(servicesLock)
+	release, err := l.host.System.Lock(state.ServicesLock)
 	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -173,8 +173,8 @@ func (l *life) keepGuard(ctx context.Context, u update) error {
 		return err
 	}
 	defer release()
-	if r, err := readRecord(l.host.Disk); err != nil || r.Leaving {
-		return ignoreAbsent(err)
+	if r, err := state.Read(l.host.Disk); err != nil || r.Leaving {
+		return state.IgnoreAbsent(err)
 	}
 	return l.startGuard(ctx, u)
 }
@@ -205,7 +205,7 @@ func (l *life) linkWICD(u update) error {
 	if _, err := l.host.Disk.MakeFolder(host.Parent(name)); err != nil {
 		return err
 	}
-	_, err := l.host.Disk.Link(store{l.host.Disk}.name(files[i].SHA256), name)
+	_, err := l.host.Disk.Link(store.New(l.host.Disk).Path(files[i].SHA256), name)
 	return err
 }
 
@@ -223,7 +223,7 @@ func (l *life) confirm(works bool) error {
 
 // refused is the version that the host went back from, with an empty Version when there is none.
 func (l *life) refused() (no refusal, err error) {
-	_, err = readJSON(l.host.Disk, refusalFile, &no)
+	_, err = state.ReadJSON(l.host.Disk, refusalFile, &no)
 	return no, err
 }
 

@@ -1,4 +1,4 @@
-package daemon
+package state
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 const (
 	journalFile     = desired.State + `\journal.jsonl`
 	olderJournal    = desired.State + `\journal.1.jsonl`
-	maxJournalBytes = 1 << 20
+	MaxJournalBytes = 1 << 20
 )
 
-// note adds a line to the journal. A journal that cannot be written stops no work: there may be no space for it.
-func note(d host.Disk, e agent.JournalEntry) {
+// Note adds a line to the journal. A journal that cannot be written stops no work: there may be no space for it.
+func Note(d host.Disk, e agent.JournalEntry) {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return
@@ -30,17 +30,17 @@ func note(d host.Disk, e agent.JournalEntry) {
 	}
 	_, _ = f.Write(append(b, '\n'))
 	_ = f.Close()
-	if size > maxJournalBytes {
+	if size > MaxJournalBytes {
 		_ = d.Rename(journalFile, olderJournal)
 	}
 }
 
-// lastNotes returns the last lines of the journal, oldest first. A line that a cut left unfinished is passed over.
-func lastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
+// LastNotes returns the last lines of the journal, oldest first. A line that a cut left unfinished is passed over.
+func LastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	older, olderErr := d.Read(olderJournal)
 	newer, err := d.Read(journalFile)
 	if errors.Join(olderErr, err) != nil && len(older)+len(newer) == 0 {
-		return nil, ignoreAbsent(err)
+		return nil, IgnoreAbsent(err)
 	}
 	var entries []agent.JournalEntry
 	lines := bytes.Split(append(older, newer...), []byte("\n"))
@@ -56,3 +56,5 @@ func lastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	slices.Reverse(entries)
 	return entries, nil
 }
+
+func IsJournal(name string) bool { return name == journalFile || name == olderJournal }

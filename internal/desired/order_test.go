@@ -1,19 +1,17 @@
-package daemon
+package desired
 
 import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // graph declares services from lines such as "kubelet: containerd network".
-func graph(lines ...string) []desired.Service {
-	var all []desired.Service
+func graph(lines ...string) []Service {
+	var all []Service
 	for _, line := range lines {
 		name, on, _ := strings.Cut(line, ":")
-		all = append(all, desired.Service{Name: name, DependsOn: strings.Fields(on)})
+		all = append(all, Service{Name: name, DependsOn: strings.Fields(on)})
 	}
 	return all
 }
@@ -27,9 +25,9 @@ func TestServicesComeAfterThoseTheyDependOn(t *testing.T) {
 		"a diamond":         {[]string{"d: b c", "c: a", "b: a", "a"}, []string{"a", "c", "b", "d"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := arrange(graph(test.declared...))
-			if err != nil || !slices.Equal(namesOf(got), test.want) {
-				t.Errorf("arrange() = %q, %v, want %q", namesOf(got), err, test.want)
+			got, err := Order(graph(test.declared...))
+			if err != nil || !slices.Equal(NamesOf(got), test.want) {
+				t.Errorf("arrange() = %q, %v, want %q", NamesOf(got), err, test.want)
 			}
 		})
 	}
@@ -40,7 +38,7 @@ func TestEverythingThatIsWrongWithTheGraphIsNamed(t *testing.T) {
 	probed := graph("a", "b")
 	probed[0].Ready, probed[1].Ready = "http://10.0.0.1/healthz", "npipe://other/pipe/x"
 	for name, test := range map[string]struct {
-		services []desired.Service
+		services []Service
 		want     []string
 	}{
 		"itself":                    {graph("a: a"), []string{"a needs a"}},
@@ -55,7 +53,7 @@ func TestEverythingThatIsWrongWithTheGraphIsNamed(t *testing.T) {
 		"probes that leave":         {probed, []string{"10.0.0.1", "npipe://other"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := arrange(test.services)
+			_, err := Order(test.services)
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -76,7 +74,7 @@ func FuzzArrange(f *testing.F) {
 	f.Add("a: a\nb: a b\nc: d")
 	f.Fuzz(func(t *testing.T, text string) {
 		declared := graph(strings.Split(text, "\n")...)
-		got, err := arrange(declared)
+		got, err := Order(declared)
 		if err != nil {
 			return
 		}

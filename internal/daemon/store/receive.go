@@ -1,4 +1,4 @@
-package daemon
+package store
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -24,7 +25,7 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	if err != nil {
 		return agent.ReceiveResult{}, err
 	}
-	release, err := begin(ctx, h)
+	release, err := state.Begin(ctx, h)
 	if err != nil {
 		return agent.ReceiveResult{}, err
 	}
@@ -32,7 +33,7 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	if _, err := h.Disk.MakeFolder(desired.Store); err != nil {
 		return agent.ReceiveResult{}, fmt.Errorf("making %s: %w", desired.Store, err)
 	}
-	r := &receiving{session: s, store: store{h.Disk}}
+	r := &receiving{session: s, store: New(h.Disk)}
 	if err := r.store.adopt(list, program); err != nil {
 		return agent.ReceiveResult{}, fmt.Errorf("taking the program that runs into the store: %w", err)
 	}
@@ -54,7 +55,7 @@ func distinct(list []agent.Content) ([]agent.Content, error) {
 	seen := map[string]bool{}
 	var out []agent.Content
 	for i, c := range list {
-		if !isHash(c.SHA256) || c.Size < 0 || c.CompressedSize < 0 {
+		if !IsHash(c.SHA256) || c.Size < 0 || c.CompressedSize < 0 {
 			return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(
 				"content[%d] is sha256 %q, size %d, compressedSize %d; 64 lower-case hexadecimal digits and sizes from 0 are allowed",
 				i, c.SHA256, c.Size, c.CompressedSize)}
@@ -70,7 +71,7 @@ func distinct(list []agent.Content) ([]agent.Content, error) {
 // receiving is one receive under way.
 type receiving struct {
 	session *agent.Session
-	store   store
+	store   Store
 	// wanted is what must come, missing the same as the operator hears it.
 	wanted  []agent.Content
 	missing []agent.Missing
@@ -86,7 +87,7 @@ const progressEvery = 200 * time.Millisecond
 // plan finds out what is missing, and from which byte on.
 func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
 	_ = r.session.Step(agent.Step{Name: "verifying the store"})
-	have, altered, err := r.store.verify(ctx, list)
+	have, altered, err := r.store.Verify(ctx, list)
 	if err != nil {
 		return err
 	}

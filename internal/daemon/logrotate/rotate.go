@@ -1,16 +1,18 @@
-package daemon
+package logrotate
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -32,17 +34,19 @@ func openLog(d host.Disk, name string) (*os.File, error) {
 	return f, err
 }
 
-// serviceLog is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
+// File is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
 // is full or somebody has made a folder of it, what is said is lost.
-type serviceLog struct {
+type File struct {
 	disk host.Disk
 	name string
 	mu   sync.Mutex
 	file *os.File
 }
 
+func NewFile(d host.Disk, name string) *File { return &File{disk: d, name: name} }
+
 // Write implements io.Writer.
-func (l *serviceLog) Write(p []byte) (int, error) {
+func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -56,7 +60,7 @@ func (l *serviceLog) Write(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (l *serviceLog) Close() error {
+func (l *File) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -65,15 +69,23 @@ func (l *serviceLog) Close() error {
 	return l.file.Close()
 }
 
-// keepLogs keeps the services' logs, and WICD's own, within their limits until ctx is done.
-func (l *life) keepLogs(ctx context.Context) {
+// Rotator keeps logs of services within their limits.
+type Rotator struct {
+	Disk     host.Disk
+	Services []desired.Service
+	Limits   desired.LogLimits
+	Log      *slog.Logger
+}
+
+// Run keeps the services' logs, and WICD's own, within their limits until ctx is done.
+func (r Rotator) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		for _, s := range l.wanted.Services {
-			if err := tidyLog(l.host.Disk, s.Log, l.wanted.Logs, time.Now()); err != nil {
-				l.log.Warn("A log cannot be kept within its limits", "service", s.Name, "error", err.Error())
+		for _, s := range r.Services {
+			if err := tidyLog(r.Disk, s.Log, r.Limits, time.Now()); err != nil {
+				r.Log.Warn("Rotating a log failed", "service", s.Name, "error", err.Error())
 			}
 		}
-		_ = pause(ctx, logsEvery)
+		_ = backoff.Sleep(ctx, logsEvery)
 	}
 }
 
@@ -82,7 +94,7 @@ func tidyLog(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Ti
 	if log.Path == "" || limits.Size <= 0 {
 		return nil // declared by a version that did not know of logs
 	}
-	if rest, ok := strings.CutPrefix(log.Path, desired.Logs+`\`); !ok || !isRelative(rest) {
+	if rest, ok := strings.CutPrefix(log.Path, desired.Logs+`\`); !ok || !host.IsRelative(rest) {
 		return fmt.Errorf(`the log is %q; one below %s is needed`, log.Path, desired.Logs)
 	}
 	folder := host.Parent(log.Path)

@@ -1,4 +1,4 @@
-package daemon
+package desired
 
 import (
 	"errors"
@@ -8,19 +8,18 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// arrange puts services in an order in which each comes after those it depends on, and else as declared. It refuses what
+// Order puts services in an order in which each comes after those it depends on, and else as declared. It refuses what
 // could not be started in any order. The whole graph is looked at: the error names everything that is wrong with it.
-func arrange(services []desired.Service) ([]desired.Service, error) {
+func Order(services []Service) ([]Service, error) {
 	if err := errors.Join(checkNames(services), checkReady(services)); err != nil {
 		return nil, err
 	}
-	var arranged []desired.Service
+	var arranged []Service
 	rest := slices.Clone(services)
 	for len(rest) > 0 {
-		next := slices.IndexFunc(rest, func(s desired.Service) bool { return !dependsOnAny(s, rest) })
+		next := slices.IndexFunc(rest, func(s Service) bool { return !dependsOnAny(s, rest) })
 		if next < 0 {
 			return nil, cycles(rest)
 		}
@@ -30,12 +29,12 @@ func arrange(services []desired.Service) ([]desired.Service, error) {
 	return arranged, nil
 }
 
-func dependsOnAny(s desired.Service, others []desired.Service) bool {
-	return slices.ContainsFunc(others, func(o desired.Service) bool { return slices.Contains(s.DependsOn, o.Name) })
+func dependsOnAny(s Service, others []Service) bool {
+	return slices.ContainsFunc(others, func(o Service) bool { return slices.Contains(s.DependsOn, o.Name) })
 }
 
 // checkNames refuses names that are one for Windows, and dependencies on what is not declared.
-func checkNames(services []desired.Service) error {
+func checkNames(services []Service) error {
 	var errs []error
 	for i, s := range services {
 		for _, other := range services[:i] {
@@ -47,8 +46,8 @@ func checkNames(services []desired.Service) error {
 			if name == api.WICDService {
 				errs = append(errs, fmt.Errorf("service %q depends on %q, which keeps it and must be able to stop: take the dependency away", s.Name, name))
 			}
-			if !slices.ContainsFunc(services, func(o desired.Service) bool { return o.Name == name }) {
-				errs = append(errs, fmt.Errorf("service %q depends on %q, which is not declared; allowed are %q", s.Name, name, namesOf(services)))
+			if !slices.ContainsFunc(services, func(o Service) bool { return o.Name == name }) {
+				errs = append(errs, fmt.Errorf("service %q depends on %q, which is not declared; allowed are %q", s.Name, name, NamesOf(services)))
 			}
 		}
 	}
@@ -56,7 +55,7 @@ func checkNames(services []desired.Service) error {
 }
 
 // checkReady refuses addresses that nobody can be asked at, and those that are not on the host.
-func checkReady(services []desired.Service) error {
+func checkReady(services []Service) error {
 	var errs []error
 	for _, s := range services {
 		u, err := url.Parse(s.Ready)
@@ -70,7 +69,7 @@ func checkReady(services []desired.Service) error {
 }
 
 // cycles names the circles in which services wait for each other: one for each dependency that closes one.
-func cycles(services []desired.Service) error {
+func cycles(services []Service) error {
 	dependencies := map[string][]string{}
 	for _, s := range services {
 		dependencies[s.Name] = s.DependsOn
@@ -96,4 +95,12 @@ func cycles(services []desired.Service) error {
 		visit(s.Name, nil)
 	}
 	return errors.Join(errs...)
+}
+
+func NamesOf(services []Service) []string {
+	var names []string
+	for _, s := range services {
+		names = append(names, s.Name)
+	}
+	return names
 }

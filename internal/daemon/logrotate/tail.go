@@ -1,20 +1,21 @@
-package daemon
+package logrotate
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/windows-machine-config/wmco/internal/host"
 	"io"
 	"io/fs"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// logBytes is how much of a log the result of a join tells.
-const logBytes = 2 << 10
+// TailBytes is how much of a log the result of a join tells.
+const TailBytes = 2 << 10
 
-// logOf is the end of a log for people: its last whole lines, as many as fit into so many bytes.
-func logOf(d host.Disk, name string, limit int64) string {
+// Tail is the end of a log for people: its last whole lines, as many as fit into so many bytes.
+func Tail(d host.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
 	}

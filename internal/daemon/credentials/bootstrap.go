@@ -1,4 +1,4 @@
-package daemon
+package credentials
 
 import (
 	"bytes"
@@ -46,8 +46,8 @@ type namedContext struct {
 	} `json:"context"`
 }
 
-// bootstrapKubeconfig renders the way into the cluster for the kubelet.
-func bootstrapKubeconfig(b agent.Bootstrap) (string, error) {
+// BootstrapKubeconfig renders the way into the cluster for the kubelet.
+func BootstrapKubeconfig(b agent.Bootstrap) (string, error) {
 	const name = "bootstrap"
 	c := namedCluster{Name: name}
 	c.Cluster.Server, c.Cluster.CA = b.Server, []byte(b.CA)
@@ -62,8 +62,8 @@ func bootstrapKubeconfig(b agent.Bootstrap) (string, error) {
 	return string(out) + "\n", err
 }
 
-// bootstrapToken returns the token on the host; without one, the error is fs.ErrNotExist.
-func bootstrapToken(d host.Disk) (string, error) {
+// BootstrapToken returns the token on the host; without one, the error is fs.ErrNotExist.
+func BootstrapToken(d host.Disk) (string, error) {
 	b, err := d.Read(desired.BootstrapKubeconfig)
 	if err != nil {
 		return "", err
@@ -75,9 +75,9 @@ func bootstrapToken(d host.Disk) (string, error) {
 	return k.Users[0].User.Token, nil
 }
 
-// speaksTo tells whether the kubelet's own kubeconfig leads to this API server. The kubelet copies address and CA
+// SpeaksTo tells whether the kubelet's own kubeconfig leads to this API server. The kubelet copies address and CA
 // from the bootstrap kubeconfig once, and never looks again.
-func speaksTo(d host.Disk, b agent.Bootstrap) (bool, error) {
+func SpeaksTo(d host.Disk, b agent.Bootstrap) (bool, error) {
 	k, err := d.Read(desired.KubeletKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
@@ -87,12 +87,4 @@ func speaksTo(d host.Disk, b agent.Bootstrap) (bool, error) {
 	}
 	ca := base64.StdEncoding.EncodeToString([]byte(b.CA))
 	return bytes.Contains(k, []byte(b.Server)) && bytes.Contains(k, []byte(ca)), nil
-}
-
-// ignoreAbsent drops the error of a file that does not exist.
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

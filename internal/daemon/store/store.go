@@ -1,4 +1,4 @@
-package daemon
+package store
 
 import (
 	"context"
@@ -24,15 +24,17 @@ import (
 // partEnding marks what has arrived of a content: the beginning of its compressed bytes.
 const partEnding = ".part"
 
-// store is C:\k\store, where each content has its hash as name.
-type store struct{ disk host.Disk }
+// Store is C:\k\store, where each content has its hash as name.
+type Store struct{ disk host.Disk }
 
-func (s store) name(sha256 string) string { return desired.Store + `\` + sha256 }
+func New(d host.Disk) Store { return Store{disk: d} }
 
-func (s store) part(sha256 string) string { return s.name(sha256) + partEnding }
+func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
+
+func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }
 
 // adopt copies the program that runs into the store, where the list has it and the store does not.
-func (s store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) error {
+func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) error {
 	program, err := open()
 	if err != nil {
 		return err
@@ -45,15 +47,15 @@ func (s store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) e
 	sum := sha256.Sum256(content)
 	name := hex.EncodeToString(sum[:])
 	wanted := slices.ContainsFunc(list, func(c agent.Content) bool { return c.SHA256 == name })
-	if !wanted || s.disk.Exists(s.name(name)) {
+	if !wanted || s.disk.Exists(s.Path(name)) {
 		return nil
 	}
-	_, err = s.disk.WriteFile(s.name(name), string(content))
+	_, err = s.disk.WriteFile(s.Path(name), string(content))
 	return err
 }
 
-// hashOf is the SHA-256, in hex, of what a reader gives.
-func hashOf(r io.Reader) (string, error) {
+// HashOf is the SHA-256, in hex, of what a reader gives.
+func HashOf(r io.Reader) (string, error) {
 	hash := sha256.New()
 	if _, err := io.CopyBuffer(hash, r, make([]byte, 1<<20)); err != nil {
 		return "", err
@@ -61,9 +63,9 @@ func hashOf(r io.Reader) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// verify reads the contents in parallel and tells which are there as they should be. Those that are not what their
+// Verify reads the contents in parallel and tells which are there as they should be. Those that are not what their
 // name says are removed and listed as altered.
-func (s store) verify(ctx context.Context, list []agent.Content) (have map[string]bool, altered []string, err error) {
+func (s Store) Verify(ctx context.Context, list []agent.Content) (have map[string]bool, altered []string, err error) {
 	have = map[string]bool{}
 	verdicts := make([]verdict, len(list))
 	var next sync.Mutex
@@ -90,7 +92,7 @@ func (s store) verify(ctx context.Context, list []agent.Content) (have map[strin
 			return nil, nil, fmt.Errorf("verifying content %.12s: %w", c.SHA256, v.err)
 		case v.altered:
 			altered = append(altered, c.SHA256)
-			if err := s.disk.Clear(s.name(c.SHA256)); err != nil {
+			if err := s.disk.Clear(s.Path(c.SHA256)); err != nil {
 				return nil, nil, fmt.Errorf("removing altered content %.12s: %w", c.SHA256, err)
 			}
 		default:
@@ -106,8 +108,8 @@ type verdict struct {
 	err            error
 }
 
-func (s store) check(c agent.Content) verdict {
-	f, err := s.disk.Open(s.name(c.SHA256))
+func (s Store) check(c agent.Content) verdict {
+	f, err := s.disk.Open(s.Path(c.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
 		return verdict{}
 	}
@@ -127,7 +129,7 @@ func (s store) check(c agent.Content) verdict {
 }
 
 // arrived is how many compressed bytes of a content are there. More than it has cannot be right: they go.
-func (s store) arrived(c agent.Content) (int64, error) {
+func (s Store) arrived(c agent.Content) (int64, error) {
 	info, err := s.disk.Stat(s.part(c.SHA256))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -142,8 +144,8 @@ func (s store) arrived(c agent.Content) (int64, error) {
 }
 
 // unpack turns a part that is complete into the content. A part that does not give the content is thrown away.
-func (s store) unpack(c agent.Content) error {
-	err := s.unpackInto(c, s.name(c.SHA256)+host.TemporarySuffix)
+func (s Store) unpack(c agent.Content) error {
+	err := s.unpackInto(c, s.Path(c.SHA256)+host.TemporarySuffix)
 	if errors.Is(err, errAltered) {
 		return errors.Join(&agent.Error{
 			Code: agent.CodeContentAltered,
@@ -160,7 +162,7 @@ func (s store) unpack(c agent.Content) error {
 // errAltered is the class of errors for which the bytes are to blame.
 var errAltered = errors.New("altered")
 
-func (s store) unpackInto(c agent.Content, beside string) error {
+func (s Store) unpackInto(c agent.Content, beside string) error {
 	part, err := s.disk.Open(s.part(c.SHA256))
 	if err != nil {
 		return err
@@ -180,7 +182,7 @@ func (s store) unpackInto(c agent.Content, beside string) error {
 	if err := s.disk.Finish(file, beside); err != nil {
 		return err
 	}
-	return s.disk.Rename(beside, s.name(c.SHA256))
+	return s.disk.Rename(beside, s.Path(c.SHA256))
 }
 
 // decompress writes exactly size bytes, and never more, whatever r holds.
@@ -221,7 +223,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // onlyWriter hides other methods of a writer, so that io.CopyBuffer uses the buffer.
 type onlyWriter struct{ io.Writer }
 
-// isHash tells whether a string is a SHA-256 in lower-case hex, and so cannot leave the store as a name.
-func isHash(s string) bool {
+// IsHash tells whether a string is a SHA-256 in lower-case hex, and so cannot leave the store as a name.
+func IsHash(s string) bool {
 	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -1,4 +1,4 @@
-package daemon
+package state
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // Locks of the host. Whoever holds the first runs a command that changes the host, whoever holds the second
 // changes services: a join, or the service at work.
 const (
-	commandLock  = desired.State + `\command.lock`
-	servicesLock = desired.State + `\services.lock`
+	CommandLock  = desired.State + `\command.lock`
+	ServicesLock = desired.State + `\services.lock`
 )
 
 // commandPatience is how long a command waits for the one before it: the one whose connection was just cut ends
@@ -25,9 +25,9 @@ const (
 	servicesPatience = 2 * time.Minute
 )
 
-// begin makes the host's folder ours and takes the lock of commands.
-func begin(ctx context.Context, h host.Host) (release func(), err error) {
-	changes, err := claim(h, desired.Root)
+// Begin makes the host's folder ours and takes the lock of commands.
+func Begin(ctx context.Context, h host.Host) (release func(), err error) {
+	changes, err := Claim(h, desired.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +35,18 @@ func begin(ctx context.Context, h host.Host) (release func(), err error) {
 		return nil, fmt.Errorf("making %s: %w", desired.State, err)
 	}
 	for _, change := range changes {
-		note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
+		Note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
 	}
-	release, err = lock(ctx, h.System, commandLock, commandPatience)
+	release, err = lock(ctx, h.System, CommandLock, commandPatience)
 	if errors.Is(err, host.ErrLocked) {
 		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host; try again when it has ended"}
 	}
 	return release, err
+}
+
+// LockServices takes the lock of services, waiting for it if need be.
+func LockServices(ctx context.Context, s host.System) (release func(), err error) {
+	return lock(ctx, s, ServicesLock, servicesPatience)
 }
 
 // lock takes a lock, waiting for it if need be.
