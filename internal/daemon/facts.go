@@ -3,13 +3,12 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/platform"
@@ -41,15 +40,10 @@ func serviceFacts(ctx context.Context, s host.Services) ([]agent.ServiceFacts, e
 	var facts []agent.ServiceFacts
 	for _, s := range list {
 		facts = append(facts, agent.ServiceFacts{
-			Name: s.Name, Command: s.Command, State: string(s.State), Ours: isOurs(s),
+			Name: s.Name, Command: s.Command, State: string(s.State), Ours: supervisor.IsOurs(s),
 		})
 	}
 	return facts, nil
-}
-
-// isOurs tells the services that we, or the original operator, made from those of others.
-func isOurs(s host.Service) bool {
-	return strings.HasPrefix(s.Description, api.ServiceDescription)
 }
 
 // joined is what the last join left, nil when there was none or it was cut.

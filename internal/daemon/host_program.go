@@ -5,13 +5,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 )
 
 // releasedWithin is how long a program that was ended may hold its output open, by way of others that it started.
@@ -77,7 +78,7 @@ func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	if err == nil || ctx.Err() != nil {
 		return 0
 	}
-	slog.New(slog.NewJSONHandler(output, nil)).Error("The program does not run any more", "program", p.command[0], "error", err.Error())
+	slog.New(slog.NewJSONHandler(output, nil)).Error("Program ended", "program", p.command[0], "error", err.Error())
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return uint32(exit.ExitCode())
 	}

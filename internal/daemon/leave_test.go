@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/daemon/update"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -527,7 +527,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 				if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
 					t.Fatal(err)
 				}
-				if err := daemon.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
+				if err := update.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
 					t.Fatal(err)
 				}
 				if mustStatus(t, w).Joined != nil || w.Service("kubelet").State != host.Stopped {

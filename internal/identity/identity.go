@@ -68,10 +68,9 @@ type Pending struct {
 	Name string
 }
 
-// Ask returns the request that is under way, or makes one with a new key. read and write are those of the file that keeps it until the
-// certificate is issued; the request's name begins with prefix.
-func Ask(of Name, prefix string, read func() ([]byte, error), write func([]byte) error) (Pending, error) {
-	if b, err := read(); err == nil {
+// ask returns the request that is under way, or makes one with a new key. The request's name begins with prefix.
+func ask(of Name, prefix string, s Store) (Pending, error) {
+	if b, err := s.ReadPending(); err == nil {
 		if p, err := parsePending(b, of, prefix); err == nil {
 			return p, nil
 		}
@@ -80,7 +79,7 @@ func Ask(of Name, prefix string, read func() ([]byte, error), write func([]byte)
 	if err != nil {
 		return Pending{}, err
 	}
-	if err := write(b); err != nil {
+	if err := s.WritePending(b); err != nil {
 		return Pending{}, fmt.Errorf("keeping the key of the next certificate: %w", err)
 	}
 	return parsePending(b, of, prefix)

@@ -69,12 +69,29 @@ func KubeletHasCertificate(d host.Disk, node string, now time.Time) bool {
 	return err == nil && d.Exists(desired.KubeletKubeconfig) && identity.CheckLeaf(leaf, "system:node:"+node, now) == nil
 }
 
-// PendingRequest returns the request that is under way, or makes one with a new key.
-func PendingRequest(d host.Disk, node string) (identity.Pending, error) {
-	read := func() ([]byte, error) { return d.Read(PendingFile) }
-	write := func(b []byte) error {
-		_, err := d.WriteFile(PendingFile, string(b))
-		return err
-	}
-	return identity.Ask(NameOf(node), "wicd-", read, write)
+// RequestPrefix begins the names of WICD's certificate requests.
+const RequestPrefix = "wicd-"
+
+// Files keep WICD's certificate, and the request for the next one. Files implements identity.Store.
+type Files struct{ Disk host.Disk }
+
+// ReadIdentity implements identity.Store.
+func (f Files) ReadIdentity() ([]byte, error) { return f.Disk.Read(WICDFile) }
+
+// WriteIdentity implements identity.Store.
+func (f Files) WriteIdentity(b []byte) error {
+	_, err := f.Disk.WriteFile(WICDFile, string(b))
+	return err
 }
+
+// ReadPending implements identity.Store.
+func (f Files) ReadPending() ([]byte, error) { return f.Disk.Read(PendingFile) }
+
+// WritePending implements identity.Store.
+func (f Files) WritePending(b []byte) error {
+	_, err := f.Disk.WriteFile(PendingFile, string(b))
+	return err
+}
+
+// RemovePending implements identity.Store.
+func (f Files) RemovePending() error { return f.Disk.Remove(PendingFile) }
