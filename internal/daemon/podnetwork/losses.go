@@ -71,10 +71,10 @@ func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network,
 	named, overdue := m.missing(p, v, have, expected, patience)
 	runs := v.now.Sub(m.proxySince)
 	if len(m.lost) == 0 && runs >= proxyClears {
-		m.made, m.mending, m.restarts = true, false, 0
+		m.proxyState, m.restarts = m.proxyState.after(proxyComplete), 0
 	}
-	starts := runs < proxyStarts && !m.made
-	if len(named) == 0 || starts && !m.mending {
+	starts := runs < proxyStarts && !m.proxyState.hasMadeAll()
+	if len(named) == 0 || starts && !m.proxyState.isRepair() {
 		return
 	}
 	slices.Sort(named)
@@ -102,7 +102,7 @@ func (m *networkMemory) missing(p *networkPlan, v networkView, have map[frontend
 		if late {
 			overdue++
 		}
-		if late || m.mending {
+		if late || m.proxyState.isRepair() {
 			named = append(named, service+" ("+front.String()+")")
 		}
 		if m.had[front] {
@@ -116,7 +116,7 @@ func (m *networkMemory) missing(p *networkPlan, v networkView, have map[frontend
 // restartProxy restarts kube-proxy, which then makes everything anew. Until all is there, the Node is told of what is not.
 func (m *networkMemory) restartProxy(p *networkPlan, want desired.Network, v networkView, why string) {
 	if v.proxy != 0 && p.restart[want.Proxy] == "" {
-		p.restart[want.Proxy], m.mending = why, true
+		p.restart[want.Proxy], m.proxyState = why, m.proxyState.after(proxyRestartAsked)
 	}
 }
 

@@ -90,13 +90,10 @@ type networkMemory struct {
 	// proxy is the process of kube-proxy, proxySince since when it runs as far as we know.
 	proxy      uint32
 	proxySince time.Time
+	proxyState proxyState
 	// restarts counts those of kube-proxy for lost load balancers that did not help; restarted is the last.
 	restarts  int
 	restarted time.Time
-	// mending says that kube-proxy was restarted for what was lost, and that not all is there yet.
-	mending bool
-	// made says that this process of kube-proxy has made all load balancers once.
-	made bool
 	// balances says that there was a load balancer; where there never was one, no restart is known to help. known are the addresses
 	// that endpoints of this host had.
 	balances bool
@@ -118,7 +115,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	p := networkPlan{restart: map[string]string{}}
 	if v.proxy != m.proxy {
 		m.proxy, m.proxySince = v.proxy, v.now
-		m.made = false
+		m.proxyState = m.proxyState.after(proxyReplaced)
 		clear(m.had)
 	}
 	if v.err != nil {
