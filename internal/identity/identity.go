@@ -123,15 +123,15 @@ func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	return Pending{Key: pem.EncodeToMemory(key), Request: pem.EncodeToMemory(request), Name: prefix + hex.EncodeToString(sum[:16])}, nil
 }
 
-// Renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
+// renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
 // that joined together do not renew together.
-func (i Identity) Renewal(chance float64) time.Time {
+func (i Identity) renewal(chance float64) time.Time {
 	return i.Leaf.NotBefore.Add(time.Duration(float64(i.life()) * (0.75 + 0.1*chance)))
 }
 
-// LeastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
+// leastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
 // cluster's, each new one would be.
-func (i Identity) LeastUse() time.Duration { return min(RefusedPause, i.life()/10) }
+func (i Identity) leastUse() time.Duration { return min(RefusedPause, i.life()/10) }
 
 func (i Identity) life() time.Duration { return i.Leaf.NotAfter.Sub(i.Leaf.NotBefore) }
 

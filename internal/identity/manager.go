@@ -95,8 +95,8 @@ func pauseAfter(err error, retry *backoff.Backoff) time.Duration {
 // Renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one, when the old one
 // has expired or is rejected, or when ctx is done.
 func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
-	at := id.Renewal(rand.Float64())
-	if backoff.Sleep(ctx, id.LeastUse()) != nil || AwaitClock(ctx, at, time.Now) != nil {
+	at := id.renewal(rand.Float64())
+	if backoff.Sleep(ctx, id.leastUse()) != nil || AwaitClock(ctx, at, time.Now) != nil {
 		return
 	}
 	retry := m.Pauses()

@@ -66,7 +66,7 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 	rejections := make(chan struct{}, 1)
 	all.Go(func() {
 		if errors.Is(s.follower.run(ctx, c), identity.ErrRejected) {
-			poke(rejections)
+			wake(rejections)
 		}
 	})
 	all.Go(func() { tell(ctx, s.state, c, s.options.Log) })

@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) {
 	s := newState(o.Node)
 	session := &apiSession{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	k := &keeper{
-		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { poke(session.cuts) }, asked: map[string]hns.Network{},
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { wake(session.cuts) }, asked: map[string]hns.Network{},
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {

@@ -3,10 +3,8 @@ package apiclient
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -50,28 +48,12 @@ type Client struct {
 
 // New makes a client; it connects with the first request.
 func New(h host.Host, b agent.Bootstrap, c Credentials) (*Client, error) {
-	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-	if b.CA != "" {
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM([]byte(b.CA)) {
-			return nil, fmt.Errorf("reading the CA of %s: there is no certificate in it", b.Server)
-		}
+	server := identity.Server{
+		Address: b.Server, CA: []byte(b.CA), Dial: h.Dial, Pings: http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
-	if c.certificate != nil {
-		tlsConfig.Certificates = []tls.Certificate{*c.certificate}
-	}
-	dial := h.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial,
-		TLSClientConfig:     tlsConfig,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		// A watch is silent for long: without pings, a dead connection would not be noticed.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	transport, err := server.Transport(c.certificate)
+	if err != nil {
+		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, certificatesv1.AddToScheme, eventsv1.AddToScheme, discoveryv1.AddToScheme} {
