@@ -73,7 +73,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 	if err := c.checkServices(ctx); err != nil { // before anything changes
 		return agent.JoinResult{}, err
 	}
-	release, err := state.Begin(ctx, h)
+	release, err := state.LockCommands(ctx, h)
 	if err != nil {
 		return agent.JoinResult{}, err
 	}

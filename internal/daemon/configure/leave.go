@@ -64,7 +64,7 @@ func Leave(ctx context.Context, s *agent.Session, h host.Host, program string) (
 	if err != nil || !there {
 		return agent.LeaveResult{}, err
 	}
-	release, err := state.Begin(ctx, h)
+	release, err := state.LockCommands(ctx, h)
 	if err != nil {
 		return agent.LeaveResult{}, err
 	}

@@ -163,7 +163,7 @@ func (f *Follower) become(ctx context.Context, client *apiclient.Client, node de
 	if err != nil {
 		return err
 	}
-	release, err := state.Begin(ctx, f.Host)
+	release, err := state.LockCommands(ctx, f.Host)
 	if err != nil {
 		return err
 	}

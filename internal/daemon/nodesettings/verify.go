@@ -94,8 +94,8 @@ func (v *Verifier) Refuse(name string, why error) {
 	v.wake.Send()
 }
 
-// TellNode tells the node of it, by an event: no condition, by which the operator would go, since anybody may be to blame.
-func (v *Verifier) TellNode(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+// ReportTo reports to the node of it, by an event: no condition, by which the operator would go, since anybody may be to blame.
+func (v *Verifier) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	v.mu.Lock()
 	p := v.refused
 	v.mu.Unlock()

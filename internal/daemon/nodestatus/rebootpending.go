@@ -93,8 +93,8 @@ func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.Nod
 	return c, is.Status != c.Status || is.Message != c.Message
 }
 
-// TellNode tells the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
-func (r *RebootPending) TellNode(ctx context.Context, w *Writer, node *corev1.Node) error {
+// ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
+func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	wait, is := r.get(), ConditionIn(node, api.ConditionNodeRebootRequired)
 	c, change := restartOf(time.Now(), wait, is)
 	if !change {

@@ -167,7 +167,7 @@ func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node
 	if isOlder(node, r.written.node) { // what we said is still on its way to us
 		node = r.written.node
 	}
-	if err := r.tell(ctx, client, node); err != nil {
+	if err := r.reportSources(ctx, client, node); err != nil {
 		r.Log.Warn("Updating Node conditions failed", "error", err.Error()) // the next event of the node tries again
 	}
 	if err := r.Keys.Retire(node); err != nil {
@@ -177,7 +177,7 @@ func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node
 		r.Log.Error("Configuring the pod network failed", "error", err.Error())
 		return nil // the node's next change, or the next look at the services, tries again
 	}
-	return r.report(ctx, client, node)
+	return r.reportVersion(ctx, client, node)
 }
 
 // removeBootstrap removes the bootstrap token when the kubelet and WICD have certificates.
@@ -194,8 +194,8 @@ func (r *Reporter) removeBootstrap() error {
 	return nil
 }
 
-// report annotates the node with version and settings when everything that makes them holds.
-func (r *Reporter) report(ctx context.Context, client *apiclient.Client, node *corev1.Node) error {
+// reportVersion annotates the node with version and settings when everything that makes them holds.
+func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, node *corev1.Node) error {
 	settings, err := r.Record.Desired.Hash()
 	if err != nil {
 		return err
@@ -223,11 +223,11 @@ func (r *Reporter) report(ctx context.Context, client *apiclient.Client, node *c
 	return r.Updates.Confirm(true)
 }
 
-// tell tells the node how the host is. What of it cannot be told keeps nothing else from it.
-func (r *Reporter) tell(ctx context.Context, client *apiclient.Client, node *corev1.Node) (err error) {
+// reportSources reports to the node how the host is. A source that fails keeps no other from it.
+func (r *Reporter) reportSources(ctx context.Context, client *apiclient.Client, node *corev1.Node) (err error) {
 	w := &Writer{Session: r.Session, client: client, memory: &r.written}
 	for _, source := range r.Sources {
-		err = errors.Join(err, source.TellNode(ctx, w, node))
+		err = errors.Join(err, source.ReportTo(ctx, w, node))
 	}
 	return err
 }

@@ -17,8 +17,8 @@ import (
 
 // Source is a part of the daemon that has something to tell the Node.
 type Source interface {
-	// TellNode makes the conditions and events of the node what the part knows, where they are not so yet.
-	TellNode(ctx context.Context, w *Writer, node *corev1.Node) error
+	// ReportTo makes the conditions and events of the node what the part knows, where they are not so yet.
+	ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error
 }
 
 // Writer writes conditions and events of the Node.

@@ -325,8 +325,8 @@ func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
 	return changed
 }
 
-// TellNode tells the node whether its network works, and what was repaired.
-func (r *Reconciler) TellNode(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+// ReportTo reports to the node whether its network works, and what was repaired.
+func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	r.mu.Lock()
 	is, repairs := r.network, slices.Clone(r.repairs)
 	r.mu.Unlock()

@@ -25,8 +25,8 @@ const (
 	servicesPatience = 2 * time.Minute
 )
 
-// Begin makes the host's folder ours and takes the lock of commands.
-func Begin(ctx context.Context, h host.Host) (release func(), err error) {
+// LockCommands takes the lock of commands that change the host, after it has made sure that the folder of the lock is ours.
+func LockCommands(ctx context.Context, h host.Host) (release func(), err error) {
 	changes, err := Claim(h, desired.Root)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	if err != nil {
 		return agent.ReceiveResult{}, err
 	}
-	release, err := state.Begin(ctx, h)
+	release, err := state.LockCommands(ctx, h)
 	if err != nil {
 		return agent.ReceiveResult{}, err
 	}

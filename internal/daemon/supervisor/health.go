@@ -92,8 +92,8 @@ func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c co
 	return c, true
 }
 
-// TellNode tells the node how its services are: by a condition, and each new problem by an event.
-func (s *Supervisor) TellNode(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+// ReportTo reports to the node how its services are: by a condition, and each new problem by an event.
+func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	s.mu.Lock()
 	h := s.health
 	s.mu.Unlock()

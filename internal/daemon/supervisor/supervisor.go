@@ -53,8 +53,8 @@ func New(s state.Session, wake state.Signal) *Supervisor {
 // supervision is what one run of the supervisor knows of the services.
 type supervision struct {
 	Manager
-	of        *Supervisor
-	histories map[string]*restartHistory
+	supervisor *Supervisor
+	histories  map[string]*restartHistory
 	// stuck are why services could not be started in the last pass.
 	stuck map[string]startBlocker
 }
@@ -62,7 +62,7 @@ type supervision struct {
 // Run supervises the services until ctx is done.
 func (s *Supervisor) Run(ctx context.Context) {
 	v := &supervision{
-		Manager: Manager{Host: s.Host, Wanted: WithoutOwn(s.Wanted.Services), Changed: s.RecordChange}, of: s, histories: map[string]*restartHistory{},
+		Manager: Manager{Host: s.Host, Wanted: WithoutOwn(s.Wanted.Services), Changed: s.RecordChange}, supervisor: s, histories: map[string]*restartHistory{},
 	}
 	for _, service := range v.Wanted {
 		v.histories[service.Name] = &restartHistory{}
@@ -130,7 +130,7 @@ func (v *supervision) look(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	if !v.of.IsCurrent() {
+	if !v.supervisor.IsCurrent() {
 		return errElsewhere
 	}
 	found, err := v.List(ctx)
@@ -160,7 +160,7 @@ func (v *supervision) rested(now time.Time) []desired.Service {
 // stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start anew, those that
 // depend on others first.
 func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[string]host.Service) {
-	restart := v.of.restartsAsked()
+	restart := v.supervisor.restartsAsked()
 	for _, s := range slices.Backward(v.rested(now)) {
 		one := v.Manager
 		one.Wanted = []desired.Service{s}
@@ -168,7 +168,7 @@ func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[s
 		if err != nil {
 			v.fails(v.histories[s.Name], now, err)
 		} else {
-			v.of.restartDone(s.Name)
+			v.supervisor.restartDone(s.Name)
 		}
 		if len(stopped) > 0 {
 			v.histories[s.Name].mended(now)
@@ -187,12 +187,12 @@ func (v *supervision) declareAll(ctx context.Context, now time.Time) {
 			v.fails(v.histories[s.Name], now, err)
 		}
 	}
-	for _, s := range v.of.Wanted.Services {
+	for _, s := range v.supervisor.Wanted.Services {
 		if s.Name != api.WICDService {
 			continue
 		}
 		if changed, err := v.Host.Services.Put(ctx, s); err != nil {
-			v.of.Log.Error("Declaring our own service failed", "error", err.Error())
+			v.supervisor.Log.Error("Declaring our own service failed", "error", err.Error())
 		} else if changed {
 			v.Changed("service %s declared", s.Name)
 		}
@@ -214,7 +214,7 @@ func (v *supervision) startAll(ctx context.Context, now time.Time, p *pass) {
 }
 
 func (v *supervision) fails(c *restartHistory, now time.Time, err error) {
-	v.of.Log.Error("Repairing a service failed", "error", err.Error())
+	v.supervisor.Log.Error("Repairing a service failed", "error", err.Error())
 	c.failed(now, err)
 }
 
@@ -225,7 +225,7 @@ func (v *supervision) note(now time.Time, p *pass) {
 		c := v.histories[s.Name]
 		o, isStuck := p.stuck[s.Name]
 		if was := v.stuck[s.Name]; isStuck && was.Error() != o.Error() {
-			v.of.Log.Info("Service waits to start", "reason", o.Error())
+			v.supervisor.Log.Info("Service waits to start", "reason", o.Error())
 		}
 		c.judge(now, v.Host.Disk, s, o)
 		if c.problem != nil {
@@ -235,9 +235,9 @@ func (v *supervision) note(now time.Time, p *pass) {
 		h.running = h.running && p.found[s.Name].State == host.Running
 	}
 	v.stuck = p.stuck
-	v.of.mu.Lock()
-	defer v.of.mu.Unlock()
-	v.of.health = h
+	v.supervisor.mu.Lock()
+	defer v.supervisor.mu.Unlock()
+	v.supervisor.health = h
 }
 
 // Restart has a service restarted. One that does not run is started anyway.
@@ -294,7 +294,7 @@ func (v *supervision) await(ctx context.Context, changes <-chan struct{}, wait t
 			return true
 		case _, watching := <-changes:
 			return watching
-		case <-v.of.restartAsked:
+		case <-v.supervisor.restartAsked:
 			return true
 		case <-time.After(v.awaitedIn()):
 			if v.cameTrue(ctx) {

@@ -111,7 +111,7 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, v
 	if err != nil {
 		return fmt.Errorf("from version %s to %s: %w", own, version, err)
 	}
-	release, err := state.Begin(ctx, r.Host)
+	release, err := state.LockCommands(ctx, r.Host)
 	if err != nil {
 		return err
 	}
@@ -272,8 +272,8 @@ func (r *Requester) requested() string {
 	return r.asked
 }
 
-// TellNode tells the node that an update was undone, and when that is over.
-func (r *Requester) TellNode(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+// ReportTo reports to the node that an update was undone, and when that is over.
+func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	failed, err := r.refused()
 	if err != nil {
 		return err
