@@ -30,6 +30,7 @@ func (n *Cache) Get(h host.Host, server agent.Bootstrap, id identity.Identity) (
 	return client, nil
 }
 
+// Close ends the connection, if there is one.
 func (n *Cache) Close() {
 	if n.client != nil {
 		n.client.close()

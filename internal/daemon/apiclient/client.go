@@ -109,6 +109,7 @@ func (a *Client) ListNode(ctx context.Context, name string) (*corev1.Node, strin
 	return nil, list.ResourceVersion, nil
 }
 
+// WatchNode watches a node from a version on.
 func (a *Client) WatchNode(ctx context.Context, name, version string) (watch.Interface, error) {
 	w, err := watchOne(ctx, a.Core.Get().Resource("nodes"), name, version)
 	if err != nil {
@@ -214,4 +215,5 @@ func (a *Client) watchRequest(ctx context.Context, name, version string) (watch.
 	return watchOne(ctx, a.certificates.Get().Resource("certificatesigningrequests"), name, version)
 }
 
+// ServicesConfigMap is the name of the ConfigMap with the settings of nodes of a version.
 func ServicesConfigMap(version string) string { return api.ServicesConfigMapPrefix + version }

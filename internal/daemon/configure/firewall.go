@@ -44,7 +44,7 @@ func (d *decommissioner) closeFirewall(ctx context.Context) error {
 		return err
 	}
 	if len(d.formerWanted.Firewall) > len(changed) {
-		d.remaining("rules of the firewall in group %q: %v", host.FirewallGroup, err)
+		d.noteRemaining("rules of the firewall in group %q: %v", host.FirewallGroup, err)
 	}
 	return nil
 }

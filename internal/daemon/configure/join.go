@@ -56,6 +56,7 @@ func Join(ctx context.Context, s *agent.Session, h host.Host) (agent.JoinResult,
 	return Apply(ctx, h, request, func(step agent.Step) { _ = s.Step(step) }) // the join goes on when nobody listens
 }
 
+// Apply makes the host what the request says, as Join does; tell hears of each step.
 func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell func(agent.Step)) (agent.JoinResult, error) {
 	c, err := newConfigurator(h, request)
 	if err != nil {

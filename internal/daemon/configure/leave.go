@@ -185,7 +185,7 @@ func (d *decommissioner) awaitNoServices(ctx context.Context) error {
 		}
 		if time.Now().After(end) {
 			for _, s := range rest {
-				d.remaining("service %s: it is deleted, and goes when the last program that has it open closes it, or with a restart", s.Name)
+				d.noteRemaining("service %s: it is deleted, and goes when the last program that has it open closes it, or with a restart", s.Name)
 			}
 			return nil
 		}
@@ -195,7 +195,7 @@ func (d *decommissioner) awaitNoServices(ctx context.Context) error {
 	}
 }
 
-func (d *decommissioner) remaining(format string, args ...any) {
+func (d *decommissioner) noteRemaining(format string, args ...any) {
 	d.remains = append(d.remains, fmt.Sprintf(format, args...))
 }
 
@@ -207,11 +207,11 @@ func (d *decommissioner) endContainers(ctx context.Context) error {
 	}
 	names, err := d.Containers.List(ctx)
 	if err != nil {
-		d.remaining("containers, if there are any: %v", err) // Windows may not have what runs them
+		d.noteRemaining("containers, if there are any: %v", err) // Windows may not have what runs them
 	}
 	for _, name := range names {
 		if err := d.Containers.End(ctx, name); err != nil {
-			d.remaining("container %s: %v", name, err) // its files will tell, too; the rest can go
+			d.noteRemaining("container %s: %v", name, err) // its files will tell, too; the rest can go
 			continue
 		}
 		d.recordChange("container %s ended", name)
@@ -281,7 +281,7 @@ func (d *decommissioner) tellFeatures() {
 	for _, name := range d.former.Desired.Features {
 		change := fmt.Sprintf(featureEnabled, name)
 		if slices.ContainsFunc(notes, func(e agent.JournalEntry) bool { return e.Change == change }) {
-			d.remaining("feature %s of Windows: it stays enabled", name)
+			d.noteRemaining("feature %s of Windows: it stays enabled", name)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (d *decommissioner) removeNetworks(ctx context.Context) error {
 		}
 		removed, err := d.Containers.RemoveNamespace(ctx, result.Namespace)
 		if err != nil {
-			d.remaining("network %s of a pod: %v", result.Namespace, err)
+			d.noteRemaining("network %s of a pod: %v", result.Namespace, err)
 		}
 		if removed {
 			d.recordChange("network %s of a pod removed", result.Namespace)
@@ -100,10 +100,10 @@ func (d *decommissioner) removeFiles(ctx context.Context) error {
 		}
 	}
 	for _, err := range failures[:min(len(failures), maxRemains)] {
-		d.remaining("%v", err)
+		d.noteRemaining("%v", err)
 	}
 	if more := len(failures) - maxRemains; more > 0 {
-		d.remaining("%d more files", more)
+		d.noteRemaining("%d more files", more)
 	}
 	d.removeEmpty()
 	return d.removePrograms()
@@ -188,10 +188,10 @@ func (d *decommissioner) removePrograms() error {
 		switch {
 		case !brought.MatchString(name):
 		case strings.EqualFold(name, own):
-			d.remaining("%s: it is the program that runs; delete it, or leave it for the next time", path)
+			d.noteRemaining("%s: it is the program that runs; delete it, or leave it for the next time", path)
 		default:
 			if err := d.Disk.Remove(path); err != nil {
-				d.remaining("%s: %v", path, err)
+				d.noteRemaining("%s: %v", path, err)
 				continue
 			}
 			d.recordChange("%s removed", path)

@@ -20,7 +20,7 @@ func (d *decommissioner) removeNetwork(ctx context.Context) error {
 		return err
 	}
 	if err != nil {
-		d.remaining("the networks of pods: %v", err)
+		d.noteRemaining("the networks of pods: %v", err)
 	}
 	for _, name := range removed {
 		d.recordChange("network %s removed", name)

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/host"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // KeyRetirer takes SSH keys away that are not needed any more.

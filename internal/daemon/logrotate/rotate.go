@@ -43,6 +43,7 @@ type File struct {
 	file *os.File
 }
 
+// NewFile is a log that is opened with the first write.
 func NewFile(d host.Disk, name string) *File { return &File{disk: d, name: name} }
 
 // Write implements io.Writer.

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Source is a part of the daemon that has something to tell the Node.

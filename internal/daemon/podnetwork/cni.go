@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 )
 
 // CNI writes the configuration of the pod network for containerd.

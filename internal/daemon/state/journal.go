@@ -57,4 +57,5 @@ func LastNotes(d host.Disk, count int) ([]agent.JournalEntry, error) {
 	return entries, nil
 }
 
+// IsJournal tells whether a file is the journal, or the older one.
 func IsJournal(name string) bool { return name == journalFile || name == olderJournal }

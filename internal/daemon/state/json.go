@@ -9,6 +9,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
+// WriteJSON replaces a file.
 func WriteJSON(d host.Disk, name string, value any) error {
 	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

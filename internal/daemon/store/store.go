@@ -27,8 +27,10 @@ const partEnding = ".part"
 // Store is C:\k\store, where each content has its hash as name.
 type Store struct{ disk host.Disk }
 
+// New is the store on a disk.
 func New(d host.Disk) Store { return Store{disk: d} }
 
+// Path is the file of a content.
 func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
 
 func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }

@@ -325,6 +325,7 @@ func (v *supervision) cameTrue(ctx context.Context) bool {
 	return false
 }
 
+// WithoutOwn is the list without WICD's own service, which cannot stop itself.
 func WithoutOwn(services []desired.Service) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(services), func(s desired.Service) bool { return s.Name == api.WICDService })
 }
