@@ -27,8 +27,8 @@ const patience = time.Minute
 const (
 	nodePath     = "/api/v1/nodes/win-1"
 	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-	identityFile = desired.WICDCertificates + `\wicd-client-current.pem`
-	pendingFile  = desired.WICDCertificates + `\wicd-client-pending.pem`
+	WICDFile     = desired.WICDCertificates + `\wicd-client-current.pem`
+	PendingFile  = desired.WICDCertificates + `\wicd-client-pending.pem`
 	// kubeletPendingFile is the kubelet's.
 	kubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
 )
@@ -147,7 +147,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	m.awaitVersion(t)
 	disk := m.windows.Disk()
 	expectContent(t, disk, `C:\k\cni\config\cni.conf`, `{"name":"n","type":"t","cidr":"10.132.7.0/24"}`)
-	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(pendingFile) {
+	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(PendingFile) {
 		t.Error("the token or the pending key is still there")
 	}
 	if m.cluster.Count("PATCH", "/nodes/win-1") > 3 { // our annotations, our condition, the kubelet's status
@@ -177,7 +177,7 @@ func TestARestartGoesOnWithTheSameCertificateRequest(t *testing.T) {
 	for range 3 {
 		before := m.cluster.Count("POST", requestsPath)
 		m.await(t, "the request is made", func() bool {
-			return m.windows.Disk().Exists(pendingFile) && m.cluster.Count("POST", requestsPath) >= before
+			return m.windows.Disk().Exists(PendingFile) && m.cluster.Count("POST", requestsPath) >= before
 		})
 		m.stop()
 		m.start(t)
@@ -209,14 +209,14 @@ func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	// The kubelet has such a certificate, too, and looks every second whether it can be Ready: what is left of its life when WICD's is
 	// renewed must be more than that.
 	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(12 * time.Second) })
-	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(identityFile) })
-	first, _ := m.windows.Disk().Read(identityFile)
+	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(WICDFile) })
+	first, _ := m.windows.Disk().Read(WICDFile)
 	m.cluster.SetCertificateLife(time.Hour)
 	if err := m.windows.Disk().Remove(desired.BootstrapKubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	m.await(t, "there is another certificate", func() bool {
-		now, _ := m.windows.Disk().Read(identityFile)
+		now, _ := m.windows.Disk().Read(WICDFile)
 		return len(now) > 0 && !bytes.Equal(now, first)
 	})
 	m.giveRange(t)
@@ -278,7 +278,7 @@ func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
 	m.cluster.Patch(name, map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "Denied", "status": "True", "reason": "Test", "message": "not this one"},
 	}}})
-	m.await(t, "the key that was refused is gone", func() bool { return !m.windows.Disk().Exists(pendingFile) })
+	m.await(t, "the key that was refused is gone", func() bool { return !m.windows.Disk().Exists(PendingFile) })
 }
 
 // TestANewTokenIsUsedForNewRequests leaves the requests that were made with the first token unanswered for ever, as the
@@ -318,16 +318,16 @@ func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
 	if disk.Exists(desired.BootstrapKubeconfig) {
 		t.Fatal("the token is still there")
 	}
-	expired, err := disk.Read(identityFile)
+	expired, err := disk.Read(WICDFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := disk.Remove(identityFile); err != nil { // as good as expired
+	if err := disk.Remove(WICDFile); err != nil { // as good as expired
 		t.Fatal(err)
 	}
 	m.start(t)
 	m.await(t, "there is a new certificate", func() bool {
-		fresh, err := disk.Read(identityFile)
+		fresh, err := disk.Read(WICDFile)
 		return err == nil && !bytes.Equal(fresh, expired)
 	})
 }

@@ -50,11 +50,11 @@ func TestACertificateThatIsThereAndHasExpiredIsNotUsed(t *testing.T) {
 		t.Fatal("the token is still there")
 	}
 	expired := expiredIdentity(t, "system:wicd-node:win-1", "system:wicd-nodes")
-	mustWrite(t, disk, identityFile, expired)
+	mustWrite(t, disk, WICDFile, expired)
 	requests := m.cluster.Count("POST", requestsPath)
 	m.start(t)
 	m.await(t, "there is another certificate", func() bool {
-		now, err := disk.Read(identityFile)
+		now, err := disk.Read(WICDFile)
 		return err == nil && !bytes.Equal(now, []byte(expired))
 	})
 	if n := m.cluster.Count("POST", requestsPath) - requests; n != 1 {

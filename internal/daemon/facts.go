@@ -3,22 +3,16 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/platform/metadata"
 )
-
-// ourServices are the names that services of ours have, in this version or another.
-func ourServices() []string {
-	return []string{
-		"containerd", "kubelet", "kube-proxy", "hybrid-overlay-node", "csi-proxy", "windows_exporter",
-		"cloud-node-manager", api.WICDService,
-	}
-}
 
 // Facts says what the host is. program is the SHA-256, in hex, of the WICD that runs. Where cloud is a platform that names nodes, its
 // metadata service is asked. Facts changes nothing.
@@ -39,31 +33,26 @@ func Facts(ctx context.Context, h host.Host, program, cloud string) (agent.Facts
 }
 
 func serviceFacts(ctx context.Context, s host.Services) ([]agent.ServiceFacts, error) {
-	list, err := s.List(ctx, ourServices())
+	list, err := s.List(ctx, desired.Services())
 	if err != nil {
 		return nil, fmt.Errorf("listing the services of the host: %w", err)
 	}
 	var facts []agent.ServiceFacts
 	for _, s := range list {
 		facts = append(facts, agent.ServiceFacts{
-			Name: s.Name, Command: s.Command, State: string(s.State), Ours: isOurs(s),
+			Name: s.Name, Command: s.Command, State: string(s.State), Ours: supervisor.IsOurs(s),
 		})
 	}
 	return facts, nil
 }
 
-// isOurs tells the services that we, or the original operator, made from those of others.
-func isOurs(s host.Service) bool {
-	return strings.HasPrefix(s.Description, api.ServiceDescription)
-}
-
 // joined is what the last join left, nil when there was none or it was cut.
 func joined(d host.Disk) *agent.Joined {
-	r, err := readRecord(d)
+	r, err := state.Read(d)
 	if err != nil || !r.Complete {
 		return nil
 	}
-	_, err = readIdentity(d, r.Node, time.Now())
+	_, err = credentials.ReadIdentity(d, r.Node, time.Now())
 	return &agent.Joined{
 		Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version,
 		HasCertificate: err == nil,

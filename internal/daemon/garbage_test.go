@@ -27,7 +27,7 @@ func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 	}
 	files := []string{
 		desired.State + `\node.json`, desired.State + `\certificates.json`, desired.State + `\launches.json`,
-		desired.State + `\journal.jsonl`, identityFile, pendingFile, desired.BootstrapKubeconfig, metricsFile,
+		desired.State + `\journal.jsonl`, WICDFile, PendingFile, desired.BootstrapKubeconfig, metricsFile,
 		desired.State + `\command.lock`, desired.State + `\services.lock`, `C:\k\kubelet.conf`,
 	}
 	for _, file := range files {

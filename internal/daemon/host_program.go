@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 )
 
 // releasedWithin is how long a program that was ended may hold its output open, by way of others that it started.
@@ -56,11 +58,11 @@ func hostProgram(ctx context.Context, call Call, asService bool, logName string,
 	}
 	log := call.Stderr
 	if logName != "" {
-		file := &serviceLog{disk: h.Disk, name: logName}
+		file := logrotate.NewFile(h.Disk, logName)
 		defer file.Close()
 		log = file
 	}
-	run := func(ctx context.Context) uint32 { return program.run(ctx, carefree{log}) }
+	run := func(ctx context.Context) uint32 { return program.run(ctx, discardWriteErrors{log}) }
 	if !asService {
 		return run(ctx), nil
 	}
@@ -76,18 +78,18 @@ func (p hosted) run(ctx context.Context, output io.Writer) (exitCode uint32) {
 	if err == nil || ctx.Err() != nil {
 		return 0
 	}
-	slog.New(slog.NewJSONHandler(output, nil)).Error("The program does not run any more", "program", p.command[0], "error", err.Error())
+	slog.New(slog.NewJSONHandler(output, nil)).Error("Program ended", "program", p.command[0], "error", err.Error())
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return uint32(exit.ExitCode())
 	}
 	return 1
 }
 
-// carefree loses what cannot be written: a program whose output is not taken any more would end, or hang.
-type carefree struct{ io.Writer }
+// discardWriteErrors loses what cannot be written: a program whose output is not taken any more would end, or hang.
+type discardWriteErrors struct{ io.Writer }
 
 // Write implements io.Writer.
-func (c carefree) Write(p []byte) (int, error) {
+func (c discardWriteErrors) Write(p []byte) (int, error) {
 	_, _ = c.Writer.Write(p)
 	return len(p), nil
 }

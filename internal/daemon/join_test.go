@@ -93,7 +93,7 @@ func expectJoined(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 	if err := agent.Call(t.Context(), newWire(w), agent.CommandFacts, nil, &got, nil); err != nil {
 		t.Fatal(err)
 	}
-	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(identityFile)}
+	want := &agent.Joined{Cluster: r.Cluster, Node: r.Node, Digest: r.Desired.Digest, Version: r.Desired.Version, HasCertificate: disk.Exists(WICDFile)}
 	if diff := cmp.Diff(want, got.Joined); diff != "" {
 		t.Errorf("joined (-want +got):\n%s", diff)
 	}
@@ -295,14 +295,14 @@ func TestKeysOfRequestsWithAFormerTokenGo(t *testing.T) {
 	}{
 		"the same token":                 {token: token, kept: true},
 		"another token":                  {token: "newer"},
-		"another token, the restart cut": {token: "newer", fails: []string{"stop kubelet", "remove " + kubeletPendingFile, "remove " + pendingFile, "start kubelet"}},
+		"another token, the restart cut": {token: "newer", fails: []string{"stop kubelet", "remove " + kubeletPendingFile, "remove " + PendingFile, "start kubelet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 			mustSend(t, w, c)
 			r := newRequest(c)
 			mustJoin(t, w, r)
-			keys := []string{pendingFile, kubeletPendingFile}
+			keys := []string{PendingFile, kubeletPendingFile}
 			for _, key := range keys {
 				mustWrite(t, w.Disk(), key, "a key")
 			}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon"
+	"github.com/windows-machine-config/wmco/internal/daemon/update"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -110,7 +110,7 @@ func furnish(t *testing.T, w *sim.Windows) {
 		desired.CNIData + `\results\damaged`:                                      `{"kind":`,
 		`C:\k\cni\config\cni.conf`:                                                "{}",
 		desired.KubeletKubeconfig:                                                 "x",
-		identityFile:                                                              "x",
+		WICDFile:                                                                  "x",
 		`C:\usr\libexec\kubernetes\kubelet-plugins\volume\exec\x\` + "plugin.exe": "x",
 		`C:\var\log\kubelet\kubelet.log`:                                          "x",
 	} {
@@ -269,7 +269,7 @@ func TestAHostThatBeganToLeaveCanBeJoined(t *testing.T) {
 					r.Cluster = cluster
 					mustSend(t, w, c)
 					mustJoin(t, w, r)
-					if err := w.Disk().Remove(identityFile); err != nil {
+					if err := w.Disk().Remove(WICDFile); err != nil {
 						t.Fatal(err)
 					}
 					expectJoined(t, w, r)
@@ -527,7 +527,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 				if err := w.Host().Services.Stop(t.Context(), "kubelet"); err != nil {
 					t.Fatal(err)
 				}
-				if err := daemon.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
+				if err := update.Update(context.Background(), w.Host(), slog.New(slog.DiscardHandler)); err != nil {
 					t.Fatal(err)
 				}
 				if mustStatus(t, w).Joined != nil || w.Service("kubelet").State != host.Stopped {

@@ -281,7 +281,7 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			defer m.log.Reset()
-			return strings.Contains(m.log.String(), "not what the cluster wants")
+			return strings.Contains(m.log.String(), "Applying node settings failed")
 		})
 		if m.windows.Disk().Exists(registryFile) {
 			t.Errorf("%s was followed", name)

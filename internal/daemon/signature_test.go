@@ -128,7 +128,7 @@ func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if strings.Contains(m.log.String(), `wants something else","settings":"`+between) {
+	if strings.Contains(m.log.String(), `Applying node settings","settings":"`+between) {
 		t.Error("what was published between was followed")
 	}
 }
@@ -221,7 +221,7 @@ func TestNoHostGoesToAVersionThatTheOperatorDidNotSign(t *testing.T) {
 	} {
 		u.publishAs(t, u.next.Version, data)
 		u.wish(u.next.Version)
-		u.awaitLog(t, "Another version cannot be begun")
+		u.awaitLog(t, "Starting an update failed")
 		u.wish(u.request.Desired.Version)
 		if u.windows.Service(api.WICDUpdateService).Name != "" || u.windows.Disk().Exists(desired.State+`\update.json`) {
 			t.Fatalf("%s: an update begins", name)

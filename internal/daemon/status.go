@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -18,13 +20,13 @@ func Status(ctx context.Context, h host.Host) (agent.Status, error) {
 	if err != nil {
 		return agent.Status{}, err
 	}
-	notes, err := lastNotes(h.Disk, statusNotes)
+	notes, err := state.LastNotes(h.Disk, statusNotes)
 	if err != nil {
 		return agent.Status{}, fmt.Errorf("reading the journal: %w", err)
 	}
 	status := agent.Status{Joined: joined(h.Disk), Services: services, Journal: notes}
-	for _, name := range []string{kubeletClientFile, kubeletServerFile, identityFile} {
-		leaf, err := readCertificate(h.Disk, name)
+	for _, name := range []string{credentials.KubeletClientFile, credentials.KubeletServerFile, credentials.WICDFile} {
+		leaf, err := credentials.ReadCertificate(h.Disk, name)
 		if err != nil {
 			continue // not there yet, or not readable: it is left out
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -26,14 +25,6 @@ const (
 	maxCommand  = 8 << 10
 	maxVariable = 32767 // what Windows takes (SetEnvironmentVariable)
 )
-
-// Services are the names of all services that a node may have.
-func Services() []string {
-	return []string{
-		"containerd", "kubelet", "hybrid-overlay-node", flannelService, "kube-proxy", "csi-proxy", "windows_exporter", "cloud-node-manager",
-		api.WICDService,
-	}
-}
 
 // CheckBounds says what of a Node, on which nothing is left open, no Node may have.
 func (n Node) CheckBounds() error {

@@ -8,7 +8,7 @@ const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_
 // its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
 // (web/tls_config.go of exporter-toolkit v0.11.0): nobody needs to tell it of a new one.
 func exporter(folder string) Service {
-	const name = "windows_exporter"
+	const name = ExporterService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,

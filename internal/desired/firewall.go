@@ -40,10 +40,10 @@ func firewall(in Inputs) []FirewallRule {
 	from, _ := AllowFrom(in.Config.Network) // checkAllowFrom saw to it
 	rules := []FirewallRule{
 		{Name: ServiceDescription("SSH"), Protocol: TCP, Ports: []uint16{sshPort}, From: from},
-		{Name: ServiceDescription("kubelet"), Protocol: TCP, Ports: []uint16{kubeletPort}, From: from},
+		{Name: ServiceDescription(KubeletService), Protocol: TCP, Ports: []uint16{kubeletPort}, From: from},
 	}
 	if has(in.Payload, exporterProgram) {
-		rules = append(rules, FirewallRule{Name: ServiceDescription("windows_exporter"), Protocol: TCP, Ports: []uint16{exporterPort}, From: from})
+		rules = append(rules, FirewallRule{Name: ServiceDescription(ExporterService), Protocol: TCP, Ports: []uint16{exporterPort}, From: from})
 	}
 	if port := overlayPort(in); port != 0 {
 		rules = append(rules, FirewallRule{Name: ServiceDescription("VXLAN"), Protocol: UDP, Ports: []uint16{port}})

@@ -72,3 +72,7 @@ func WindowsPath(path string) string { return strings.ReplaceAll(path, "/", `\`)
 
 // ServiceDescription is the description that marks a service as ours.
 func ServiceDescription(name string) string { return api.ServiceDescription + name }
+
+// CNIResults is where libcni, which containerd calls network plugins with, remembers the network of each pod
+// (containernetworking/cni, libcni/api.go).
+const CNIResults = CNIData + `\results`

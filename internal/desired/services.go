@@ -48,7 +48,7 @@ func has(m payload.Manifest, path string) bool {
 // golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
 // (cmd/containerd/command/service_windows.go of containerd 2.4).
 func containerd(folder string) Service {
-	const name = "containerd"
+	const name = ContainerdService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,
@@ -62,12 +62,12 @@ func containerd(folder string) Service {
 }
 
 func kubelet(folder string, logs LogLimits) Service {
-	const name = "kubelet"
+	const name = KubeletService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
-		DependsOn:   []string{"containerd"},
+		DependsOn:   []string{ContainerdService},
 		Ready:       "http://127.0.0.1:10248/healthz", // the kubelet's own default
 		Command: logRunner(folder, log, logs) + folder + `\kubelet.exe --config=` + kubeletConfig +
 			` --bootstrap-kubeconfig=` + BootstrapKubeconfig + ` --kubeconfig=` + KubeletKubeconfig +
@@ -82,7 +82,7 @@ func kubelet(folder string, logs LogLimits) Service {
 
 // csiProxy gives CSI drivers in containers access to the host's disks. The original has it write its log by itself.
 func csiProxy(folder string, logs LogLimits) Service {
-	const name = "csi-proxy"
+	const name = CSIProxyService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,
@@ -94,7 +94,7 @@ func csiProxy(folder string, logs LogLimits) Service {
 
 // nodeManager tells the cluster what Azure says of the machine. The original lets its log go nowhere.
 func nodeManager(folder string, logs LogLimits) Service {
-	const name = "cloud-node-manager"
+	const name = NodeManagerService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,

@@ -10,7 +10,6 @@ import (
 
 const (
 	flannelProgram = "flanneld.exe"
-	flannelService = "flanneld"
 	flannelNetConf = `C:\k\flannel\net-conf.json`
 	// flannelSubnet is where flanneld writes what the plugin flannel reads; we have no such plugin, and Flannel's own place is
 	// none of ours.
@@ -28,11 +27,11 @@ func flannelNetwork(f Flannel) string {
 // Flannel would tell with a condition that the network works, which only cloud providers ask for that make routes by themselves; the
 // host's rights do not reach so far.
 func flanneld(folder string) Service {
-	log := Log{Path: logPath(flannelService)}
+	log := Log{Path: logPath(FlannelService)}
 	return Service{
-		Name:        flannelService,
-		Description: ServiceDescription(flannelService),
-		DependsOn:   []string{"kubelet"},
+		Name:        FlannelService,
+		Description: ServiceDescription(FlannelService),
+		DependsOn:   []string{KubeletService},
 		Command: programHost(folder, log, "NODE_NAME="+markNode) + folder + `\` + flannelProgram + ` --kube-subnet-mgr --kubeconfig-file=` + wicdKubeconfig +
 			` --net-config-path=` + flannelNetConf + ` --subnet-file=` + flannelSubnet + ` --iface=` + markNodeIP +
 			` --set-node-network-unavailable=false`,

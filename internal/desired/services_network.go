@@ -78,15 +78,15 @@ func networkFiles(in Inputs) []File {
 
 // network is the network that the provider makes; nil where the user's own plugins make one.
 func network(in Inputs) *Network {
-	n := &Network{Endpoint: hostEndpoint, Proxy: "kube-proxy", ServiceCIDR: in.Cluster.ServiceCIDR}
+	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, ServiceCIDR: in.Cluster.ServiceCIDR}
 	var overlaid []string
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
-		n.Name, n.Base, n.MadeBy = overlayNetwork, overlayBase, "hybrid-overlay-node"
+		n.Name, n.Base, n.MadeBy = overlayNetwork, overlayBase, OverlayService
 		overlaid = []string{in.Cluster.ServiceCIDR}
 	case v1alpha1.NetworkFlannel:
 		flannel := *in.Cluster.Network.Flannel
-		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), flannelService, true
+		n.Name, n.MadeBy, n.Once = flannelNetwork(flannel), FlannelService, true
 		pods, _ := netip.ParsePrefix(flannel.Network) // checkFlannelRange saw to it
 		overlaid = []string{pods.Masked().String(), in.Cluster.ServiceCIDR}
 	default:
@@ -99,12 +99,12 @@ func network(in Inputs) *Network {
 // overlayNode makes the networks of OVN-Kubernetes' hybrid overlay. It shows itself to the cluster as the node at first, then with
 // a certificate of its own.
 func overlayNode(in Inputs, folder string) Service {
-	const name = "hybrid-overlay-node"
+	const name = OverlayService
 	log := Log{Path: Logs + `\hybrid-overlay\hybrid-overlay.log`}
 	s := Service{
 		Name:        name,
 		Description: ServiceDescription(name),
-		DependsOn:   []string{"kubelet"},
+		DependsOn:   []string{KubeletService},
 		Command: folder + `\` + overlayProgram + ` --node ` + markNode + ` --bootstrap-kubeconfig=` + KubeletKubeconfig +
 			` --cert-dir=` + CNIFolder + ` --cert-duration=24h --windows-service --logfile ` + log.Path +
 			` --k8s-apiserver=` + in.Cluster.Server + ` --k8s-cacert ` + clusterCA +
@@ -144,7 +144,7 @@ func subnets(n ClusterNetwork, cidrs []string) string {
 
 // kubeProxy makes load balancers of Services. Its configuration comes when the network is there.
 func kubeProxy(folder string, logs LogLimits, after string) Service {
-	const name = "kube-proxy"
+	const name = KubeProxyService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,

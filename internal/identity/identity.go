@@ -68,10 +68,9 @@ type Pending struct {
 	Name string
 }
 
-// Ask returns the request that is under way, or makes one with a new key. read and write are those of the file that keeps it until the
-// certificate is issued; the request's name begins with prefix.
-func Ask(of Name, prefix string, read func() ([]byte, error), write func([]byte) error) (Pending, error) {
-	if b, err := read(); err == nil {
+// ask returns the request that is under way, or makes one with a new key. The request's name begins with prefix.
+func ask(of Name, prefix string, s Store) (Pending, error) {
+	if b, err := s.ReadPending(); err == nil {
 		if p, err := parsePending(b, of, prefix); err == nil {
 			return p, nil
 		}
@@ -80,7 +79,7 @@ func Ask(of Name, prefix string, read func() ([]byte, error), write func([]byte)
 	if err != nil {
 		return Pending{}, err
 	}
-	if err := write(b); err != nil {
+	if err := s.WritePending(b); err != nil {
 		return Pending{}, fmt.Errorf("keeping the key of the next certificate: %w", err)
 	}
 	return parsePending(b, of, prefix)
@@ -124,15 +123,15 @@ func parsePending(b []byte, of Name, prefix string) (Pending, error) {
 	return Pending{Key: pem.EncodeToMemory(key), Request: pem.EncodeToMemory(request), Name: prefix + hex.EncodeToString(sum[:16])}, nil
 }
 
-// Renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
+// renewal is when to renew a certificate: between 75% and 85% of its life, at the place that chance, from 0 to 1, gives, so that hosts
 // that joined together do not renew together.
-func (i Identity) Renewal(chance float64) time.Time {
+func (i Identity) renewal(chance float64) time.Time {
 	return i.Leaf.NotBefore.Add(time.Duration(float64(i.life()) * (0.75 + 0.1*chance)))
 }
 
-// LeastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
+// leastUse is how long a certificate is used at least, even if the clock says that it is due: by a clock that is ahead of the
 // cluster's, each new one would be.
-func (i Identity) LeastUse() time.Duration { return min(RefusedPause, i.life()/10) }
+func (i Identity) leastUse() time.Duration { return min(RefusedPause, i.life()/10) }
 
 func (i Identity) life() time.Duration { return i.Leaf.NotAfter.Sub(i.Leaf.NotBefore) }
 

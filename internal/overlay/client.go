@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 // requestWithin bounds a request of the API server, but for watches.
@@ -40,30 +40,14 @@ func newClient(o Options, server string, ca []byte, c credentials) (*client, err
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, fmt.Errorf("%q is no address of an API server such as https://api.example.com:6443", server)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(ca) > 0 {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, fmt.Errorf("reading the CA of %s: there is no certificate in it", server)
-		}
+	api := identity.Server{
+		Address: server, CA: ca, Dial: o.Dial, Pings: http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
 	}
-	if c.certificate != nil {
-		config.Certificates = []tls.Certificate{*c.certificate}
+	transport, err := api.Transport(c.certificate)
+	if err != nil {
+		return nil, err
 	}
-	dial := o.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
-	}
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial,
-		TLSClientConfig:     config,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		IdleConnTimeout:     90 * time.Second,
-		// A watch is silent for long: without pings, a dead connection would not be noticed.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
-	}
+	transport.IdleConnTimeout = 90 * time.Second
 	return &client{server: strings.TrimSuffix(server, "/"), token: c.token, http: &http.Client{Transport: transport}, transport: transport}, nil
 }
 

@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 const (
@@ -21,9 +24,6 @@ const (
 	// pageSize is how many Nodes come at a time where all are listed.
 	pageSize = 250
 )
-
-// errRejected means that the API server does not know our certificate, although it seems valid here.
-var errRejected = errors.New("the API server does not accept the certificate")
 
 // follower keeps the state equal to the Nodes of the cluster. It goes on where it was when it gets another client.
 type follower struct {
@@ -46,7 +46,7 @@ func (f *follower) run(ctx context.Context, c *client) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case hasCode(err, http.StatusUnauthorized):
-			return errRejected
+			return identity.ErrRejected
 		case hasCode(err, http.StatusGone):
 			f.version = "" // we were away for too long
 		}
@@ -57,7 +57,7 @@ func (f *follower) run(ctx context.Context, c *client) error {
 			continue
 		}
 		f.sayOnce(err)
-		_ = pause(ctx, failed.next())
+		_ = backoff.Sleep(ctx, failed.next())
 	}
 	return ctx.Err()
 }
@@ -68,7 +68,7 @@ func (f *follower) sayOnce(err error) {
 		text = err.Error()
 	}
 	if text != f.said {
-		f.log.Warn("Nodes cannot be followed; what is known of them is kept", "error", text)
+		f.log.Warn("Watching Nodes failed; keeping what is known of them", "error", text)
 	}
 	f.said = text
 }
@@ -209,9 +209,9 @@ func tell(ctx context.Context, s *state, c *client, log *slog.Logger) {
 		}
 		if err := c.annotate(ctx, s.own, map[string]string{RouterMACAnnotation: mac}); err != nil {
 			if ctx.Err() == nil {
-				log.Warn("The address of this host's router cannot be told", "error", err.Error())
+				log.Warn("Annotating the Node with the address of this host's router failed", "error", err.Error())
 			}
-			_ = pause(ctx, failed.next())
+			_ = backoff.Sleep(ctx, failed.next())
 			continue
 		}
 		log.Info("The cluster knows the address of this host's router", "address", mac)

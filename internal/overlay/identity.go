@@ -2,7 +2,7 @@ package overlay
 
 import (
 	"os"
-	"time"
+	"path/filepath"
 
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
@@ -17,18 +17,23 @@ func nameOf(node string) identity.Name {
 	return identity.Name{User: userPrefix + node, Group: userGroup}
 }
 
-// readIdentity returns the certificate in a file when it is valid now, and the node's.
-func readIdentity(name, node string, now time.Time) (identity.Identity, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return identity.Identity{}, err
-	}
-	return identity.Parse(b, nameOf(node), now)
-}
+// certificateFiles keep the node's certificate, and the request for the next one, in a folder. They implement identity.Store.
+type certificateFiles struct{ dir string }
 
-// pendingRequest returns the request that is under way, or makes one with a new key.
-func pendingRequest(file, node string) (identity.Pending, error) {
-	read := func() ([]byte, error) { return os.ReadFile(file) }
-	write := func(b []byte) error { return writeFile(file, b) }
-	return identity.Ask(nameOf(node), "hybrid-overlay-node-", read, write)
-}
+func (f certificateFiles) current() string { return filepath.Join(f.dir, currentFile) }
+func (f certificateFiles) pending() string { return filepath.Join(f.dir, pendingFile) }
+
+// ReadIdentity implements identity.Store.
+func (f certificateFiles) ReadIdentity() ([]byte, error) { return os.ReadFile(f.current()) }
+
+// WriteIdentity implements identity.Store.
+func (f certificateFiles) WriteIdentity(b []byte) error { return writeFile(f.current(), b) }
+
+// ReadPending implements identity.Store.
+func (f certificateFiles) ReadPending() ([]byte, error) { return os.ReadFile(f.pending()) }
+
+// WritePending implements identity.Store.
+func (f certificateFiles) WritePending(b []byte) error { return writeFile(f.pending(), b) }
+
+// RemovePending implements identity.Store.
+func (f certificateFiles) RemovePending() error { return os.Remove(f.pending()) }

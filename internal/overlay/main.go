@@ -130,7 +130,7 @@ func (c command) run(ctx context.Context, call Call) error {
 	c.options.Log = slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
 	networks, err := call.HNS()
 	if err != nil {
-		c.options.Log.Error("The Host Network Service cannot be used", "error", err.Error())
+		c.options.Log.Error("Opening the Host Network Service failed", "error", err.Error())
 		return err
 	}
 	c.options.HNS, c.options.Routes = networks, call.Routes

@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -23,15 +22,3 @@ func (p *pauses) next() time.Duration {
 
 // reset is called after a success.
 func (p *pauses) reset() { p.last = 0 }
-
-// pause waits; it ends early, with an error, when ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}

@@ -9,13 +9,11 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-
-// errRefused means that the cluster refused the request, so that asking again with the same key is of no use.
-var errRefused = errors.New("the certificate request was refused")
 
 // signingRequest is the part of a CertificateSigningRequest that is written and read here.
 type signingRequest struct {
@@ -48,7 +46,7 @@ func (r signingRequest) certificate() ([]byte, error) {
 	}
 	for _, c := range r.Status.Conditions {
 		if c.Type == "Denied" || c.Type == "Failed" {
-			return nil, fmt.Errorf("%w: %s is %s, %s: %s", errRefused, r.Metadata.Name, c.Type, c.Reason, c.Message)
+			return nil, fmt.Errorf("%w: %s is %s, %s: %s", identity.ErrRefused, r.Metadata.Name, c.Type, c.Reason, c.Message)
 		}
 	}
 	return r.Status.Certificate, nil
@@ -70,8 +68,22 @@ func (c *client) createRequest(ctx context.Context, p identity.Pending, life tim
 	return c.do(ctx, http.MethodPost, requestsPath, "application/json", body, nil)
 }
 
-// awaitCertificate makes the request, unless it is there, and waits until it is answered. The API server removes requests that
-// nobody answered for a day; then the caller's next attempt makes it again.
+// requester asks OVN-Kubernetes for certificates that live so long.
+type requester struct {
+	*client
+	life time.Duration
+}
+
+// Issue implements identity.Requester. It makes the request, unless it is there, and waits until it is answered. The API server removes
+// requests that nobody answered for a day; then the caller's next attempt makes it again.
+func (r requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
+	issued, err := r.awaitCertificate(ctx, p, r.life)
+	if hasCode(err, http.StatusUnauthorized) {
+		err = fmt.Errorf("%w: %w", identity.ErrRejected, err)
+	}
+	return issued, err
+}
+
 func (c *client) awaitCertificate(ctx context.Context, p identity.Pending, life time.Duration) ([]byte, error) {
 	if err := c.createRequest(ctx, p, life); err != nil && !hasCode(err, http.StatusConflict) {
 		return nil, err
@@ -118,7 +130,7 @@ func (c *client) awaitChange(ctx context.Context, r signingRequest) error {
 		return fmt.Errorf("watching: %w", err)
 	}
 	if time.Since(began) < firstPause { // whoever ends watches at once must not be asked without pause
-		return pause(ctx, firstPause)
+		return backoff.Sleep(ctx, firstPause)
 	}
 	return ctx.Err()
 }

@@ -38,15 +38,15 @@ type Options struct {
 // Run does the work of hybrid-overlay-node until ctx is done.
 func Run(ctx context.Context, o Options) {
 	s := newState(o.Node)
-	l := &life{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
+	session := &apiSession{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	k := &keeper{
-		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { poke(l.cuts) }, asked: map[string]hns.Network{},
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { wake(session.cuts) }, asked: map[string]hns.Network{},
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {
 		var err error
 		if restarted, err = o.Watcher.Watch(ctx); err != nil {
-			o.Log.Warn("Restarts of the Host Network Service are noticed late", "error", err.Error())
+			o.Log.Warn("Watching the Host Network Service failed; its restarts are noticed late", "error", err.Error())
 			restarted = nil
 		}
 	}
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) {
 		"clusterSubnets", fmt.Sprint(o.Settings.Ranges.Cluster), "hybridClusterSubnets", fmt.Sprint(o.Settings.Ranges.Hybrid))
 	var all sync.WaitGroup
 	all.Go(func() { k.run(ctx, restarted) })
-	all.Go(func() { l.run(ctx) })
+	all.Go(func() { session.run(ctx) })
 	all.Wait()
 	o.Log.Info("Stopped")
 }

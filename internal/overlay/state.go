@@ -25,8 +25,8 @@ func newState(own string) *state {
 	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), untold: make(chan struct{}, 1)}
 }
 
-// poke leaves a message, unless there is one.
-func poke(c chan struct{}) {
+// wake leaves a message, unless there is one.
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -66,9 +66,9 @@ func (s *state) replace(nodes map[string]Node) {
 
 // tell leaves messages about a Node. The caller holds the lock.
 func (s *state) tell(name string) {
-	poke(s.changed)
+	wake(s.changed)
 	if name == s.own {
-		poke(s.untold)
+		wake(s.untold)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *state) setMAC(mac string) {
 	defer s.mu.Unlock()
 	if mac != s.mac {
 		s.mac = mac
-		poke(s.untold)
+		wake(s.untold)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
@@ -85,7 +86,7 @@ func (h *Host) furnish(o *Options) error {
 	}
 	o.Windows.Address = cmp.Or(o.Windows.Address, address)
 	o.User = cmp.Or(o.User, "Administrator")
-	programs := map[string]Program{api.WICDService: WICD, api.WICDUpdateService: WICD, "kubelet": o.Kubelet.Program()}
+	programs := map[string]Program{api.WICDService: WICD, api.WICDUpdateService: WICD, desired.KubeletService: o.Kubelet.Program()}
 	for name, program := range o.Windows.Programs {
 		programs[name] = program
 	}

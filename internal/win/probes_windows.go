@@ -113,8 +113,8 @@ func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 	}
 }
 
-// eager is a connection that is read from at once.
-type eager struct {
+// readAheadConn is a connection that is read from at once.
+type readAheadConn struct {
 	net.Conn
 	read *io.PipeReader
 }
@@ -127,14 +127,14 @@ func readAhead(c net.Conn) net.Conn {
 		_, err := io.Copy(write, c)
 		write.CloseWithError(err)
 	}()
-	return eager{c, read}
+	return readAheadConn{c, read}
 }
 
 // Read implements net.Conn.
-func (e eager) Read(b []byte) (int, error) { return e.read.Read(b) }
+func (e readAheadConn) Read(b []byte) (int, error) { return e.read.Read(b) }
 
 // Close implements net.Conn.
-func (e eager) Close() error {
+func (e readAheadConn) Close() error {
 	_ = e.read.Close() // whoever copies to it ends
 	return e.Conn.Close()
 }

@@ -1,0 +1,48 @@
+package apiclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/identity"
+)
+
+// Bootstrap gets WICD's first certificate.
+type Bootstrap struct{ state.Session }
+
+// Bootstrap implements identity.Bootstrapper with what else shows who we are: the token of the join, or, once that is gone or worth
+// nothing any more, the kubelet's certificate. So a host whose cluster was away for longer than our certificate lived
+// comes back by itself.
+func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+	token, err := credentials.BootstrapToken(b.Host.Disk)
+	if err == nil {
+		id, err := b.requestAs(ctx, m, Credentials{token: token})
+		if !apierrors.IsUnauthorized(err) {
+			return id, err
+		}
+	}
+	kubelet, errKubelet := credentials.ReadKubeletIdentity(b.Host.Disk, b.Record.Node, time.Now())
+	if errKubelet != nil {
+		return identity.Identity{}, fmt.Errorf("neither the bootstrap token (%w) nor the kubelet's certificate (%w) can be used; the operator joins this host again", cmp.Or(err, errExpiredToken), errKubelet)
+	}
+	return b.requestAs(ctx, m, Credentials{certificate: &kubelet.Certificate})
+}
+
+// errExpiredToken is why a token is of no use that is there.
+var errExpiredToken = errors.New("the API server does not know it")
+
+func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credentials) (identity.Identity, error) {
+	client, err := New(b.Host, b.Record.Bootstrap, c)
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	defer client.close()
+	return m.Request(ctx, client)
+}

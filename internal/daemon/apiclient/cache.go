@@ -1,0 +1,38 @@
+package apiclient
+
+import (
+	"crypto/x509"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/identity"
+)
+
+// Cache is the connection to the API server. A new session with the same identity goes on with it: when a thousand nodes follow a
+// change, a thousand handshakes are most of the work.
+type Cache struct {
+	client *Client
+	server agent.Bootstrap
+	leaf   *x509.Certificate
+}
+
+// Get returns the connection to this server with this identity.
+func (n *Cache) Get(h host.Host, server agent.Bootstrap, id identity.Identity) (*Client, error) {
+	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
+		return n.client, nil
+	}
+	client, err := New(h, server, Credentials{certificate: &id.Certificate})
+	if err != nil {
+		return nil, err
+	}
+	n.Close()
+	n.client, n.server, n.leaf = client, server, id.Leaf
+	return client, nil
+}
+
+// Close ends the connection, if there is one.
+func (n *Cache) Close() {
+	if n.client != nil {
+		n.client.close()
+	}
+}

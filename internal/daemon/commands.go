@@ -1,0 +1,231 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/configure"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
+	"github.com/windows-machine-config/wmco/internal/daemon/update"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Call is one start of the program.
+type Call struct {
+	// Args are the command and its flags, without the name of the program.
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Host opens the machine. It is asked once, by commands that need it.
+	Host func() (host.Host, error)
+	// Path is the full path of the executable that runs; empty when it is not known.
+	Path string
+	// Program opens the executable that runs.
+	Program func() (io.ReadCloser, error)
+	// Serve runs the service under the control of Windows, which ends it by way of the context. The exit code is the service's when it
+	// ends without being asked to.
+	Serve func(run func(context.Context) (exitCode uint32)) error
+	// Contain sees to it that the processes that this one starts end with it, however it ends.
+	Contain func() error
+}
+
+// command is one command of the program.
+type command struct {
+	name, about string
+	run         func(context.Context, Call, *flag.FlagSet) int
+}
+
+func commands() []command {
+	return []command{
+		{agent.CommandFacts, "says what this host is; changes nothing", facts},
+		{agent.CommandReceive, "takes content into the store: a list as one line of JSON on standard input, then the missing bytes", receive},
+		{agent.CommandJoin, "makes this host a node: the request as one line of JSON on standard input", join},
+		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
+		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
+		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
+		{"run", "keeps this host as the last join asked, until it is told to stop", run},
+		{"host", "runs a program as a service, which it is not by itself: host [flags] -- <program> [arguments]", hostCommand},
+	}
+}
+
+// Main runs one command and returns the exit code: 0 when it succeeded, 1 otherwise.
+func Main(ctx context.Context, c Call) int {
+	if len(c.Args) == 0 {
+		usage(c.Stderr)
+		return 1
+	}
+	name := c.Args[0]
+	if name == "help" || name == "-h" || name == "-help" || name == "--help" {
+		usage(c.Stdout)
+		return 0
+	}
+	for _, command := range commands() {
+		if command.name == name {
+			return command.start(ctx, c)
+		}
+	}
+	var names []string
+	for _, command := range commands() {
+		names = append(names, command.name)
+	}
+	fmt.Fprintf(c.Stderr, "unknown command %q; the commands are %s\n", name, strings.Join(names, ", "))
+	return 1
+}
+
+func usage(w io.Writer) {
+	fmt.Fprintln(w, "WICD makes and keeps this Windows host a node of a cluster.\n\nUsage: windows-instance-config-daemon <command> [flags]")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.about)
+	}
+	fmt.Fprintln(w, "\nAll but update, run and host write lines of JSON on standard output: steps, then one result or one error.")
+}
+
+// start lets the command define its flags, reads them, and runs it.
+func (c command) start(ctx context.Context, call Call) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(call.Stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "windows-instance-config-daemon %s [flags]\n\n%s\n", c.name, c.about)
+		flags.PrintDefaults()
+	}
+	return c.run(ctx, call, flags)
+}
+
+// parse reads the flags. done tells that the command has nothing to do any more, and with which exit code.
+func parse(call Call, flags *flag.FlagSet) (code int, done bool) {
+	if code, done := parseFlags(call, flags); done {
+		return code, true
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(call.Stderr, "unexpected argument %q\n", flags.Arg(0))
+	}
+	return 1, flags.NArg() > 0
+}
+
+// parseFlags leaves what comes after the flags.
+func parseFlags(call Call, flags *flag.FlagSet) (code int, done bool) {
+	if wantsHelp(call.Args[1:]) {
+		flags.SetOutput(call.Stdout)
+	}
+	err := flags.Parse(call.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return 0, true
+	}
+	return 1, err != nil
+}
+
+func wantsHelp(args []string) bool {
+	for _, a := range args {
+		if name := strings.TrimLeft(a, "-"); a != name && (name == "h" || name == "help") {
+			return true
+		}
+	}
+	return false
+}
+
+// converse runs a command of the conversation with the operator.
+func converse(call Call, flags *flag.FlagSet, do func(*agent.Session, host.Host) (any, error)) int {
+	if code, done := parse(call, flags); done {
+		return code
+	}
+	s := agent.NewSession(call.Stdin, call.Stdout)
+	h, err := call.Host()
+	if err != nil {
+		return s.End(nil, err)
+	}
+	return s.End(do(s, h))
+}
+
+func facts(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	cloud := flags.String(agent.FlagPlatform, "", "platform whose metadata service is asked for the host's name: AWS or GCP")
+	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) {
+		program, err := call.Program()
+		if err != nil {
+			return nil, fmt.Errorf("opening the program: %w", err)
+		}
+		defer program.Close()
+		sum, err := store.HashOf(program)
+		if err != nil {
+			return nil, fmt.Errorf("hashing the program: %w", err)
+		}
+		return Facts(ctx, h, sum, *cloud)
+	})
+}
+
+func receive(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return store.Receive(ctx, s, h, call.Program) })
+}
+
+func join(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Join(ctx, s, h) })
+}
+
+func leave(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(s *agent.Session, h host.Host) (any, error) { return configure.Leave(ctx, s, h, call.Path) })
+}
+
+func status(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return converse(call, flags, func(_ *agent.Session, h host.Host) (any, error) { return Status(ctx, h) })
+}
+
+// run is the service; without the flag it does the same in a console.
+func run(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) { Run(ctx, h, RunOptions{Log: log}) })
+}
+
+func updateCommand(ctx context.Context, call Call, flags *flag.FlagSet) int {
+	return serve(ctx, call, flags, func(ctx context.Context, h host.Host, log *slog.Logger) {
+		if err := update.Update(ctx, h, log); err != nil && ctx.Err() == nil {
+			log.Error("Update interrupted; it goes on when the service starts again", "error", err.Error())
+		}
+	})
+}
+
+// service is what a command does as a service.
+type service func(ctx context.Context, h host.Host, log *slog.Logger)
+
+func serve(ctx context.Context, call Call, flags *flag.FlagSet, do service) int {
+	asService, logName := serviceFlags(flags)
+	if code, done := parse(call, flags); done {
+		return code
+	}
+	if err := runService(ctx, call, *asService, *logName, do); err != nil {
+		fmt.Fprintln(call.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func serviceFlags(flags *flag.FlagSet) (asService *bool, logName *string) {
+	return flags.Bool("windows-service", false, "run under the control of Windows' service manager"),
+		flags.String("log-file", "", `file for the log, C:\var\log\wicd\wicd.log; without it, the log goes to standard error`)
+}
+
+func runService(ctx context.Context, call Call, asService bool, logName string, do service) error {
+	h, err := call.Host()
+	if err != nil {
+		return err
+	}
+	log := call.Stderr
+	if logName != "" {
+		file := logrotate.NewFile(h.Disk, logName)
+		defer file.Close()
+		log = file
+	}
+	logger := slog.New(slog.NewJSONHandler(log, nil))
+	if !asService {
+		do(ctx, h, logger)
+		return nil
+	}
+	return call.Serve(func(ctx context.Context) uint32 {
+		do(ctx, h, logger)
+		return 0
+	})
+}

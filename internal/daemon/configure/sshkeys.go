@@ -1,0 +1,201 @@
+package configure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// keysFile has the keys with which administrators may log in over SSH, unless somebody took the block "Match Group administrators"
+// out of OpenSSH's configuration. addedFile lists those of them that we put there.
+const (
+	sshFolder = `C:\ProgramData\ssh`
+	keysFile  = sshFolder + `\administrators_authorized_keys`
+	addedFile = desired.State + `\keys.json`
+)
+
+// authorizeKeys lets the operator log in with its keys. Those of others stay. What it adds is noted as ours before it is there, as with
+// certificates. A host that is reached otherwise has no such folder.
+func (c *configurator) authorizeKeys(context.Context) error {
+	if len(c.wanted.AuthorizedKeys) == 0 || !c.Disk.Exists(sshFolder) {
+		return nil
+	}
+	content, err := readKeys(c.Disk)
+	if err != nil {
+		return err
+	}
+	there := keysIn(content)
+	added, err := addedKeys(c.Disk)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, line := range c.wanted.AuthorizedKeys {
+		if key := keyIn(line); !slices.Contains(there, key) && !slices.Contains(missing, key) {
+			missing = append(missing, key)
+			content = appendLine(content, strings.TrimSpace(line))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := noteAdded(c.Disk, append(added, missing...)); err != nil {
+		return err
+	}
+	if err := writeKeys(c.Host, content); err != nil {
+		return err
+	}
+	for _, key := range missing {
+		c.recordChange("SSH key %.12s is authorized", keyHash(key))
+	}
+	return nil
+}
+
+// appendLine adds a line with the line endings that a text has.
+func appendLine(text, line string) string {
+	ending := "\n"
+	if strings.Contains(text, "\r\n") {
+		ending = "\r\n"
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += ending
+	}
+	return text + line + ending
+}
+
+// readKeys reads the file, which may be absent. Windows' own tools like to write texts that OpenSSH does not understand.
+func readKeys(d host.Disk) (string, error) {
+	info, err := d.Stat(keysFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no file")
+	}
+	var b []byte
+	if err == nil {
+		b, err = d.Read(keysFile)
+	}
+	if err == nil && strings.ContainsRune(string(b), 0) {
+		err = errors.New("it is UTF-16, which OpenSSH does not read: save it as UTF-8")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", keysFile, err)
+	}
+	return string(b), nil
+}
+
+// writeKeys replaces the file: what is beside it has its rights before its content, and its content before it is switched to.
+func writeKeys(h host.Host, content string) error {
+	err := h.Disk.Replace(keysFile, func(beside string) error {
+		f, err := h.Disk.Create(beside)
+		if err != nil {
+			return err
+		}
+		if err := h.Disk.Fill(f, beside, content, h.MakePrivate); err != nil {
+			return err
+		}
+		written, err := h.Disk.Read(beside)
+		if err == nil && string(written) != content {
+			err = errors.New("the disk gives back something else")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", keysFile, err)
+	}
+	return nil
+}
+
+// addedKeys are the keys that we added. A list that is not what we wrote begins anew: then keys stay.
+func addedKeys(d host.Disk) ([]string, error) {
+	var added []string
+	_, err := state.ReadJSON(d, addedFile, &added)
+	return added, err
+}
+
+func noteAdded(d host.Disk, keys []string) error {
+	slices.Sort(keys)
+	return state.WriteJSON(d, addedFile, slices.Compact(keys))
+}
+
+// checkKeys refuses what is no line of one key.
+func checkKeys(lines []string) error {
+	for i, line := range lines {
+		if keyIn(line) == "" || strings.ContainsAny(strings.TrimSpace(line), "\r\n\x00") {
+			return fmt.Errorf("[%d] is no public key; a line such as ssh-ed25519 AAAA... is needed", i)
+		}
+	}
+	return nil
+}
+
+// keyHash identifies a key as the operator does on Nodes.
+func keyHash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
+func keysIn(text string) (keys []string) {
+	for line := range strings.Lines(text) {
+		if key := keyIn(line); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// keyIn is the key in a line of authorized_keys, its kind and its base64, without options and comment; empty when there is none.
+func keyIn(line string) string {
+	line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
+	if key := firstKey(line); key != "" {
+		return key
+	}
+	isQuoted, isEscaped := false, false
+	for i, r := range line { // options, in which blanks are quoted
+		switch {
+		case isEscaped:
+			isEscaped = false
+		case r == '\\':
+			isEscaped = true
+		case r == '"':
+			isQuoted = !isQuoted
+		case !isQuoted && (r == ' ' || r == '\t'):
+			return firstKey(line[i:])
+		}
+	}
+	return ""
+}
+
+// firstKey is the key that a text begins with. Its bytes begin with its kind, which has a length of four bytes before it (RFC 4253).
+func firstKey(text string) string {
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return ""
+	}
+	kind := fields[0]
+	b, err := base64.StdEncoding.DecodeString(fields[1])
+	if err != nil || len(b) <= 4+len(kind) || string(b[:4]) != string([]byte{0, 0, 0, byte(len(kind))}) || string(b[4:4+len(kind)]) != kind {
+		return ""
+	}
+	return kind + " " + fields[1]
+}
+
+// tryKeys does what authorizeKeys does in a join: a host that cannot take the operator's keys is a node all the same.
+func (c *configurator) tryKeys(ctx context.Context) error {
+	if err := c.authorizeKeys(ctx); err != nil {
+		state.Note(c.Disk, agent.JournalEntry{Time: c.began.UTC(), Step: c.step, Error: err.Error(), Duration: time.Since(c.began)})
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,194 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/trust"
+)
+
+// originalFile is there while a host is taken over from the original operator: a join that was cut goes on with it, although the
+// services do not tell any more.
+const originalFile = desired.State + `\original-operator`
+
+// importedFile has the certificates that the original's daemon put into the machine's store.
+const importedFile = `C:\k\imported-certs.pem`
+
+// takeOver stops the original operator's daemon before anything else changes: it would put back its services, variables and
+// certificates, of which the cluster still has its declaration. Its other services go on until ours take their place.
+func (c *configurator) takeOver(ctx context.Context) error {
+	services, err := c.originals(ctx)
+	if err != nil || len(services) == 0 && !c.Disk.Exists(originalFile) {
+		return err
+	}
+	if changed, err := c.Disk.WriteFile(originalFile, "This host is being taken over from the original operator.\n"); err != nil {
+		return err
+	} else if changed {
+		c.recordChange("the original operator configured this host: services %s", strings.Join(services, ", "))
+	}
+	if slices.Contains(services, api.WICDService) {
+		if err := c.Services.Stop(ctx, api.WICDService); err != nil {
+			return fmt.Errorf("stopping the original operator's daemon: %w", err)
+		}
+	}
+	return c.adoptCertificates()
+}
+
+// originals are the names of the original operator's services. They are marked as ours are; ours run from folders of versions. On a
+// host with a record of ours there are none, unless a take-over was cut.
+func (c *configurator) originals(ctx context.Context) (names []string, err error) {
+	if c.former.Cluster != "" && !c.Disk.Exists(originalFile) {
+		return nil, nil
+	}
+	found, err := c.Services.List(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	for _, s := range found {
+		if supervisor.IsOurs(s) && !strings.Contains(strings.ToLower(s.Command), strings.ToLower(desired.Versions+`\`)) {
+			names = append(names, s.Name)
+		}
+	}
+	return names, nil
+}
+
+// adoptCertificates notes as ours the certificates that the original operator's daemon added. Those that are not wanted go then.
+func (c *configurator) adoptCertificates() error {
+	b, err := c.Disk.Read(importedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", importedFile, err)
+	}
+	imported, err := trust.Read(string(b))
+	if err != nil {
+		c.recordChange("%s is unreadable: certificates that the original operator's daemon added stay trusted", importedFile)
+		return nil
+	}
+	ours, err := c.trusted()
+	if err != nil {
+		return err
+	}
+	for _, c := range imported {
+		ours = append(ours, c.SHA256)
+	}
+	return c.noteTrusted(ours)
+}
+
+// original is a file of the original operator, and why nobody needs it any more.
+type original struct{ path, reason string }
+
+// originalFiles are what the original operator leaves on a host and ours has no use for, unless it declares a file of that name.
+// Folders go when they are empty. Logs stay, and so does what is in Windows itself: networks of HNS, which pods may use, rules of
+// the firewall, which ours needs, too, and exclusions of Defender.
+func originalFiles() []original {
+	const (
+		program = "programs run from folders of versions"
+		scripts = "the daemon runs no scripts"
+		secret  = "it is a secret that lasts for ever"
+	)
+	return []original{
+		{`C:\k\hybrid-overlay-node.exe`, program}, {`C:\k\kube-proxy.exe`, program}, {`C:\k\csi-proxy.exe`, program},
+		{`C:\k\windows_exporter.exe`, program}, {`C:\k\azure-cloud-node-manager.exe`, program},
+		{`C:\k\ecr-credential-provider.exe`, program}, {`C:\k\cni\win-bridge.exe`, program},
+		{`C:\k\credential-provider-config.yaml`, "its programs are not there any more"},
+		{`C:\k\cloud.conf`, "the kubelet is not told of a cloud"},
+		{`C:\k\kube-proxy.conf`, "its service is removed"},
+		{`C:\k\bootstrap-ca.crt`, "the authority of the API server is in the bootstrap kubeconfig"},
+		{`C:\k\ca-bundle.crt`, "certificates come with the declaration"},
+		{importedFile, "the list of ours takes its place"},
+		{`C:\k\wicd-kubeconfig`, secret}, {`C:\k\tls\certs\tls.key`, secret}, {`C:\k\tls\certs\tls.crt`, "its key is removed"},
+		{`C:\k\tls\windows-exporter-webconfig.yaml`, "its service is removed"},
+		{`C:\Temp\network-conf.ps1`, scripts}, {`C:\Temp\hns.psm1`, scripts}, {`C:\Temp\gcp-get-hostname.ps1`, scripts},
+		{`C:\Temp\windows-defender-exclusion.ps1`, scripts},
+		{`C:\k\tls\certs`, "it is empty"}, {`C:\k\tls`, "it is empty"}, {`C:\Temp`, "it is empty"},
+	}
+}
+
+// removeOriginals removes what the original operator left, once services of ours have taken the place of its own.
+func (c *configurator) removeOriginals(context.Context) error {
+	if !c.Disk.Exists(originalFile) {
+		return nil
+	}
+	files, err := c.surplusOriginals()
+	if err != nil {
+		return err
+	}
+	var failed []string
+	for _, f := range files {
+		if info, err := c.Disk.Stat(f.path); err != nil || info.IsDir() && !isEmpty(c.Disk, f.path) {
+			continue
+		}
+		if err := c.Disk.Remove(f.path); err != nil {
+			failed = append(failed, f.path)
+			continue // in use: the next join tries again
+		}
+		c.recordChange("%s removed: %s", f.path, f.reason)
+	}
+	if len(failed) > 0 {
+		return nil
+	}
+	return c.Disk.Remove(originalFile)
+}
+
+// surplusOriginals are the original operator's files that are not declared: besides those with known names, keys of its network
+// and mirrors of registries.
+func (c *configurator) surplusOriginals() ([]original, error) {
+	files := originalFiles()
+	keys, err := c.Disk.List(desired.CNIFolder)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range keys {
+		if strings.HasPrefix(name, "ovnkube-client-") && strings.HasSuffix(name, ".pem") {
+			files = append(files, original{desired.CNIFolder + `\` + name, "its service is removed"})
+		}
+	}
+	mirrors, err := c.Disk.List(desired.Registries)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range mirrors {
+		folder := desired.Registries + `\` + name
+		files = append(files, original{folder + `\hosts.toml`, "no mirror set names it"}, original{folder, "it is empty"})
+	}
+	declared := map[string]bool{}
+	for _, f := range c.wanted.Files {
+		declared[f.Path] = true
+	}
+	for _, f := range c.wanted.Payload {
+		declared[desired.Root+`\`+f.Path] = true
+	}
+	return slices.DeleteFunc(files, func(f original) bool { return declared[f.path] }), nil
+}
+
+func isEmpty(d host.Disk, folder string) bool {
+	names, err := d.List(folder)
+	return err == nil && len(names) == 0
+}
+
+// forgetNetworks removes what network plugins remember of a cluster that this host was in before, without a record of ours: with
+// those addresses taken, pods would get none (OCPBUGS-65625). While a container runs, its address may be among them.
+func (c *configurator) forgetNetworks(ctx context.Context) error {
+	if c.former.Cluster == c.request.Cluster || !c.Disk.Exists(desired.CNIData) {
+		return nil
+	}
+	run, err := c.Containers.List(ctx)
+	if err != nil || len(run) > 0 {
+		return err
+	}
+	if failures := c.Disk.RemoveTree(ctx, desired.CNIData); len(failures) > 0 {
+		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
+	}
+	c.recordChange("%s removed: it was another cluster's", desired.CNIData)
+	return nil
+}

@@ -1,0 +1,97 @@
+package credentials
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/identity"
+)
+
+// Files of certificates.
+const (
+	// WICDFile holds WICD's certificate and its key.
+	WICDFile = desired.WICDIdentity
+	// PendingFile holds the key, and the request made with it, until the certificate is issued.
+	PendingFile = desired.WICDCertificates + `\wicd-client-pending.pem`
+	// The kubelet's; their names are those of client-go's certificate store.
+	KubeletClientFile = desired.KubeletCertificates + `\kubelet-client-current.pem`
+	KubeletServerFile = desired.KubeletServing
+	// KubeletPendingFile is where a kubelet that does not rotate its certificate keeps the key of its request; one that
+	// does makes a new request whenever it starts (k8s.io/kubernetes, pkg/kubelet/certificate/bootstrap).
+	KubeletPendingFile = desired.KubeletCertificates + `\kubelet-client.key.tmp`
+)
+
+// ReadIdentity returns WICD's certificate when it is valid now, and the node's.
+func ReadIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
+	b, err := d.Read(WICDFile)
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	return identity.Parse(b, NameOf(node), now)
+}
+
+// ReadKubeletIdentity returns the kubelet's certificate when it is valid now, and the node's.
+func ReadKubeletIdentity(d host.Disk, node string, now time.Time) (identity.Identity, error) {
+	b, err := d.Read(KubeletClientFile)
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	return identity.Parse(b, identity.Name{User: "system:node:" + node, Group: "system:nodes"}, now)
+}
+
+// NameOf is WICD's name on a node.
+func NameOf(node string) identity.Name {
+	return identity.Name{User: api.WICDUserPrefix + node, Group: api.WICDGroup}
+}
+
+// ReadCertificate returns the first certificate of a PEM file.
+func ReadCertificate(d host.Disk, name string) (*x509.Certificate, error) {
+	b, err := d.Read(name)
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+	return nil, fmt.Errorf("there is no certificate in %s", name)
+}
+
+// KubeletHasCertificate tells whether the kubelet can do without the bootstrap kubeconfig.
+func KubeletHasCertificate(d host.Disk, node string, now time.Time) bool {
+	leaf, err := ReadCertificate(d, KubeletClientFile)
+	return err == nil && d.Exists(desired.KubeletKubeconfig) && identity.CheckLeaf(leaf, "system:node:"+node, now) == nil
+}
+
+// RequestPrefix begins the names of WICD's certificate requests.
+const RequestPrefix = "wicd-"
+
+// Files keep WICD's certificate, and the request for the next one. Files implements identity.Store.
+type Files struct{ Disk host.Disk }
+
+// ReadIdentity implements identity.Store.
+func (f Files) ReadIdentity() ([]byte, error) { return f.Disk.Read(WICDFile) }
+
+// WriteIdentity implements identity.Store.
+func (f Files) WriteIdentity(b []byte) error {
+	_, err := f.Disk.WriteFile(WICDFile, string(b))
+	return err
+}
+
+// ReadPending implements identity.Store.
+func (f Files) ReadPending() ([]byte, error) { return f.Disk.Read(PendingFile) }
+
+// WritePending implements identity.Store.
+func (f Files) WritePending(b []byte) error {
+	_, err := f.Disk.WriteFile(PendingFile, string(b))
+	return err
+}
+
+// RemovePending implements identity.Store.
+func (f Files) RemovePending() error { return f.Disk.Remove(PendingFile) }

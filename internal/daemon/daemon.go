@@ -1,0 +1,217 @@
+package daemon
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/configure"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodesettings"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/podnetwork"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/daemon/update"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/identity"
+)
+
+// RunOptions is what the service needs besides the host.
+type RunOptions struct {
+	// Log hears what the service does. Nothing secret is told to it.
+	Log *slog.Logger
+	// UpdateWithin is how long another version may take until it works, before the host goes back; 10 minutes when 0.
+	// UpdateSteady is how long it must go on working; a minute when 0.
+	UpdateWithin, UpdateSteady time.Duration
+}
+
+// How often the record is looked at without being told.
+const (
+	recordEvery  = time.Second // while a join is under way
+	recordSeldom = 10 * time.Second
+)
+
+// Run is the service: it keeps the host as the last join asked, until ctx is done. It needs the API server only for
+// what comes from there; without it, everything else goes on.
+//
+// A new record begins a new session: all work stops, and begins again with what is asked for now.
+func Run(ctx context.Context, h host.Host, o RunOptions) {
+	o.Log.Info("Service started")
+	defer o.Log.Info("Service stopped")
+	clients := &apiclient.Cache{}
+	defer clients.Close()
+	for ctx.Err() == nil {
+		r, there := awaitRecord(ctx, h, o.Log)
+		if !there {
+			break
+		}
+		wanted, err := r.Wanted()
+		if err != nil { // never written so
+			o.Log.Error("Stored node configuration is invalid; rejoin the host", "error", err.Error())
+			_ = backoff.Sleep(ctx, recordSeldom)
+			continue
+		}
+		newParts(state.Session{Host: h, Record: r, Wanted: wanted, Log: o.Log}, clients, o).run(ctx)
+	}
+}
+
+// errLeaving means that the last record is of a host that leaves.
+var errLeaving = errors.New("the host leaves its cluster")
+
+// awaitRecord waits until there is a record to work with, or ctx is done.
+func awaitRecord(ctx context.Context, h host.Host, log *slog.Logger) (r state.Record, there bool) {
+	for told := false; ; told = true {
+		r, err := state.Read(h.Disk)
+		if errors.Is(err, state.ErrUnreadable) {
+			r, err = state.Restore(h)
+		}
+		if err == nil && !r.Leaving {
+			return r, true
+		}
+		if err == nil {
+			err = errLeaving
+		}
+		if !told {
+			log.Warn("Waiting for a join", "error", err.Error())
+		}
+		if backoff.Sleep(ctx, recordSeldom) != nil {
+			return state.Record{}, false
+		}
+	}
+}
+
+// parts are what works in one session.
+type parts struct {
+	state.Session
+	// clients are connections to the API server, which the session after this one may go on with.
+	clients *apiclient.Cache
+
+	supervisor *supervisor.Supervisor
+	metrics    *nodestatus.Metrics
+	network    *podnetwork.Reconciler
+	reboot     *nodestatus.RebootPending
+	verifier   *nodesettings.Verifier
+	follower   *nodesettings.Follower
+	updates    *update.Requester
+	reporter   *nodestatus.Reporter
+}
+
+func newParts(s state.Session, clients *apiclient.Cache, o RunOptions) *parts {
+	wake := state.NewSignal() // has the reporter look
+	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s}}
+	p.supervisor = supervisor.New(s, wake)
+	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics)
+	p.reboot = nodestatus.NewRebootPending(s, wake)
+	p.verifier = nodesettings.NewVerifier(s, wake)
+	p.follower = nodesettings.NewFollower(s, p.verifier)
+	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
+	p.reporter = &nodestatus.Reporter{
+		Session: s, Wake: wake,
+		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier},
+		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s},
+	}
+	return p
+}
+
+// run works until the record changes or ctx is done.
+func (p *parts) run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	p.Log.Info("Working", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
+	var work sync.WaitGroup
+	for _, run := range []func(context.Context){
+		p.supervisor.Run,
+		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
+		p.network.Run,
+		p.runInCluster,
+		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
+		podnetwork.Routes{Session: p.Session}.Run,
+		p.reboot.Run,
+	} {
+		work.Go(func() { run(ctx) })
+	}
+	p.awaitNewRecord(ctx)
+	end()
+	work.Wait()
+}
+
+// awaitNewRecord looks at the file until somebody else has written something else into it. The first look reads it: it may
+// have changed since this session began.
+func (p *parts) awaitNewRecord(ctx context.Context) {
+	every := recordEvery
+	if p.Record.Complete {
+		every = recordSeldom
+	}
+	for was := fs.FileInfo(nil); ; {
+		is, err := p.Host.Disk.Stat(state.RecordFile)
+		if err == nil && (was == nil || !is.ModTime().Equal(was.ModTime()) || is.Size() != was.Size()) {
+			switch {
+			case p.IsCurrent():
+				was = is
+			case !p.follower.IsApplying():
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.follower.Renewed():
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// runInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
+// each new certificate.
+func (p *parts) runInCluster(ctx context.Context) {
+	manager := newCertificateManager(p.Session)
+	var rejected *x509.Certificate
+	for ctx.Err() == nil {
+		id, err := manager.Identify(ctx, rejected)
+		if err != nil {
+			return
+		}
+		client, err := p.clients.Get(p.Host, p.Record.Bootstrap, id)
+		if err != nil {
+			p.Log.Error("Connecting to the API server failed", "error", err.Error())
+			return // only a new join can mend it
+		}
+		term, end := context.WithCancelCause(ctx)
+		var work sync.WaitGroup
+		work.Go(func() {
+			if errors.Is(p.reporter.Run(term, client), identity.ErrRejected) {
+				end(identity.ErrRejected)
+			}
+		})
+		work.Go(func() { p.follower.Run(term, client) })
+		work.Go(func() { p.updates.Run(term, client) })
+		work.Go(func() { p.network.Follow(term, client) })
+		manager.Renew(term, client, id)
+		end(nil)
+		work.Wait()
+		if errors.Is(context.Cause(term), identity.ErrRejected) {
+			p.Log.Warn("Certificate rejected; requesting another one", "error", identity.ErrRejected.Error(), "expires", id.Leaf.NotAfter)
+			rejected = id.Leaf
+			_ = backoff.Sleep(ctx, identity.RefusedPause)
+		}
+	}
+}
+
+func newCertificateManager(s state.Session) *identity.Manager {
+	return &identity.Manager{
+		Name: credentials.NameOf(s.Record.Node), Prefix: credentials.RequestPrefix, Store: credentials.Files{Disk: s.Host.Disk},
+		Bootstrap: apiclient.Bootstrap{Session: s}, Log: s.Log, Pauses: backoff.New,
+		Issued: func(id identity.Identity) {
+			s.RecordChange("certificate issued, valid until %s", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		},
+	}
+}

@@ -1,0 +1,188 @@
+package nodesettings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/configure"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// quietAfterFailures is how long watching goes well before a failure is the first again.
+const quietAfterFailures = time.Minute
+
+// errRenewed ends a session whose host was made something else.
+var errRenewed = errors.New("the host is what the cluster wants now")
+
+// Follower follows the settings that the operator publishes for nodes of a version.
+type Follower struct {
+	state.Session
+	verifier *Verifier
+	// applying is true while the host is made something else, and that is written into the record.
+	applying atomic.Bool
+	// renewed is closed when the host was made something else than the record says.
+	renewed   chan struct{}
+	renewOnce sync.Once
+}
+
+// NewFollower makes a follower of what the verifier lets through.
+func NewFollower(s state.Session, v *Verifier) *Follower {
+	return &Follower{Session: s, verifier: v, renewed: make(chan struct{})}
+}
+
+// Renewed is closed when the host was made something else than the record of the session says.
+func (f *Follower) Renewed() <-chan struct{} { return f.renewed }
+
+// IsApplying tells whether the follower itself is about to write another record.
+func (f *Follower) IsApplying() bool { return f.applying.Load() }
+
+// Run follows what the cluster wants of the nodes of this version, until ctx is done or the host was made so.
+// Without the API server, or without the ConfigMap, the node stays as it is.
+func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
+	if !f.Record.Complete && !f.Record.Pulled {
+		return // a join was cut: the operator repeats it
+	}
+	retry := backoff.New()
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := f.runOnce(ctx, client)
+		if errors.Is(err, errRenewed) {
+			f.renewOnce.Do(func() { close(f.renewed) }) // the term of another certificate may find the same
+			return
+		}
+		if time.Since(began) > quietAfterFailures {
+			retry = backoff.New()
+		}
+		if err != nil && ctx.Err() == nil {
+			f.Log.Warn("Watching node settings failed", "error", err.Error())
+			_ = backoff.Sleep(ctx, retry.Next())
+		}
+	}
+}
+
+// runOnce watches the ConfigMap, which begins with what there is, and acts on what it says. What cannot be done is tried
+// again after a while, and at once when the ConfigMap says something else.
+func (f *Follower) runOnce(ctx context.Context, client *apiclient.Client) error {
+	began := time.Now()
+	w, err := client.WatchSettings(ctx, f.Record.Namespace, f.Record.Desired.Version)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	retry := backoff.New()
+	var last watch.Event
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again:
+		case event, open := <-w.ResultChan():
+			if !open && time.Since(began) < time.Second {
+				return errors.New("the watch ended as soon as it began")
+			}
+			if !open {
+				return nil
+			}
+			if event.Type == watch.Error {
+				return fmt.Errorf("watching ConfigMap %s: %w", apiclient.ServicesConfigMap(f.Record.Desired.Version), apierrors.FromObject(event.Object))
+			}
+			last, retry = event, backoff.New()
+		}
+		again = nil
+		err := f.see(ctx, client, last)
+		if errors.Is(err, errRenewed) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
+			f.Log.Error("Applying node settings failed", "error", err.Error())
+			again = time.After(retry.Next())
+		}
+	}
+}
+
+// see makes the host what an event of the ConfigMap says, if it is the operator's. A ConfigMap that is deleted says nothing: it comes
+// again. So does one that is somebody else's.
+func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watch.Event) error {
+	cm, ok := event.Object.(*corev1.ConfigMap)
+	if !ok || event.Type != watch.Added && event.Type != watch.Modified {
+		return nil
+	}
+	serial, err := f.verifier.Verify(cm.Name, cm.Data)
+	if err != nil {
+		f.verifier.Refuse(cm.Name, err)
+		return nil
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s: %w", cm.Name, err)
+	}
+	if node.Version != f.Record.Desired.Version || node.Digest != f.Record.Desired.Digest {
+		return fmt.Errorf("ConfigMap %s is about version %q, want %q", cm.Name, node.Version, f.Record.Desired.Version)
+	}
+	is, errIs := f.Record.Desired.Hash()
+	want, errWant := node.Hash()
+	if err := errors.Join(errIs, errWant); err != nil {
+		return err
+	}
+	if is == want && f.Record.Complete {
+		f.verifier.remember(serial)
+		return nil
+	}
+	if f.verifier.isOutdated(serial) {
+		f.verifier.Refuse(cm.Name, errOlder)
+		return nil
+	}
+	f.Log.Info("Applying node settings", "settings", want)
+	if err := f.become(ctx, client, node, serial); err != nil {
+		return err
+	}
+	return errRenewed
+}
+
+// become makes the host what is wanted now.
+func (f *Follower) become(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
+	request := f.Record.JoinRequest
+	request.Desired, request.Serial = node, serial
+	var err error
+	if request.Secrets, err = SecretsOf(ctx, client, f.Record, node); err != nil {
+		return err
+	}
+	c, err := configure.NewPull(f.Host, request)
+	if err != nil {
+		return err
+	}
+	release, err := state.LockCommands(ctx, f.Host)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !f.IsCurrent() {
+		return nil // a join was faster; the next session looks again
+	}
+	f.applying.Store(true)
+	defer f.applying.Store(false)
+	return c.Run(ctx)
+}
+
+// SecretsOf are the secrets that belong to a Node; they are asked for only when they are not those we have.
+func SecretsOf(ctx context.Context, client *apiclient.Client, is state.Record, node desired.Node) (desired.Secrets, error) {
+	switch node.SecretsVersion {
+	case "":
+		return desired.Secrets{}, nil
+	case is.Secrets.Version:
+		return is.Secrets, nil
+	}
+	return client.Secrets(ctx, is.Namespace, node.SecretsVersion)
+}

@@ -1,0 +1,106 @@
+package nodesettings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// Whoever may write ConfigMaps in the operator's namespace does not say what runs here: only what is signed with the key that the last
+// join handed over, or the last settings named, is followed.
+
+// refusedEvery is how often, at most, it is told that something is not followed: whoever writes ConfigMaps must not write events and
+// lines of the log without end.
+const refusedEvery = 10 * time.Minute
+
+var (
+	errNoKey = errors.New("no key of the operator is known here; the operator joins the host again, and hands it over")
+	errOlder = errors.New("it is older than what the host has")
+)
+
+// Verifier tells what the operator published from what others wrote.
+type Verifier struct {
+	state.Session
+	wake state.Signal
+
+	mu sync.Mutex
+	// refused is what was not followed when that was told last.
+	refused nodestatus.Problem
+	// newest is the highest serial that was seen of what the host has.
+	newest int64
+}
+
+// NewVerifier makes a verifier, which sends wake when there is something to tell.
+func NewVerifier(s state.Session, wake state.Signal) *Verifier {
+	return &Verifier{Session: s, wake: wake}
+}
+
+// Verify returns the serial of data that the operator signed for a ConfigMap of this name, in this cluster.
+func (v *Verifier) Verify(name string, data map[string]string) (serial int64, err error) {
+	if v.Record.Desired.SigningKey == "" {
+		return 0, errNoKey
+	}
+	is, err := desired.Verify(data, v.Record.Desired.SigningKey)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("its data are not the operator's: %w", err)
+	case is.Name != name:
+		return 0, fmt.Errorf("it is signed for ConfigMap %.128q", is.Name)
+	case is.Cluster != v.Record.Cluster:
+		return 0, fmt.Errorf("it is signed for cluster %.64q, want %s", is.Cluster, v.Record.Cluster)
+	}
+	return is.Serial, nil
+}
+
+// isOutdated tells whether a serial is lower than one that the host knows of its version.
+func (v *Verifier) isOutdated(serial int64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return serial < max(v.Record.Serial, v.newest)
+}
+
+// remember takes notice of a serial of what the host has.
+func (v *Verifier) remember(serial int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest = max(serial, v.newest)
+}
+
+// Refuse tells that a ConfigMap is not followed. The node stays as it is.
+func (v *Verifier) Refuse(name string, why error) {
+	now := time.Now()
+	v.mu.Lock()
+	told := now.Sub(v.refused.Since) < refusedEvery
+	if !told {
+		v.refused = nodestatus.Problem{
+			Service: api.WICDService, Reason: api.EventSettingsRefused, Since: now,
+			Message: nodestatus.Shorten(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)),
+		}
+	}
+	v.mu.Unlock()
+	if told {
+		return
+	}
+	v.Log.Warn("Published settings refused: the ConfigMap is not followed", "ConfigMap", name, "error", why.Error())
+	v.wake.Send()
+}
+
+// ReportTo reports to the node of it, by an event: no condition, by which the operator would go, since anybody may be to blame.
+func (v *Verifier) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	v.mu.Lock()
+	p := v.refused
+	v.mu.Unlock()
+	if p.Since.IsZero() {
+		return nil
+	}
+	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
+}

@@ -1,0 +1,104 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+)
+
+// Source is a part of the daemon that has something to tell the Node.
+type Source interface {
+	// ReportTo makes the conditions and events of the node what the part knows, where they are not so yet.
+	ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error
+}
+
+// Writer writes conditions and events of the Node.
+type Writer struct {
+	state.Session
+	client *apiclient.Client
+	memory *written
+}
+
+// written is what was written to the Node before: the Node as it was when we wrote to it last, and the problems of which there is an
+// event.
+type written struct {
+	node   *corev1.Node
+	events map[Problem]bool
+}
+
+// SetCondition sets a condition of the node.
+func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
+	is, err := w.client.SetCondition(ctx, node.Name, c)
+	if err != nil {
+		return err
+	}
+	w.memory.node = is
+	w.RecordChange("condition %s is %s, %s", c.Type, c.Status, c.Reason)
+	return nil
+}
+
+// CreateEvents makes an event of each problem, once.
+func (w *Writer) CreateEvents(ctx context.Context, node *corev1.Node, problems []Problem) error {
+	for _, p := range problems {
+		if w.memory.events[p] {
+			continue
+		}
+		if err := w.client.CreateEvent(ctx, eventOf(node, p)); err != nil {
+			return err
+		}
+		w.memory.events[p] = true
+	}
+	return nil
+}
+
+// isOlder tells whether a node is that of an earlier moment than another one, which may be nil.
+func isOlder(node, other *corev1.Node) bool {
+	if other == nil || node.UID != other.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, other.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// ConditionIn is a condition of a node, nil when it has none.
+func ConditionIn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// eventOf is the event that tells of a problem. Telling it twice is telling it once: its name is that of its time. Events of what has
+// no namespace are in namespace default.
+func eventOf(node *corev1.Node, p Problem) *eventsv1.Event {
+	return &eventsv1.Event{
+		TypeMeta:            metav1.TypeMeta{APIVersion: eventsv1.SchemeGroupVersion.String(), Kind: "Event"},
+		ObjectMeta:          metav1.ObjectMeta{Name: eventName(node.Name, p), Namespace: metav1.NamespaceDefault},
+		EventTime:           metav1.NewMicroTime(p.Since),
+		ReportingController: api.WICDService, ReportingInstance: node.Name,
+		Action: "KeepServices", Reason: p.Reason, Type: corev1.EventTypeWarning, Note: p.Message,
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+	}
+}
+
+// eventName is the name of an event, in which Kubernetes allows fewer characters than Windows in the name of a service.
+func eventName(node string, p Problem) string {
+	service := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(p.Service))
+	return fmt.Sprintf("%s.service-%s.%x", node, strings.Trim(service, "-"), p.Since.UnixNano())
+}

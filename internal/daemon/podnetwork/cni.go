@@ -1,0 +1,47 @@
+package podnetwork
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+)
+
+// CNI writes the configuration of the pod network for containerd.
+type CNI struct{ state.Session }
+
+// Configure writes the configuration of the pod network.
+func (c CNI) Configure(node *corev1.Node) error {
+	cni := c.Record.Desired.CNI
+	if cni == nil || node.Spec.PodCIDR == "" {
+		return nil
+	}
+	content, err := cni.Fill(node.Spec.PodCIDR, c.Record.NodeIP)
+	if err != nil {
+		return fmt.Errorf("rendering %s: %w", cni.Path, err)
+	}
+	changed, err := c.Host.Disk.WriteFile(cni.Path, content)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", cni.Path, err)
+	}
+	if changed {
+		c.RecordChange("%s written for pod range %s", cni.Path, node.Spec.PodCIDR)
+	}
+	return nil
+}
+
+// IsConfigured tells whether the files are there that wait for the network of pods.
+func (c CNI) IsConfigured() bool {
+	var paths []string
+	if cni := c.Record.Desired.CNI; cni != nil {
+		paths = append(paths, cni.Path)
+	}
+	if c.Wanted.Network != nil {
+		for _, f := range c.Wanted.Network.Files {
+			paths = append(paths, f.Path)
+		}
+	}
+	return !slices.ContainsFunc(paths, func(path string) bool { return !c.Host.Disk.Exists(path) })
+}

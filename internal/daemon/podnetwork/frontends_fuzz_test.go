@@ -1,0 +1,48 @@
+package podnetwork
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// FuzzFrontends: whoever may make Services and EndpointSlices, in any namespace, writes them. What is kept of them are IPv4 frontends of
+// protocols that Windows' load balancers have, and the same again is no change.
+func FuzzFrontends(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"name":"a","namespace":"b"},"spec":{"clusterIP":"10.96.0.1","ports":[{"name":"x","port":443},{"port":53,"protocol":"UDP"},{"port":1,"protocol":"SCTP"}]}}`),
+		[]byte(`{"metadata":{"name":"a-1","namespace":"b","labels":{"kubernetes.io/service-name":"a"}},"addressType":"IPv4","endpoints":[{"addresses":["10.132.1.2"]}],"ports":[{"name":"x"},{}]}`))
+	f.Add([]byte(`{"spec":{"clusterIP":"None"}}`), []byte(`{"addressType":"IPv4","endpoints":[{"addresses":["x","::1",""],"conditions":{"ready":false}}]}`))
+	f.Fuzz(func(t *testing.T, service, slice []byte) {
+		var s corev1.Service
+		var e discoveryv1.EndpointSlice
+		if json.Unmarshal(service, &s) != nil || json.Unmarshal(slice, &e) != nil {
+			return
+		}
+		all := newFrontends()
+		began := time.Unix(1, 0)
+		for _, now := range []time.Time{began, began.Add(time.Hour)} {
+			all.put(&s, now)
+			all.put(&e, now)
+		}
+		for name, kept := range all.services {
+			if !kept.vip.Is4() || kept.since != began {
+				t.Errorf("of Service %s, %+v is kept", name, kept)
+			}
+			for _, front := range kept.ports {
+				if front.vip != kept.vip || front.protocol != hns.TCP && front.protocol != hns.UDP {
+					t.Errorf("frontend %+v", front)
+				}
+			}
+		}
+		for name, kept := range all.slices {
+			if kept.since != began || len(kept.ports) > len(e.Ports) {
+				t.Errorf("of EndpointSlice %s, %+v is kept", name, kept)
+			}
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package podnetwork
+
+import (
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// TestAMakerThatMakesItsNetworkOnceIsStartedAnew: flanneld makes its network when it starts, and never looks after it.
+func TestAMakerThatMakesItsNetworkOnceIsStartedAnew(t *testing.T) {
+	gone := func(v *networkView) { v.state = hns.State{} }
+	back := func(v *networkView) { v.state = healthy(0) }
+	type step struct {
+		after   time.Duration
+		change  func(*networkView)
+		restart bool
+	}
+	for name, test := range map[string]struct {
+		once  bool
+		steps []step
+	}{
+		"its network is lost": {true, []step{
+			{}, {after: time.Minute, change: gone}, {after: time.Second}, {after: time.Second, restart: true},
+			{after: 2 * time.Second}, {after: time.Minute}, {after: 2 * time.Minute, restart: true},
+			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: networkSoon, restart: true},
+		}},
+		"it was lost before we looked": {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}, {after: 2 * time.Minute}}},
+		"another makes it by itself":   {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}}},
+		"another waits for something":  {false, []step{{change: gone}, {after: time.Hour}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := overlayWanted()
+			want.Once = test.once
+			m, v := newNetworkMemory(), networkView{now: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), state: healthy(0), proxy: 1}
+			for i, s := range test.steps {
+				v.now = v.now.Add(s.after)
+				if s.change != nil {
+					s.change(&v)
+				}
+				p := m.judge(want, v)
+				if why, restarts := p.restart[want.MadeBy]; restarts != s.restart {
+					t.Errorf("step %d: the maker is started anew: %v (%s), want %v", i, restarts, why, s.restart)
+				}
+			}
+		})
+	}
+}

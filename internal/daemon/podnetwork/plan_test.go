@@ -1,0 +1,363 @@
+package podnetwork
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+func overlayWanted() desired.Network {
+	return desired.Network{Name: "overlay", MadeBy: "maker", Endpoint: "VIPEndpoint", Proxy: "proxy", ServiceCIDR: "10.96.0.0/16"}
+}
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// healthy is a host with its network, the host's endpoint, a pod, and load balancers for some Services of cluster.
+func healthy(services int) hns.State {
+	s := hns.State{
+		Networks: []hns.Network{{
+			ID: "n1", Name: "overlay", Type: hns.Overlay, RouterMAC: "00-15-5D-00-00-01", ManagementIP: addr("192.0.2.10"),
+			Subnets: []hns.Subnet{{Prefix: netip.MustParsePrefix("10.132.1.0/24"), Gateway: addr("10.132.1.1"), VNI: 4097}},
+		}},
+		Endpoints: []hns.Endpoint{
+			{ID: "vip", Network: "n1", Name: "VIPEndpoint", Address: addr("10.132.1.254"), Host: true},
+			{ID: "pod", Network: "n1", Name: "pod", Address: addr("10.132.1.5")},
+		},
+	}
+	for i := range services {
+		s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{
+			ID: fmt.Sprintf("lb-%d", i), VIPs: []netip.Addr{vipOf(i)}, Protocol: hns.TCP, External: 80, Internal: 8080,
+		})
+	}
+	return s
+}
+
+func vipOf(i int) netip.Addr { return addr(fmt.Sprintf("10.96.1.%d", i+1)) }
+
+// cluster has Services with an endpoint each, since long.
+func cluster(services int) *frontends {
+	f := newFrontends()
+	var all, endpoints []any
+	for i := range services {
+		name := fmt.Sprintf("s%d", i)
+		all = append(all, serviceNamed(name, vipOf(i).String()))
+		endpoints = append(endpoints, endpointsOf(name, fmt.Sprintf("10.132.1.%d", i+10), true))
+	}
+	_ = mirror{f, "services"}.Replace(all, "")
+	_ = mirror{f, "endpointslices"}.Replace(endpoints, "")
+	for name, s := range f.services {
+		s.since = time.Time{}
+		f.services[name] = s
+	}
+	for name, s := range f.slices {
+		s.since = time.Time{}
+		f.slices[name] = s
+	}
+	return f
+}
+
+func serviceNamed(name, ip string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}}},
+	}
+}
+
+func endpointsOf(service, ip string, ready bool) *discoveryv1.EndpointSlice {
+	port, number := "web", int32(8080)
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "ns", Name: service + "-x", Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: &port, Port: &number}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{ip}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}
+}
+
+// look is one look of a story: what changed since the one before, after which time, and what is to come of it.
+type look struct {
+	after  time.Duration
+	change func(*networkView)
+	// restart, remove, end and told are what the plan is to have, in few words; told are the reasons of the troubles.
+	restart, remove, end, told string
+	create                     bool
+}
+
+func TestNetworkIsJudged(t *testing.T) {
+	lose := func(ids ...string) func(*networkView) {
+		return func(v *networkView) {
+			gone := func(id string) bool { return slices.Contains(ids, id) }
+			v.state.Networks = slices.DeleteFunc(v.state.Networks, func(n hns.Network) bool { return gone(n.ID) })
+			v.state.Endpoints = slices.DeleteFunc(v.state.Endpoints, func(e hns.Endpoint) bool { return gone(e.ID) })
+			v.state.LoadBalancers = slices.DeleteFunc(v.state.LoadBalancers, func(b hns.LoadBalancer) bool { return gone(b.ID) })
+		}
+	}
+	restore := func(v *networkView) { v.state, v.err = healthy(5), nil }
+	away := func(v *networkView) { v.state, v.err = hns.State{}, fmt.Errorf("asking: %w", hns.ErrUnavailable) }
+	newProxy := func(v *networkView) { v.proxy++ }
+	all := func(changes ...func(*networkView)) func(*networkView) {
+		return func(v *networkView) {
+			for _, c := range changes {
+				c(v)
+			}
+		}
+	}
+	withOrphans := func(v *networkView) {
+		v.state.LoadBalancers = append(v.state.LoadBalancers,
+			hns.LoadBalancer{ID: "orphan", VIPs: []netip.Addr{addr("10.96.9.9")}, Protocol: hns.TCP, External: 80, Endpoints: []string{"used"}},
+			hns.LoadBalancer{ID: "node-port", Protocol: hns.TCP, External: 30080},
+			hns.LoadBalancer{ID: "external", VIPs: []netip.Addr{addr("203.0.113.7")}, Protocol: hns.TCP, External: 80})
+		v.state.Endpoints = append(v.state.Endpoints,
+			hns.Endpoint{ID: "stale", Network: "n1", Address: addr("10.132.7.9"), Remote: true},
+			hns.Endpoint{ID: "used", Network: "n1", Address: addr("10.132.7.8"), Remote: true},
+			hns.Endpoint{ID: "service", Network: "n1", Address: vipOf(0), Remote: true},
+			hns.Endpoint{ID: "backend", Network: "n1", Address: addr("10.132.1.11"), Remote: true},
+			hns.Endpoint{ID: "others", Network: "n9", Address: addr("10.132.7.9"), Remote: true})
+	}
+	bare := func(v *networkView) { v.pods = []podNetwork{{"sandbox", addr("10.132.1.5")}} }
+	minute := time.Minute
+	for name, looks := range map[string][]look{
+		"all is well": {{}, {after: minute}, {after: time.Hour}},
+		"one load balancer is lost": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore}, {after: minute},
+		},
+		"most are lost": {
+			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"all are lost, which is no churn": {
+			{}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"they are lost again as soon as they are back": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore},
+			{after: 2 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"one that was never there is waited for": {
+			{change: lose("lb-1")}, {after: minute}, {after: 70 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"one is lost while much changes": {
+			{}, {after: minute, change: all(lose("lb-1"), func(v *networkView) {
+				for i := range 25 {
+					v.told.put(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
+				}
+			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"kube-proxy cannot make one": {
+			{}, {after: minute, change: lose("lb-1")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"},
+			{after: 4 * minute, told: "LoadBalancersLost"},
+			{after: 10 * minute, restart: "proxy", told: "LoadBalancersLost"}, {after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"},
+			{after: 10 * minute, told: "LoadBalancersLost"}, {after: 10 * minute, restart: "proxy", told: "LoadBalancersLost"},
+		},
+		"a kube-proxy that starts is given time": {
+			{change: all(newProxy, lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"))}, {after: 10 * time.Second}, {after: 5 * time.Second, change: restore}, {after: minute},
+		},
+		"without kube-proxy there is none to restart": {
+			{change: func(v *networkView) { v.proxy = 0 }}, {after: minute, change: lose("lb-1")}, {after: minute},
+		},
+		"the cluster has not told": {
+			{change: func(v *networkView) { v.told = nil }}, {after: minute, change: lose("lb-1", "stale")}, {after: time.Hour},
+		},
+		"the service was away": {
+			{}, {after: minute, change: away, told: "HNSUnavailable"}, {after: 2 * time.Second, told: "HNSUnavailable"},
+			{after: 2 * time.Second, change: restore, restart: "proxy"}, {after: 2 * time.Second}, {after: 10 * time.Second, change: newProxy}, {after: minute},
+		},
+		"it comes back without anything": {
+			{}, {after: minute, change: away, told: "HNSUnavailable"},
+			{after: 2 * time.Second, change: all(restore, lose("n1", "vip", "pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4")), told: "HNSNetworkMissing"},
+			{after: 5 * time.Second, change: all(restore, func(v *networkView) { v.state.Networks[0].ID = "n2" }, lose("vip")), restart: "proxy", create: true, told: "HNSEndpointLost"},
+		},
+		"the network is made anew": {
+			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 10 * time.Second, told: "HNSNetworkMissing"},
+			{after: 10 * time.Second, change: all(restore, func(v *networkView) {
+				v.state.Networks[0].ID, v.state.Endpoints[0].Network, v.state.Endpoints[1].Network = "n2", "n2", "n2"
+			}), restart: "proxy"}, {after: time.Second},
+		},
+		"it stays away": {
+			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 2 * minute, told: "HNSNetworkMissing"},
+			{after: 2 * minute, told: "HNSNetworkMissing", restart: "maker"}, {after: minute, told: "HNSNetworkMissing"},
+			{after: 3 * minute, told: "HNSNetworkMissing", restart: "maker"},
+		},
+		"it was never there": {
+			{change: lose("n1"), told: "HNSNetworkMissing"}, {after: time.Hour, told: "HNSNetworkMissing"},
+		},
+		"it has no address yet": {
+			{change: func(v *networkView) { v.state.Networks[0].ManagementIP = netip.Addr{} }, told: "HNSNetworkMissing"}, {after: minute, change: restore},
+		},
+		"the host's endpoint is lost": {
+			{}, {after: minute, change: lose("vip"), create: true, told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+		},
+		"kube-proxy was faster than we": {
+			{change: all(lose("vip"), func(v *networkView) {
+				v.state.Endpoints = append(v.state.Endpoints, hns.Endpoint{ID: "hasty", Network: "n1", Address: addr("10.132.1.254")})
+			}), create: true, remove: "hasty", told: "HNSEndpointLost"}, {after: 2 * time.Second, change: restore},
+		},
+		"a pod lost its endpoint": {
+			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 6 * time.Second, end: "sandbox", told: "HNSEndpointLost"},
+			{after: 2 * time.Second, change: func(v *networkView) { v.pods = nil }},
+		},
+		"a pod whose endpoint was never seen is left alone": {
+			{change: all(lose("pod"), bare)}, {after: minute}, {after: time.Hour},
+		},
+		"where there never was a load balancer, kube-proxy is left alone": {
+			{change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4")}, {after: 3 * minute, told: "LoadBalancersLost"}, {after: time.Hour, told: "LoadBalancersLost"},
+		},
+		"a pod that is being made has none yet": {
+			{}, {after: minute, change: all(lose("pod"), bare)}, {after: 2 * time.Second, change: restore}, {after: minute},
+		},
+		"what belongs to nobody goes": {
+			{}, {after: minute, change: withOrphans}, {after: 2 * minute}, {after: 2 * minute, remove: "orphan stale"},
+			{after: 2 * time.Second, change: lose("orphan", "stale")}, {after: 2 * minute}, {after: 2 * minute, remove: "used"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
+			m.proxy, m.proxySince = v.proxy, v.now.Add(-time.Hour)
+			for i, l := range looks {
+				v.now = v.now.Add(l.after)
+				if l.change != nil {
+					l.change(&v)
+				}
+				p := m.judge(overlayWanted(), v)
+				var restart, remove, end, told []string
+				for name := range p.restart {
+					restart = append(restart, name)
+				}
+				for _, b := range p.remove.LoadBalancers {
+					remove = append(remove, b.ID)
+				}
+				for _, e := range p.remove.Endpoints {
+					remove = append(remove, e.ID)
+				}
+				for _, pod := range p.end {
+					end = append(end, pod.sandbox)
+				}
+				for _, trouble := range p.problems {
+					told = append(told, trouble.reason)
+				}
+				for what, is := range map[string][2]string{
+					"restart": {strings.Join(restart, " "), l.restart}, "remove": {strings.Join(remove, " "), l.remove},
+					"end": {strings.Join(end, " "), l.end}, "told": {strings.Join(told, " "), l.told},
+					"create": {fmt.Sprint(p.create != nil), fmt.Sprint(l.create)},
+				} {
+					if is[0] != is[1] {
+						t.Errorf("look %d: %s is %q, want %q (%v)", i, what, is[0], is[1], p.problems)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTheJointOfANetwork(t *testing.T) {
+	p := newNetworkMemory().judge(overlayWanted(), networkView{now: time.Now(), state: healthy(0)})
+	want := desired.Joint{Network: "overlay", PodCIDR: "10.132.1.0/24", LastPodIP: "10.132.1.253", SourceVIP: "10.132.1.254", ManagementIP: "192.0.2.10"}
+	if p.joint == nil || *p.joint != want {
+		t.Errorf("joint is %+v, want %+v", p.joint, want)
+	}
+	for prefix, last := range map[string]string{"10.0.0.0/23": "10.0.1.254", "10.0.0.128/26": "10.0.0.190", "172.16.0.0/12": "172.31.255.254"} {
+		if got := lastOf(netip.MustParsePrefix(prefix)); got != addr(last) {
+			t.Errorf("the last address of %s is %s, want %s", prefix, got, last)
+		}
+	}
+}
+
+// TestWhichLoadBalancersMustBeThere has a row for each reason why kube-proxy may make none.
+func TestWhichLoadBalancersMustBeThere(t *testing.T) {
+	local := corev1.ServiceInternalTrafficPolicyLocal
+	for name, test := range map[string]struct {
+		service func(*corev1.Service)
+		slice   func(*discoveryv1.EndpointSlice)
+		age     time.Duration
+		want    bool
+	}{
+		"a Service with an endpoint": {want: true},
+		"one that changed just now":  {age: time.Second},
+		"none that is ready":         {slice: func(s *discoveryv1.EndpointSlice) { no := false; s.Endpoints[0].Conditions.Ready = &no }},
+		"no endpoints":               {slice: func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }},
+		"endpoints of another port":  {slice: func(s *discoveryv1.EndpointSlice) { other := "other"; s.Ports[0].Name = &other }},
+		"IPv6 endpoints":             {slice: func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeIPv6 }},
+		"a headless Service":         {service: func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }},
+		"an IPv6 Service":            {service: func(s *corev1.Service) { s.Spec.ClusterIP = "fd00::1" }},
+		"another proxy's":            {service: func(s *corev1.Service) { s.Labels = map[string]string{labelProxyName: "mesh"} }},
+		"local endpoints only":       {service: func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = &local }},
+		"SCTP":                       {service: func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolSCTP }},
+		"an external name":           {service: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service, slice := serviceNamed("s", "10.96.0.1"), endpointsOf("s", "10.132.1.9", true)
+			if test.service != nil {
+				test.service(service)
+			}
+			if test.slice != nil {
+				test.slice(slice)
+			}
+			f := newFrontends()
+			_ = mirror{f, "services"}.Add(service)
+			_ = mirror{f, "endpointslices"}.Add(slice)
+			age := test.age
+			if age == 0 {
+				age = time.Minute
+			}
+			got := f.expected(time.Now().Add(age), lostAfter)
+			_, is := got[frontend{addr("10.96.0.1"), 80, hns.TCP}]
+			if is != test.want || len(got) > 1 {
+				t.Errorf("expected are %v", got)
+			}
+		})
+	}
+}
+
+func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
+	f := newFrontends()
+	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))
+	_ = mirror{f, "endpointslices"}.Add(endpointsOf("s", "10.132.1.9", true))
+	time.Sleep(20 * time.Millisecond)
+	again := serviceNamed("s", "10.96.0.1")
+	again.Annotations = map[string]string{"touched": "now"}
+	_ = mirror{f, "services"}.Update(again)
+	_ = mirror{f, "endpointslices"}.Replace([]any{endpointsOf("s", "10.132.1.9", true)}, "")
+	if len(f.expected(time.Now(), 10*time.Millisecond)) != 1 {
+		t.Error("a Service that says the same counts as changed")
+	}
+	if f.known() {
+		t.Error("Services were not listed yet")
+	}
+	_ = mirror{f, "services"}.Replace(nil, "")
+	if !f.known() || len(f.expected(time.Now(), 0)) != 0 {
+		t.Error("a list without Services leaves some")
+	}
+	_ = mirror{f, "endpointslices"}.Delete(endpointsOf("s", "10.132.1.9", true))
+	if len(f.addresses()) != 0 {
+		t.Errorf("addresses stay: %v", f.addresses())
+	}
+}
+
+func TestNetworksOfPodsAreRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want podNetwork
+	}{
+		"since 0.3":    {`{"kind":"cniCacheV1","containerId":"c1","result":{"cniVersion":"1.0.0","ips":[{"address":"fd00::5/64"},{"address":"10.132.1.5/24"}]}}`, podNetwork{"c1", addr("10.132.1.5")}},
+		"before":       {`{"kind":"cniCacheV1","containerId":"c2","result":{"cniVersion":"0.2.0","ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{"c2", addr("10.132.1.6")}},
+		"cut in half":  {`{"kind":"cniCacheV1","containerId":"c`, podNetwork{}},
+		"no address":   {`{"containerId":"c3","result":{}}`, podNetwork{}},
+		"no container": {`{"result":{"ip4":{"ip":"10.132.1.6/24"}}}`, podNetwork{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := podNetworkOf([]byte(test.text))
+			if got != test.want || ok != (test.want.sandbox != "") {
+				t.Errorf("got %+v, %v", got, ok)
+			}
+		})
+	}
+}

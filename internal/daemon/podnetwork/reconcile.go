@@ -1,0 +1,361 @@
+package podnetwork
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong, and
+// networkAwaited while it is being made: a host that joins waits for nothing else.
+const (
+	networkEvery   = 5 * time.Second
+	networkSoon    = 2 * time.Second
+	networkAwaited = 500 * time.Millisecond
+	// A look asks Windows for each endpoint and load balancer, which is work where there are thousands: at most one part in so many of
+	// the time is spent on it, unless it were more seldom than networkSeldom.
+	lookShare     = 5
+	networkSeldom = time.Minute
+	// networkAnswers is how long one look, or one change, may take.
+	networkAnswers = 30 * time.Second
+)
+
+// Restarter restarts services.
+type Restarter interface {
+	// Restart has a service restarted, for a reason. It does not wait for it.
+	Restart(name, why string)
+}
+
+// Reconciler waits for the network of pods, which a service makes, writes what others must know of it, and mends what Windows has lost.
+// It needs the API server only to know which load balancers there must be.
+type Reconciler struct {
+	state.Session
+	wake      state.Signal
+	services  Restarter
+	metrics   *nodestatus.Metrics
+	frontends *frontends
+
+	mu sync.Mutex
+	// network is how the network of pods is, repairs are those that the Node is to be told of.
+	network networkState
+	repairs []nodestatus.Problem
+}
+
+// New makes a reconciler, which sends wake when there is something to tell.
+func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics) *Reconciler {
+	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends()}
+}
+
+// Follow keeps up with the Services of the cluster until ctx is done.
+func (r *Reconciler) Follow(ctx context.Context, client *apiclient.Client) {
+	if r.Wanted.Network != nil {
+		r.frontends.follow(ctx, client)
+	}
+}
+
+// Run reconciles until ctx is done.
+func (r *Reconciler) Run(ctx context.Context) {
+	if r.Wanted.Network == nil {
+		return
+	}
+	n := &reconciliation{Reconciler: r, want: *r.Wanted.Network}
+	memory := newNetworkMemory()
+	var changes <-chan struct{}
+	for ctx.Err() == nil {
+		if changes == nil {
+			var err error
+			if changes, err = r.Host.Networks.Watch(ctx); err != nil {
+				r.Log.Warn("Watching the Host Network Service failed; polling", "error", err.Error())
+			}
+		}
+		began := time.Now()
+		view := n.see(ctx)
+		took := time.Since(began)
+		plan := memory.judge(n.want, view)
+		n.act(ctx, &plan)
+		if ctx.Err() != nil {
+			return
+		}
+		r.publish(plan)
+		select {
+		case <-ctx.Done():
+		case <-time.After(waitAfter(&plan, took)):
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+			}
+		}
+	}
+}
+
+// publish tells of what is new.
+func (r *Reconciler) publish(plan networkPlan) {
+	if !r.setNetwork(plan) {
+		return
+	}
+	r.wake.Send()
+	if err := r.metrics.Write(); err != nil {
+		r.Log.Warn("Writing metrics failed", "error", err.Error())
+	}
+}
+
+// waitAfter is how long to wait until the next look, when one took so long.
+func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
+	if plan.again == 0 && len(plan.problems) > 0 {
+		plan.soon()
+	}
+	if plan.again > 0 {
+		return max(plan.again, min(2*took, networkEvery))
+	}
+	return max(networkEvery, min(lookShare*took, networkSeldom))
+}
+
+// reconciliation is one run of a reconciler.
+type reconciliation struct {
+	*Reconciler
+	want desired.Network
+}
+
+// see looks at the network once.
+func (n *reconciliation) see(ctx context.Context) networkView {
+	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	defer cancel()
+	v := networkView{}
+	v.state, v.err = n.Host.Networks.Look(ctx)
+	if n.frontends.known() {
+		v.told = n.frontends
+	}
+	found, err := n.Host.Services.List(ctx, []string{n.want.Proxy})
+	if i := slices.IndexFunc(found, func(s host.Service) bool { return strings.EqualFold(s.Name, n.want.Proxy) && s.State == host.Running }); err == nil && i >= 0 {
+		v.proxy = found[i].PID
+	}
+	if v.err == nil {
+		v.pods, v.err = n.pods(ctx, v.state)
+	}
+	v.now = time.Now()
+	return v
+}
+
+// act does what the look has shown to be needed. What fails is tried again with the next look.
+func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
+	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
+	defer cancel()
+	n.removeOthers(ctx, p.remove)
+	if p.create != nil {
+		n.create(ctx, p)
+	}
+	if p.joint != nil {
+		if err := n.write(*p.joint, p.restart); err != nil {
+			n.Log.Error("Writing the files of the network failed", "error", err.Error())
+			p.soon()
+		}
+	}
+	for _, pod := range p.end {
+		if err := n.Host.Containers.End(ctx, pod.sandbox); err != nil {
+			n.Log.Error("Ending a pod without network failed", "sandbox", pod.sandbox, "error", err.Error())
+			continue
+		}
+		n.repaired("pod with address %s ended, which had lost its network", pod.address)
+	}
+	for name, why := range p.restart {
+		n.repaired("service %s is restarted: %s", name, why)
+		n.services.Restart(name, why)
+	}
+}
+
+// create makes the host's own endpoint. Without it, nothing is written of the network: what would come of that has no source address.
+func (n *reconciliation) create(ctx context.Context, p *networkPlan) {
+	p.soon() // not at once: the Node is to be told of the loss
+	e, err := n.Host.Networks.CreateEndpoint(ctx, *p.create)
+	if err != nil {
+		p.problem(api.ReasonHNSEndpointLost, "making endpoint %s: %v", p.create.Name, err)
+		p.joint = nil
+		return
+	}
+	n.RecordChange("endpoint %s with address %s made", e.Name, e.Address)
+	p.joint.SourceVIP = e.Address.String()
+}
+
+func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
+	if len(orphans.LoadBalancers)+len(orphans.Endpoints) == 0 {
+		return
+	}
+	if err := n.Host.Networks.Remove(ctx, orphans); err != nil {
+		n.Log.Error("Removing orphaned HNS objects failed", "error", err.Error())
+		return
+	}
+	n.repaired("%d load balancers and %d endpoints removed that belong to nobody", len(orphans.LoadBalancers), len(orphans.Endpoints))
+}
+
+// write writes the files of the network. kube-proxy reads its own when it starts.
+func (n *reconciliation) write(j desired.Joint, restart map[string]string) error {
+	j.Node = n.Record.Node
+	for _, f := range n.want.Files {
+		content, err := j.Fill(f)
+		if err != nil {
+			return err
+		}
+		had := n.Host.Disk.Exists(f.Path)
+		changed, err := n.Host.Disk.WriteFile(f.Path, content)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", f.Path, err)
+		}
+		if !changed {
+			continue
+		}
+		n.RecordChange("%s written for pod range %s", f.Path, j.PodCIDR)
+		if had && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
+			restart[n.want.Proxy] = f.Path + " changed"
+		}
+		n.wake.Send()
+	}
+	return nil
+}
+
+func (n *reconciliation) commandOf(service string) string {
+	i := slices.IndexFunc(n.Wanted.Services, func(s desired.Service) bool { return s.Name == service })
+	if i < 0 {
+		return ""
+	}
+	return n.Wanted.Services[i].Command
+}
+
+// pods are the networks of pods that run and whose address no endpoint has, as libcni remembers them. Those that have one are left
+// out: nothing is to be done about them.
+func (n *reconciliation) pods(ctx context.Context, s hns.State) ([]podNetwork, error) {
+	names, err := n.Host.Disk.List(desired.CNIResults)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", desired.CNIResults, err)
+	}
+	has := ownAddresses(s)
+	var bare []podNetwork
+	for _, name := range names {
+		b, err := n.Host.Disk.Read(desired.CNIResults + `\` + name)
+		if pod, ok := podNetworkOf(b); err == nil && ok && !has[pod.address] {
+			bare = append(bare, pod)
+		}
+	}
+	if len(bare) == 0 {
+		return nil, nil
+	}
+	run, err := n.Host.Containers.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing containers: %w", err)
+	}
+	return slices.DeleteFunc(bare, func(p podNetwork) bool { return !slices.Contains(run, p.sandbox) }), nil
+}
+
+// podNetworkOf reads what libcni remembers of a pod's network, in the forms of results before and since version 0.3 of CNI.
+func podNetworkOf(b []byte) (p podNetwork, ok bool) {
+	var cached struct {
+		Container string `json:"containerId"`
+		Result    struct {
+			IP4 struct {
+				IP string `json:"ip"`
+			} `json:"ip4"`
+			IPs []struct {
+				Address string `json:"address"`
+			} `json:"ips"`
+		} `json:"result"`
+	}
+	if json.Unmarshal(b, &cached) != nil || cached.Container == "" {
+		return p, false
+	}
+	texts := []string{cached.Result.IP4.IP}
+	for _, ip := range cached.Result.IPs {
+		texts = append(texts, ip.Address)
+	}
+	for _, text := range texts {
+		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() {
+			return podNetwork{sandbox: cached.Container, address: prefix.Addr()}, true
+		}
+	}
+	return p, false
+}
+
+// repaired tells of a repair: in the log and the journal, by a metric, and by an event of the Node.
+func (n *reconciliation) repaired(format string, args ...any) {
+	n.RecordChange(format, args...)
+	n.metrics.CountRepair()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.Proxy, Reason: api.ReasonNetworkRepaired, Message: fmt.Sprintf(format, args...), Since: time.Now()})
+	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
+}
+
+// maxRepairs is how many repairs are kept to be told to the Node, when the API server does not answer.
+const maxRepairs = 10
+
+// networkState is what is known of the network.
+type networkState struct {
+	known           bool
+	reason, message string
+}
+
+// setNetwork tells whether that is new.
+func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
+	reason, message := p.message()
+	is := networkState{known: true, reason: reason, message: message}
+	r.metrics.SetNetwork(reason != "")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed = r.network != is || len(r.repairs) > 0
+	r.network = is
+	return changed
+}
+
+// ReportTo reports to the node whether its network works, and what was repaired.
+func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	r.mu.Lock()
+	is, repairs := r.network, slices.Clone(r.repairs)
+	r.mu.Unlock()
+	if c, change := networkOf(time.Now(), is, nodestatus.ConditionIn(node, api.ConditionWindowsNetworkUnavailable)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	if err := w.CreateEvents(ctx, node, repairs); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.repairs = slices.DeleteFunc(r.repairs, func(p nodestatus.Problem) bool { return slices.Contains(repairs, p) })
+	return nil
+}
+
+// networkOf is what condition WindowsNetworkUnavailable should become; is is nil when the node has none. It is set when the network
+// was looked at for the first time.
+func networkOf(now time.Time, s networkState, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
+		Message: "networks, endpoints and load balancers are as they should be", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if s.reason != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, s.reason, s.message
+	}
+	if is != nil && is.Status == c.Status {
+		c.LastTransitionTime = is.LastTransitionTime
+	}
+	return c, s.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
+}

@@ -1,0 +1,101 @@
+package podnetwork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// routesEvery is how often routes are looked at without being told, quietAfterRetries how long work goes well before a failure is the
+// first again.
+const (
+	routesEvery       = 5 * time.Minute
+	quietAfterRetries = time.Minute
+)
+
+// Routes keeps the routes that the host must have on the interface with the node's address. Windows forgets them with each start,
+// and when networks come and go; it tells of both.
+type Routes struct{ state.Session }
+
+// Run keeps the routes until ctx is done.
+func (r Routes) Run(ctx context.Context) {
+	if len(r.Wanted.Routes) == 0 {
+		return
+	}
+	changes, err := r.Host.Routes.Watch(ctx)
+	if err != nil {
+		r.Log.Warn("Route change notification unavailable; polling", "error", err.Error())
+	}
+	told, retry := "", backoff.New()
+	for last := time.Now(); ctx.Err() == nil; {
+		wait := routesEvery
+		added, err := r.ensureRoutes(ctx)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			r.Log.Error("Reconciling routes failed", "error", err.Error())
+			return
+		case err != nil:
+			wait = retry.Next()
+		case !added && time.Since(last) > quietAfterRetries:
+			retry = backoff.New()
+		}
+		if err != nil && err.Error() != told && ctx.Err() == nil {
+			r.Log.Warn("Adding a route failed", "error", err.Error())
+		}
+		told = messageOf(err)
+		if added { // where somebody removes it each time, they shall not wear each other out
+			last = time.Now()
+			_ = backoff.Sleep(ctx, retry.Next())
+		}
+		select {
+		case <-ctx.Done():
+		case _, open := <-changes:
+			if !open {
+				changes = nil
+			}
+		case <-time.After(wait):
+		}
+	}
+}
+
+func messageOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// ensureRoutes adds what is missing, and tells whether that was anything.
+func (r Routes) ensureRoutes(ctx context.Context) (added bool, err error) {
+	from, err := netip.ParseAddr(r.Record.NodeIP)
+	if err != nil {
+		return false, fmt.Errorf("the node's address is %q: %w", r.Record.NodeIP, err)
+	}
+	var errs []error
+	for _, route := range r.Wanted.Routes {
+		changed, err := r.ensureRoute(ctx, from, route)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("a route to %s on the interface with address %s: %w", route.To, from, err))
+		}
+		if changed {
+			r.RecordChange("route to %s added on the interface with address %s", route.To, from)
+			added = true
+		}
+	}
+	return added, errors.Join(errs...)
+}
+
+func (r Routes) ensureRoute(ctx context.Context, from netip.Addr, route desired.Route) (changed bool, err error) {
+	to, err := netip.ParsePrefix(route.To)
+	if err != nil {
+		return false, err
+	}
+	return r.Host.Routes.Ensure(ctx, host.Route{To: to, From: from, Gateway: route.Gateway})
+}

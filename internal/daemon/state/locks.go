@@ -1,0 +1,67 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Locks of the host. Whoever holds the first runs a command that changes the host, whoever holds the second
+// changes services: a join, or the service at work.
+const (
+	CommandLock  = desired.State + `\command.lock`
+	ServicesLock = desired.State + `\services.lock`
+)
+
+// commandPatience is how long a command waits for the one before it: the one whose connection was just cut ends
+// within a moment. servicesPatience is more than starting a few services takes.
+const (
+	commandPatience  = 5 * time.Second
+	servicesPatience = 2 * time.Minute
+)
+
+// LockCommands takes the lock of commands that change the host, after it has made sure that the folder of the lock is ours.
+func LockCommands(ctx context.Context, h host.Host) (release func(), err error) {
+	changes, err := Claim(h, desired.Root)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.Disk.MakeFolder(desired.State); err != nil {
+		return nil, fmt.Errorf("making %s: %w", desired.State, err)
+	}
+	for _, change := range changes {
+		Note(h.Disk, agent.JournalEntry{Time: time.Now().UTC(), Step: "claiming " + desired.Root, Change: change})
+	}
+	release, err = lock(ctx, h.System, CommandLock, commandPatience)
+	if errors.Is(err, host.ErrLocked) {
+		return nil, &agent.Error{Code: agent.CodeBusy, Message: "another receive, join or leave runs on this host; try again when it has ended"}
+	}
+	return release, err
+}
+
+// LockServices takes the lock of services, waiting for it if need be.
+func LockServices(ctx context.Context, s host.System) (release func(), err error) {
+	return lock(ctx, s, ServicesLock, servicesPatience)
+}
+
+// lock takes a lock, waiting for it if need be.
+func lock(ctx context.Context, s host.System, name string, patience time.Duration) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		release, err := s.Lock(name)
+		if !errors.Is(err, host.ErrLocked) {
+			return release, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for %s: %w", name, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Receive takes content into the store: it reads the list of what the host must have, answers with what is missing,
+// and takes exactly that from the body. What has arrived when the connection is cut is not asked for again; nor is
+// the program that runs, which came before there was a store.
+func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() (io.ReadCloser, error)) (agent.ReceiveResult, error) {
+	var request agent.ReceiveRequest
+	if err := s.Request(&request); err != nil {
+		return agent.ReceiveResult{}, err
+	}
+	list, err := distinct(request.Content)
+	if err != nil {
+		return agent.ReceiveResult{}, err
+	}
+	release, err := state.LockCommands(ctx, h)
+	if err != nil {
+		return agent.ReceiveResult{}, err
+	}
+	defer release()
+	if _, err := h.Disk.MakeFolder(desired.Store); err != nil {
+		return agent.ReceiveResult{}, fmt.Errorf("making %s: %w", desired.Store, err)
+	}
+	r := &receiving{session: s, store: New(h.Disk)}
+	if err := r.store.adopt(list, program); err != nil {
+		return agent.ReceiveResult{}, fmt.Errorf("taking the program that runs into the store: %w", err)
+	}
+	if err := r.plan(ctx, list); err != nil {
+		return agent.ReceiveResult{}, err
+	}
+	if err := r.checkSpace(ctx, h.System); err != nil {
+		return agent.ReceiveResult{}, err
+	}
+	if err := s.Missing(r.missing); err != nil {
+		return agent.ReceiveResult{}, fmt.Errorf("answering what is missing: %w", err)
+	}
+	err = r.takeAll(ctx)
+	return r.result, err
+}
+
+// distinct is the list without repetitions. It refuses what is no content.
+func distinct(list []agent.Content) ([]agent.Content, error) {
+	seen := map[string]bool{}
+	var out []agent.Content
+	for i, c := range list {
+		if !IsHash(c.SHA256) || c.Size < 0 || c.CompressedSize < 0 {
+			return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(
+				"content[%d] is sha256 %q, size %d, compressedSize %d; 64 lower-case hexadecimal digits and sizes from 0 are allowed",
+				i, c.SHA256, c.Size, c.CompressedSize)}
+		}
+		if !seen[c.SHA256] {
+			seen[c.SHA256] = true
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// receiving is one receive under way.
+type receiving struct {
+	session *agent.Session
+	store   Store
+	// wanted is what must come, missing the same as the operator hears it.
+	wanted  []agent.Content
+	missing []agent.Missing
+	// total is the number of bytes that must come.
+	total    int64
+	reported time.Time
+	result   agent.ReceiveResult
+}
+
+// progressEvery is how often progress is reported at most.
+const progressEvery = 200 * time.Millisecond
+
+// plan finds out what is missing, and from which byte on.
+func (r *receiving) plan(ctx context.Context, list []agent.Content) error {
+	_ = r.session.Step(agent.Step{Name: "verifying the store"})
+	have, altered, err := r.store.Verify(ctx, list)
+	if err != nil {
+		return err
+	}
+	r.result.Altered = altered
+	for _, c := range list {
+		if have[c.SHA256] {
+			if err := r.store.disk.Remove(r.store.part(c.SHA256)); err != nil { // left by a cut after the last step
+				return fmt.Errorf("removing the part of content %.12s: %w", c.SHA256, err)
+			}
+			continue
+		}
+		offset, err := r.store.arrived(c)
+		if err != nil {
+			return fmt.Errorf("looking for the beginning of content %.12s: %w", c.SHA256, err)
+		}
+		r.wanted = append(r.wanted, c)
+		r.missing = append(r.missing, agent.Missing{SHA256: c.SHA256, Offset: offset})
+		r.total += c.CompressedSize - offset
+	}
+	return nil
+}
+
+// spareBytes stay free on the drive, for Windows and for what the services write.
+const spareBytes = 512 << 20
+
+// checkSpace refuses what the drive has no room for.
+func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
+	if len(r.wanted) == 0 {
+		return nil
+	}
+	facts, err := s.Facts(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the free space of drive C: %w", err)
+	}
+	need := uint64(r.total)
+	for _, c := range r.wanted {
+		need += uint64(c.Size)
+	}
+	if need+spareBytes > facts.FreeBytes {
+		return fmt.Errorf("drive C: has %d MB free, the missing content needs %d MB and %d MB must stay free; make space and it goes on",
+			facts.FreeBytes>>20, need>>20, spareBytes>>20)
+	}
+	return nil
+}
+
+// takeAll takes the contents in order. While one arrives, the one before it is unpacked. A content that arrived
+// altered does not keep the others from arriving.
+func (r *receiving) takeAll(ctx context.Context) error {
+	arrived := make(chan agent.Content, len(r.wanted))
+	unpacked := make(chan error)
+	go func() {
+		var errs []error
+		for c := range arrived {
+			if err := r.store.unpack(c); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		unpacked <- errors.Join(errs...)
+	}()
+	var cut error
+	for i, c := range r.wanted {
+		if cut = r.take(ctx, c, r.missing[i].Offset); cut != nil {
+			break
+		}
+		r.result.Files++
+		arrived <- c
+	}
+	close(arrived)
+	if cut == nil && len(r.wanted) > 0 {
+		_ = r.session.Step(agent.Step{Name: "unpacking", Bytes: r.total, Total: r.total})
+	}
+	return errors.Join(<-unpacked, cut)
+}
+
+// take takes the rest of one content. Each piece goes to the file as it comes, so that it counts after a cut.
+func (r *receiving) take(ctx context.Context, c agent.Content, offset int64) (err error) {
+	part, size, err := r.store.disk.Append(r.store.part(c.SHA256))
+	if err != nil {
+		return fmt.Errorf("opening the part of content %.12s: %w", c.SHA256, err)
+	}
+	defer func() { err = errors.Join(err, part.Close()) }()
+	if size != offset {
+		return fmt.Errorf("the part of content %.12s has %d bytes and had %d a moment ago", c.SHA256, size, offset)
+	}
+	buffer := make([]byte, 256<<10)
+	for at := offset; at < c.CompressedSize; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := r.session.Body().Read(buffer[:min(int64(len(buffer)), c.CompressedSize-at)])
+		if n > 0 {
+			if err := r.store.disk.Allow("write", r.store.part(c.SHA256)); err != nil {
+				return err
+			}
+			if _, err := part.Write(buffer[:n]); err != nil {
+				return fmt.Errorf("writing content %.12s: %w", c.SHA256, err)
+			}
+			at += int64(n)
+			r.progress(c, int64(n))
+		}
+		if err == io.EOF && at < c.CompressedSize {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("receiving content %.12s at byte %d of %d: %w", c.SHA256, at, c.CompressedSize, err)
+		}
+	}
+	return nil
+}
+
+func (r *receiving) progress(c agent.Content, n int64) {
+	r.result.Bytes += n
+	if now := time.Now(); now.Sub(r.reported) >= progressEvery {
+		r.reported = now
+		_ = r.session.Step(agent.Step{Name: fmt.Sprintf("receiving %.12s", c.SHA256), Bytes: r.result.Bytes, Total: r.total})
+	}
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// partEnding marks what has arrived of a content: the beginning of its compressed bytes.
+const partEnding = ".part"
+
+// Store is C:\k\store, where each content has its hash as name.
+type Store struct{ disk host.Disk }
+
+// New is the store on a disk.
+func New(d host.Disk) Store { return Store{disk: d} }
+
+// Path is the file of a content.
+func (s Store) Path(sha256 string) string { return desired.Store + `\` + sha256 }
+
+func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }
+
+// adopt copies the program that runs into the store, where the list has it and the store does not.
+func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) error {
+	program, err := open()
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	content, err := io.ReadAll(program)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(content)
+	name := hex.EncodeToString(sum[:])
+	wanted := slices.ContainsFunc(list, func(c agent.Content) bool { return c.SHA256 == name })
+	if !wanted || s.disk.Exists(s.Path(name)) {
+		return nil
+	}
+	_, err = s.disk.WriteFile(s.Path(name), string(content))
+	return err
+}
+
+// HashOf is the SHA-256, in hex, of what a reader gives.
+func HashOf(r io.Reader) (string, error) {
+	hash := sha256.New()
+	if _, err := io.CopyBuffer(hash, r, make([]byte, 1<<20)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// Verify reads the contents in parallel and tells which are there as they should be. Those that are not what their
+// name says are removed and listed as altered.
+func (s Store) Verify(ctx context.Context, list []agent.Content) (have map[string]bool, altered []string, err error) {
+	have = map[string]bool{}
+	verdicts := make([]verdict, len(list))
+	var next sync.Mutex
+	at := 0
+	var workers sync.WaitGroup
+	for range min(4, runtime.GOMAXPROCS(0), len(list)) {
+		workers.Go(func() {
+			for {
+				next.Lock()
+				i := at
+				at++
+				next.Unlock()
+				if i >= len(list) || ctx.Err() != nil {
+					return
+				}
+				verdicts[i] = s.check(list[i])
+			}
+		})
+	}
+	workers.Wait()
+	for i, c := range list {
+		switch v := verdicts[i]; {
+		case v.err != nil:
+			return nil, nil, fmt.Errorf("verifying content %.12s: %w", c.SHA256, v.err)
+		case v.altered:
+			altered = append(altered, c.SHA256)
+			if err := s.disk.Clear(s.Path(c.SHA256)); err != nil {
+				return nil, nil, fmt.Errorf("removing altered content %.12s: %w", c.SHA256, err)
+			}
+		default:
+			have[c.SHA256] = v.there
+		}
+	}
+	return have, altered, ctx.Err()
+}
+
+// verdict is what is known of a content in the store.
+type verdict struct {
+	there, altered bool
+	err            error
+}
+
+func (s Store) check(c agent.Content) verdict {
+	f, err := s.disk.Open(s.Path(c.SHA256))
+	if errors.Is(err, fs.ErrNotExist) {
+		return verdict{}
+	}
+	if err != nil {
+		return verdict{err: err}
+	}
+	defer f.Close()
+	hash := sha256.New()
+	n, err := io.CopyBuffer(hash, f, make([]byte, 1<<20))
+	if err != nil {
+		return verdict{err: err}
+	}
+	if n != c.Size || hex.EncodeToString(hash.Sum(nil)) != c.SHA256 {
+		return verdict{altered: true}
+	}
+	return verdict{there: true}
+}
+
+// arrived is how many compressed bytes of a content are there. More than it has cannot be right: they go.
+func (s Store) arrived(c agent.Content) (int64, error) {
+	info, err := s.disk.Stat(s.part(c.SHA256))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if info.Size() <= c.CompressedSize && info.Mode().IsRegular() {
+		return info.Size(), nil
+	}
+	return 0, s.disk.Remove(s.part(c.SHA256))
+}
+
+// unpack turns a part that is complete into the content. A part that does not give the content is thrown away.
+func (s Store) unpack(c agent.Content) error {
+	err := s.unpackInto(c, s.Path(c.SHA256)+host.TemporarySuffix)
+	if errors.Is(err, errAltered) {
+		return errors.Join(&agent.Error{
+			Code: agent.CodeContentAltered,
+			Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again",
+				c.SHA256, err),
+		}, s.disk.Remove(s.part(c.SHA256)))
+	}
+	if err != nil {
+		return fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err)
+	}
+	return s.disk.Remove(s.part(c.SHA256))
+}
+
+// errAltered is the class of errors for which the bytes are to blame.
+var errAltered = errors.New("altered")
+
+func (s Store) unpackInto(c agent.Content, beside string) error {
+	part, err := s.disk.Open(s.part(c.SHA256))
+	if err != nil {
+		return err
+	}
+	defer part.Close()
+	file, err := s.disk.Create(beside)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	if err := decompress(io.MultiWriter(file, hash), part, c.Size); err != nil {
+		return errors.Join(err, file.Close(), s.disk.Remove(beside))
+	}
+	if sum := hex.EncodeToString(hash.Sum(nil)); sum != c.SHA256 {
+		return errors.Join(fmt.Errorf("%w: its SHA-256 is %s", errAltered, sum), file.Close(), s.disk.Remove(beside))
+	}
+	if err := s.disk.Finish(file, beside); err != nil {
+		return err
+	}
+	return s.disk.Rename(beside, s.Path(c.SHA256))
+}
+
+// decompress writes exactly size bytes, and never more, whatever r holds.
+func decompress(w io.Writer, r io.Reader, size int64) error {
+	decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(payload.MaxWindow))
+	if err != nil {
+		return err
+	}
+	defer decoder.Close()
+	bytes := &counted{r: io.LimitReader(decoder, size+1)}
+	n, err := io.CopyBuffer(onlyWriter{w}, bytes, make([]byte, 256<<10))
+	switch {
+	case bytes.err != nil:
+		return fmt.Errorf("%w: decompressing: %w", errAltered, bytes.err)
+	case err != nil:
+		return err
+	case n != size:
+		return fmt.Errorf("%w: it gives %d bytes or more, and should give %d", errAltered, n, size)
+	}
+	return nil
+}
+
+// counted keeps the error of reading apart from that of writing.
+type counted struct {
+	r   io.Reader
+	err error
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if err != nil && err != io.EOF {
+		c.err = err
+	}
+	return n, err
+}
+
+// onlyWriter hides other methods of a writer, so that io.CopyBuffer uses the buffer.
+type onlyWriter struct{ io.Writer }
+
+// IsHash tells whether a string is a SHA-256 in lower-case hex, and so cannot leave the store as a name.
+func IsHash(s string) bool {
+	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,113 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// health is how the services are, for those who report it.
+type health struct {
+	// running is true when all of them run.
+	running bool
+	// problems are in the order in which services start.
+	problems []nodestatus.Problem
+	// stable is when none of them has died for long, if none dies any more.
+	stable time.Time
+}
+
+// maxCause bounds what a message says before the lines of the log, in bytes.
+const maxCause = 400
+
+// judge decides what the Node is told of a service that was found so. o is what stands in its way, if anything does. What
+// is told stays the same while the problem lasts: each change of it would be a write in the cluster.
+func (h *restartHistory) judge(now time.Time, d host.Disk, s desired.Service, o startBlocker) {
+	switch {
+	case !o.silent:
+		h.blocked = time.Time{}
+	case h.blocked.IsZero():
+		h.blocked = now
+	}
+	reason, blame, cause := "", s, ""
+	switch {
+	case h.loops:
+		reason = api.ReasonServiceCrashLoop
+		cause = fmt.Sprintf("service %s failed %d times within %v, at last: %s", s.Name, len(h.crashes), loopWithin, h.last)
+	case o.silent && now.Sub(h.blocked) >= readyPatience:
+		reason, blame = api.ReasonServiceNotReady, o.dependency
+		cause = fmt.Sprintf("service %s runs and does not work, and service %s waits for it: %v", blame.Name, s.Name, o.err)
+	}
+	switch {
+	case reason == "":
+		h.problem = nil
+	case h.problem == nil || h.problem.Reason != reason:
+		h.problem = &nodestatus.Problem{Service: blame.Name, Reason: reason, Message: message(d, cause, blame.Log.Path), Since: now}
+	}
+}
+
+// message is a cause with the last lines of a log.
+func message(d host.Disk, cause, log string) string {
+	if len(cause) > maxCause {
+		cause = strings.ToValidUTF8(cause[:maxCause], "") + "..."
+	}
+	cause += "; the log " + log + " ends with:\n"
+	return cause + logrotate.Tail(d, log, int64(nodestatus.MaxMessage-len(cause)))
+}
+
+// conditionOf is what the condition of a Node should become, whose services are so since the session began; is is nil when
+// the Node has none yet. change is false when it is to stay as it is.
+func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionServicesHealthy, Status: corev1.ConditionTrue, Reason: api.ReasonServicesRunning,
+		Message: "all services run", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if len(h.problems) > 0 {
+		c.Status, c.Reason = corev1.ConditionFalse, h.problems[0].Reason
+		var messages []string
+		for _, p := range h.problems {
+			messages = append(messages, p.Message)
+		}
+		c.Message = strings.Join(messages, "\n\n")
+	}
+	if is != nil && is.Status == c.Status {
+		c.LastTransitionTime = is.LastTransitionTime
+	}
+	recovers := is != nil && is.Status != corev1.ConditionTrue && c.Status == corev1.ConditionTrue
+	switch {
+	case c.Status == corev1.ConditionTrue && !h.running, recovers && now.Before(later(h.stable, began.Add(loopWithin))):
+		return corev1.NodeCondition{}, false
+	case is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message:
+		return corev1.NodeCondition{}, false
+	}
+	return c, true
+}
+
+// ReportTo reports to the node how its services are: by a condition, and each new problem by an event.
+func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	s.mu.Lock()
+	h := s.health
+	s.mu.Unlock()
+	if c, change := conditionOf(time.Now(), s.began, h, nodestatus.ConditionIn(node, api.ConditionServicesHealthy)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	return w.CreateEvents(ctx, node, h.problems)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,224 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// readyPatience is how long others wait for a service that runs and does not answer yet. containerd takes seconds.
+const readyPatience = time.Minute
+
+// readyEvery is how often it is asked meanwhile, probeTimeout how long one answer may take.
+const (
+	readyEvery   = 500 * time.Millisecond
+	probeTimeout = 5 * time.Second
+)
+
+// Manager keeps services as they are declared, and running.
+type Manager struct {
+	Host host.Host
+	// Wanted are the declarations, in the order in which the services start.
+	Wanted []desired.Service
+	// Changed hears of each change.
+	Changed func(format string, args ...any)
+}
+
+// List returns the services that there are, by name.
+func (m Manager) List(ctx context.Context) (map[string]host.Service, error) {
+	list, err := m.Host.Services.List(ctx, desired.NamesOf(m.Wanted))
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	found := map[string]host.Service{}
+	for _, s := range list {
+		found[s.Name] = s
+	}
+	return found, nil
+}
+
+// Stop stops the running services that are not as declared, or that restart names with a reason; those that depend
+// on one of them first. stopped are the former. When it returns, their processes are gone.
+func (m Manager) Stop(ctx context.Context, found map[string]host.Service, restart map[string]string) (stopped []string, err error) {
+	for _, s := range slices.Backward(m.Wanted) {
+		is, there := found[s.Name]
+		why := restart[s.Name]
+		if !desired.SameDeclaration(is.Service, s) {
+			why = "its declaration changed"
+		}
+		if !there || is.State == host.Stopped || why == "" {
+			continue
+		}
+		if err := m.Host.Services.Stop(ctx, s.Name); err != nil {
+			return stopped, fmt.Errorf("stopping service %s: %w", s.Name, err)
+		}
+		stopped = append(stopped, s.Name)
+		m.Changed("service %s stopped: %s", s.Name, why)
+	}
+	return stopped, nil
+}
+
+// Declare makes the declaration of a service the one that is wanted. A service that somebody deleted goes when it has
+// stopped, and is made again.
+func (m Manager) Declare(ctx context.Context, s desired.Service) error {
+	changed, err := m.Host.Services.Put(ctx, s)
+	if errors.Is(err, host.ErrDeleted) {
+		if err := m.Host.Services.Stop(ctx, s.Name); err != nil {
+			return fmt.Errorf("stopping service %s, which was deleted: %w", s.Name, err)
+		}
+		m.Changed("service %s stopped: it was deleted", s.Name)
+		changed, err = m.Host.Services.Put(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("declaring service %s: %w", s.Name, err)
+	}
+	if changed {
+		m.Changed("service %s declared", s.Name)
+	}
+	return nil
+}
+
+// pass looks at the services once, and starts what does not run.
+type pass struct {
+	Manager
+	found map[string]host.Service
+	// stuck are why services were not started, by name.
+	stuck map[string]startBlocker
+}
+
+// startBlocker is why a service cannot be started yet.
+type startBlocker struct {
+	service string
+	// file is missing; empty when it is not for a file.
+	file string
+	// dependency does not work, for the reason err; silent is true when it runs all the same.
+	dependency desired.Service
+	silent     bool
+	err        error
+}
+
+// Error implements error.
+func (o startBlocker) Error() string {
+	if o.file != "" {
+		return fmt.Sprintf("service %s waits for the file %s", o.service, o.file)
+	}
+	return fmt.Sprintf("service %s waits for service %s: %v", o.service, o.dependency.Name, o.err)
+}
+
+func (m Manager) begin(ctx context.Context) (*pass, error) {
+	found, err := m.List(ctx)
+	return &pass{Manager: m, found: found, stuck: map[string]startBlocker{}}, err
+}
+
+// start starts a service that does not run, unless something stands in the way. started is true when it did.
+func (p *pass) start(ctx context.Context, s desired.Service) (started bool, err error) {
+	is := p.found[s.Name]
+	if is.State == host.Running {
+		return false, nil
+	}
+	if o := p.blocker(ctx, s); o != nil {
+		p.stuck[s.Name] = *o
+		return false, nil
+	}
+	if err := p.Host.Services.Start(ctx, s.Name); err != nil {
+		return false, err
+	}
+	is.State = host.Running
+	p.found[s.Name] = is
+	p.Changed("service %s started", s.Name)
+	return true, nil
+}
+
+// blocker is what stands in the way of a service, nil when nothing does.
+func (p *pass) blocker(ctx context.Context, s desired.Service) *startBlocker {
+	for _, file := range s.Needs {
+		if !p.Host.Disk.Exists(file) {
+			return &startBlocker{service: s.Name, file: file}
+		}
+	}
+	for _, name := range s.DependsOn {
+		dependency := p.Wanted[slices.IndexFunc(p.Wanted, func(w desired.Service) bool { return w.Name == name })]
+		if o, isStuck := p.stuck[name]; isStuck && o.file != "" {
+			return &startBlocker{service: s.Name, file: o.file}
+		}
+		if p.found[name].State != host.Running {
+			return &startBlocker{service: s.Name, dependency: dependency, err: errors.New("it does not run")}
+		}
+		if err := p.Probe(ctx, dependency.Ready); err != nil {
+			return &startBlocker{service: s.Name, dependency: dependency, silent: true, err: err}
+		}
+	}
+	return nil
+}
+
+// Probe asks a service whether it works. One without an address works as soon as it runs.
+func (m Manager) Probe(ctx context.Context, address string) error {
+	if address == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return m.Host.Probes.Probe(ctx, address)
+}
+
+// StartAll starts what does not run, in order, each when what it depends on works. What needs a file that is not there
+// yet is left to the service, which starts it when the file comes.
+func (m Manager) StartAll(ctx context.Context) error {
+	started := map[string]bool{}
+	for end := time.Now().Add(readyPatience); ; {
+		p, err := m.begin(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range m.Wanted {
+			if is := p.found[s.Name]; started[s.Name] && is.State == host.Stopped {
+				return m.failure(s, fmt.Errorf("it started, and ended with exit code %d", is.ExitCode))
+			}
+			now, err := p.start(ctx, s)
+			if err != nil {
+				return m.failure(s, err)
+			}
+			started[s.Name] = started[s.Name] || now
+		}
+		o, waits := p.waits()
+		if !waits {
+			return nil
+		}
+		if time.Now().After(end) {
+			return m.failure(o.dependency, fmt.Errorf("service %s waits for it, and after %v it still does not work: %w", o.service, readyPatience, o.err))
+		}
+		if err := backoff.Sleep(ctx, readyEvery); err != nil {
+			return fmt.Errorf("%w: %w", o, err)
+		}
+	}
+}
+
+// waits returns the first service that is only to be waited for.
+func (p *pass) waits() (o startBlocker, waits bool) {
+	for _, s := range p.Wanted {
+		if o, isStuck := p.stuck[s.Name]; isStuck && o.file == "" {
+			return o, true
+		}
+	}
+	return startBlocker{}, false
+}
+
+func (m Manager) failure(s desired.Service, err error) error {
+	return &agent.Error{Code: agent.CodeServiceFailed, Message: fmt.Sprintf(
+		"service %s does not start: %v; its log ends with:\n%s", s.Name, err, logrotate.Tail(m.Host.Disk, s.Log.Path, logrotate.TailBytes))}
+}
+
+// IsOurs tells the services that we, or the original operator, made from those of others.
+func IsOurs(s host.Service) bool {
+	return strings.HasPrefix(s.Description, api.ServiceDescription)
+}

@@ -1,0 +1,312 @@
+package update
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodesettings"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// updaterEvery is how often we look whether the updater is still there.
+const updaterEvery = 10 * time.Second
+
+// Requester hands over to the updater when the Node is to have another version.
+type Requester struct {
+	state.Session
+	verifier *nodesettings.Verifier
+	wake     state.Signal
+	limits   Limits
+	// askedAgain is sent when the Node is to have another version than before.
+	askedAgain state.Signal
+
+	mu sync.Mutex
+	// asked is the version that the Node is to have; empty as long as it says nothing.
+	asked string
+}
+
+// Limits bound an update. Within is how long another version may take until it works, before the host goes back; 10 minutes when 0.
+// Steady is how long it must go on working; a minute when 0.
+type Limits struct{ Within, Steady time.Duration }
+
+// NewRequester makes a requester, which sends wake when there is something to tell.
+func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, limits Limits) *Requester {
+	return &Requester{Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal()}
+}
+
+// Run makes the host another version when its Node is to have one, until ctx is done. What cannot be begun yet is
+// tried again, more and more seldom: whoever brings the content changes the Node after it.
+func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
+	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
+	retry, again := newRetry(), (<-chan time.Time)(nil)
+	for wasUnderWay := false; ; {
+		err := r.beginUpdate(ctx, client, r.requested())
+		isUnderWay := errors.Is(err, errUnderWay)
+		if wasUnderWay && !isUnderWay {
+			r.wake.Send() // it came to nothing, or we would not be there any more: the Node is to be told
+		}
+		wasUnderWay = isUnderWay
+		switch again = nil; {
+		case isUnderWay:
+			again = time.After(updaterEvery)
+		case err != nil && ctx.Err() == nil:
+			r.Log.Warn("Starting an update failed", "error", err.Error())
+			again = time.After(retry.Next())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.askedAgain:
+			retry = newRetry()
+		case <-again:
+		}
+	}
+}
+
+// errUnderWay means that the updater has the host.
+var errUnderWay = errors.New("an update is under way")
+
+// beginUpdate hands over to the updater if the host is to have another version. From there on, that is the updater's business:
+// we only see to it that it is there.
+func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, version string) error {
+	var u attempt
+	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
+	if err == nil && there {
+		err = cmp.Or(r.ensureUpdater(ctx, u), errUnderWay)
+	}
+	if err != nil {
+		return err
+	}
+	own := r.Record.Desired.Version
+	failed, err := r.refused()
+	if err != nil {
+		return err
+	}
+	switch {
+	case version == own:
+		return r.clearFailedUpdate(failed)
+	case version == "" || version == failed.Version || !r.Record.Complete:
+		return nil
+	}
+	u, err = r.plan(ctx, client, version)
+	if err != nil {
+		return fmt.Errorf("from version %s to %s: %w", own, version, err)
+	}
+	release, err := state.LockCommands(ctx, r.Host)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !r.IsCurrent() {
+		return nil // a join was faster; the next session looks again
+	}
+	if err := u.write(r.Host.Disk); err != nil {
+		return err
+	}
+	r.RecordChange("update from version %s to %s begins", own, version)
+	return cmp.Or(r.startUpdater(ctx, u), errUnderWay)
+}
+
+// clearFailedUpdate forgets a failed update: the Node is to have the version it has, and may be asked for the other one again.
+func (r *Requester) clearFailedUpdate(failed failedUpdate) error {
+	if failed.Version == "" {
+		return nil
+	}
+	defer r.wake.Send() // the Node is to be told
+	return r.Host.Disk.Remove(failedFile)
+}
+
+// plan reads what the version consists of, and makes sure that all of it is there.
+func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version string) (attempt, error) {
+	data, err := client.Settings(ctx, r.Record.Namespace, version)
+	if err != nil {
+		return attempt{}, err
+	}
+	serial, err := r.verifier.Verify(apiclient.ServicesConfigMap(version), data)
+	if err != nil {
+		r.verifier.Refuse(apiclient.ServicesConfigMap(version), err)
+		return attempt{}, fmt.Errorf("ConfigMap %s is not followed: %w", apiclient.ServicesConfigMap(version), err)
+	}
+	outline, err := desired.Outline(data)
+	if err != nil {
+		return attempt{}, fmt.Errorf("ConfigMap %s: %w", apiclient.ServicesConfigMap(version), err)
+	}
+	if outline.Version != version || !store.IsHash(outline.Digest) {
+		return attempt{}, fmt.Errorf("ConfigMap %s is about version %q", apiclient.ServicesConfigMap(version), outline.Version)
+	}
+	if err := r.checkStore(ctx, outline.Payload); err != nil {
+		return attempt{}, err
+	}
+	request := r.Record.JoinRequest
+	request.Desired, request.Published, request.Serial = outline, data, serial
+	if request.Secrets, err = nodesettings.SecretsOf(ctx, client, r.Record, outline); err != nil {
+		return attempt{}, err
+	}
+	request.MayReboot = false
+	return attempt{
+		Request: request, Former: r.Record,
+		Within: metav1.Duration{Duration: cmp.Or(r.limits.Within, updateWithin)},
+		Steady: metav1.Duration{Duration: cmp.Or(r.limits.Steady, updateSteady)},
+	}, nil
+}
+
+// checkStore reads all contents of a version: each must be there and have its hash.
+func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile) error {
+	var list []agent.Content
+	for _, f := range files {
+		list = append(list, agent.Content{SHA256: f.SHA256, Size: f.Size})
+	}
+	have, altered, err := store.New(r.Host.Disk).Verify(ctx, list)
+	if err != nil {
+		return err
+	}
+	missing := 0
+	for _, f := range files {
+		if !have[f.SHA256] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("%d of %d files are not there, %d of them because they were altered; the operator sends them", missing, len(files), len(altered))
+	}
+	return nil
+}
+
+// ensureUpdater sees to it that the updater is there, unless somebody else changes services, or the host leaves.
+func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
+	release, err := r.Host.System.Lock(state.ServicesLock)
+	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if is, err := state.Read(r.Host.Disk); err != nil || is.Leaving {
+		return state.IgnoreAbsent(err)
+	}
+	return r.startUpdater(ctx, u)
+}
+
+// startUpdater starts the service that does the update, which is of the version that the host goes back to.
+func (r *Requester) startUpdater(ctx context.Context, u attempt) error {
+	if err := r.linkWICD(u); err != nil {
+		return err
+	}
+	err := supervisor.Manager{Host: r.Host, Changed: r.RecordChange}.Declare(ctx, desired.Service{
+		Name:        api.WICDUpdateService,
+		Description: desired.ServiceDescription(api.WICDUpdateService),
+		Command:     wicdOf(u.Former.Desired.Digest) + " update --windows-service --log-file " + updateLog,
+	})
+	if err != nil {
+		return err
+	}
+	return r.Host.Services.Start(ctx, api.WICDUpdateService)
+}
+
+// linkWICD gives the new WICD its name. All other files get theirs in the join.
+func (r *Requester) linkWICD(a attempt) error {
+	name, files := wicdOf(a.Request.Desired.Digest), a.Request.Desired.Payload
+	i := slices.IndexFunc(files, func(f desired.PayloadFile) bool { return f.Path == payload.WICD })
+	if i < 0 {
+		return fmt.Errorf("version %s has no %s", a.version(), name)
+	}
+	if _, err := r.Host.Disk.MakeFolder(host.Parent(name)); err != nil {
+		return err
+	}
+	_, err := r.Host.Disk.Link(store.New(r.Host.Disk).Path(files[i].SHA256), name)
+	return err
+}
+
+// Confirm tells the updater whether the version is reported and the Node Ready.
+func (r *Requester) Confirm(works bool) error {
+	if !r.Host.Disk.Exists(updateFile) {
+		return nil
+	}
+	if !works {
+		return r.Host.Disk.Remove(confirmFile)
+	}
+	_, err := r.Host.Disk.WriteFile(confirmFile, r.Record.Desired.Version)
+	return err
+}
+
+// refused is the version that the host went back from, with an empty Version when there is none.
+func (r *Requester) refused() (failed failedUpdate, err error) {
+	_, err = state.ReadJSON(r.Host.Disk, failedFile, &failed)
+	return failed, err
+}
+
+// Request remembers which version the Node is to have.
+func (r *Requester) Request(version string) {
+	r.mu.Lock()
+	changed := r.asked != version
+	r.asked = version
+	r.mu.Unlock()
+	if changed {
+		r.askedAgain.Send()
+	}
+}
+
+func (r *Requester) requested() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
+}
+
+// ReportTo reports to the node that an update was undone, and when that is over.
+func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	failed, err := r.refused()
+	if err != nil {
+		return err
+	}
+	if c, change := updatedOf(time.Now(), failed, r.Record.Desired.Version, nodestatus.ConditionIn(node, api.ConditionUpdated)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	if failed.Version == "" {
+		return nil
+	}
+	p := nodestatus.Problem{Service: api.WICDUpdateService, Reason: api.ReasonUpdateFailed, Message: failed.message(r.Record.Desired.Version), Since: failed.Time}
+	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
+}
+
+// message is bounded as those of problems.
+func (f failedUpdate) message(own string) string {
+	return nodestatus.Shorten(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", f.Version, own, f.Reason))
+}
+
+// updatedOf is what condition WindowsUpdated of a node of version own should become. It is set when an update was undone,
+// and after that only.
+func updatedOf(now time.Time, failed failedUpdate, own string, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionUpdated, Status: corev1.ConditionTrue, Reason: api.ReasonUpToDate, Message: "the node has version " + own,
+		LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if failed.Version != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, api.ReasonUpdateFailed, failed.message(own)
+	}
+	if is == nil {
+		return c, c.Status == corev1.ConditionFalse
+	}
+	return c, is.Status != c.Status || c.Status == corev1.ConditionFalse && is.Message != c.Message
+}

@@ -1,0 +1,254 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/configure"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// An update is done by three: WICD, when its Node is to have another version and the content is there, writes updateFile and
+// starts a service of the version that runs, the updater. The updater lets the new version's WICD join the host as the operator
+// would, over a pipe instead of SSH. The new WICD's service writes confirmFile once it has reported the version. Until
+// then the updater can still go back, whatever happens to the others; and it is there again after a restart of the host.
+const (
+	updateFile  = desired.State + `\update.json`
+	confirmFile = desired.State + `\update-confirmed`
+	// failedFile has the version to which the host went in vain, until it is to have another one, or is joined anew.
+	failedFile = desired.State + `\update-refused.json`
+	updateLog  = desired.Logs + `\wicd\update.log`
+)
+
+// How long a version may take until it works, and how long it must go on working to count as good.
+const (
+	updateWithin = 10 * time.Minute
+	updateSteady = time.Minute // longer than the cluster takes to see that a kubelet is silent
+	updateLook   = 2 * time.Second
+	// maxBeginnings is how often an update may begin: a host that goes down with it each time goes back.
+	maxBeginnings = 3
+)
+
+// attempt is the content of updateFile.
+type attempt struct {
+	// Request is what the host is to become; Former is what it was.
+	Request agent.JoinRequest `json:"request"`
+	Former  state.Record      `json:"former"`
+	// Within and Steady bound the attempt.
+	Within metav1.Duration `json:"within"`
+	Steady metav1.Duration `json:"steady"`
+	// Beginnings counts how often the updater began.
+	Beginnings int `json:"beginnings,omitempty"`
+	// Failure is why the host goes back; empty while it goes forward.
+	Failure string `json:"failure,omitempty"`
+}
+
+func (a attempt) version() string { return a.Request.Desired.Version }
+
+func (a attempt) write(d host.Disk) error { return state.WriteJSON(d, updateFile, a) }
+
+// failedUpdate is the content of failedFile.
+type failedUpdate struct {
+	Version string    `json:"version"`
+	Reason  string    `json:"reason"`
+	Time    time.Time `json:"time"`
+}
+
+// wicdOf is the WICD of a payload.
+func wicdOf(digest string) string { return desired.VersionFolder(digest) + `\` + payload.WICD }
+
+// Update is the updater: it takes an update to its end, forward or back, and then removes its own service. ctx ends it
+// without harm: it goes on when it starts again.
+func Update(ctx context.Context, h host.Host, log *slog.Logger) error {
+	u := &updater{host: h, log: log}
+	there, err := state.ReadJSON(h.Disk, updateFile, &u.attempt)
+	if err != nil {
+		return err
+	}
+	if there {
+		if err := u.run(ctx); err != nil {
+			return err
+		}
+	}
+	return u.end(ctx)
+}
+
+// updater is one start of the updater.
+type updater struct {
+	host host.Host
+	log  *slog.Logger
+	attempt
+}
+
+func (u *updater) run(ctx context.Context) error {
+	u.Beginnings++
+	if u.Failure == "" && u.Beginnings > maxBeginnings {
+		u.Failure = fmt.Sprintf("the host went down, or the update was ended, %d times before it was done", maxBeginnings)
+	}
+	if err := u.attempt.write(u.host.Disk); err != nil {
+		return err
+	}
+	if u.Failure == "" {
+		err := u.goForward(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errOvertaken) {
+			return ctx.Err()
+		}
+		u.Failure = err.Error()
+		u.recordChange("version %s does not work, going back to %s: %s", u.version(), u.Former.Desired.Version, u.Failure)
+		if err := u.attempt.write(u.host.Disk); err != nil {
+			return err
+		}
+	}
+	return u.goBack(ctx)
+}
+
+// errOvertaken means that somebody joined the host as something else meanwhile.
+var errOvertaken = errors.New("the host was joined as something else")
+
+// overtakenBy tells whether a record is neither of the version that the host leaves nor of the one it goes to, or says that the
+// host leaves its cluster.
+func (u *updater) overtakenBy(r state.Record) bool {
+	return r.Leaving || r.Desired.Version != u.version() && r.Desired.Version != u.Former.Desired.Version
+}
+
+// goForward makes the host the new version, and waits until it is sure that it works.
+func (u *updater) goForward(ctx context.Context) error {
+	if err := u.host.Disk.Remove(confirmFile); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.Within.Duration)
+	defer cancel()
+	if err := u.joinNew(ctx); err != nil {
+		return err
+	}
+	return u.awaitSteady(ctx)
+}
+
+// joinNew lets the new WICD join the host. While another command is at work there, it waits.
+func (u *updater) joinNew(ctx context.Context) error {
+	u.log.Info("Joining", "version", u.version())
+	command := wicdOf(u.Request.Desired.Digest) + " " + agent.CommandJoin
+	tell := func(s agent.Step) { u.log.Info("Step", "step", s.Name) }
+	for {
+		if r, err := state.Read(u.host.Disk); err == nil && r.Leaving {
+			return errOvertaken
+		}
+		err := agent.Call(ctx, u.host.Programs, command, u.Request, &agent.JoinResult{}, tell)
+		failed := agent.Failed(err)
+		if failed == nil || failed.Code != agent.CodeBusy || backoff.Sleep(ctx, updateLook) != nil {
+			return err
+		}
+	}
+}
+
+// awaitSteady returns when the version was confirmed and the services have run for long enough, each in one process.
+func (u *updater) awaitSteady(ctx context.Context) error {
+	var since time.Time
+	var before map[string]uint32
+	var last error // the last that was seen of a service
+	for {
+		pids, problem := u.look(ctx)
+		if errors.Is(problem, errOvertaken) {
+			return problem
+		}
+		if problem != nil && !errors.Is(problem, errUnreported) && ctx.Err() == nil {
+			last = problem
+		}
+		if problem != nil || !maps.Equal(pids, before) {
+			since, before = time.Now(), pids
+		} else if time.Since(since) >= u.Steady.Duration {
+			u.recordChange("version %s works", u.version())
+			return nil
+		}
+		if backoff.Sleep(ctx, min(updateLook, u.Steady.Duration)) != nil {
+			if problem == nil {
+				problem = errors.New("its services were restarted again and again")
+			}
+			if errors.Is(problem, errUnreported) || last == nil {
+				last = errors.Join(problem, last)
+			}
+			return fmt.Errorf("it did not work within %v: %w", u.Within.Duration, last)
+		}
+	}
+}
+
+// errUnreported means that the version has not been reported yet.
+var errUnreported = errors.New("its daemon has not reported the version: the Node is not Ready, or the API server cannot be reached")
+
+// look returns the processes of the services, or what is not as it should be yet.
+func (u *updater) look(ctx context.Context) (pids map[string]uint32, problem error) {
+	r, err := state.Read(u.host.Disk)
+	if err != nil {
+		return nil, err
+	}
+	if u.overtakenBy(r) {
+		return nil, errOvertaken
+	}
+	m := supervisor.Manager{Host: u.host, Wanted: r.Desired.Services}
+	found, err := m.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pids = map[string]uint32{}
+	for _, s := range r.Desired.Services {
+		is := found[s.Name]
+		if is.State != host.Running {
+			return nil, fmt.Errorf("service %s does not run (exit code %d); its log ends with:\n%s", s.Name, is.ExitCode, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
+		}
+		if err := m.Probe(ctx, s.Ready); err != nil {
+			return nil, fmt.Errorf("service %s runs and does not work: %w; its log ends with:\n%s", s.Name, err, logrotate.Tail(u.host.Disk, s.Log.Path, logrotate.TailBytes))
+		}
+		pids[s.Name] = is.PID
+	}
+	confirmed, err := u.host.Disk.Read(confirmFile)
+	if err != nil || string(confirmed) != u.version() {
+		return nil, errUnreported
+	}
+	return pids, nil
+}
+
+// goBack makes the host again what it was, however long that takes.
+func (u *updater) goBack(ctx context.Context) error {
+	for retry := backoff.New(); ; {
+		if r, err := state.Read(u.host.Disk); err == nil && u.overtakenBy(r) {
+			return nil
+		}
+		_, err := configure.Apply(ctx, u.host, u.Former.JoinRequest, func(s agent.Step) { u.log.Info("Going back", "step", s.Name) })
+		if err == nil {
+			break
+		}
+		u.log.Error("Going back failed", "error", err.Error())
+		if err := backoff.Sleep(ctx, retry.Next()); err != nil {
+			return err
+		}
+	}
+	return state.WriteJSON(u.host.Disk, failedFile, failedUpdate{Version: u.version(), Reason: u.Failure, Time: time.Now().UTC()})
+}
+
+// end removes what an update needs, and the updater's own service last.
+func (u *updater) end(ctx context.Context) error {
+	for _, name := range []string{updateFile, confirmFile} {
+		if err := u.host.Disk.Remove(name); err != nil {
+			return err
+		}
+	}
+	return u.host.Services.Delete(ctx, api.WICDUpdateService)
+}
+
+func (u *updater) recordChange(format string, args ...any) {
+	state.RecordChange(u.host.Disk, u.log, "update", fmt.Sprintf(format, args...))
+}

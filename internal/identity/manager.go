@@ -1,0 +1,140 @@
+package identity
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+)
+
+var (
+	// ErrRefused means that the cluster refused a request, so that asking again with the same key is of no use.
+	ErrRefused = errors.New("the certificate request was refused")
+	// ErrRejected means that the cluster does not accept a certificate, although it seems valid here: one of the clocks may be wrong.
+	ErrRejected = errors.New("the API server does not accept the certificate")
+)
+
+// Store keeps a certificate with its key, and the request for the next one.
+type Store interface {
+	ReadIdentity() ([]byte, error)
+	WriteIdentity(b []byte) error
+	ReadPending() ([]byte, error)
+	WritePending(b []byte) error
+	RemovePending() error
+}
+
+// Requester asks a cluster for certificates.
+type Requester interface {
+	// Issue makes a request, unless it is there, and waits until it is answered. That it was refused is ErrRefused, that the
+	// cluster does not know who asks may be ErrRejected.
+	Issue(ctx context.Context, p Pending) (certificate []byte, err error)
+}
+
+// Bootstrapper gets a certificate for who has none, with what else shows who that is.
+type Bootstrapper interface {
+	// Bootstrap calls m.Request.
+	Bootstrap(ctx context.Context, m *Manager) (Identity, error)
+}
+
+// Manager sees to it that a program has a certificate of its own.
+type Manager struct {
+	Name Name
+	// Prefix begins the names of requests.
+	Prefix    string
+	Store     Store
+	Bootstrap Bootstrapper
+	Log       *slog.Logger
+	// Issued hears of each new certificate.
+	Issued func(Identity)
+	// Pauses gives the pauses between attempts that fail.
+	Pauses func() *backoff.Backoff
+}
+
+// Identify returns the certificate: the one on the host, unless it was rejected, or a new one. It tries until it has one, or ctx is
+// done.
+func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Identity, error) {
+	retry := m.Pauses()
+	for {
+		id, err := m.read()
+		if err == nil && !id.Leaf.Equal(rejected) {
+			return id, nil
+		}
+		if id, err = m.Bootstrap.Bootstrap(ctx, m); err == nil {
+			return id, nil
+		}
+		if ctx.Err() != nil {
+			return Identity{}, ctx.Err()
+		}
+		m.Log.Warn("Requesting a certificate failed", "error", err.Error())
+		if err := backoff.Sleep(ctx, pauseAfter(err, retry)); err != nil {
+			return Identity{}, err
+		}
+	}
+}
+
+func (m *Manager) read() (Identity, error) {
+	b, err := m.Store.ReadIdentity()
+	if err != nil {
+		return Identity{}, err
+	}
+	return Parse(b, m.Name, time.Now())
+}
+
+func pauseAfter(err error, retry *backoff.Backoff) time.Duration {
+	if errors.Is(err, ErrRefused) {
+		return RefusedPause
+	}
+	return retry.Next()
+}
+
+// Renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one, when the old one
+// has expired or is rejected, or when ctx is done.
+func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
+	at := id.renewal(rand.Float64())
+	if backoff.Sleep(ctx, id.leastUse()) != nil || AwaitClock(ctx, at, time.Now) != nil {
+		return
+	}
+	retry := m.Pauses()
+	for time.Now().Before(id.Leaf.NotAfter) {
+		_, err := m.Request(ctx, r)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrRejected) {
+			return
+		}
+		m.Log.Warn("Renewing the certificate failed", "error", err.Error(), "expires", id.Leaf.NotAfter)
+		if backoff.Sleep(ctx, min(pauseAfter(err, retry), time.Until(id.Leaf.NotAfter))) != nil {
+			return
+		}
+	}
+}
+
+// Request has a certificate issued and keeps it. The key is on disk before the request is made, so that a restart goes on waiting for
+// the same request.
+func (m *Manager) Request(ctx context.Context, r Requester) (Identity, error) {
+	p, err := ask(m.Name, m.Prefix, m.Store)
+	if err != nil {
+		return Identity{}, err
+	}
+	m.Log.Info("Requesting a certificate", "request", p.Name)
+	issued, err := r.Issue(ctx, p)
+	if errors.Is(err, ErrRefused) {
+		return Identity{}, errors.Join(err, m.Store.RemovePending())
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("requesting certificate %s: %w", p.Name, err)
+	}
+	whole := append(issued, p.Key...)
+	id, err := Parse(whole, m.Name, time.Now())
+	if err != nil {
+		return Identity{}, errors.Join(fmt.Errorf("%w: what was issued for %s is of no use: %w", ErrRefused, p.Name, err), m.Store.RemovePending())
+	}
+	if err := m.Store.WriteIdentity(whole); err != nil {
+		return Identity{}, fmt.Errorf("keeping the certificate: %w", err)
+	}
+	m.Issued(id)
+	return id, m.Store.RemovePending()
+}

@@ -1,0 +1,49 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server is an API server, and how to connect to it.
+type Server struct {
+	// Address is for errors.
+	Address string
+	// CA is the certificate of its authority, as PEM; empty for those that this machine trusts.
+	CA []byte
+	// Dial connects; nil for the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Pings find dead connections: a watch is silent for long.
+	Pings http.HTTP2Config
+}
+
+// Transport makes connections to the server that show a certificate; nil shows none.
+func (s Server) Transport(certificate *tls.Certificate) (*http.Transport, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(s.CA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(s.CA) {
+			return nil, fmt.Errorf("reading the CA of %s: there is no certificate in it", s.Address)
+		}
+	}
+	if certificate != nil {
+		config.Certificates = []tls.Certificate{*certificate}
+	}
+	dial := s.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dial,
+		TLSClientConfig:     config,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		HTTP2:               &s.Pings,
+	}, nil
+}

@@ -1,0 +1,128 @@
+package overlay
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/identity"
+)
+
+// apiSession is all that is done with the API server.
+type apiSession struct {
+	options  Options
+	state    *state
+	follower *follower
+	// cuts has a message when the connections of this host have been cut: waiting for them to fail could take minutes.
+	cuts chan struct{}
+}
+
+// newManager makes the manager of the node's certificate.
+func (s *apiSession) newManager() *identity.Manager {
+	return &identity.Manager{
+		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s,
+		Log:    s.options.Log,
+		Pauses: func() *backoff.Backoff { return backoff.Between(firstPause/2, longestPause/2) },
+		Issued: func(id identity.Identity) {
+			s.options.Log.Info("Certificate issued", "expires", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		},
+	}
+}
+
+// run works until ctx is done, with one certificate after the other.
+func (s *apiSession) run(ctx context.Context) {
+	manager := s.newManager()
+	var rejected *x509.Certificate
+	for ctx.Err() == nil {
+		id, err := manager.Identify(ctx, rejected)
+		if err != nil {
+			return // ctx is done
+		}
+		s.tidy()
+		rejected = s.work(ctx, manager, id)
+	}
+}
+
+// work follows Nodes and tells the router's address until the certificate is renewed or rejected, or the connections are cut. It
+// returns the certificate when the API server does not know it.
+func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id identity.Identity) (rejected *x509.Certificate) {
+	c, err := s.clientAs(credentials{certificate: &id.Certificate})
+	if err != nil {
+		s.options.Log.Error("Connecting to the API server failed", "error", err.Error())
+		_ = backoff.Sleep(ctx, longestPause)
+		return nil
+	}
+	defer c.close()
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	rejections := make(chan struct{}, 1)
+	all.Go(func() {
+		if errors.Is(s.follower.run(ctx, c), identity.ErrRejected) {
+			wake(rejections)
+		}
+	})
+	all.Go(func() { tell(ctx, s.state, c, s.options.Log) })
+	renewed := make(chan struct{})
+	all.Go(func() { manager.Renew(ctx, requester{c, s.options.CertDuration}, id); close(renewed) })
+	select {
+	case <-ctx.Done():
+	case <-renewed:
+	case <-s.cuts:
+		s.options.Log.Info("Connecting to the API server anew: a network was created")
+	case <-rejections:
+		s.options.Log.Warn("Certificate rejected; requesting another one", "expires", id.Leaf.NotAfter)
+		return id.Leaf
+	}
+	return nil
+}
+
+// clientAs makes a client of the API server, which is where flags say, or else where the kubelet finds it.
+func (s *apiSession) clientAs(c credentials) (*client, error) {
+	var a access
+	var err error
+	o := s.options
+	if o.Server == "" || o.CAFile == "" {
+		if a, err = readKubeconfig(o.BootstrapKubeconfig); err != nil {
+			return nil, fmt.Errorf("finding the API server: %w", err)
+		}
+	}
+	if o.CAFile != "" {
+		if a.ca, err = os.ReadFile(o.CAFile); err != nil {
+			return nil, fmt.Errorf("reading the CA of the API server: %w", err)
+		}
+	}
+	return newClient(o, cmp.Or(o.Server, a.server), a.ca, c)
+}
+
+// Bootstrap implements identity.Bootstrapper: it asks for a certificate as the kubelet.
+func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
+	kubelet, err := readKubeconfig(s.options.BootstrapKubeconfig)
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("reading the kubelet's identity: %w", err)
+	}
+	c, err := s.clientAs(kubelet.credentials)
+	if err != nil {
+		return identity.Identity{}, err
+	}
+	defer c.close()
+	return m.Request(ctx, requester{c, s.options.CertDuration})
+}
+
+// tidy removes certificates that are not used any more.
+func (s *apiSession) tidy() {
+	removed, err := removeOld(s.options.CertDir)
+	if err != nil {
+		s.options.Log.Warn("Removing old certificates failed", "error", err.Error())
+	}
+	if len(removed) > 0 {
+		s.options.Log.Info("Old certificates removed", "files", removed)
+	}
+}
