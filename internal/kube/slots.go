@@ -11,19 +11,30 @@ type Slots struct {
 	taken int
 }
 
-// Take takes a place if fewer than limit are taken. release gives it back.
-func (s *Slots) Take(limit int) (release func(), ok bool) {
+// Slot is a place that was taken.
+type Slot struct{ release func() }
+
+// Close gives the place back, once. Without a slot it does nothing.
+func (s *Slot) Close() error {
+	if s != nil {
+		s.release()
+	}
+	return nil
+}
+
+// Take takes a place if fewer than limit are taken.
+func (s *Slots) Take(limit int) (slot *Slot, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken >= limit {
 		return nil, false
 	}
 	s.taken++
-	return sync.OnceFunc(func() {
+	return &Slot{release: sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.taken--
-	}), true
+	})}, true
 }
 
 // Taken is how many are taken.

@@ -5,19 +5,14 @@ package instance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/crypto/ssh"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,8 +30,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
-	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
-	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
@@ -59,7 +52,7 @@ type Controller struct {
 	readings  *settings.RenderGroup
 	retries   kube.Backoff
 	running   running    // joins
-	steps     *stopwatch // of maintenances
+	stopwatch *stopwatch // of maintenances
 }
 
 // Options are what the controller needs.
@@ -99,10 +92,10 @@ func New(o Options) *Controller {
 		o.Jitter = rand.N[time.Duration]
 	}
 	return &Controller{
-		Options:  o,
-		metrics:  newMetrics(o.Registry, o.Client),
-		readings: settings.NewRenderGroup(),
-		steps:    newStopwatch(),
+		Options:   o,
+		metrics:   newMetrics(o.Registry, o.Client),
+		readings:  settings.NewRenderGroup(),
+		stopwatch: newStopwatch(),
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
 		retries: kube.Backoff{
@@ -171,160 +164,10 @@ func published() predicate.Predicate {
 	}
 }
 
-// Reconcile brings one host as far towards being a node as it can get now.
-func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-	seen, err := c.gather(ctx, c.Client, r.NamespacedName)
-	if seen == nil || err != nil {
-		return reconcile.Result{}, err
-	}
-	if err := c.retry(ctx, seen.Instance); err != nil {
-		return reconcile.Result{}, err
-	}
-	if next := c.Fleet.Next(r.NamespacedName); concerned(seen.Instance, next) {
-		return c.maintain(ctx, r.NamespacedName, next)
-	}
-	d, place := c.admit(seen, join.Next(seen.Seen))
-	defer place()
-	if d.Action == join.Start || newlyWaits(d, seen.Instance) { // the cache may not have heard of our own last write
-		admitted := seen.admitted
-		if seen, err = c.gather(ctx, c.Live, r.NamespacedName); seen == nil || err != nil {
-			return reconcile.Result{}, err
-		}
-		seen.admitted, seen.place = admitted, place
-		seen.SlotFree = seen.SlotFree || admitted
-		d = join.Next(seen.Seen)
-	}
-	status := c.newStatus(seen.Instance)
-	attempted := d.Action == join.Start
-	if attempted {
-		_, repairs := seen.BrokenSince()
-		d.Err = c.join(ctx, seen, status)
-		if errors.Is(d.Err, errDeleted) {
-			return reconcile.Result{}, nil // that is no failure, and the plan says when the host leaves
-		}
-		if repairs && ctx.Err() == nil {
-			noteFailure(status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(seen.Seen, d.Err)})
-		}
-		seen.keyProven = d.Err == nil
-		// The join found out which Node is the host's. It is there already when the host was announced again.
-		if seen.Node, err = c.node(ctx, c.Client, seen.Instance); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
-	if d.Action == join.Rest && d.Err == nil && seen.Instance.DeletionTimestamp == nil {
-		d.After = c.proveKey(ctx, seen, status)
-	}
-	if err := c.syncNodeMetadata(ctx, seen); err != nil {
-		return reconcile.Result{}, err
-	}
-	return c.report(ctx, seen, status, d, attempted)
-}
-
-// noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
-// later, and then the note goes.
-func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
-	f.At, f.Attempts = metav1.Now(), 1
-	if st.Failure != nil && st.Failure.Action == f.Action {
-		f.Attempts += st.Failure.Attempts
-	}
-	st.Failure = &f
-}
-
-// retry forgets what failed when the user asks for it.
-func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
-	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
-		return nil
-	}
-	c.retries.Reset(client.ObjectKeyFromObject(i))
-	if i.Status.Failure != nil {
-		before := i.DeepCopy()
-		i.Status.Failure = nil
-		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
-		}
-	}
-	before := i.DeepCopy()
-	delete(i.Annotations, api.AnnotationRetry)
-	if err := c.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", api.AnnotationRetry, i.Name, err)
-	}
-	return nil
-}
-
-// admit takes a place among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
-// there is none. A host that did not answer the last time takes it only when it does: many of them must not keep others out.
-func (c *Controller) admit(v *view, d join.Decision) (join.Decision, func()) {
-	if d.Action != join.Start || isSilent(v.Instance) {
-		return d, func() {}
-	}
-	release, ok := c.Slots.Take(joins(v.config))
-	if !ok {
-		return join.Waiting(), func() {}
-	}
-	v.admitted, v.place = true, release
-	return d, release
-}
-
-// isSilent says whether the host did not answer the last time.
-func isSilent(i *v1alpha1.WindowsInstance) bool {
-	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
-}
-
-// newlyWaits says whether an instance that was not known to wait for a place does.
-func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
-	return errors.Is(d.Err, join.ErrNoSlot) && kube.Condition(i, api.ConditionConfigured).Reason != api.ReasonWaitingForSlot
-}
-
-// view is all that is known about an instance before something is decided.
-type view struct {
-	join.Seen
-	key    ssh.Signer
-	config v1alpha1.WindowsConfigSpec
-	// drained says that no pod is on the node any more that a join could hurt.
-	drained bool
-	// keyProven says that the host has let the key in just now.
-	keyProven bool
-	// admitted says that the host has its place among those that join; place gives it back.
-	admitted bool
-	place    func()
-}
-
-// gather looks at everything Next needs. It returns nil for an instance that is gone.
-func (c *Controller) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
-	v := &view{place: func() {}, Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
-	err := r.Get(ctx, name, v.Instance)
-	if apierrors.IsNotFound(err) || err == nil && kube.HasLeft(v.Instance) {
-		c.forget(name)
-		c.Fleet.Done(name)
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading WindowsInstance %s: %w", name, err)
-	}
-	if v.config, err = kube.ReadConfig(ctx, c.Client); err != nil {
-		return nil, err
-	}
-	if v.Node, err = c.node(ctx, r, v.Instance); err != nil {
-		return nil, err
-	}
-	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
-		return nil, err
-	}
-	v.Version, v.Unfit = c.Version, c.Fleet.Skew.Unsupported()
-	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {
-		v.Settings, v.SettingsSince = cm.Annotations[api.AnnotationSettings], cm.CreationTimestamp.Time
-	}
-	v.Unguarded = c.Policies.Finding()
-	v.AllPaused = v.config.Rollout.Paused
-	v.SlotFree = c.Slots.Free(joins(v.config))
-	v.NotBefore = c.notBefore(v.Instance)
-	return v, nil
-}
-
 func (c *Controller) forget(name types.NamespacedName) {
 	c.Names.release(name)
 	c.retries.Reset(name)
-	c.steps.forget(name)
+	c.stopwatch.forget(name)
 }
 
 func joins(config v1alpha1.WindowsConfigSpec) int {
@@ -332,32 +175,6 @@ func joins(config v1alpha1.WindowsConfigSpec) int {
 		return int(config.Rollout.MaxConcurrentJoins)
 	}
 	return defaultJoins
-}
-
-// node returns the Node that the host of the instance became, or nil. The name in the status was checked to be
-// the host's before it was written there.
-func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
-	if i.Status.Hostname == "" {
-		return nil, nil
-	}
-	var node corev1.Node
-	err := r.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Node %s: %w", i.Status.Hostname, err)
-	}
-	return &node, nil
-}
-
-// notBefore is when an instance that failed may be tried again. A changed spec is tried at once.
-func (c *Controller) notBefore(i *v1alpha1.WindowsInstance) time.Time {
-	id := client.ObjectKeyFromObject(i)
-	if i.Status.ObservedGeneration != i.Generation {
-		c.retries.Reset(id)
-	}
-	return c.retries.Until(id)
 }
 
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts

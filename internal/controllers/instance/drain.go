@@ -143,14 +143,12 @@ func (m *maintenance) uncordon(ctx context.Context, asked string) error {
 	})
 }
 
-// wish tells the node which version it shall have.
-func (m *maintenance) wish(ctx context.Context, version string) error {
+// announceVersion tells the node which version it is to have.
+func (m *maintenance) announceVersion(ctx context.Context, version string) error {
 	if m.view.Node == nil {
 		return errors.New("the Node is not there")
 	}
-	return m.patchNode(ctx, "annotating", func(n *corev1.Node) {
-		n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationDesiredVersion: version})
-	})
+	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { setDesiredVersion(n, version) })
 }
 
 // patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried

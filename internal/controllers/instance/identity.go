@@ -37,6 +37,17 @@ func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
 	return name
 }
 
+// Identify says what the cluster knows of a host by its name, once its address is proven.
+func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, error) {
+	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without
+		if err := a.proveAddress(ctx, ip); err != nil {
+			return join.Identity{}, err
+		}
+	}
+	taken, err := a.nameTakenBy(ctx, join.NodeName(f), f)
+	return join.Identity{TakenBy: taken, Unregistered: a.unregistered}, err
+}
+
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
 func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.Address().String() == nodeIP {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -55,25 +56,15 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	defer c.running.add(client.ObjectKeyFromObject(v.Instance), status.deleted)()
 	join.Begin(status.desired(), v.Instance.Generation)
 	job := join.Job{
-		Connect:      a.connect,
-		Payload:      c.Payload,
-		Content:      desired.Content(c.Content, v.config.Network.Provider),
-		PodNetwork:   a.podNetwork,
-		ProveAddress: a.proveAddress,
-		NameTakenBy:  a.nameTakenBy,
-		Learned:      a.learned,
-		Slot:         a.slot,
-		Desired:      a.desired,
-		Namespace:    c.Namespace,
-		Taints:       v.Instance.Spec.NodeTaints,
-		Token:        a.token,
-		Altered:      a.altered,
-		Register:     func() bool { return a.unregistered },
-		Interface:    v.Instance.Spec.Network,
-		Hostname:     v.Instance.Spec.Hostname,
-		Occupied:     a.occupied,
-		Progress:     func(p join.Progress) { status.progress(ctx, p) },
-		Now:          time.Now,
+		Visit: join.Visit{
+			Host: a, Payload: c.Payload, Content: desired.Content(c.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
+			Observer: joinObserver{a, ctx}, Now: time.Now,
+		},
+		Transfer:  join.Transfer{Slots: a},
+		Cluster:   a,
+		Namespace: c.Namespace,
+		Taints:    v.Instance.Spec.NodeTaints,
+		Interface: v.Instance.Spec.Network,
 	}
 	from := join.RebootedFrom(v.Instance, time.Now())
 	defer status.settle()
@@ -97,12 +88,21 @@ type attempt struct {
 	unregistered bool
 }
 
-// connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
-func (a *attempt) connect(ctx context.Context) (join.Host, error) {
-	late := time.AfterFunc(answerWithin, a.view.place)
+// joinObserver writes how a join goes into the status.
+type joinObserver struct {
+	*attempt
+	ctx context.Context // of the join
+}
+
+// Progress implements join.Observer.
+func (o joinObserver) Progress(p join.Progress) { o.status.progress(o.ctx, p) }
+
+// Connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
+func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
+	late := time.AfterFunc(answerWithin, func() { _ = a.view.admission.Close() })
 	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
 	if !late.Stop() {
-		a.view.admitted = false // whoever answers late takes a place again
+		a.view.slot = nil // whoever answers late takes a place again
 	}
 	if err != nil {
 		return nil, err
@@ -126,9 +126,9 @@ func (a *attempt) connect(ctx context.Context) (join.Host, error) {
 	return host, nil
 }
 
-// learned keeps what the host is. From here on its name is its node's. It is written with the next progress, and at the latest before
+// Accept keeps what the host is. From here on its name is its node's. It is written with the next progress, and at the latest before
 // the host gets a token.
-func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
+func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
 	if err := a.addFinalizer(ctx); err != nil {
 		return err
 	}
@@ -149,6 +149,9 @@ func (a *attempt) learned(ctx context.Context, f agent.Facts) error {
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
 	st.BootID = f.Host.BootID
+	if a.occupied(f) {
+		return join.ErrOccupied
+	}
 	return nil
 }
 
@@ -171,19 +174,20 @@ func (a *attempt) occupied(f agent.Facts) bool {
 	return isOthers && !a.unregistered && !a.view.drained
 }
 
-func (a *attempt) slot() (func(), error) {
-	if a.view.admitted {
-		return func() {}, nil
+// Take takes a slot among the hosts that join, unless the host has one.
+func (a *attempt) Take() (io.Closer, error) {
+	if a.view.slot != nil {
+		return io.NopCloser(nil), nil // it is given back when the status is written
 	}
-	release, ok := a.Slots.Take(joins(a.view.config))
+	slot, ok := a.Slots.Take(joins(a.view.config))
 	if !ok {
 		return nil, join.ErrNoSlot
 	}
-	return release, nil
+	return slot, nil
 }
 
-// podNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
-func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
+// PodNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
+func (a *attempt) PodNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
 	if n, known := a.Renderer.Network.Get(a.view.config.Network); known {
 		return n, nil
 	}
@@ -194,14 +198,14 @@ func (a *attempt) podNetwork(ctx context.Context) (desired.ClusterNetwork, error
 	return known.Network, err
 }
 
-// desired is what is published for all nodes. So a host that joins and one that has joined are made the same.
-func (a *attempt) desired(ctx context.Context) (join.Want, error) {
+// Desired is what is published for all nodes. So a host that joins and one that has joined are made the same.
+func (a *attempt) Desired(ctx context.Context) (join.Want, error) {
 	want, err := a.readings.Do(ctx, a.view.config, batchDelay(a.Slots.Taken()), a.wanted)
 	if errors.Is(err, desired.ErrNetwork) {
 		return join.Want{}, err
 	}
 	if err == nil {
-		err = a.wish(ctx)
+		err = a.announceVersion(ctx)
 	}
 	if err != nil {
 		return join.Want{}, fmt.Errorf("%w: %w", join.ErrCluster, err)
@@ -221,14 +225,15 @@ func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
 	return want, err
 }
 
-func (a *attempt) altered(paths []string) {
+// Altered implements join.Observer.
+func (a *attempt) Altered(paths []string) {
 	a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonContentAltered, Action: "Replace"},
 		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
 }
 
-// token makes the credential of this join and writes its ID down before it leaves: only requests made with it
+// Token makes the credential of this join and writes its ID down before it leaves: only requests made with it
 // are approved for this host.
-func (a *attempt) token(ctx context.Context) (string, error) {
+func (a *attempt) Token(ctx context.Context) (string, error) {
 	finding, err := a.Policies.Check(ctx)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", join.ErrCluster, err)

@@ -1,81 +1,21 @@
 package instance
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/cluster"
-	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
-
-// stagingHosts is how many hosts are sent another version at the same time, behind what the others do.
-const stagingHosts = 4
-
-// stage sends the content of the version to a host that goes on with the one it has.
-func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
-	}
-	err := m.sendContent(ctx)
-	m.reached(err)
-	if err != nil {
-		if after, waits := join.Retry(err); waits {
-			return after, nil
-		}
-		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: "Stage"},
-			"sending version %s failed, and is tried again: %v", m.view.Version, err)
-		return m.retries.Fail(m.id(), time.Now()), nil
-	}
-	m.retries.Reset(m.id())
-	m.status.desired().Payload.Staged = desired.ShortDigest(m.Content.Digest)
-	return 0, nil
-}
-
-// sendContent sends it, no faster than all hosts together may be sent another version.
-func (m *maintenance) sendContent(ctx context.Context) error {
-	allowed, err := resource.ParseQuantity(cmp.Or(m.view.config.Rollout.StagingBandwidth, "50Mi"))
-	if err != nil {
-		return fmt.Errorf("rollout.stagingBandwidth: %w", err) // the API server lets none in
-	}
-	m.bandwidth.SetLimit(rate.Limit(allowed.AsApproximateFloat64()))
-	job := m.visit("sending content")
-	job.Pace = m.bandwidth.WaitN
-	job.Slot = func() (func(), error) {
-		release, ok := m.staging.Take(stagingHosts)
-		if !ok {
-			return nil, join.ErrNoSlot
-		}
-		return release, nil
-	}
-	return job.Stage(ctx)
-}
-
-// visit is what takes the operator to a host that has joined.
-func (m *maintenance) visit(doing string) *join.Job {
-	a := &attempt{Controller: m.Controller, view: m.view, status: m.status}
-	return &join.Job{
-		Connect: a.connect, Payload: m.Payload, Content: desired.Content(m.Content, m.view.config.Network.Provider), Altered: a.altered, Now: time.Now,
-		Progress: func(p join.Progress) {
-			if now := m.current(); now != nil && p.Message != "" {
-				now.Message = doing + ": " + p.Message
-			}
-		},
-	}
-}
 
 // leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
 // cannot be reached is let go after a while, or when the user says so.
@@ -105,7 +45,7 @@ func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
 	}
 	m.forget(id)
 	m.Fleet.Done(id)
-	m.view = nil
+	m.hasLeft = true
 	return 0, nil
 }
 

@@ -3,7 +3,6 @@ package instance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -38,6 +36,8 @@ type maintenance struct {
 	view   *view
 	status *status
 	next   rollout.Next
+	// hasLeft says that the host has left, and its instance with it.
+	hasLeft bool
 }
 
 // concerned says whether the plan, or what is under way, is about more than a join.
@@ -45,25 +45,30 @@ func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
 	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
 }
 
-// maintain goes as far with a host as it gets now.
-func (c *Controller) maintain(ctx context.Context, id types.NamespacedName, next rollout.Next) (reconcile.Result, error) {
-	seen, err := c.gather(ctx, c.Live, id) // the cache may not have heard of our own last write
-	if seen == nil || err != nil {
-		return reconcile.Result{}, err
+// maintain goes as far with a host as it gets now, where the plan is about more than a join.
+func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
+	next := c.Fleet.Next(p.id)
+	if !concerned(p.Instance, next) {
+		return proceed, nil
 	}
-	m := &maintenance{Controller: c, view: seen, status: c.newStatus(seen.Instance), next: next}
+	seen, err := c.gather(ctx, c.Live, p.id) // the cache may not have heard of our own last write
+	if seen == nil || err != nil {
+		return abandon, err
+	}
+	p.view, p.status = seen, c.newStatus(seen.Instance)
+	m := &maintenance{Controller: c, view: seen, status: p.status, next: next}
 	after, err := m.advance(ctx)
-	if m.view == nil {
-		return reconcile.Result{}, err // the host has left
+	if m.hasLeft {
+		return abandon, err
 	}
 	if apierrors.IsConflict(err) {
 		after, err = time.Second, nil // somebody else wrote to the Node; what they wrote is looked at first
 	}
 	if ctx.Err() != nil {
-		return reconcile.Result{}, nil // the operator stops
+		return abandon, nil // the operator stops
 	}
-	result, reported := c.report(ctx, seen, m.status, join.Decision{Action: join.Await, After: after}, false)
-	return result, errors.Join(err, reported)
+	p.decision = join.Decision{Action: join.Requeue, After: after}
+	return finish, err
 }
 
 // advance begins what may begin, and does one step after the other until one has to wait.
@@ -77,7 +82,7 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 	for m.current() != nil {
 		step := m.current().Step
 		after, err = m.step(ctx)
-		if err != nil || m.view == nil || m.current() != nil && m.current().Step == step {
+		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
 			return after, err
 		}
 	}
@@ -131,7 +136,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 		begins.Version = m.view.Version
 	}
 	m.status.desired().Maintenance = begins
-	m.steps.start(m.id(), *begins)
+	m.stopwatch.start(m.id(), *begins)
 	if err := m.status.write(ctx); err != nil {
 		return false, err
 	}
@@ -165,7 +170,7 @@ func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (ti
 	now := m.current()
 	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""
 	m.retries.Reset(m.id())
-	m.steps.start(m.id(), *now)
+	m.stopwatch.start(m.id(), *now)
 	return 0, m.status.write(ctx)
 }
 
@@ -188,7 +193,7 @@ func (m *maintenance) isUndrained() bool {
 func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
 	m.current().Message = "the Node is not there"
-	m.steps.start(m.id(), *m.current()) // it goes on when there is a Node
+	m.stopwatch.start(m.id(), *m.current()) // it goes on when there is a Node
 	if m.mayRejoin() {
 		return m.rejoin(ctx)
 	}
@@ -197,7 +202,7 @@ func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
 
 // ran is how long the step has taken, which may take so long.
 func (m *maintenance) ran(within time.Duration) time.Duration {
-	return m.steps.ran(m.id(), *m.current(), within)
+	return m.stopwatch.ran(m.id(), *m.current(), within)
 }
 
 // act does what the node was drained for. What fails is tried again for a while.
@@ -254,101 +259,6 @@ func (m *maintenance) reached(err error) {
 	}
 }
 
-// upgrade tells the node its version: WICD does the rest. A node of another operator has no WICD of ours, and one that knows another
-// key than ours would not follow: these are joined.
-func (m *maintenance) upgrade(ctx context.Context) error {
-	follows := kube.Condition(m.view.Instance, api.ConditionConfigured).Reason != api.ReasonAdoptionPending
-	if follows && m.current().PreviousVersion != "" {
-		var err error
-		if follows, err = m.Store.KnowsKey(ctx, m.current().PreviousVersion); err != nil {
-			return err
-		}
-	}
-	if follows {
-		return m.wish(ctx, m.current().Version)
-	}
-	m.view.drained = true
-	return m.joinAgain(ctx)
-}
-
-// joinAgain joins the host, and keeps what came of it.
-func (m *maintenance) joinAgain(ctx context.Context) error {
-	err := m.join(ctx, m.view, m.status)
-	join.Report(m.status.desired(), m.view.Instance.Generation, true, err)
-	return err
-}
-
-// verify waits until the node works, and brings it back into service.
-func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
-	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
-	if now.Action == v1alpha1.ActionUpgrade {
-		if err := m.wish(ctx, now.Version); err != nil { // once more, where the Node is another one than the one that was told
-			return 0, err
-		}
-	}
-	kubelet := ""
-	if now.Version == m.view.Version {
-		kubelet = fleet.KubeletVersion(m.Content)
-	}
-	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
-	switch {
-	case failed != "":
-		return m.fail(ctx, failed)
-	case waits == "":
-		return 0, m.finish(ctx)
-	case late && !m.hasFailed():
-		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
-	}
-	now.Message = waits
-	if m.mayRejoin() {
-		return m.rejoin(ctx)
-	}
-	return verifyEvery, nil
-}
-
-// mayRejoin says whether the node did not come back for so long that it is joined again: a few times, and not with a version that it
-// is on its way back from.
-func (m *maintenance) mayRejoin() bool {
-	now, node := m.current(), rollout.NodeOf(m.view.Node)
-	waited, patience := m.ran(verifyWithin), join.RepairAfter
-	if node == nil {
-		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
-	}
-	if now.RejoinedAt != nil {
-		waited = min(waited, time.Since(now.RejoinedAt.Time))
-	}
-	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
-	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
-}
-
-// missingSince is since when the Node is known not to be there.
-func (m *maintenance) missingSince() time.Time {
-	c := meta.FindStatusCondition(m.status.desired().Conditions, api.ConditionNodeReady)
-	if c == nil || c.Reason != api.ReasonNodeMissing {
-		return time.Now()
-	}
-	return c.LastTransitionTime.Time
-}
-
-// rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
-func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
-	}
-	if err := m.joinAgain(ctx); err != nil {
-		return m.again(ctx, err), nil
-	}
-	at := metav1.Now()
-	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1
-	return verifyEvery, nil
-}
-
-// hasFailed says that the action failed already, and that the node is waited for to be as before.
-func (m *maintenance) hasFailed() bool {
-	f := m.status.desired().Failure
-	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)
-}
-
 // fail writes down why, and goes back: a node that was to have another version gets its former one again.
 func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, error) {
 	now, st := m.current(), m.status.desired()
@@ -361,7 +271,7 @@ func (m *maintenance) fail(ctx context.Context, why string) (time.Duration, erro
 		if err := m.status.write(ctx); err != nil {
 			return 0, err
 		}
-		if err := m.wish(ctx, now.PreviousVersion); err != nil {
+		if err := m.announceVersion(ctx, now.PreviousVersion); err != nil {
 			return 0, err
 		}
 	} else {
@@ -390,7 +300,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
 			"%s is done after %s", now.Action, took)
 	}
-	m.steps.forget(m.id())
+	m.stopwatch.forget(m.id())
 	m.Fleet.Done(m.id())
 	return nil
 }

@@ -17,9 +17,10 @@ import (
 )
 
 // syncNodeMetadata keeps the labels and annotations that are the operator's on the Node, and leaves all others alone.
-func (c *Controller) syncNodeMetadata(ctx context.Context, v *view) error {
+func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, error) {
+	v := p.view
 	if v.Node == nil {
-		return nil
+		return proceed, nil
 	}
 	node := v.Node.DeepCopy()
 	node.Labels = kube.Merge(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{api.LabelWorker: ""})
@@ -28,16 +29,16 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, v *view) error {
 	}
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
 	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
-		return nil
+		return proceed, nil
 	}
 	err := client.IgnoreNotFound(c.Client.Patch(ctx, node, client.MergeFrom(v.Node)))
 	switch {
 	case apierrors.IsForbidden(err):
 		c.emitForeignNode(v, "Label", err)
 	case err != nil:
-		return fmt.Errorf("labelling Node %s: %w", node.Name, err)
+		return proceed, fmt.Errorf("labelling Node %s: %w", node.Name, err)
 	}
-	return nil
+	return proceed, nil
 }
 
 func nodeAnnotations(v *view) map[string]string {
@@ -55,15 +56,20 @@ func nodeAnnotations(v *view) map[string]string {
 	return annotations
 }
 
-// wish tells a Node that is there already which version it shall have, before the join makes the host so: else its daemon
+// setDesiredVersion says in a Node which version it is to have.
+func setDesiredVersion(n *corev1.Node, version string) {
+	n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationDesiredVersion: version})
+}
+
+// announceVersion tells a Node that is there already which version it is to have, before the join makes the host so: else its daemon
 // would go back.
-func (a *attempt) wish(ctx context.Context) error {
+func (a *attempt) announceVersion(ctx context.Context) error {
 	was, err := a.node(ctx, a.Client, a.view.Instance)
 	if err != nil || was == nil || was.Annotations[api.AnnotationDesiredVersion] == a.view.Version {
 		return err
 	}
 	node := was.DeepCopy()
-	node.Annotations = kube.Merge(node.Annotations, map[string]string{api.AnnotationDesiredVersion: a.view.Version})
+	setDesiredVersion(node, a.view.Version)
 	if err := client.IgnoreNotFound(a.Client.Patch(ctx, node, client.MergeFrom(was))); err != nil {
 		return fmt.Errorf("annotating Node %s: %w", node.Name, err)
 	}

@@ -13,9 +13,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 )
 
-// proveKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key
+// proveKey proves the present SSH key to a node where nothing else is to be done.
+func (c *Controller) proveKey(ctx context.Context, p *pass) (outcome, error) {
+	if d := p.decision; d.Action == join.None && d.Err == nil && p.Instance.DeletionTimestamp == nil {
+		p.decision.After = c.loginWithNewKey(ctx, p.view, p.status)
+	}
+	return proceed, nil
+}
+
+// loginWithNewKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key
 // is proven, or was before.
-func (c *Controller) proveKey(ctx context.Context, v *view, st *status) time.Duration {
+func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) time.Duration {
 	if v.Node == nil || v.key == nil {
 		return 0
 	}

@@ -212,7 +212,8 @@ func readyReason(i *v1alpha1.WindowsInstance) string {
 }
 
 // report writes what came of it into the status and says when to look again.
-func (c *Controller) report(ctx context.Context, v *view, s *status, d join.Decision, attempted bool) (reconcile.Result, error) {
+func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, error) {
+	v, s, d, attempted := p.view, p.status, p.decision, p.attempted
 	i, st := v.Instance, s.desired()
 	if attempted && ctx.Err() != nil {
 		return reconcile.Result{}, nil // the operator stops: nothing was found out about the host

@@ -47,7 +47,7 @@ func TestATokenLeavesWhenItsApproverKnowsOfIt(t *testing.T) {
 				c := newTestInstances(cached)
 				a := &attempt{Controller: c, view: &view{}, status: c.newStatus(i)}
 				a.view.Instance = i
-				if _, err := a.token(t.Context()); err != nil {
+				if _, err := a.Token(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != test.leaves {
@@ -81,7 +81,7 @@ func TestNoTokenLeavesForAnInstanceThatIsDeleted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	a := &attempt{Controller: c, view: &view{}, status: c.newStatus(i)}
 	a.view.Instance, a.status.deleted = i, func() { cancel(errDeleted) }
-	if token, err := a.token(ctx); !errors.Is(err, errDeleted) {
+	if token, err := a.Token(ctx); !errors.Is(err, errDeleted) {
 		t.Errorf("the host gets token %q (%v), want none, since its instance is being deleted", token, err)
 	}
 }
@@ -92,7 +92,7 @@ func TestNobodyGetsATokenWithoutThePolicies(t *testing.T) {
 	guards, cluster := controllertest.GuardsButOne(t)
 	c.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
 	var stall *join.Stall
-	if token, err := (&attempt{Controller: c}).token(t.Context()); token != "" || !errors.As(err, &stall) || stall.Reason != api.ReasonPoliciesAltered {
+	if token, err := (&attempt{Controller: c}).Token(t.Context()); token != "" || !errors.As(err, &stall) || stall.Reason != api.ReasonPoliciesAltered {
 		t.Errorf("token %q, error %v; want none, for reason PoliciesAltered", token, err)
 	}
 }

@@ -54,8 +54,8 @@ func TestStoryCacheLags(t *testing.T) {
 		s.lags = true
 		s.announce(s.hosts...)
 		s.until("4 nodes", 10*time.Minute, func() bool {
-			for _, release := range s.others {
-				release() // the others that took places have joined
+			for _, slot := range s.others {
+				_ = slot.Close() // the others that took places have joined
 			}
 			s.others = nil
 			return s.ready() == 4

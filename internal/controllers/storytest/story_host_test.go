@@ -215,8 +215,8 @@ func (h *storyHost) join(r agent.JoinRequest) {
 	h.signingKey = r.Desired.SigningKey
 	h.joinedAt, h.joins = time.Now(), h.joins+1
 	if h.story.lags {
-		release, _ := h.story.slots.Take(99) // another host waits for the place
-		h.story.others = append(h.story.others, release)
+		slot, _ := h.story.slots.Take(99) // another host waits for the place
+		h.story.others = append(h.story.others, slot)
 	}
 	if h.deaf > 0 {
 		h.deaf--

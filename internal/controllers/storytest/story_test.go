@@ -90,7 +90,7 @@ type story struct {
 	store        *settings.Store
 	registry     *prometheus.Registry
 	slots        *kube.Slots // of hosts that join
-	others       []func()    // give back those that other hosts have
+	others       []*kube.Slot // that other hosts have
 	names        *instance.NameClaims
 	live         client.Client // what the instances' controller reads of the API server
 	dialer       func(context.Context, remote.Target, remote.Options) (instance.SSHHost, error)
