@@ -53,7 +53,7 @@ func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func
 				return nil
 			}
 			if said := err.Error(); said != last { // once, not every minute
-				log.FromContext(ctx).Info("Not watched yet", "kind", k.Kind, "group", k.Group, "namespace", k.Namespace, "why", said)
+				log.FromContext(ctx).Info("Watching optional kind failed, will be retried", "kind", k.Kind, "group", k.Group, "namespace", k.Namespace, "error", said)
 				last = said
 			}
 			select {

@@ -2,7 +2,7 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -79,12 +79,7 @@ func (n *Node) read(c corev1.NodeCondition) {
 
 // Same says whether nothing that matters here differs.
 func (n *Node) Same(o *Node) bool {
-	if n == nil || o == nil {
-		return n == o
-	}
-	a, b := *n, *o
-	a.True, b.True = nil, nil
-	return fmt.Sprint(a) == fmt.Sprint(b) && maps.Equal(n.True, o.True)
+	return reflect.DeepEqual(n, o)
 }
 
 // out says that the node takes no pods: it is cordoned, or not Ready.

@@ -61,7 +61,7 @@ func (p *Policies) Register(_ context.Context, m manager.Manager) error {
 	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			if _, err := p.Check(ctx); err != nil {
-				log.FromContext(ctx).Info("Could not look at the admission policies", "error", err.Error())
+				log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
 			}
 			select {
 			case <-ctx.Done():

@@ -157,7 +157,7 @@ func (c *Controller) Known(ctx context.Context) (csr.Known, error) {
 	}
 	finding, err := c.Policies.Check(ctx)
 	if err != nil {
-		log.FromContext(ctx).Info("Could not look at the admission policies", "error", err.Error())
+		log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
 		finding = "the admission policies could not be read" // kubelets, which they do not limit, go on
 	}
 	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}

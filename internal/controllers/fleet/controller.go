@@ -227,14 +227,14 @@ func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error)
 func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
 	configured := kube.Condition(i, api.ConditionConfigured)
 	h := rollout.Host{
-		Name:     i.Name,
-		Node:     rollout.NodeOf(node),
-		Leaving:  i.DeletionTimestamp != nil,
-		Paused:   i.Spec.Paused,
-		Joined:   configured.Status == "True",
-		TakeOver: configured.Reason == api.ReasonAdoptionPending,
-		UnderWay: i.Status.Maintenance,
-		Failure:  i.Status.Failure,
+		Name:            i.Name,
+		Node:            rollout.NodeOf(node),
+		Leaving:         i.DeletionTimestamp != nil,
+		Paused:          i.Spec.Paused,
+		Joined:          configured.Status == "True",
+		AdoptionPending: configured.Reason == api.ReasonAdoptionPending,
+		UnderWay:        i.Status.Maintenance,
+		Failure:         i.Status.Failure,
 	}
 	if i.Status.Payload.Since != nil {
 		h.Since = i.Status.Payload.Since.Time

@@ -271,7 +271,7 @@ func (a *attempt) awaitHeard(ctx context.Context, id string) {
 		return i.Status.BootstrapCredentialID == id, err
 	}
 	if err := wait.PollUntilContextCancel(ctx, heardPoll, true, heard); err != nil {
-		log.FromContext(ctx).V(1).Info("The token leaves before the cache has heard of it", "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Sending bootstrap token before the cache observed its ID", "error", err.Error())
 	}
 }
 

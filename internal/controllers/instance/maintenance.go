@@ -140,7 +140,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	if err := m.status.write(ctx); err != nil {
 		return false, err
 	}
-	log.FromContext(ctx).Info("Maintenance begins", "action", begins.Action, "disruption", begins.Disruption, "reason", begins.Message)
+	log.FromContext(ctx).Info("Maintenance started", "action", begins.Action, "disruption", begins.Disruption, "message", begins.Message)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(begins.Action) + at.Format("-20060102150405")},
 		"%s begins: %s", begins.Action, begins.Message)
 	return true, nil
@@ -244,7 +244,7 @@ func (m *maintenance) again(ctx context.Context, err error) time.Duration {
 	}
 	m.current().Message = err.Error()
 	m.reached(err)
-	log.FromContext(ctx).Info("Maintenance failed, will be tried again", "action", m.current().Action, "error", err.Error())
+	log.FromContext(ctx).Info("Maintenance step failed, will be retried", "action", m.current().Action, "error", err.Error())
 	if after, waits := join.Retry(err); waits {
 		return after
 	}
@@ -295,7 +295,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(now.StartedAt.Time).Round(time.Second)
-	log.FromContext(ctx).Info("Maintenance ends", "action", now.Action, "failed", failed, "took", took)
+	log.FromContext(ctx).Info("Maintenance ended", "action", now.Action, "failed", failed, "took", took)
 	if !failed {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
 			"%s is done after %s", now.Action, took)

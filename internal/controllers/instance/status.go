@@ -154,7 +154,7 @@ func (s *status) catchUp(ctx context.Context) {
 
 func (s *status) patchProgress(ctx context.Context, is *v1alpha1.WindowsInstanceStatus) {
 	if err := s.patch(ctx, is); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).V(1).Info("Progress was not written", "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Writing join progress failed", "error", err.Error())
 	}
 }
 
@@ -299,6 +299,6 @@ func (c *Controller) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, e
 	}
 	after := c.retries.Fail(id, time.Now())
 	c.metrics.joins.WithLabelValues("failed", join.Reason(err)).Inc()
-	log.FromContext(ctx).Info("Join failed, will be tried again", "reason", join.Reason(err), "after", after.String(), "error", errors.Unwrap(err))
+	log.FromContext(ctx).Info("Join failed, will be retried", "reason", join.Reason(err), "retryAfter", after.String(), "error", errors.Unwrap(err))
 	return after
 }

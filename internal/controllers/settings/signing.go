@@ -72,7 +72,7 @@ func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, er
 		return nil, fmt.Errorf("writing Secret %s: %w", secret.Name, err)
 	}
 	public := desired.PublicKey(private)
-	log.FromContext(ctx).Info("Signing key made", "Secret", secret.Name, "publicKey", public)
+	log.FromContext(ctx).Info("Signing key created", "secret", secret.Name, "publicKey", public)
 	c.Events.Emit(kube.Event{Object: secret, Type: corev1.EventTypeNormal, Reason: api.EventSigningKeyMade, Action: "MakeKey-" + string(secret.UID)},
 		"what nodes must have is signed with a new key, %s; nodes that know another are joined again", public)
 	return private, nil

@@ -139,7 +139,7 @@ func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[stri
 	known := c.Hosts.resolve(ctx, keys)
 	others, err := c.Reserved.With(ctx, "")
 	if err != nil { // the instance says so, too, before it is connected to
-		log.FromContext(ctx).Info("Entries are checked against what is known of the cluster", "why", err.Error())
+		log.FromContext(ctx).Info("Reading reserved addresses failed; entries are checked against those known", "error", err.Error())
 	}
 	owner := owners(known, have, isOfConfigMap)
 	for _, existing := range []bool{true, false} {

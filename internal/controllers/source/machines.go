@@ -232,7 +232,7 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (why error) {
 	is, err := s.Reserved.With(ctx, "")
 	if err != nil { // the instance says so, too, before it is connected to
-		log.FromContext(ctx).Info("The addresses of a Machine are checked against what is known of the cluster", "why", err.Error())
+		log.FromContext(ctx).Info("Reading reserved addresses failed; addresses of the Machine are checked against those known", "error", err.Error())
 	}
 	var left []netip.Addr
 	for _, ip := range v.Addresses {

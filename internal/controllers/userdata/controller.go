@@ -139,7 +139,7 @@ func (c *Controller) keep(ctx context.Context, namespace string, data map[string
 	case apierrors.IsNotFound(err):
 		return c.makeSecret(ctx, name, data)
 	case kube.Unavailable(err):
-		log.FromContext(ctx).V(1).Info("Secret is not the operator's to see: install deploy/openshift where it is needed", "secret", name)
+		log.FromContext(ctx).V(1).Info("No permission to read Secret; install deploy/openshift where it is needed", "secret", name)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Secret %s: %w", name, err)
