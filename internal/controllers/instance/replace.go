@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/machines"
 )
 
 // replace deletes the Machine of a host, for its MachineSet to make another. The instance goes with it. One that has the Machine's name
@@ -43,7 +44,7 @@ func machineOf(i *v1alpha1.WindowsInstance) (*unstructured.Unstructured, error) 
 		return nil, fmt.Errorf("WindowsInstance %s was not made from a Machine of the Machine API", i.Name)
 	}
 	machine := &unstructured.Unstructured{}
-	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "Machine"})
+	machine.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.MachineAPIGroup, Version: "v1beta1", Kind: machines.Kind})
 	machine.SetNamespace(namespace)
 	machine.SetName(name)
 	return machine, nil
