@@ -34,8 +34,9 @@ func mayImport() map[string][]string {
 		"internal/desired":   {"api", "api/v1alpha1", "internal/mirrors", "internal/proxy", "internal/trust", "payload"},
 		"internal/csr":       {"api", "api/v1alpha1", "internal/addresses"},
 		"internal/drain":     {"api", "api/v1alpha1"},
-		"internal/rollout":   {"api", "api/v1alpha1"},
+		"internal/rollout":   {"api", "api/v1alpha1", "internal/nodestate"},
 		"internal/addresses": {},
+		"internal/nodestate": {},
 		"internal/machines":  {"api", "api/v1alpha1", "internal/addresses"},
 		"internal/userdata":  {},
 		"internal/mirrors":   {},
@@ -46,16 +47,16 @@ func mayImport() map[string][]string {
 		"internal/platform":  {},
 		"internal/agent":     {"api", "api/v1alpha1", "internal/desired"},
 		"internal/remote":    {},
-		"internal/join":      {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/platform", "payload"},
+		"internal/join":      {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "payload"},
 		"internal/cluster":   {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
 
 		"internal/kube":                       {"api", "api/v1alpha1"},
 		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube"},
 		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/desired"},
-		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/kube"},
+		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/kube", "internal/nodestate"},
 		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout", "payload"},
-		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/remote", "internal/rollout", "payload"},
+		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/remote", "internal/rollout", "payload"},
 		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "payload"},
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
@@ -82,7 +83,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "deploy"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/nodestate", "deploy"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // How long things may take before something is done about them.
@@ -167,7 +168,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if has := s.Node.Annotations[api.AnnotationVersion]; has != "" && has != s.Version {
 		return time.Time{}, false
 	}
-	ready := nodeReady(s.Node)
+	ready := nodestate.Ready(s.Node)
 	if ready == nil {
 		return time.Time{}, false
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/csr"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
@@ -190,10 +191,7 @@ func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
 }
 
 func nodeOf(n *corev1.Node) csr.Node {
-	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs}
-	for _, c := range n.Status.Conditions {
-		node.Ready = node.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}
+	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs, Ready: nodestate.IsReady(n)}
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
 			node.Addresses = append(node.Addresses, a.Address)

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
@@ -116,25 +117,16 @@ func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
 		return false
 	}
 	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
-	return node.Annotations[api.AnnotationSSHHostKey] == key || internalIP(node) == nodeIP
+	return node.Annotations[api.AnnotationSSHHostKey] == key || nodestate.InternalIP(node) == nodeIP
 }
 
 // described says of which system a Node is, and where, as far as it has reported.
 func described(node *corev1.Node) string {
-	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, internalIP(node)}, func(s string) bool { return s == "" })
+	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, nodestate.InternalIP(node)}, func(s string) bool { return s == "" })
 	if len(known) == 0 {
 		return ""
 	}
 	return " (" + strings.Join(known, ", ") + ")"
-}
-
-func internalIP(node *corev1.Node) string {
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			return a.Address
-		}
-	}
-	return ""
 }
 
 // leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.
