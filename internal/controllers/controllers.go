@@ -92,7 +92,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		instance.New(instance.Options{
 			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Version: version, Payload: o.Payload, Content: content,
 			Store: published, Renderer: renderer, Policies: policies, Fleet: plans, Resolver: resolver, Reserved: reserved, Hosts: hosts, Slots: &kube.Slots{}, Names: &instance.NameClaims{},
-			Ssh: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
+			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
 		}),
 		csrapproval.New(csrapproval.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies}),
 	}, nil

@@ -34,7 +34,7 @@ type OptionalKind struct {
 	Labels    labels.Selector
 	// Name of the only object of interest; "" for all.
 	Name string
-	// each is asked for a source's events.
+	// Events handles what happens to the objects.
 	Events handler.EventHandler
 	// Found is told what is watched, before the first event.
 	Found func(kind schema.GroupVersionKind, in client.Reader)

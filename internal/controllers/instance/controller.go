@@ -75,8 +75,8 @@ type Options struct {
 	Hosts    *source.Ownership
 	Resolver *source.Resolver
 	Reserved *source.ReservedAddresses
-	// Ssh bounds how long a host may take to answer; dialer reaches hosts.
-	Ssh    remote.Options
+	// SSH bounds how long a host may take to answer; dialer reaches hosts.
+	SSH    remote.Options
 	Dialer func(context.Context, remote.Target, remote.Options) (SSHHost, error)
 	// Slots are the places of hosts that join, names the claims of node names.
 	Slots *kube.Slots

@@ -65,7 +65,7 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	spec := a.view.Instance.Spec
 	there, err := a.Dialer(ctx, remote.Target{
 		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
-	}, a.Ssh)
+	}, a.SSH)
 	if err == nil {
 		return there.Close()
 	}

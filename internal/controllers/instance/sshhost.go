@@ -46,7 +46,7 @@ func (c *Controller) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key 
 	if err != nil {
 		return nil, err
 	}
-	options := c.Ssh
+	options := c.SSH
 	options.Lookup = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 		ips, err := c.Resolver.Lookup(ctx, name)
 		if err != nil {
