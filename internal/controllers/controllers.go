@@ -1,6 +1,4 @@
-// Package controllers holds the operator's controllers, one file for each kind: ConfigMap windows-instances becomes
-// WindowsInstances, WindowsInstances become nodes, the certificate requests of their hosts are approved, and what all nodes must
-// have is published for them. All lists them.
+// Package controllers lists the operator's controllers, which have a package each below it, and hands each what it needs.
 //
 // Each reconcile gathers what there is, decides, acts and reports. None waits: what takes time comes back as an event or
 // after a while. Only a join works for as long as its host needs, on a worker of its own.
@@ -8,27 +6,30 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/controllers/userdata"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -61,34 +62,39 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := common{
-		Options:       o,
-		content:       o.Payload.Manifest.Select(payload.Base, payload.Flannel),
-		client:        m.GetClient(),
-		live:          m.GetAPIReader(),
-		recorder:      m.GetEventRecorder("windows-machine-config-operator"),
-		metrics:       newMetrics(o.Registry, m.GetClient()),
-		outlook:       newOutlook(),
-		resolver:      newResolver(o.SSH.Lookup),
-		reserved:      &reserved{},
-		dialer:        dialSSH,
-		serverVersion: func() string { return askVersion(m) },
-	}
-	c.policies = newPolicies(c, guards)
-	f := newFleet(c)
-	h := &hosts{resolver: c.resolver}
-	machineAPI, clusterAPI := newMachines(c, h, api.SourceMachine), newMachines(c, h, api.SourceClusterAPI)
-	h.announcers = []announcer{machineAPI, clusterAPI}
+	var (
+		client, live = m.GetClient(), m.GetAPIReader()
+		events       = kube.NewEvents(m.GetEventRecorder("windows-machine-config-operator"))
+		content      = o.Payload.Manifest.Select(payload.Base, payload.Flannel)
+		version      = desired.Version(o.Version, content.Digest)
+		policies     = admission.New(live, events, guards)
+		resolver     = source.NewResolver(o.SSH.Lookup)
+		reserved     = source.NewReservedAddresses(client, live, resolver)
+		hosts        = source.NewOwnership(resolver)
+		published    = settings.NewStore(client, live, o.Namespace)
+		renderer     = &settings.Renderer{Live: live, Namespace: o.Namespace, OperatorVersion: o.Version, Content: content, Network: settings.NewNetworkCache()}
+		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
+	)
+	plans := fleet.New(fleet.Options{
+		Client: client, Events: events, Namespace: o.Namespace, Version: version, Content: content, Registry: o.Registry,
+		Store: published, Skew: fleet.NewSkew(content, func() string { return askVersion(m) }),
+	})
+	machineAPI, clusterAPI := source.NewMachines(sources, api.SourceMachine), source.NewMachines(sources, api.SourceClusterAPI)
+	hosts.Announcers = []source.Announcer{machineAPI, clusterAPI}
 	return []Controller{
-		c.policies,
-		newConfigMaps(c, h),
+		policies,
+		source.NewConfigMap(sources),
 		machineAPI,
 		clusterAPI,
-		newUserData(c),
-		newSettings(c),
-		f,
-		newInstances(c, f, h),
-		newCertificates(c),
+		userdata.New(userdata.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace}),
+		settings.New(settings.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Store: published, Renderer: renderer, Policies: policies}),
+		plans,
+		instance.New(instance.Options{
+			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Version: version, Payload: o.Payload, Content: content,
+			Store: published, Renderer: renderer, Policies: policies, Fleet: plans, Resolver: resolver, Reserved: reserved, Hosts: hosts, Slots: &kube.Slots{}, Names: &instance.NameClaims{},
+			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
+		}),
+		csrapproval.New(csrapproval.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies}),
 	}, nil
 }
 
@@ -120,67 +126,6 @@ func Cache(namespace string) cache.Options {
 		&corev1.ConfigMap{}:                         ours,
 		&rbacv1.Role{}:                              only(api.WICDRole),
 		&v1alpha1.WindowsInstance{}:                 ours,
-		&certificatesv1.CertificateSigningRequest{}: {Transform: shortened},
+		&certificatesv1.CertificateSigningRequest{}: {Transform: csrapproval.Shorten},
 	}}
 }
-
-// common is what every controller has.
-type common struct {
-	Options
-	// content is what hosts get, each with its network: desired.Content has what one gets.
-	content payload.Manifest
-	// client reads from the cache and writes; live reads what the cache does not keep.
-	client   client.Client
-	live     client.Reader
-	recorder events.EventRecorder
-	metrics  *metrics
-	// outlook is the cluster's network.
-	outlook *outlook
-	// resolver knows what names of hosts mean, reserved which addresses are no host's.
-	resolver *resolver
-	reserved *reserved
-	// policies are the admission policies, as they are in the cluster.
-	policies *policies
-	// serverVersion is the API server's, empty where it does not say.
-	serverVersion func() string
-	// dialer reaches hosts.
-	dialer func(context.Context, remote.Target, remote.Options) (machine, error)
-}
-
-// version is what nodes report that have all of the content.
-func (c common) version() string { return desired.Version(c.Version, c.content.Digest) }
-
-// config is what WindowsConfig says; the defaults where there is none.
-func (c common) config(ctx context.Context) (v1alpha1.WindowsConfigSpec, error) {
-	var config v1alpha1.WindowsConfig
-	err := c.client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config)
-	if client.IgnoreNotFound(err) != nil {
-		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
-	}
-	return config.Spec, nil
-}
-
-// event is something to tell about an object. Events that are alike in all of these are counted as one, with the note
-// of the first: what differs in more than its wording must differ in one of them.
-type event struct {
-	// about is the object; related another one it has to do with, or nil.
-	about, related client.Object
-	// kind is Normal or Warning.
-	kind   string
-	reason string
-	// action says what was done or tried, or which part of it failed; for programs.
-	action string
-}
-
-// tell makes an event.
-func (c common) tell(e event, format string, args ...any) {
-	note := fmt.Sprintf(format, args...)
-	var related runtime.Object
-	if e.related != nil {
-		related = e.related
-	}
-	c.recorder.Eventf(e.about, related, e.kind, e.reason, e.action, "%s", note[:min(len(note), maxEventNote)])
-}
-
-// maxEventNote is the API's limit for the note of an event (events.k8s.io/v1).
-const maxEventNote = 1024

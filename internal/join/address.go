@@ -28,7 +28,7 @@ func Adapter(f agent.Facts, n *v1alpha1.InstanceNetwork) string {
 	return adapterOf(place.name)
 }
 
-func checkAddress(f agent.Facts, s Surroundings) *Unsupported {
+func checkAddress(f agent.Facts, s CheckInput) *Unsupported {
 	if _, problem := choose(f.Host.Interfaces, s.Interface); problem != "" {
 		return unsupported(api.ReasonAddressMissing, "%s", problem)
 	}
@@ -36,7 +36,7 @@ func checkAddress(f agent.Facts, s Surroundings) *Unsupported {
 }
 
 // checkTrunk refuses an adapter that tags packets by itself: a virtual switch on it, with which pods are connected, does not.
-func checkTrunk(f agent.Facts, s Surroundings) *Unsupported {
+func checkTrunk(f agent.Facts, s CheckInput) *Unsupported {
 	adapter := Adapter(f, s.Interface)
 	for _, i := range f.Host.Interfaces {
 		if i.VLAN != 0 && strings.EqualFold(adapterOf(i.Name), adapter) {

@@ -58,7 +58,7 @@ func TestTheNodeHasTheAddressOfTheChosenInterface(t *testing.T) {
 			if got := join.Adapter(facts, test.network); got != test.adapter {
 				t.Errorf("adapter %q, want %q", got, test.adapter)
 			}
-			if u := join.Check(facts, join.Surroundings{Now: noon(), Interface: test.network}); u != nil {
+			if u := join.Check(facts, join.CheckInput{Now: noon(), Interface: test.network}); u != nil {
 				t.Errorf("it is refused: %v", u)
 			}
 		})
@@ -86,7 +86,7 @@ func TestAnAdapterOnATrunkPortIsRefused(t *testing.T) {
 		{"the chosen one, below a virtual switch", below, second, true},
 		{"the default route's, and another is chosen", ethernet, second, false},
 	} {
-		u := join.Check(tagged(test.tagged), join.Surroundings{Now: noon(), Interface: test.network})
+		u := join.Check(tagged(test.tagged), join.CheckInput{Now: noon(), Interface: test.network})
 		switch {
 		case u == nil && test.refused:
 			t.Errorf("%s: nothing is refused", test.what)
@@ -122,7 +122,7 @@ func TestAHostWithoutAnAddressForItsNodeIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := goodHost()
 			facts.Host.Interfaces = test.list
-			u := join.Check(facts, join.Surroundings{Now: noon(), Interface: test.network})
+			u := join.Check(facts, join.CheckInput{Now: noon(), Interface: test.network})
 			if u == nil || u.Reason != api.ReasonAddressMissing {
 				t.Fatalf("Check() = %v, want reason %s", u, api.ReasonAddressMissing)
 			}

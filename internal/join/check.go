@@ -29,8 +29,8 @@ func builds() map[int]string {
 	}
 }
 
-// Surroundings are what Check must know besides the host itself.
-type Surroundings struct {
+// CheckInput is what Check must know besides the host itself.
+type CheckInput struct {
 	// Now is the time at which the facts arrived.
 	Now time.Time
 	// NameTakenBy names the instance or node that has this host's name already, or is empty.
@@ -52,8 +52,8 @@ type Unsupported struct {
 func (u *Unsupported) Error() string { return u.Message }
 
 // Check says whether the host can become a node; nil means that it can. The first check that objects speaks.
-func Check(f agent.Facts, s Surroundings) *Unsupported {
-	checks := []func(agent.Facts, Surroundings) *Unsupported{
+func Check(f agent.Facts, s CheckInput) *Unsupported {
+	checks := []func(agent.Facts, CheckInput) *Unsupported{
 		checkArchitecture,
 		checkBuild,
 		checkVXLANPort,
@@ -74,7 +74,7 @@ func Check(f agent.Facts, s Surroundings) *Unsupported {
 	return nil
 }
 
-func checkArchitecture(f agent.Facts, _ Surroundings) *Unsupported {
+func checkArchitecture(f agent.Facts, _ CheckInput) *Unsupported {
 	if f.Host.Architecture == "amd64" {
 		return nil
 	}
@@ -82,7 +82,7 @@ func checkArchitecture(f agent.Facts, _ Surroundings) *Unsupported {
 		"the host's processor is %q; only x64 (amd64) is supported", f.Host.Architecture)
 }
 
-func checkBuild(f agent.Facts, _ Surroundings) *Unsupported {
+func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
 	known := builds()
 	if known[f.Host.Build] != "" {
 		return nil
@@ -99,7 +99,7 @@ func checkBuild(f agent.Facts, _ Surroundings) *Unsupported {
 // oldestBuild is Windows Server 2019, whose overlays have VXLAN's own port and no other.
 const oldestBuild = 17763
 
-func checkVXLANPort(f agent.Facts, s Surroundings) *Unsupported {
+func checkVXLANPort(f agent.Facts, s CheckInput) *Unsupported {
 	if f.Host.Build != oldestBuild || s.VXLANPort == 0 || s.VXLANPort == desired.VXLANPort {
 		return nil
 	}
@@ -108,7 +108,7 @@ func checkVXLANPort(f agent.Facts, s Surroundings) *Unsupported {
 			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
 }
 
-func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
+func checkEdition(f agent.Facts, _ CheckInput) *Unsupported {
 	if slices.Contains([]string{"Server", "Server Core"}, f.Host.Installation) {
 		return nil
 	}
@@ -116,7 +116,7 @@ func checkEdition(f agent.Facts, _ Surroundings) *Unsupported {
 		"the host runs %q with installation type %q; supported are Server and Server Core", f.Host.Product, f.Host.Installation)
 }
 
-func checkNameFree(f agent.Facts, s Surroundings) *Unsupported {
+func checkNameFree(f agent.Facts, s CheckInput) *Unsupported {
 	if s.NameTakenBy == "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ func checkNameFree(f agent.Facts, s Surroundings) *Unsupported {
 		"the host's name %q belongs to %s; rename one of the two (a clone keeps the name of its original)", NodeName(f), s.NameTakenBy)
 }
 
-func checkServices(f agent.Facts, _ Surroundings) *Unsupported {
+func checkServices(f agent.Facts, _ CheckInput) *Unsupported {
 	for _, s := range f.Services {
 		if !s.Ours {
 			return unsupported(api.ReasonServiceConflict,
@@ -134,7 +134,7 @@ func checkServices(f agent.Facts, _ Surroundings) *Unsupported {
 	return nil
 }
 
-func checkDisk(f agent.Facts, _ Surroundings) *Unsupported {
+func checkDisk(f agent.Facts, _ CheckInput) *Unsupported {
 	if f.Joined != nil || f.Host.FreeBytes >= MinFreeBytes {
 		return nil // a host that joined has its content already
 	}
@@ -142,7 +142,7 @@ func checkDisk(f agent.Facts, _ Surroundings) *Unsupported {
 		"drive C: of the host has %.1f GB free; at least %d GB are needed", float64(f.Host.FreeBytes)/(1<<30), MinFreeBytes>>30)
 }
 
-func checkClock(f agent.Facts, s Surroundings) *Unsupported {
+func checkClock(f agent.Facts, s CheckInput) *Unsupported {
 	skew := f.Host.Clock.Sub(s.Now).Round(time.Second)
 	if skew.Abs() <= MaxClockSkew {
 		return nil

@@ -31,7 +31,7 @@ func goodHost() agent.Facts {
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
 		facts  func(*agent.Facts)
-		around func(*join.Surroundings)
+		around func(*join.CheckInput)
 		reason string
 		says   []string
 	}{
@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 		"a dot":            {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
 		"localhost":        {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
 		"no name":          {facts: hostname(""), reason: api.ReasonHostnameInvalid},
-		"a cloned machine": {around: func(s *join.Surroundings) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
+		"a cloned machine": {around: func(s *join.CheckInput) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
 		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
 		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict,
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			facts, around := goodHost(), join.Surroundings{Now: noon()}
+			facts, around := goodHost(), join.CheckInput{Now: noon()}
 			if test.facts != nil {
 				test.facts(&facts)
 			}
@@ -97,8 +97,8 @@ func TestCheck(t *testing.T) {
 
 func build(n int) func(*agent.Facts) { return func(f *agent.Facts) { f.Host.Build = n } }
 
-func port(n uint16) func(*join.Surroundings) {
-	return func(s *join.Surroundings) { s.VXLANPort = n }
+func port(n uint16) func(*join.CheckInput) {
+	return func(s *join.CheckInput) { s.VXLANPort = n }
 }
 
 func hostname(name string) func(*agent.Facts) {

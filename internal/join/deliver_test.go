@@ -107,12 +107,9 @@ func TestADamagedCarrierIsSentAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			host := test.host
 			host.good = good
-			job := &join.Job{
-				Connect: func(context.Context) (join.Host, error) { return &host, nil }, Payload: p, Content: manifest,
-				Progress: func(join.Progress) {}, Now: time.Now,
-			}
+			visit := &join.Visit{Host: reached{&host}, Payload: p, Content: manifest, Observer: unobserved{}, Now: time.Now}
 			// The host has restarted since: to be told so takes a visit and no more.
-			if err := job.Restart(t.Context(), "6"); (err == nil) != test.works {
+			if err := visit.Restart(t.Context(), "6"); (err == nil) != test.works {
 				t.Errorf("the visit ends with %v, want success: %v", err, test.works)
 			}
 			if host.sent != test.sent {

@@ -33,7 +33,7 @@ func FuzzFacts(f *testing.F) {
 		if a, err := netip.ParseAddr(ip); ip != "" && (err != nil || !a.Is4() || a.IsUnspecified() || a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255})) {
 			t.Errorf("the node would have the address %q", ip)
 		}
-		refused := Check(facts, Surroundings{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Interface: chosen})
+		refused := Check(facts, CheckInput{Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Interface: chosen})
 		if refused != nil {
 			if refused.Reason == "" || refused.Message == "" {
 				t.Errorf("refused as %+v", refused)

@@ -68,7 +68,7 @@ func CheckRenamed(i *v1alpha1.WindowsInstance, name string) *Unsupported {
 		had, name, had, api.AnnotationAcceptHostname, name)
 }
 
-func checkHostname(f agent.Facts, _ Surroundings) *Unsupported {
+func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 	name := NodeName(f)
 	if (addresses.Cluster{}).HasName(name) { // with certificates for such a name a host could answer for the cluster
 		return unsupported(api.ReasonHostnameInvalid,

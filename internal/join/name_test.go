@@ -55,7 +55,7 @@ func TestTheNameOfTheNodeIsThatOfItsPlatform(t *testing.T) {
 			if got := join.NodeName(facts); got != test.want {
 				t.Errorf("name %q, want %q", got, test.want)
 			}
-			u := join.Check(facts, join.Surroundings{Now: noon()})
+			u := join.Check(facts, join.CheckInput{Now: noon()})
 			if u == nil {
 				u = &join.Unsupported{}
 			}
@@ -108,24 +108,33 @@ func joinOn(h *cloudHost, where, server string) *join.Job {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
 	content := payload.New([]payload.File{wicd}, nil, payload.File{})
 	return &join.Job{
-		Connect: func(context.Context) (join.Host, error) { return h, nil },
-		Payload: &payload.Payload{Manifest: content}, Content: content,
-		Slot:    func() (func(), error) { return func() {}, nil },
-		Altered: func([]string) {}, Progress: func(join.Progress) {}, Now: func() time.Time { return h.facts.Host.Clock },
-		PodNetwork: func(context.Context) (desired.ClusterNetwork, error) {
-			return desired.ClusterNetwork{Platform: where}, nil
+		Visit: join.Visit{
+			Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{},
+			Now: func() time.Time { return h.facts.Host.Clock },
 		},
-		ProveAddress: func(context.Context, string) error { return nil },
-		NameTakenBy:  func(context.Context, string, agent.Facts) (string, error) { return "", nil },
-		Learned:      func(context.Context, agent.Facts) error { return nil },
-		Occupied:     func(agent.Facts) bool { return false },
-		Register:     func() bool { return true },
-		Token:        func(context.Context) (string, error) { return "token", nil },
-		Desired: func(context.Context) (join.Want, error) {
-			return join.Want{Cluster: desired.Cluster{ID: "1", Server: server}}, nil
-		},
+		Transfer: join.Transfer{Slots: &places{left: 1}},
+		Cluster:  emptyCluster{platform: where, server: server},
 	}
 }
+
+// emptyCluster takes every host.
+type emptyCluster struct{ platform, server string }
+
+func (c emptyCluster) PodNetwork(context.Context) (desired.ClusterNetwork, error) {
+	return desired.ClusterNetwork{Platform: c.platform}, nil
+}
+
+func (c emptyCluster) Identify(context.Context, agent.Facts) (join.Identity, error) {
+	return join.Identity{Unregistered: true}, nil
+}
+
+func (c emptyCluster) Accept(context.Context, agent.Facts) error { return nil }
+
+func (c emptyCluster) Desired(context.Context) (join.Want, error) {
+	return join.Want{Cluster: desired.Cluster{ID: "1", Server: c.server}}, nil
+}
+
+func (c emptyCluster) Token(context.Context) (string, error) { return "token", nil }
 
 func TestAHostJoinsUnderTheNameThatItsCloudHasForIt(t *testing.T) {
 	for _, test := range []struct{ platform, command, node string }{

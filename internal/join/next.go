@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // How long things may take before something is done about them.
@@ -64,12 +65,12 @@ type Action string
 
 // The actions.
 const (
-	// Rest: nothing; events of the Node or the objects bring the instance back.
-	Rest Action = "Rest"
-	// Await: nothing now; look again after Decision.After.
-	Await Action = "Await"
-	// Start runs a join.
-	Start Action = "Join"
+	// None: nothing; events of the Node or the objects bring the instance back.
+	None Action = "None"
+	// Requeue: nothing now; look again after Decision.After.
+	Requeue Action = "Requeue"
+	// Join runs a join.
+	Join Action = "Join"
 )
 
 // Decision is what happens to an instance now, and why.
@@ -112,11 +113,11 @@ func Next(s Seen) Decision {
 			return d
 		}
 	}
-	return Decision{Action: Start}
+	return Decision{Action: Join}
 }
 
 func leaving(s Seen) (Decision, bool) {
-	return Decision{Action: Rest}, s.Instance.DeletionTimestamp != nil
+	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
 }
 
 // settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
@@ -130,10 +131,10 @@ func settled(s Seen) (Decision, bool) {
 		return s.repair(since)
 	}
 	if s.Node != nil {
-		return Decision{Action: Rest}, true
+		return Decision{Action: None}, true
 	}
 	left := s.registersBy(configured.LastTransitionTime.Time).Sub(s.Now)
-	return Decision{Action: Await, After: left}, left > 0
+	return Decision{Action: Requeue, After: left}, left > 0
 }
 
 // MaxRepairs is how often a node that does not work is joined again before that is left to the user.
@@ -149,12 +150,12 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 		since = later(since, f.At.Time)
 	}
 	if tried >= MaxRepairs {
-		return Decision{Action: Rest, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
+		return Decision{Action: None, Err: &Stall{Reason: api.ReasonRepairFailed, Message: fmt.Sprintf(
 			"the node was joined again %d times and does not work: %s; look at the host, then annotate the WindowsInstance with %s=true",
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
 	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
-	return Decision{Action: Await, After: left}, left > 0
+	return Decision{Action: Requeue, After: left}, left > 0
 }
 
 // BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
@@ -167,7 +168,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if has := s.Node.Annotations[api.AnnotationVersion]; has != "" && has != s.Version {
 		return time.Time{}, false
 	}
-	ready := nodeReady(s.Node)
+	ready := nodestate.Ready(s.Node)
 	if ready == nil {
 		return time.Time{}, false
 	}
@@ -225,9 +226,9 @@ func (s Seen) registersBy(configured time.Time) time.Time {
 func paused(s Seen) (Decision, bool) {
 	switch {
 	case s.Instance.Spec.Paused:
-		return Decision{Action: Rest, Err: &Paused{By: "spec.paused of the WindowsInstance"}}, true
+		return Decision{Action: None, Err: &Paused{By: "spec.paused of the WindowsInstance"}}, true
 	case s.AllPaused:
-		return Decision{Action: Rest, Err: &Paused{By: `spec.rollout.paused of WindowsConfig "cluster"`}}, true
+		return Decision{Action: None, Err: &Paused{By: `spec.rollout.paused of WindowsConfig "cluster"`}}, true
 	}
 	return Decision{}, false
 }
@@ -237,7 +238,7 @@ const unguardedPoll = 30 * time.Second
 
 // unguarded keeps hosts from getting identities, those that are mended, too.
 func unguarded(s Seen) (Decision, bool) {
-	return Decision{Action: Await, After: unguardedPoll, Err: Unguarded(s.Unguarded)}, s.Unguarded != ""
+	return Decision{Action: Requeue, After: unguardedPoll, Err: Unguarded(s.Unguarded)}, s.Unguarded != ""
 }
 
 // Unguarded is the Stall of a host that waits for the admission policies.
@@ -253,25 +254,25 @@ func unfit(s Seen) (Decision, bool) {
 	if s.Unfit == "" || s.Node != nil {
 		return Decision{}, false
 	}
-	return Decision{Action: Await, After: unfitPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.Unfit}}, true
+	return Decision{Action: Requeue, After: unfitPoll, Err: &Stall{Reason: api.ReasonVersionSkewUnsupported, Message: s.Unfit}}, true
 }
 
 func keyUnusable(s Seen) (Decision, bool) {
 	if s.KeyFault == nil {
 		return Decision{}, false
 	}
-	return Decision{Action: Rest, Err: s.KeyFault}, true
+	return Decision{Action: None, Err: s.KeyFault}, true
 }
 
 func backingOff(s Seen) (Decision, bool) {
 	left := s.NotBefore.Sub(s.Now)
-	return Decision{Action: Await, After: left}, left > 0
+	return Decision{Action: Requeue, After: left}, left > 0
 }
 
 func noSlot(s Seen) (Decision, bool) { return Waiting(), !s.SlotFree }
 
 // Waiting is the decision for a host that waits its turn.
-func Waiting() Decision { return Decision{Action: Await, Err: ErrNoSlot, After: slotPoll} }
+func Waiting() Decision { return Decision{Action: Requeue, Err: ErrNoSlot, After: slotPoll} }
 
 // RebootedFrom is the boot ID of a host that was restarted for its join and is still waited for, or empty.
 func RebootedFrom(i *v1alpha1.WindowsInstance, now time.Time) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // Unreachable means that no connection came about, or that it did not last.
@@ -145,7 +146,7 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 const windows = "windows"
 
 func (c conditions) observe(node *corev1.Node, version string) {
-	kubelet := nodeReady(node)
+	kubelet := nodestate.Ready(node)
 	reported := node.Annotations[api.AnnotationVersion]
 	label, system := node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem
 	switch {
@@ -166,15 +167,6 @@ func (c conditions) observe(node *corev1.Node, version string) {
 		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
-}
-
-func nodeReady(node *corev1.Node) *corev1.NodeCondition {
-	for i, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 // conditions writes the conditions of one status.

@@ -4,38 +4,114 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
-// A host that has joined is visited for three things: Stage, Restart and Leave. Each begins as a join does, and may be repeated.
+// Visit is one connection to a host, and what WICD is asked for over it. A join is one; a host that has joined is visited for three
+// things: Stage, Restart and Leave. Each begins as a join does, and may be repeated.
+type Visit struct {
+	// Host is connected to.
+	Host Connector
+	// Payload is what the operator carries; Content is the part of it that this host gets.
+	Payload *payload.Payload
+	Content payload.Manifest
+	// Hostname is the name that the host shall have; empty for the one it has.
+	Hostname string
+	// Observer is told how it goes.
+	Observer Observer
+	// Now is the clock.
+	Now func() time.Time
+
+	platform string // of the cluster, where the host's name depends on it
+	host     Host
+	facts    agent.Facts
+	slot     io.Closer
+}
+
+// Connector reaches one host.
+type Connector interface {
+	// Connect opens the connection; the host key is checked, or pinned at first contact, before it returns.
+	Connect(ctx context.Context) (Host, error)
+}
+
+// Observer is told how a visit goes.
+type Observer interface {
+	// Progress is told when a step begins, ends, or moves on.
+	Progress(Progress)
+	// Altered is told of files on the host that did not have their content any more and were sent again.
+	Altered(paths []string)
+}
+
+// arrival is how each visit begins.
+func (v *Visit) arrival() []step {
+	return []step{
+		// The host answers at its address with the key we know, and accepts ours.
+		{StepConnect, 45 * time.Second, v.connect},
+		// WICD is on the host and says what the host is. Only a host without WICD is sent it: the one transfer.
+		{StepInspect, 5 * time.Minute, v.inspect},
+	}
+}
+
+func (v *Visit) runStep(ctx context.Context, s step) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.deadline, fmt.Errorf("not done after %s", s.deadline))
+	defer cancel()
+	v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepRunning})
+	err := s.do(ctx)
+	if err == nil {
+		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepDone})
+		return nil
+	}
+	if wait := (*Rebooting)(nil); errors.As(err, &wait) || errors.Is(err, ErrNoSlot) || errors.Is(err, ErrOccupied) {
+		v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepWaiting, Message: err.Error()})
+		return err
+	}
+	v.Observer.Progress(Progress{Step: s.name, State: v1alpha1.StepFailed, Message: err.Error()})
+	if u := (*Unsupported)(nil); errors.As(err, &u) {
+		return err
+	}
+	return &StepError{Step: s.name, Err: err}
+}
+
+// end gives everything back, whatever happened.
+func (v *Visit) end() {
+	if v.slot != nil {
+		_ = v.slot.Close() // it gives a place back, which cannot fail
+	}
+	if v.host != nil {
+		_ = v.host.Close() // the work is done or failed already; a broken connection changes nothing
+	}
+}
 
 // visitTimeout bounds everything but the transfer of content.
 const visitTimeout = 10 * time.Minute
 
-// Stage brings the content of another version to the host, which goes on with the one it has. Slot bounds how many do so.
-func (j *Job) Stage(ctx context.Context) error {
-	defer j.end()
-	if err := j.arrive(ctx); err != nil {
+// Stage brings the content of another version to the host, which goes on with the one it has.
+func (v *Visit) Stage(ctx context.Context, t Transfer) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
 		return err
 	}
-	return j.runStep(ctx, step{StepTransfer, time.Hour, (*Job).transfer})
+	return v.runStep(ctx, step{StepTransfer, time.Hour, func(ctx context.Context) error { return v.transfer(ctx, t) }})
 }
 
 // Restart tells the host to start anew, unless it did since it had the boot ID. It returns at once: that the host is back, and
 // with another boot ID, is seen at its Node.
-func (j *Job) Restart(ctx context.Context, bootID string) error {
-	defer j.end()
-	if err := j.arrive(ctx); err != nil {
+func (v *Visit) Restart(ctx context.Context, bootID string) error {
+	defer v.end()
+	if err := v.connectAndVerify(ctx); err != nil {
 		return err
 	}
-	if j.facts.Host.BootID != bootID {
+	if v.facts.Host.BootID != bootID {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	err := j.host.Run(ctx, restartCommand, nil, nil)
+	err := v.host.Run(ctx, restartCommand, nil, nil)
 	var exit interface{ ExitStatus() int }
 	if errors.As(err, &exit) && (exit.ExitStatus() == alreadyRestarting || exit.ExitStatus() == restartScheduled) {
 		return nil
@@ -55,19 +131,19 @@ const (
 
 // Leave takes everything of ours off the host. cluster is the UID of namespace kube-system: a host that has joined another
 // one since is left alone.
-func (j *Job) Leave(ctx context.Context, cluster string) (agent.LeaveResult, error) {
-	defer j.end()
+func (v *Visit) Leave(ctx context.Context, cluster string) (agent.LeaveResult, error) {
+	defer v.end()
 	var result agent.LeaveResult
-	if err := j.arrive(ctx); err != nil {
+	if err := v.connectAndVerify(ctx); err != nil {
 		return result, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, visitTimeout)
 	defer cancel()
-	wicd, err := j.wicd()
+	wicd, err := v.wicd()
 	if err != nil {
 		return result, err
 	}
-	err = j.callWith(ctx, wicd.program(agent.CommandLeave), agent.LeaveRequest{Cluster: cluster}, &result, StepLeave)
+	err = v.callWith(ctx, wicd.program(agent.CommandLeave), agent.LeaveRequest{Cluster: cluster}, &result, StepLeave)
 	if err != nil {
 		return result, fmt.Errorf("taking the host's services and files off: %w", err)
 	}
@@ -77,10 +153,10 @@ func (j *Job) Leave(ctx context.Context, cluster string) (agent.LeaveResult, err
 // StepLeave is the step in which a host leaves.
 const StepLeave = "Leave"
 
-// arrive connects, and makes sure that our WICD answers.
-func (j *Job) arrive(ctx context.Context) error {
-	for _, s := range steps()[:2] {
-		if err := j.runStep(ctx, s); err != nil {
+// connectAndVerify connects, and makes sure that our WICD answers.
+func (v *Visit) connectAndVerify(ctx context.Context) error {
+	for _, s := range v.arrival() {
+		if err := v.runStep(ctx, s); err != nil {
 			return err
 		}
 	}

@@ -89,17 +89,38 @@ type exitCode int
 func (e exitCode) Error() string   { return fmt.Sprintf("exit status %d", int(e)) }
 func (e exitCode) ExitStatus() int { return int(e) }
 
-// visit is a Job that visits the host.
-func visit(h *visitedHost) *join.Job {
+// reached is a host that answers at once.
+type reached struct{ join.Host }
+
+func (r reached) Connect(context.Context) (join.Host, error) { return r.Host, nil }
+
+// unobserved is told nothing of.
+type unobserved struct{}
+
+func (unobserved) Progress(join.Progress) {}
+func (unobserved) Altered([]string)       {}
+
+// places are slots of which so many are left.
+type places struct{ left int }
+
+func (p *places) Take() (io.Closer, error) {
+	if p.left == 0 {
+		return nil, join.ErrNoSlot
+	}
+	p.left--
+	return p, nil
+}
+
+func (p *places) Close() error {
+	p.left++
+	return nil
+}
+
+// visit is one to the host.
+func visit(h *visitedHost) *join.Visit {
 	wicd := payload.File{Path: payload.WICD, Component: "wicd", Group: payload.Base, SHA256: program(), Size: 1}
 	content := payload.New([]payload.File{wicd}, nil, payload.File{})
-	return &join.Job{
-		Connect: func(context.Context) (join.Host, error) { return h, nil },
-		Payload: &payload.Payload{Manifest: content}, Content: content,
-		Slot:     func() (func(), error) { return func() {}, nil },
-		Altered:  func([]string) {},
-		Progress: func(join.Progress) {}, Now: time.Now,
-	}
+	return &join.Visit{Host: reached{h}, Payload: &payload.Payload{Manifest: content}, Content: content, Observer: unobserved{}, Now: time.Now}
 }
 
 // The original lost the exit status of the restart command with the connection, took that for a failure, and restarted the host
@@ -184,21 +205,14 @@ func TestALeaveThatBreaksIsTold(t *testing.T) {
 
 // Content is sent without anything else being done to the host, and its place is given back.
 func TestStage(t *testing.T) {
-	h, taken := &visitedHost{}, 0
-	job := visit(h)
-	job.Slot = func() (func(), error) {
-		taken++
-		return func() { taken-- }, nil
-	}
-	if err := job.Stage(t.Context()); err != nil {
+	h, free := &visitedHost{}, &places{left: 1}
+	if err := visit(h).Stage(t.Context(), join.Transfer{Slots: free}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"facts", "receive"}, h.did); diff != "" || taken != 0 {
-		t.Errorf("%d places are taken, the host did (-want +got):\n%s", taken, diff)
+	if diff := cmp.Diff([]string{"facts", "receive"}, h.did); diff != "" || free.left != 1 {
+		t.Errorf("%d places of one are left, the host did (-want +got):\n%s", free.left, diff)
 	}
-	job = visit(h)
-	job.Slot = func() (func(), error) { return nil, join.ErrNoSlot }
-	if err := job.Stage(t.Context()); !errors.Is(err, join.ErrNoSlot) {
+	if err := visit(h).Stage(t.Context(), join.Transfer{Slots: &places{}}); !errors.Is(err, join.ErrNoSlot) {
 		t.Errorf("without a place: %v", err)
 	} else if after, waits := join.Retry(err); !waits || after <= 0 {
 		t.Errorf("without a place it counts as a failure")

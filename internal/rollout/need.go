@@ -37,7 +37,7 @@ func needOf(p Policy, h *Host) (need, bool) {
 	case h.UnderWay != nil:
 		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
 		n.asked = h.UnderWay.RequestToken
-	case h.TakeOver:
+	case h.AdoptionPending:
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "another operator configured the node"
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace

@@ -2,7 +2,7 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // Node is what of a Node matters here.
@@ -50,6 +51,9 @@ func NodeOf(node *corev1.Node) *Node {
 	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
 		n.RebootAsked = "asked " + value
 	}
+	if ready := nodestate.Ready(node); ready != nil {
+		n.Ready, n.Silent = ready.Status == corev1.ConditionTrue, ready.Status == corev1.ConditionUnknown
+	}
 	for _, c := range node.Status.Conditions {
 		n.read(c)
 	}
@@ -60,8 +64,6 @@ func (n *Node) read(c corev1.NodeCondition) {
 	isTrue := c.Status == corev1.ConditionTrue
 	n.True[string(c.Type)] = isTrue
 	switch c.Type {
-	case corev1.NodeReady:
-		n.Ready, n.Silent = isTrue, c.Status == corev1.ConditionUnknown
 	case api.ConditionServicesHealthy:
 		if c.Status == corev1.ConditionFalse {
 			n.Unhealthy = api.Clip(c.Message)
@@ -79,12 +81,7 @@ func (n *Node) read(c corev1.NodeCondition) {
 
 // Same says whether nothing that matters here differs.
 func (n *Node) Same(o *Node) bool {
-	if n == nil || o == nil {
-		return n == o
-	}
-	a, b := *n, *o
-	a.True, b.True = nil, nil
-	return fmt.Sprint(a) == fmt.Sprint(b) && maps.Equal(n.True, o.True)
+	return reflect.DeepEqual(n, o)
 }
 
 // out says that the node takes no pods: it is cordoned, or not Ready.

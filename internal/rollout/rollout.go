@@ -61,8 +61,8 @@ type Host struct {
 	Node *Node
 	// Leaving says that the instance is being deleted, Paused that the user holds it, Joined that a join was completed.
 	Leaving, Paused, Joined bool
-	// TakeOver says that the node was configured by somebody else and has to be drained before it is joined.
-	TakeOver bool
+	// AdoptionPending says that the node was configured by somebody else and has to be drained before it is joined.
+	AdoptionPending bool
 	// Replace says why the Machine of the host is to be replaced; empty when it is not.
 	Replace string
 	// Staged says that the content of the version is on the host, Disruption what it costs to go there.
@@ -126,18 +126,17 @@ type planner struct {
 	again   time.Time
 }
 
-// place lets the action begin, or says what it waits for. The first check that speaks decides.
+// place lets the action begin, or says what it waits for. The first check that speaks decides. What has begun goes on.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
 	checks := []func(need) (reason, message string){
-		p.underWay, p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
+		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
+	}
+	if n.isUnderWay() {
+		checks = nil
 	}
 	for _, check := range checks {
-		reason, message := check(n)
-		if reason == begins {
-			break
-		}
-		if reason != "" {
+		if reason, message := check(n); reason != "" {
 			next.WaitsFor, next.Message = reason, n.why+"; "+message
 			p.next[n.host.Name] = next
 			return
@@ -153,15 +152,9 @@ func (p *planner) place(n need) {
 	}
 }
 
-// begins is what a check returns for an action that no later check holds back.
-const begins = "begins"
-
-// underWay lets what has begun go on.
-func (p *planner) underWay(n need) (reason, message string) {
-	if n.host.UnderWay != nil || n.host.Granted == n.action {
-		return begins, ""
-	}
-	return "", ""
+// isUnderWay says whether the action has begun, or was told to.
+func (n need) isUnderWay() bool {
+	return n.host.UnderWay != nil || n.host.Granted == n.action
 }
 
 func (p *planner) paused(n need) (reason, message string) {

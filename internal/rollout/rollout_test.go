@@ -55,7 +55,7 @@ func pending(h *rollout.Host)   { h.Node.RebootPending = "Windows Update" }
 func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
 func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
 func gone(h *rollout.Host)      { h.Node = nil }
-func takenOver(h *rollout.Host) { h.Joined, h.TakeOver = false, true }
+func takenOver(h *rollout.Host) { h.Joined, h.AdoptionPending = false, true }
 func failedHere(h *rollout.Host) {
 	h.Failure = &v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: wanted, Message: "kubelet died"}
 }

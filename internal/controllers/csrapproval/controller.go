@@ -1,0 +1,201 @@
+// Package csrapproval approves the certificate requests of Windows hosts by the rules of package csr. It never denies one.
+package csrapproval
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/csr"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+)
+
+// decideAgain is how often a request that broke a rule is looked at again while it is pending: what was missing
+// (an instance, a Node) may have come.
+const decideAgain = 15 * time.Second
+
+// certificateWorkers is how many requests are decided at the same time: a fleet that joins makes three for each host.
+const certificateWorkers = 16
+
+// Controller approves the certificate requests of hosts, by the rules of package csr. It never denies one.
+type Controller struct{ Options }
+
+// Options are what the controller needs.
+type Options struct {
+	Client    client.Client
+	Live      client.Reader
+	Events    kube.Events
+	Namespace string
+	Reserved  *source.ReservedAddresses
+	Policies  *admission.Policies
+}
+
+func New(o Options) *Controller { return &Controller{o} }
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	undecided := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return len(o.(*certificatesv1.CertificateSigningRequest).Status.Conditions) == 0
+	})
+	return builder.ControllerManagedBy(m).
+		Named("certificatesigningrequest").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(undecided)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: certificateWorkers}).
+		Complete(reconcile.AsReconciler(m.GetClient(), c))
+}
+
+// Shorten is what the cache keeps of a certificate request: not who wrote which field, and of a spec.request that is too long to be approved
+// only as much as shows that it is.
+func Shorten(o any) (any, error) {
+	request, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return o, nil // what a watch says of one that it missed the end of
+	}
+	request.ManagedFields = nil
+	if len(request.Spec.Request) > csr.MaxRequest {
+		request.Spec.Request = bytes.Clone(request.Spec.Request[:csr.MaxRequest+1])
+	}
+	return request, nil
+}
+
+// Reconcile decides one request.
+func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (reconcile.Result, error) {
+	known, err := c.Known(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := csr.Decide(request, known)
+	switch d.Verdict {
+	case csr.Approve:
+		c.tellDisputes(ctx, request, d)
+		return reconcile.Result{}, c.approve(ctx, request, d)
+	case csr.Refuse:
+		c.Events.Emit(kube.Event{Object: request, Type: corev1.EventTypeWarning, Reason: api.EventCertificateRefused, Action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
+		return reconcile.Result{RequeueAfter: decideAgain}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// tellDisputes tells which Nodes say that they have an address which is proven to be a host's.
+func (c *Controller) tellDisputes(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) {
+	for _, name := range d.Disputed {
+		var node corev1.Node
+		if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+			continue // it is gone, and its claim with it
+		}
+		c.Events.Emit(kube.Event{Object: &node, Related: request, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Approve"},
+			"status.addresses has an address of WindowsInstance %s, which was reached there; look at what the kubelet of this Node is told, or who has it", d.Instance)
+	}
+}
+
+// approve approves a request. When somebody else was faster, or the request is gone, that is as good.
+func (c *Controller) approve(ctx context.Context, request *certificatesv1.CertificateSigningRequest, d csr.Decision) error {
+	log.FromContext(ctx).Info("Approving certificate request", "instance", d.Instance, "signer", request.Spec.SignerName)
+	approved := request.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if approved.UID != request.UID || len(approved.Status.Conditions) > 0 {
+			return nil // another one by that name, or decided
+		}
+		approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+			Type:    certificatesv1.CertificateApproved,
+			Status:  corev1.ConditionTrue,
+			Reason:  api.ApprovalReason,
+			Message: fmt.Sprintf("every rule holds for WindowsInstance %s", d.Instance),
+		}}
+		err := c.Client.SubResource("approval").Update(ctx, approved)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		// Something else of it was changed, or our own approval arrived although its answer did not. What was decided on cannot change.
+		*approved = certificatesv1.CertificateSigningRequest{}
+		return cmp.Or(c.Live.Get(ctx, client.ObjectKeyFromObject(request), approved), err)
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("approving certificate request %s: %w", request.Name, err)
+	}
+	return nil
+}
+
+// Known gathers what the rules need to know of the cluster.
+func (c *Controller) Known(ctx context.Context) (csr.Known, error) {
+	var instances v1alpha1.WindowsInstanceList
+	if err := c.Client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return csr.Known{}, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	var nodes corev1.NodeList
+	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return csr.Known{}, fmt.Errorf("listing Nodes: %w", err)
+	}
+	config, err := kube.ReadConfig(ctx, c.Client)
+	if err != nil {
+		return csr.Known{}, err
+	}
+	taken, err := c.Reserved.Read(ctx, config.Network)
+	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
+		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
+	}
+	finding, err := c.Policies.Check(ctx)
+	if err != nil {
+		log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
+		finding = "the admission policies could not be read" // kubelets, which they do not limit, go on
+	}
+	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
+	for i := range instances.Items {
+		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
+	}
+	for i := range nodes.Items {
+		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
+	}
+	return known, nil
+}
+
+func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
+	h := csr.Host{
+		Instance:     i.Namespace + "/" + i.Name,
+		Node:         i.Status.Hostname,
+		CredentialID: i.Status.BootstrapCredentialID,
+		Leaving:      i.DeletionTimestamp != nil,
+		Registered:   i.Status.NodeRef != nil && i.Status.NodeRef.Name == i.Status.Hostname,
+	}
+	if i.Status.NodeIP != "" {
+		h.Addresses = append(h.Addresses, i.Status.NodeIP)
+	}
+	if _, err := netip.ParseAddr(i.Spec.Address); err == nil {
+		h.Addresses = append(h.Addresses, i.Spec.Address)
+	} else {
+		h.DNSName = strings.ToLower(i.Spec.Address)
+	}
+	return h
+}
+
+func nodeOf(n *corev1.Node) csr.Node {
+	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs, Ready: nodestate.IsReady(n)}
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+			node.Addresses = append(node.Addresses, a.Address)
+		}
+	}
+	return node
+}

@@ -1,0 +1,319 @@
+// Package fleet plans for all hosts at once: its one worker asks rollout.Decide what happens to each host next, so that
+// the budget is counted once. The instance controller carries out what the plan says.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// What changes in a short while is gathered into one plan. Where there are so many hosts that planning is work, the while is longer: as
+// many times as long as the last plan took.
+const (
+	planWithin = 250 * time.Millisecond
+	planLatest = time.Second
+	planSeldom = 50
+)
+
+// Controller plans for all hosts at once: one worker decides, so that the budget is counted once. The instances' controller does what
+// the plan says, each host on a worker of its own.
+type Controller struct {
+	Options
+	costs costs
+	// orphanNodes counts Windows nodes without an instance.
+	orphanNodes prometheus.Gauge
+	// Plans tells the instances' controller of hosts whose plan changed.
+	Plans chan ctrlevent.GenericEvent
+	// orphans are the nodes that look found no instance for.
+	orphans orphans
+	// reportedAt is when the summary was written last.
+	reportedAt time.Time
+
+	mu   sync.Mutex
+	took time.Duration // of the last plan
+	next map[types.NamespacedName]rollout.Next
+	// granted are actions that were let begin, until their controller says that they are over, or not needed.
+	granted map[types.NamespacedName]v1alpha1.PlanAction
+}
+
+// Options are what the controller needs.
+type Options struct {
+	Client client.Client
+	Events kube.Events
+	// Registry takes the metrics.
+	Registry  prometheus.Registerer
+	Namespace string
+	// Version is what nodes report that have all of the content.
+	Version string
+	Content payload.Manifest
+	Store   *settings.Store
+	Skew    *skew
+}
+
+func New(o Options) *Controller {
+	f := &Controller{
+		Options: o,
+		orphanNodes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: api.MetricOrphanNodes,
+			Help: "Windows nodes without a WindowsInstance.",
+		}),
+		Plans: make(chan ctrlevent.GenericEvent),
+		next:  map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
+	}
+	o.Registry.MustRegister(f.orphanNodes)
+	return f
+}
+
+// Register adds the controller to the manager.
+func (f *Controller) Register(_ context.Context, m manager.Manager) error {
+	return builder.ControllerManagedBy(m).
+		Named("fleet").
+		Watches(&v1alpha1.WindowsInstance{}, f.planSoon()).
+		Watches(&corev1.Node{}, f.planSoon(), builder.WithPredicates(NodeChanged())).
+		Watches(&v1alpha1.WindowsConfig{}, f.planSoon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, f.planSoon(), builder.WithPredicates(predicate.NewPredicateFuncs(settings.IsSetting))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(f)
+}
+
+// planSoon asks for a plan in a short while, once for all that happens until then.
+func (f *Controller) planSoon() handler.EventHandler {
+	return kube.OnChange(func(_ context.Context, _ client.Object, q kube.Queue) { q.AddAfter(theFleet(), f.within()) })
+}
+
+// within is how soon a change has to be in the plan.
+func (f *Controller) within() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return min(max(planWithin, planSeldom*f.took), planLatest)
+}
+
+func theFleet() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "fleet"}}
+}
+
+// NodeChanged lets changes of Nodes through that have to do with plans: heartbeats of a thousand nodes do not.
+func NodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return (kube.IsWindows(was) || kube.IsWindows(is)) && !rollout.NodeOf(was).Same(rollout.NodeOf(is))
+	}}
+}
+
+// Reconcile plans, and tells those whose plan changed.
+func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	seen, err := f.look(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	plan := rollout.Decide(seen.Fleet)
+	for _, id := range f.adopt(plan, seen) {
+		select {
+		case f.Plans <- ctrlevent.GenericEvent{Object: seen.instances[id]}:
+		case <-ctx.Done():
+			return reconcile.Result{}, nil
+		}
+	}
+	result := reconcile.Result{}
+	if !plan.Again.IsZero() {
+		result.RequeueAfter = max(time.Until(plan.Again), time.Second)
+	}
+	orphaned := f.lookAtOrphans(seen.orphans)
+	later, err := f.report(ctx, seen, plan.Summary)
+	for _, after := range []time.Duration{orphaned, later} {
+		if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
+			result.RequeueAfter = after
+		}
+	}
+	return result, err
+}
+
+// fleetSeen is what look found.
+type fleetSeen struct {
+	rollout.Fleet
+	config    *v1alpha1.WindowsConfig
+	ids       []types.NamespacedName // by the index of Hosts
+	instances map[types.NamespacedName]*v1alpha1.WindowsInstance
+	orphans   map[string]*corev1.Node // Windows nodes without an instance, by name
+}
+
+// look gathers everything Decide needs.
+func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
+	s := fleetSeen{config: &v1alpha1.WindowsConfig{}, instances: map[types.NamespacedName]*v1alpha1.WindowsInstance{}}
+	s.Now = time.Now()
+	err := f.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, s.config)
+	if client.IgnoreNotFound(err) != nil {
+		return s, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
+	}
+	version := f.Version
+	s.Policy = Policy(s.config.Spec.Rollout, version)
+	s.Policy.Unfit = f.Skew.Unsupported()
+	is, err := f.Store.Cached(ctx, version)
+	if client.IgnoreNotFound(err) != nil {
+		return s, err
+	}
+	s.Policy.Unpublished = err != nil
+	nodes, err := f.nodes(ctx)
+	if err != nil {
+		return s, err
+	}
+	var list v1alpha1.WindowsInstanceList
+	if err := f.Client.List(ctx, &list, client.InNamespace(f.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for i := range list.Items {
+		instance := &list.Items[i]
+		if kube.HasLeft(instance) {
+			continue
+		}
+		id := client.ObjectKeyFromObject(instance)
+		s.instances[id] = instance
+		s.ids = append(s.ids, id)
+		h := plannable(instance, nodes[instance.Status.Hostname])
+		if instance.Status.Hostname != "" {
+			delete(nodes, instance.Status.Hostname)
+		}
+		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(f.Content.Digest)
+		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
+			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)
+		}
+		h.Replace = ReplaceReason(instance, s.config.Spec.Rollout.Machines)
+		h.Granted = f.grantOf(id)
+		s.Hosts = append(s.Hosts, h)
+	}
+	s.orphans, s.Orphans = nodes, slices.Sorted(maps.Keys(nodes))
+	return s, nil
+}
+
+// nodes are the Windows nodes, by name.
+func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error) {
+	list, err := kube.WindowsNodes(ctx, f.Client)
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]*corev1.Node{}
+	for i := range list {
+		nodes[list[i].Name] = &list[i]
+	}
+	return nodes, nil
+}
+
+// plannable is what a plan must know of an instance.
+func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
+	configured := kube.Condition(i, api.ConditionConfigured)
+	h := rollout.Host{
+		Name:            i.Name,
+		Node:            rollout.NodeOf(node),
+		Leaving:         i.DeletionTimestamp != nil,
+		Paused:          i.Spec.Paused,
+		Joined:          configured.Status == "True",
+		AdoptionPending: configured.Reason == api.ReasonAdoptionPending,
+		UnderWay:        i.Status.Maintenance,
+		Failure:         i.Status.Failure,
+	}
+	if i.Status.Payload.Since != nil {
+		h.Since = i.Status.Payload.Since.Time
+	}
+	return h
+}
+
+// adopt keeps the plan, and returns those for whom it is another than before. What begins stays granted until done is called.
+func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.NamespacedName {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.next
+	f.took = time.Since(seen.Now)
+	f.next = map[types.NamespacedName]rollout.Next{}
+	var changed []types.NamespacedName
+	for _, id := range seen.ids {
+		next, some := plan.Hosts[id.Name]
+		if some {
+			f.next[id] = next
+		}
+		if next.Begin && limited(next.Action) {
+			f.granted[id] = next.Action
+		}
+		joined := was[id].Action == v1alpha1.ActionJoin && !some // who joined knows
+		if next != was[id] && !joined {
+			changed = append(changed, id)
+		}
+	}
+	maps.DeleteFunc(f.granted, func(id types.NamespacedName, _ v1alpha1.PlanAction) bool { _, planned := f.next[id]; return !planned })
+	return changed
+}
+
+// limited says whether an action takes a part of the budget until it is over.
+func limited(a v1alpha1.PlanAction) bool {
+	return a != v1alpha1.ActionJoin && a != v1alpha1.ActionStage
+}
+
+func (f *Controller) grantOf(id types.NamespacedName) v1alpha1.PlanAction {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.granted[id]
+}
+
+// Next is what the plan says about a host.
+func (f *Controller) Next(id types.NamespacedName) rollout.Next {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.next[id]
+}
+
+// Done says that what was granted is over, or was not begun.
+func (f *Controller) Done(id types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.granted, id)
+	delete(f.next, id) // the next plan is news, even if it is the same
+}
+
+// summaryEvery is how often the summary is written: while a fleet joins, each plan has another.
+const summaryEvery = 2 * time.Second
+
+// report writes what all plans come to into the status of WindowsConfig, where there is one. What came too soon after the last is
+// written later.
+func (f *Controller) report(ctx context.Context, s fleetSeen, sum v1alpha1.RolloutStatus) (later time.Duration, err error) {
+	if s.config.UID == "" {
+		return 0, nil
+	}
+	config := s.config.DeepCopy()
+	sum.StartedAt, sum.EstimatedEnd = estimate(s, sum)
+	config.Status.Rollout = &sum
+	if equality.Semantic.DeepEqual(s.config.Status.Rollout, config.Status.Rollout) {
+		return 0, nil
+	}
+	if wait := summaryEvery - time.Since(f.reportedAt); wait > 0 {
+		return wait, nil
+	}
+	if err := f.Client.Status().Patch(ctx, config, client.MergeFrom(s.config)); err != nil {
+		return 0, fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
+	}
+	f.reportedAt = time.Now()
+	return 0, nil
+}

@@ -1,0 +1,214 @@
+// Package instance makes each WindowsInstance a node, and keeps it one: its controller runs joins, carries out the
+// maintenance that the fleet's plan lets begin, and is the only writer of an instance's status.
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// instanceWorkers is how many instances are looked at, and tried, at the same time. It is far above the number
+// that may join at the same time, so that hosts which do not answer hold up nobody.
+const instanceWorkers = 256
+
+// defaultJoins is how many hosts join at the same time where WindowsConfig does not say.
+const defaultJoins = 32
+
+// Controller makes each WindowsInstance a node.
+type Controller struct {
+	Options
+	metrics *metrics
+	staging kube.Slots // of hosts that are sent another version
+	// bandwidth is what all of these may be sent together, in bytes a second.
+	bandwidth *rate.Limiter
+	readings  *settings.RenderGroup
+	retries   kube.Backoff
+	running   running    // joins
+	stopwatch *stopwatch // of maintenances
+}
+
+// Options are what the controller needs.
+type Options struct {
+	Client client.Client
+	Live   client.Reader
+	Events kube.Events
+	// Registry takes the metrics.
+	Registry  prometheus.Registerer
+	Namespace string
+	// Version is what nodes report that have all of the content.
+	Version string
+	// Payload is what the operator carries for hosts; content what hosts get of it, each with its network.
+	Payload  *payload.Payload
+	Content  payload.Manifest
+	Store    *settings.Store
+	Renderer *settings.Renderer
+	Policies *admission.Policies
+	Fleet    *fleet.Controller
+	Hosts    *source.Ownership
+	Resolver *source.Resolver
+	Reserved *source.ReservedAddresses
+	// SSH bounds how long a host may take to answer; dialer reaches hosts.
+	SSH    remote.Options
+	Dialer func(context.Context, remote.Target, remote.Options) (SSHHost, error)
+	// Slots are the places of hosts that join, names the claims of node names.
+	Slots *kube.Slots
+	Names *NameClaims
+	// Jitter returns a time below the one that is given; by chance where it is nil.
+	Jitter func(time.Duration) time.Duration
+	// RetryMin and RetryMax are the shortest and the longest time between two attempts at a host that fails; 5 s and 2 min where zero.
+	RetryMin, RetryMax time.Duration
+}
+
+func New(o Options) *Controller {
+	if o.Jitter == nil {
+		o.Jitter = rand.N[time.Duration]
+	}
+	return &Controller{
+		Options:   o,
+		metrics:   newMetrics(o.Registry, o.Client),
+		readings:  settings.NewRenderGroup(),
+		stopwatch: newStopwatch(),
+		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
+		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
+		retries: kube.Backoff{
+			Min:    cmp.Or(o.RetryMin, 5*time.Second),
+			Max:    cmp.Or(o.RetryMax, 2*time.Minute),
+			Jitter: o.Jitter,
+		},
+	}
+}
+
+// Indexes find instances by the name of their node, and by the SSH key of their host.
+const (
+	HostnameIndex = "status.hostname"
+	HostKeyIndex  = "status.hostKey"
+)
+
+// Indexes are what instances are found by.
+func Indexes() map[string]client.IndexerFunc {
+	return map[string]client.IndexerFunc{
+		HostnameIndex: func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.Hostname} },
+		HostKeyIndex:  func(o client.Object) []string { return []string{o.(*v1alpha1.WindowsInstance).Status.HostKey} },
+	}
+}
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
+	for field, index := range Indexes() {
+		if err := m.GetFieldIndexer().IndexField(ctx, &v1alpha1.WindowsInstance{}, field, index); err != nil {
+			return fmt.Errorf("indexing WindowsInstances: %w", err)
+		}
+	}
+	return builder.ControllerManagedBy(m).
+		Named("windowsinstance").
+		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WatchesRawSource(ctrlsource.Channel(c.Fleet.Plans, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(ctrlsource.Channel(c.Renderer.Network.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
+		Watches(&corev1.Node{}, c.nodeEvents(), builder.WithPredicates(
+			predicate.Or(fleet.NodeChanged(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll)).
+		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll), builder.WithPredicates(published())).
+		Watches(&v1alpha1.WindowsInstance{}, c.Deletions()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: instanceWorkers}).
+		Complete(c)
+}
+
+// Deletions ends the join of an instance that is deleted. Its worker is busy with that join, and would not hear of it before the end.
+func (c *Controller) Deletions() handler.EventHandler {
+	return kube.OnChange(func(_ context.Context, i client.Object, _ kube.Queue) {
+		if i.GetDeletionTimestamp() != nil {
+			c.running.end(client.ObjectKeyFromObject(i))
+		}
+	})
+}
+
+// published lets through what nodes must have, when it can be read for the first time, or again.
+func published() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e ctrlevent.CreateEvent) bool {
+			return strings.HasPrefix(e.Object.GetName(), api.ServicesConfigMapPrefix)
+		},
+		UpdateFunc:  func(ctrlevent.UpdateEvent) bool { return false },
+		DeleteFunc:  func(ctrlevent.DeleteEvent) bool { return false },
+		GenericFunc: func(ctrlevent.GenericEvent) bool { return false },
+	}
+}
+
+func (c *Controller) forget(name types.NamespacedName) {
+	c.Names.release(name)
+	c.retries.Reset(name)
+	c.stopwatch.forget(name)
+}
+
+func joins(config v1alpha1.WindowsConfigSpec) int {
+	if config.Rollout.MaxConcurrentJoins > 0 {
+		return int(config.Rollout.MaxConcurrentJoins)
+	}
+	return defaultJoins
+}
+
+// nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts
+// join, its instance waits a little and sees that at once.
+func (c *Controller) nodeEvents() handler.EventHandler {
+	return kube.OnChange(func(ctx context.Context, node client.Object, q kube.Queue) {
+		for _, r := range c.ofNode(ctx, node) {
+			q.AddAfter(r, batchDelay(c.Slots.Taken()))
+		}
+	})
+}
+
+// ofNode names the instance whose host is the node.
+func (c *Controller) ofNode(ctx context.Context, node client.Object) []reconcile.Request {
+	return c.requests(ctx, client.MatchingFields{HostnameIndex: node.GetName()})
+}
+
+// EnqueueAll names all instances: what concerns them all has changed, so that none needs to wait out its back-off.
+func (c *Controller) EnqueueAll(ctx context.Context, _ client.Object) []reconcile.Request {
+	all := c.requests(ctx)
+	for _, r := range all {
+		c.retries.Reset(r.NamespacedName)
+	}
+	return all
+}
+
+func (c *Controller) requests(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	var list v1alpha1.WindowsInstanceList
+	if err := c.Client.List(ctx, &list, which...); err != nil {
+		return nil // the cache is not there yet; its start brings every instance anyway
+	}
+	var requests []reconcile.Request
+	for _, i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&i)})
+	}
+	return requests
+}

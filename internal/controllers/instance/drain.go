@@ -1,0 +1,169 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/drain"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// drainEvery is how often the pods of a node that is drained are looked at.
+const drainEvery = 2 * time.Second
+
+// drain keeps new pods away from the node and asks those that are there to leave, until none is left that has to.
+func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
+	node := rollout.NodeOf(m.view.Node)
+	if node == nil || node.Silent && m.current().Action == v1alpha1.ActionLeave {
+		return m.drained(ctx) // nobody would end the pods; they go with the Node. A node that is needed is there: see step
+	}
+	err := m.cordon(ctx)
+	if apierrors.IsForbidden(err) && m.current().Action == v1alpha1.ActionLeave {
+		m.emitForeignNode(m.view, "Drain", err)
+		return m.drained(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var list corev1.PodList
+	if err := m.Live.List(ctx, &list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
+		return 0, fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
+	}
+	pods := drain.Look(list.Items, time.Now())
+	if pods.Gone() {
+		return m.drained(ctx)
+	}
+	settings := m.view.config.Rollout.Drain
+	within := kube.Duration(settings.Timeout, time.Hour)
+	late := m.ran(within) > within
+	refused, err := m.evict(ctx, pods.Evict, late && settings.OnTimeout == v1alpha1.DrainForce)
+	reason, message := drain.Report(pods, refused, late)
+	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.current().Action != v1alpha1.ActionLeave {
+		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
+	}
+	meta.SetStatusCondition(&m.status.desired().Conditions, metav1.Condition{
+		Type: api.ConditionDraining, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: m.view.Instance.Generation,
+	})
+	return drainEvery, err
+}
+
+func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
+	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	return m.to(ctx, v1alpha1.MaintenanceAct)
+}
+
+// evict asks pods to leave, each with its own grace unless the user says otherwise. It returns why pods may not go. Forced,
+// pods are deleted whatever their budgets say.
+func (m *maintenance) evict(ctx context.Context, pods []corev1.Pod, forced bool) (refused map[string]string, err error) {
+	var errs []error
+	refused = map[string]string{}
+	for i := range pods {
+		err := m.evictOne(ctx, &pods[i], forced)
+		switch {
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // gone, or another one by that name
+		case isRefusal(err):
+			refused[drain.Name(&pods[i])] = refusal(err)
+		default:
+			errs = append(errs, fmt.Errorf("evicting pod %s: %w", drain.Name(&pods[i]), err))
+		}
+	}
+	return refused, errors.Join(errs...)
+}
+
+func (m *maintenance) evictOne(ctx context.Context, pod *corev1.Pod, forced bool) error {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	if grace := m.view.config.Rollout.Drain.GracePeriodOverride; grace != nil {
+		seconds := int64(*grace)
+		options.GracePeriodSeconds = &seconds
+	}
+	if forced {
+		return m.Client.Delete(ctx, pod, &client.DeleteOptions{Preconditions: options.Preconditions, GracePeriodSeconds: options.GracePeriodSeconds})
+	}
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, DeleteOptions: options}
+	return m.Client.SubResource("eviction").Create(ctx, pod, eviction)
+}
+
+// isRefusal says that the API server has decided: a budget allows none (429), a webhook forbids it, or two budgets are about the pod,
+// which is an internal error (500). An API server that is not there decides nothing.
+func isRefusal(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && !apierrors.IsServiceUnavailable(err) && !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err)
+}
+
+// refusal is what the API server says of a pod that may not go, with the budget that it names in its details.
+func refusal(err error) string {
+	message := err.Error()
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			message = cause.Message
+		}
+	}
+	return message
+}
+
+// cordon keeps new pods away, unless somebody else does already. The mark says that it was us.
+func (m *maintenance) cordon(ctx context.Context) error {
+	if m.view.Node.Spec.Unschedulable {
+		return nil
+	}
+	return m.patchNode(ctx, "cordoning", func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationCordoned: string(m.current().Action)})
+	})
+}
+
+// uncordon takes our mark off, and the cordon if it is ours; and what asked for the restart, if nobody asked again since.
+func (m *maintenance) uncordon(ctx context.Context, asked string) error {
+	if m.view.Node == nil {
+		return nil
+	}
+	return m.patchNode(ctx, "uncordoning", func(n *corev1.Node) {
+		n.Annotations = maps.Clone(n.Annotations)
+		if _, ours := n.Annotations[api.AnnotationCordoned]; ours {
+			n.Spec.Unschedulable = false
+			delete(n.Annotations, api.AnnotationCordoned)
+		}
+		if asked != "" && rollout.NodeOf(n).RebootAsked == asked {
+			delete(n.Annotations, api.AnnotationReboot)
+		}
+	})
+}
+
+// announceVersion tells the node which version it is to have.
+func (m *maintenance) announceVersion(ctx context.Context, version string) error {
+	if m.view.Node == nil {
+		return errors.New("the Node is not there")
+	}
+	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { setDesiredVersion(n, version) })
+}
+
+// patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried
+// again with what they wrote. No difference, no write.
+func (m *maintenance) patchNode(ctx context.Context, doing string, change func(*corev1.Node)) error {
+	was := m.view.Node
+	node := was.DeepCopy()
+	change(node)
+	if node.Spec.Unschedulable == was.Spec.Unschedulable && maps.Equal(node.Annotations, was.Annotations) {
+		return nil
+	}
+	err := m.Client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("%s Node %s: %w", doing, node.Name, err)
+	}
+	m.view.Node = node
+	return nil
+}

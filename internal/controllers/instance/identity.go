@@ -1,0 +1,149 @@
+package instance
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// What a host says of itself is compared here with what can be known otherwise, before it is handed an identity.
+
+// sharesKeyWith names another instance whose host shows the same key; "" where there is none.
+func (a *attempt) sharesKeyWith(ctx context.Context, key string) (name string) {
+	var list v1alpha1.WindowsInstanceList
+	if err := a.Client.List(ctx, &list, client.MatchingFields{HostKeyIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+		return "" // the cache is on its way down
+	}
+	for i := range list.Items {
+		if is := list.Items[i].Name; is != a.view.Instance.Name && (name == "" || is < name) {
+			name = is
+		}
+	}
+	return name
+}
+
+// Identify says what the cluster knows of a host by its name, once its address is proven.
+func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, error) {
+	if ip := join.NodeIP(f, a.view.Instance.Spec.Network); ip != "" { // join.Check refuses a host without
+		if err := a.proveAddress(ctx, ip); err != nil {
+			return join.Identity{}, err
+		}
+	}
+	taken, err := a.nameTakenBy(ctx, join.NodeName(f), f)
+	return join.Identity{TakenBy: taken, Unregistered: a.unregistered}, err
+}
+
+// proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
+func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
+	if a.host.Address().String() == nodeIP {
+		return nil
+	}
+	is, err := a.Reserved.With(ctx, a.view.Instance.Status.Hostname)
+	if err != nil {
+		return fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
+		return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
+			"the host says that its node's address is %s, which %s; choose another of its addresses with spec.network", nodeIP, is.Refuse(ip))}
+	}
+	spec := a.view.Instance.Spec
+	there, err := a.Dialer(ctx, remote.Target{
+		Address: nodeIP, Port: int(spec.Port), User: spec.Username, Key: a.view.key, HostKey: a.host.HostKey(),
+	}, a.SSH)
+	if err == nil {
+		return there.Close()
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(
+		"the host was reached at %s and says that its node's address is %s, where it does not answer with its SSH key (%v); "+
+			"let its SSH server answer the operator at that address, or choose another with spec.network", a.host.Address(), nodeIP, err)}
+}
+
+// nameTakenBy says who else has the name: an instance, also one that is on its way out, a Machine, or a Node that is not this host's.
+func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Facts) (string, error) {
+	self := client.ObjectKeyFromObject(a.view.Instance)
+	var others v1alpha1.WindowsInstanceList
+	if err := a.Client.List(ctx, &others, client.MatchingFields{HostnameIndex: name}); err != nil {
+		return "", fmt.Errorf("listing WindowsInstances: %w", err)
+	}
+	for _, o := range others.Items {
+		if key := client.ObjectKeyFromObject(&o); key != self {
+			return "WindowsInstance " + key.String(), nil
+		}
+	}
+	if who := a.Hosts.NamedBy(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]); who != "" {
+		return who, nil
+	}
+	if holder, ok := a.Names.Claim(name, self); !ok {
+		return "WindowsInstance " + holder.String(), nil
+	}
+	var node corev1.Node
+	err := a.Live.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		a.unregistered = true
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading Node %s: %w", name, err)
+	}
+	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
+		return "", nil
+	}
+	return "Node " + name + described(&node), nil
+}
+
+// isOurs says whether a Node that exists already is the host we are connected to: it has the host's key, or its address, which is
+// proven by now.
+func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
+	if !kube.IsWindows(node) {
+		return false
+	}
+	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
+	return node.Annotations[api.AnnotationSSHHostKey] == key || nodestate.InternalIP(node) == nodeIP
+}
+
+// described says of which system a Node is, and where, as far as it has reported.
+func described(node *corev1.Node) string {
+	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, nodestate.InternalIP(node)}, func(s string) bool { return s == "" })
+	if len(known) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(known, ", ") + ")"
+}
+
+// leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.
+func (a *attempt) leaveName(ctx context.Context, former, nodeIP string) error {
+	if former == "" || !a.status.desired().HostnameFixed {
+		return nil
+	}
+	var node corev1.Node
+	err := a.Live.Get(ctx, types.NamespacedName{Name: former}, &node)
+	if apierrors.IsNotFound(err) || err == nil && !a.isOurs(&node, nodeIP) {
+		return nil
+	}
+	if err == nil {
+		err = client.IgnoreNotFound(a.Client.Delete(ctx, &node, client.Preconditions{UID: &node.UID}))
+	}
+	if err != nil {
+		return fmt.Errorf("deleting Node %s, the host's before it was renamed: %w", former, err)
+	}
+	return nil
+}

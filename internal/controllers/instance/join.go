@@ -1,0 +1,295 @@
+package instance
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// answerWithin is how long a host that is connected to keeps its place among those that join: one that is dead must not keep
+// others out.
+const answerWithin = 500 * time.Millisecond
+
+// tokenSeconds is how long a bootstrap token is valid.
+const tokenSeconds = 15 * 60
+
+// A cache hears of what was written within milliseconds, or within seconds where the API server is busy.
+const (
+	heardPoll   = 20 * time.Millisecond
+	heardWithin = 10 * time.Second
+)
+
+// errDeleted ends the join of an instance that is deleted meanwhile: its host leaves, and gets no token any more.
+var errDeleted = errors.New("the WindowsInstance is being deleted")
+
+// join carries one attempt out and keeps the status up to date meanwhile.
+func (c *Controller) join(ctx context.Context, v *view, status *status) error {
+	a := &attempt{Controller: c, view: v, status: status}
+	status.setWriteInterval(progressPause(c.Slots.Taken()))
+	status.silent = isSilent(v.Instance)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	status.deleted = func() { cancel(errDeleted) }
+	defer c.running.add(client.ObjectKeyFromObject(v.Instance), status.deleted)()
+	join.Begin(status.desired(), v.Instance.Generation)
+	job := join.Job{
+		Visit: join.Visit{
+			Host: a, Payload: c.Payload, Content: desired.Content(c.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
+			Observer: joinObserver{a, ctx}, Now: time.Now,
+		},
+		Transfer:  join.Transfer{Slots: a},
+		Cluster:   a,
+		Namespace: c.Namespace,
+		Taints:    v.Instance.Spec.NodeTaints,
+		Interface: v.Instance.Spec.Network,
+	}
+	from := join.RebootedFrom(v.Instance, time.Now())
+	defer status.settle()
+	err := job.Run(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errDeleted) {
+		return errDeleted // whatever it was that did not go on
+	}
+	if from != "" && status.desired().BootID == from {
+		err = join.Restarting(err, from)
+	}
+	return err
+}
+
+// attempt is what a join asks of the cluster.
+type attempt struct {
+	*Controller
+	view   *view
+	status *status
+	host   *connection
+	// unregistered says that there is no Node with the host's name.
+	unregistered bool
+}
+
+// joinObserver writes how a join goes into the status.
+type joinObserver struct {
+	*attempt
+	ctx context.Context // of the join
+}
+
+// Progress implements join.Observer.
+func (o joinObserver) Progress(p join.Progress) { o.status.progress(o.ctx, p) }
+
+// Connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
+func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
+	late := time.AfterFunc(answerWithin, func() { _ = a.view.admission.Close() })
+	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
+	if !late.Stop() {
+		a.view.slot = nil // whoever answers late takes a place again
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.host = host
+	st := a.status.desired()
+	key := remote.FormatHostKey(host.HostKey())
+	if st.HostKey != key {
+		st.HostKey, st.HostKeyFingerprint = key, ssh.FingerprintSHA256(host.HostKey())
+		if err := a.status.write(ctx); err != nil {
+			return host, err
+		}
+		a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventHostKeyPinned, Action: "Pin"},
+			"host %s shows key %s; it is asked for from now on", a.view.Instance.Spec.Address, st.HostKeyFingerprint)
+	}
+	if other := a.sharesKeyWith(ctx, key); other != "" {
+		a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventHostKeyShared, Action: "Compare"},
+			"the host shows the same SSH host key %s as that of WindowsInstance %s: each can pretend to be the other; on one of them, as after each copy "+
+				`of an image, delete C:\ProgramData\ssh\ssh_host_*, restart sshd, and set spec.hostKey to the new key`, st.HostKeyFingerprint, other)
+	}
+	return host, nil
+}
+
+// Accept keeps what the host is. From here on its name is its node's. It is written with the next progress, and at the latest before
+// the host gets a token.
+func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
+	if err := a.addFinalizer(ctx); err != nil {
+		return err
+	}
+	st := a.status.desired()
+	if from := join.RebootedFrom(a.view.Instance, time.Now()); from != "" && from == f.Host.BootID {
+		return &join.Rebooting{Reason: "it has not restarted yet", BootID: from, Awaited: true}
+	}
+	name := join.NodeName(f)
+	if u := join.CheckRenamed(a.view.Instance, name); u != nil {
+		return u
+	}
+	if st.Hostname != name {
+		if err := a.leaveName(ctx, st.Hostname, join.NodeIP(f, a.view.Instance.Spec.Network)); err != nil {
+			return err
+		}
+		st.Hostname, st.HostnameFixed = name, false
+	}
+	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
+	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
+	st.BootID = f.Host.BootID
+	if a.occupied(f) {
+		return join.ErrOccupied
+	}
+	return nil
+}
+
+// addFinalizer keeps the instance until its host has left the cluster. It comes before anything on the host is changed.
+func (a *attempt) addFinalizer(ctx context.Context) error {
+	instance := a.view.Instance.DeepCopy()
+	if instance.DeletionTimestamp != nil || !controllerutil.AddFinalizer(instance, api.Finalizer) {
+		return nil
+	}
+	if err := a.Client.Patch(ctx, instance, client.MergeFrom(a.view.Instance)); err != nil {
+		return fmt.Errorf("holding WindowsInstance %s: %w", instance.Name, err)
+	}
+	a.view.Instance.Finalizers = instance.Finalizers
+	return nil
+}
+
+// occupied says whether pods have to leave before the join: the node is another operator's, and works.
+func (a *attempt) occupied(f agent.Facts) bool {
+	isOthers := f.Joined == nil && slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
+	return isOthers && !a.unregistered && !a.view.drained
+}
+
+// Take takes a slot among the hosts that join, unless the host has one.
+func (a *attempt) Take() (io.Closer, error) {
+	if a.view.slot != nil {
+		return io.NopCloser(nil), nil // it is given back when the status is written
+	}
+	slot, ok := a.Slots.Take(joins(a.view.config))
+	if !ok {
+		return nil, join.ErrNoSlot
+	}
+	return slot, nil
+}
+
+// PodNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
+func (a *attempt) PodNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
+	if n, known := a.Renderer.Network.Get(a.view.config.Network); known {
+		return n, nil
+	}
+	known, _, err := a.Renderer.Render(ctx, a.view.config)
+	if err != nil && !errors.Is(err, desired.ErrNetwork) {
+		err = fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	return known.Network, err
+}
+
+// Desired is what is published for all nodes. So a host that joins and one that has joined are made the same.
+func (a *attempt) Desired(ctx context.Context) (join.Want, error) {
+	want, err := a.readings.Do(ctx, a.view.config, batchDelay(a.Slots.Taken()), a.wanted)
+	if errors.Is(err, desired.ErrNetwork) {
+		return join.Want{}, err
+	}
+	if err == nil {
+		err = a.announceVersion(ctx)
+	}
+	if err != nil {
+		return join.Want{}, fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	return want, nil
+}
+
+// wanted reads what is published. It outlives settings that make no sense any more, for the nodes that are there; a new one has to wait
+// for better: what was wrong a moment ago must not be configured now.
+func (a *attempt) wanted(ctx context.Context) (want join.Want, err error) {
+	known, _, err := a.Renderer.Render(ctx, a.view.config)
+	if err != nil {
+		return join.Want{}, err
+	}
+	want, err = a.Store.Read(ctx, a.view.Version, known.ID)
+	want.Cluster = known
+	return want, err
+}
+
+// Altered implements join.Observer.
+func (a *attempt) Altered(paths []string) {
+	a.Events.Emit(kube.Event{Object: a.view.Instance, Type: corev1.EventTypeWarning, Reason: api.ReasonContentAltered, Action: "Replace"},
+		"files on the host did not have their content any more and were replaced: %s", strings.Join(paths, ", "))
+}
+
+// Token makes the credential of this join and writes its ID down before it leaves: only requests made with it
+// are approved for this host.
+func (a *attempt) Token(ctx context.Context) (string, error) {
+	finding, err := a.Policies.Check(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if finding != "" {
+		return "", join.Unguarded(finding)
+	}
+	seconds := int64(tokenSeconds)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: api.BootstrapServiceAccount}}
+	if err := a.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s: %w", api.BootstrapServiceAccount, err)
+	}
+	id, err := credentialID(request.Status.Token)
+	if err != nil {
+		return "", err
+	}
+	a.status.desired().BootstrapCredentialID, a.status.desired().HostnameFixed = id, true
+	if err := a.status.write(ctx); err != nil {
+		return "", err
+	}
+	a.awaitHeard(ctx, id)
+	return request.Status.Token, context.Cause(ctx)
+}
+
+// awaitHeard waits until the cache has heard of a token's ID. What is asked for with the token is decided by what the cache has: a host that
+// asks sooner would be refused, and wait until it is looked at again.
+func (a *attempt) awaitHeard(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, heardWithin)
+	defer cancel()
+	self := client.ObjectKeyFromObject(a.view.Instance)
+	heard := func(ctx context.Context) (bool, error) {
+		var i v1alpha1.WindowsInstance
+		err := a.Client.Get(ctx, self, &i)
+		return i.Status.BootstrapCredentialID == id, err
+	}
+	if err := wait.PollUntilContextCancel(ctx, heardPoll, true, heard); err != nil {
+		log.FromContext(ctx).V(1).Info("Sending bootstrap token before the cache observed its ID", "error", err.Error())
+	}
+}
+
+// credentialID reads the ID (claim jti, RFC 7519) of a token that the API server has just made for us.
+func credentialID(token string) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("the token is no JSON web token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", errors.New("the token's claims are no base64")
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
+		return "", errors.New("the token has no ID (claim jti); Kubernetes 1.30 or later is needed")
+	}
+	return claims.ID, nil
+}

@@ -1,0 +1,125 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// leave takes the host out of the cluster: what is ours off the host, then the Node, then the hold on the instance. A host that
+// cannot be reached is let go after a while, or when the user says so.
+func (m *maintenance) leave(ctx context.Context) (time.Duration, error) {
+	late := m.ran(leaveWithin) > leaveWithin
+	if left := m.retries.Remaining(m.id()); left > 0 && !m.released() {
+		return left, nil
+	}
+	if err := m.cleanOrRelease(ctx, late); err != nil {
+		return m.again(ctx, err), nil
+	}
+	err := m.deleteNode(ctx)
+	switch {
+	case apierrors.IsForbidden(err): // tried again, it would hold the instance for ever
+		m.emitForeignNode(m.view, "Leave", err)
+		m.current().Message = err.Error()
+		err = m.status.write(ctx)
+	case err != nil && !apierrors.IsConflict(err):
+		m.current().Message = err.Error()
+	}
+	if err != nil {
+		return 0, err
+	}
+	id := m.id()
+	if err := m.removeFinalizer(ctx); err != nil {
+		return 0, err
+	}
+	m.forget(id)
+	m.Fleet.Done(id)
+	m.hasLeft = true
+	return 0, nil
+}
+
+// cleanOrRelease takes everything of ours off the host. Where that cannot be, it lets the host go as it is once the user says so, or
+// when it is late.
+func (m *maintenance) cleanOrRelease(ctx context.Context, late bool) error {
+	why := "the WindowsInstance says so in annotation " + api.AnnotationRelease
+	if !m.released() {
+		remains, err := m.clean(ctx)
+		if err == nil {
+			m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventHostLeft, Action: "Leave"},
+				"the host has left the cluster%s", listed("; there remain ", remains))
+			return nil
+		}
+		if !late {
+			return err
+		}
+		why = err.Error()
+	}
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeWarning, Reason: api.EventHostReleased, Action: "Leave"},
+		"the host was let go as it is: its services (those with a description that begins with %q), C:\\k, C:\\var and containers that run remain; %s",
+		api.ServiceDescription, why)
+	return nil
+}
+
+// clean has WICD take everything of ours off the host, and says what remains.
+func (m *maintenance) clean(ctx context.Context) (remains []string, err error) {
+	if m.view.KeyFault != nil {
+		return nil, m.view.KeyFault
+	}
+	known, err := cluster.Read(ctx, m.Live, m.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	result, err := m.visit("leaving").Leave(ctx, known.ID)
+	if failed := agent.Failed(err); failed != nil && failed.Code == agent.CodeOtherCluster {
+		return []string{"everything: the host is another cluster's now"}, nil
+	}
+	return result.Remains, err
+}
+
+// released says whether the user lets the host go as it is.
+func (m *maintenance) released() bool {
+	return m.view.Instance.Annotations[api.AnnotationRelease] == "true"
+}
+
+// deleteNode deletes the Node that was the host's, and no other one of that name.
+func (m *maintenance) deleteNode(ctx context.Context) error {
+	if m.view.Node == nil {
+		return nil
+	}
+	err := m.Client.Delete(ctx, m.view.Node, client.Preconditions{UID: &m.view.Node.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Node %s: %w", m.view.Node.Name, err)
+	}
+	return nil
+}
+
+// removeFinalizer takes the operator's hold off the instance.
+func (m *maintenance) removeFinalizer(ctx context.Context) error {
+	instance := m.view.Instance.DeepCopy()
+	if !controllerutil.RemoveFinalizer(instance, api.Finalizer) {
+		return nil
+	}
+	if err := client.IgnoreNotFound(m.Client.Patch(ctx, instance, client.MergeFrom(m.view.Instance))); err != nil {
+		return fmt.Errorf("letting WindowsInstance %s go: %w", instance.Name, err)
+	}
+	return nil
+}
+
+// listed is a list with what precedes it, or nothing.
+func listed(before string, list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return before + strings.Join(list, ", ")
+}

@@ -1,0 +1,41 @@
+package instance
+
+import (
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// NameClaims remembers which instance has which node name, so that two hosts with the same name that join in the
+// same moment, before either is in a status that the other can read, do not both get it.
+type NameClaims struct {
+	mu    sync.Mutex
+	owner map[string]types.NamespacedName
+}
+
+// Claim gives a node name to an instance, which gives back any other it had, or says which instance has it.
+func (n *NameClaims) Claim(node string, who types.NamespacedName) (holder types.NamespacedName, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.owner == nil {
+		n.owner = map[string]types.NamespacedName{}
+	}
+	if holder, taken := n.owner[node]; taken && holder != who {
+		return holder, false
+	}
+	n.giveBack(who)
+	n.owner[node] = who
+	return who, true
+}
+
+// release gives back the name of an instance.
+func (n *NameClaims) release(who types.NamespacedName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.giveBack(who)
+}
+
+func (n *NameClaims) giveBack(who types.NamespacedName) {
+	maps.DeleteFunc(n.owner, func(_ string, holder types.NamespacedName) bool { return holder == who })
+}

@@ -1,0 +1,90 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// view is all that is known about an instance before something is decided.
+type view struct {
+	join.Seen
+	key    ssh.Signer
+	config v1alpha1.WindowsConfigSpec
+	// drained says that no pod is on the node any more that a join could hurt.
+	drained bool
+	// keyProven says that the host has let the key in just now.
+	keyProven bool
+	// admission is the slot among the hosts that join that was taken before the host was spoken to; slot is the same as long as the host has it.
+	admission, slot *kube.Slot
+}
+
+// gather looks at everything Next needs. It returns nil for an instance that is gone.
+func (c *Controller) gather(ctx context.Context, r client.Reader, name types.NamespacedName) (*view, error) {
+	v := &view{Seen: join.Seen{Instance: &v1alpha1.WindowsInstance{}, Now: time.Now()}}
+	err := r.Get(ctx, name, v.Instance)
+	if apierrors.IsNotFound(err) || err == nil && kube.HasLeft(v.Instance) {
+		c.forget(name)
+		c.Fleet.Done(name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading WindowsInstance %s: %w", name, err)
+	}
+	if v.config, err = kube.ReadConfig(ctx, c.Client); err != nil {
+		return nil, err
+	}
+	if v.Node, err = c.node(ctx, r, v.Instance); err != nil {
+		return nil, err
+	}
+	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
+		return nil, err
+	}
+	v.Version, v.Unfit = c.Version, c.Fleet.Skew.Unsupported()
+	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {
+		v.Settings, v.SettingsSince = cm.Annotations[api.AnnotationSettings], cm.CreationTimestamp.Time
+	}
+	v.Unguarded = c.Policies.Finding()
+	v.AllPaused = v.config.Rollout.Paused
+	v.SlotFree = c.Slots.Free(joins(v.config))
+	v.NotBefore = c.notBefore(v.Instance)
+	return v, nil
+}
+
+// node returns the Node that the host of the instance became, or nil. The name in the status was checked to be
+// the host's before it was written there.
+func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
+	if i.Status.Hostname == "" {
+		return nil, nil
+	}
+	var node corev1.Node
+	err := r.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Node %s: %w", i.Status.Hostname, err)
+	}
+	return &node, nil
+}
+
+// notBefore is when an instance that failed may be tried again. A changed spec is tried at once.
+func (c *Controller) notBefore(i *v1alpha1.WindowsInstance) time.Time {
+	id := client.ObjectKeyFromObject(i)
+	if i.Status.ObservedGeneration != i.Generation {
+		c.retries.Reset(id)
+	}
+	return c.retries.Until(id)
+}

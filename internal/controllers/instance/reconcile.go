@@ -1,0 +1,177 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// pass is one reconcile of one instance: what is known of it, and what the steps have made of it.
+type pass struct {
+	*view
+	id       types.NamespacedName
+	status   *status
+	decision join.Decision
+	// attempted says that a join was run.
+	attempted bool
+}
+
+// outcome is what follows a step.
+type outcome int
+
+const (
+	proceed outcome = iota // the next step
+	finish                 // the status is written
+	abandon                // nothing: the instance is gone, or nothing was found out
+)
+
+// steps bring one host as far towards being a node as it can get now.
+func (c *Controller) steps() []func(context.Context, *pass) (outcome, error) {
+	return []func(context.Context, *pass) (outcome, error){
+		c.observe,          // what the cluster says of the host; the user may ask to forget what failed
+		c.maintain,         // what the plan lets begin, or what is under way
+		c.decide,           // whether the host joins now; it has a slot then
+		c.attemptJoin,      // the host becomes a node, or works again
+		c.proveKey,         // the host has let in the present SSH key
+		c.syncNodeMetadata, // labels and annotations of the Node
+	}
+}
+
+// Reconcile takes one host through the steps, and writes its status once they are done.
+func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+	p := &pass{id: r.NamespacedName}
+	defer p.close()
+	for _, step := range c.steps() {
+		follows, err := step(ctx, p)
+		switch {
+		case follows == abandon, follows == proceed && err != nil:
+			return reconcile.Result{}, err
+		case follows == finish:
+			result, reported := c.report(ctx, p)
+			return result, errors.Join(err, reported)
+		}
+	}
+	return c.report(ctx, p)
+}
+
+// close gives back what a pass has.
+func (p *pass) close() {
+	if p.view != nil {
+		_ = p.admission.Close()
+	}
+}
+
+// observe gathers what the cluster says, as the cache has it.
+func (c *Controller) observe(ctx context.Context, p *pass) (outcome, error) {
+	var err error
+	if p.view, err = c.gather(ctx, c.Client, p.id); p.view == nil || err != nil {
+		return abandon, err
+	}
+	return proceed, c.retry(ctx, p.Instance)
+}
+
+// decide says what happens to the host. Before it joins, what is known of it is read from the API server: the cache may not have heard of our
+// own last write.
+func (c *Controller) decide(ctx context.Context, p *pass) (outcome, error) {
+	p.decision = c.admit(p.view, join.Next(p.Seen))
+	if p.decision.Action == join.Join || newlyWaits(p.decision, p.Instance) {
+		slot := p.admission
+		seen, err := c.gather(ctx, c.Live, p.id)
+		if seen == nil || err != nil {
+			return abandon, err
+		}
+		p.view = seen
+		p.slot, p.admission = slot, slot
+		p.SlotFree = p.SlotFree || slot != nil
+		p.decision = join.Next(p.Seen)
+	}
+	p.status = c.newStatus(p.Instance)
+	return proceed, nil
+}
+
+// attemptJoin joins the host where that was decided.
+func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) {
+	if p.decision.Action != join.Join {
+		return proceed, nil
+	}
+	p.attempted = true
+	_, repairs := p.BrokenSince()
+	p.decision.Err = c.join(ctx, p.view, p.status)
+	if errors.Is(p.decision.Err, errDeleted) {
+		return abandon, nil // that is no failure, and the plan says when the host leaves
+	}
+	if repairs && ctx.Err() == nil {
+		noteFailure(p.status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
+	}
+	p.keyProven = p.decision.Err == nil
+	// The join found out which Node is the host's. It is there already when the host was announced again.
+	var err error
+	p.Node, err = c.node(ctx, c.Client, p.Instance)
+	return proceed, err
+}
+
+// admit takes a slot among the hosts that join before one of them is spoken to, or hundreds would connect to find out that
+// there is none. A host that did not answer the last time takes it only when it does: many of them must not keep others out.
+func (c *Controller) admit(v *view, d join.Decision) join.Decision {
+	if d.Action != join.Join || isSilent(v.Instance) {
+		return d
+	}
+	slot, ok := c.Slots.Take(joins(v.config))
+	if !ok {
+		return join.Waiting()
+	}
+	v.slot, v.admission = slot, slot
+	return d
+}
+
+// noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
+// later, and then the note goes.
+func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
+	f.At, f.Attempts = metav1.Now(), 1
+	if st.Failure != nil && st.Failure.Action == f.Action {
+		f.Attempts += st.Failure.Attempts
+	}
+	st.Failure = &f
+}
+
+// retry forgets what failed when the user asks for it.
+func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
+	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
+		return nil
+	}
+	c.retries.Reset(client.ObjectKeyFromObject(i))
+	if i.Status.Failure != nil {
+		before := i.DeepCopy()
+		i.Status.Failure = nil
+		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
+		}
+	}
+	before := i.DeepCopy()
+	delete(i.Annotations, api.AnnotationRetry)
+	if err := c.Client.Patch(ctx, i, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", api.AnnotationRetry, i.Name, err)
+	}
+	return nil
+}
+
+// isSilent says whether the host did not answer the last time.
+func isSilent(i *v1alpha1.WindowsInstance) bool {
+	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
+}
+
+// newlyWaits says whether an instance that was not known to wait for a place does.
+func newlyWaits(d join.Decision, i *v1alpha1.WindowsInstance) bool {
+	return errors.Is(d.Err, join.ErrNoSlot) && kube.Condition(i, api.ConditionConfigured).Reason != api.ReasonWaitingForSlot
+}

@@ -1,0 +1,87 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// verify waits until the node works, and brings it back into service.
+func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
+	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
+	if now.Action == v1alpha1.ActionUpgrade {
+		if err := m.announceVersion(ctx, now.Version); err != nil { // once more, where the Node is another one than the one that was told
+			return 0, err
+		}
+	}
+	kubelet := ""
+	if now.Version == m.view.Version {
+		kubelet = fleet.KubeletVersion(m.Content)
+	}
+	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
+	switch {
+	case failed != "":
+		return m.fail(ctx, failed)
+	case waits == "":
+		return 0, m.finish(ctx)
+	case late && !m.hasFailed():
+		return m.fail(ctx, fmt.Sprintf("not done after %s: %s", verifyWithin, waits))
+	}
+	now.Message = waits
+	if m.mayRejoin() {
+		return m.rejoin(ctx)
+	}
+	return verifyEvery, nil
+}
+
+// mayRejoin says whether the node did not come back for so long that it is joined again: a few times, and not with a version that it
+// is on its way back from.
+func (m *maintenance) mayRejoin() bool {
+	now, node := m.current(), rollout.NodeOf(m.view.Node)
+	waited, patience := m.ran(verifyWithin), join.RepairAfter
+	if node == nil {
+		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
+	}
+	if now.RejoinedAt != nil {
+		waited = min(waited, time.Since(now.RejoinedAt.Time))
+	}
+	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
+	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+}
+
+// missingSince is since when the Node is known not to be there.
+func (m *maintenance) missingSince() time.Time {
+	c := meta.FindStatusCondition(m.status.desired().Conditions, api.ConditionNodeReady)
+	if c == nil || c.Reason != api.ReasonNodeMissing {
+		return time.Now()
+	}
+	return c.LastTransitionTime.Time
+}
+
+// rejoin joins a host again whose node did not come back: nobody else does while the maintenance goes on.
+func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
+	if left := m.retries.Remaining(m.id()); left > 0 {
+		return left, nil
+	}
+	if err := m.joinAgain(ctx); err != nil {
+		return m.again(ctx, err), nil
+	}
+	at := metav1.Now()
+	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1
+	return verifyEvery, nil
+}
+
+// hasFailed says that the action failed already, and that the node is waited for to be as before.
+func (m *maintenance) hasFailed() bool {
+	f := m.status.desired().Failure
+	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)
+}

@@ -1,0 +1,287 @@
+// Package settings publishes what nodes must have, signed, one ConfigMap for each version. Renderer and Store are for
+// others: what would be published now, and what was.
+package settings
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// settingsEvery is how often the settings are looked at without an event: certificates expire, and what the cluster's
+// installer wrote is not watched.
+const settingsEvery = 5 * time.Minute
+
+// Controller publishes what nodes must have. Nodes read it and follow it by themselves: a change costs the same few writes
+// for one node and for a thousand.
+type Controller struct {
+	Options
+	// published is the hash of what was published last by this process. One worker uses it.
+	published string
+	// serials are those that were signed or seen last, by the name of the ConfigMap. The same worker uses them.
+	serials map[string]int64
+}
+
+// Options are what the controller needs.
+type Options struct {
+	Client    client.Client
+	Live      client.Reader
+	Events    kube.Events
+	Namespace string
+	Store     *Store
+	Renderer  *Renderer
+	Policies  *admission.Policies
+}
+
+func New(o Options) *Controller {
+	return &Controller{Options: o, serials: map[string]int64{}}
+}
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{theSettings()}
+	})
+	b := builder.ControllerManagedBy(m).
+		Named("settings").
+		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsSetting))).
+		Watches(&corev1.Secret{}, one). // the SSH key
+		Watches(&rbacv1.Role{}, one).
+		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, one)).
+		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
+		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(secret)
+	}
+	flannel, err := only(m, &corev1.ConfigMap{}, desired.FlannelConfig(v1alpha1.NetworkSpec{}), one)
+	if err != nil {
+		return err
+	}
+	b = b.WatchesRawSource(flannel)
+	for _, kind := range cluster.Kinds() {
+		if _, err := m.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+			continue // not OpenShift
+		} else if err != nil {
+			return fmt.Errorf("finding kind %s: %w", kind.Kind, err)
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		b = b.Watches(object, one)
+	}
+	ctl, err := b.Build(c)
+	if err != nil {
+		return err
+	}
+	theirs := kube.OptionalKind{
+		Kind: "Secret", Versions: []string{"v1"}, Namespace: cluster.OpenShiftPullSecret().Namespace, Name: cluster.OpenShiftPullSecret().Name,
+		Events: one, Found: func(schema.GroupVersionKind, client.Reader) {},
+	}
+	return kube.WatchWhenAvailable(m, ctl, func(context.Context) (kube.OptionalKind, error) { return theirs, nil }, func() {})
+}
+
+// only watches one object by its name, which is all that the operator may see of its kind in a namespace. A cache asks for all
+// objects of a namespace or for one: so each has a cache of its own.
+func only(m manager.Manager, kind client.Object, name types.NamespacedName, h handler.EventHandler) (ctrlsource.Source, error) {
+	one, err := cache.New(m.GetConfig(), cache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{kind: {
+			Namespaces: map[string]cache.Config{name.Namespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name)}},
+		}},
+	})
+	if err == nil {
+		err = m.Add(one)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching %T %s: %w", kind, name, err)
+	}
+	return ctrlsource.Kind(one, kind, h), nil
+}
+
+// IsSetting tells whether a ConfigMap has to do with settings: one that is read, or one that is published.
+func IsSetting(o client.Object) bool {
+	return o.GetName() == api.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), api.ServicesConfigMapPrefix)
+}
+
+func theSettings() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}
+}
+
+// nodesReported brings the settings back when nodes have reported, once for all that do within a while: a thousand nodes
+// that follow a change must not cost a thousand looks.
+type nodesReported struct{ handler.Funcs }
+
+const reportsWithin = 5 * time.Second
+
+// Update implements handler.EventHandler.
+func (nodesReported) Update(_ context.Context, _ ctrlevent.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.AddAfter(theSettings(), reportsWithin)
+}
+
+// Delete implements handler.EventHandler.
+func (nodesReported) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.AddAfter(theSettings(), reportsWithin)
+}
+
+// Reconcile publishes what the cluster wants now. Where that cannot be, nodes keep what they have.
+func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	config := &v1alpha1.WindowsConfig{}
+	err := c.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
+	}
+	rendered, hash, err := c.renew(ctx, config)
+	for _, p := range rendered.Problems {
+		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
+		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
+		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
+	}
+	report := c.report(ctx, config, rendered.Problems, hash, err)
+	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
+		err = nil // an edit comes as an event
+	}
+	return reconcile.Result{RequeueAfter: settingsEvery}, errors.Join(err, report)
+}
+
+// objectOf is the object that a problem is about: one of OpenShift's, one of ours, or WindowsConfig where it is neither.
+func (c *Controller) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem) client.Object {
+	kinds := cluster.Kinds()
+	if i := slices.IndexFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == p.Kind }); i >= 0 {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kinds[i])
+		object.SetName(p.Name)
+		return object
+	}
+	if p.Kind == "ConfigMap" {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: p.Name}}
+	}
+	return config
+}
+
+// renew renders and publishes.
+func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
+	known, rendered, err := c.Renderer.Render(ctx, config.Spec)
+	if err != nil {
+		return rendered, "", err
+	}
+	s, err := c.signer(ctx, known.ID)
+	if err != nil {
+		return rendered, "", err
+	}
+	rendered.Node.SigningKey = desired.PublicKey(s.private)
+	if err := c.addKeys(ctx, &rendered.Node, s); err != nil {
+		return rendered, "", err
+	}
+	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets, s)
+	return rendered, hash, err
+}
+
+// report writes the status of WindowsConfig, where there is one.
+func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, problems []desired.Problem, hash string, failed error) error {
+	if config.UID == "" {
+		return nil
+	}
+	before := config.DeepCopy()
+	st := &config.Status
+	st.ObservedGeneration = config.Generation
+	meta.SetStatusCondition(&st.Conditions, c.Policies.Condition(config.Generation))
+	set := func(condition string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,
+		})
+	}
+	if failed != nil {
+		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(failed), failed.Error())
+	} else {
+		st.Settings = hash
+		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
+	}
+	if len(problems) > 0 {
+		var list []string
+		for _, p := range problems {
+			list = append(list, p.Message)
+		}
+		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten(strings.Join(list, "\n")))
+	} else if failed == nil {
+		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "nothing was left out")
+	}
+	var err error
+	if st.Nodes, st.UpdatedNodes, err = c.countNodes(ctx, st.Settings); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(before.Status, config.Status) {
+		return nil
+	}
+	if err := c.Client.Status().Patch(ctx, config, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
+	}
+	return nil
+}
+
+// whyUnpublished is the reason why nothing can be published.
+func whyUnpublished(err error) string {
+	if network := (*desired.NetworkError)(nil); errors.As(err, &network) {
+		return network.Reason
+	}
+	return api.ReasonSettingsInvalid
+}
+
+// countNodes says how many nodes have a version of ours, and how many of them have come to the settings.
+func (c *Controller) countNodes(ctx context.Context, settings string) (all, updated int32, err error) {
+	nodes, err := kube.WindowsNodes(ctx, c.Client)
+	if err != nil {
+		return 0, 0, err
+	}
+	for i := range nodes {
+		annotations := nodes[i].Annotations
+		if annotations[api.AnnotationVersion] == "" {
+			continue
+		}
+		all++
+		if annotations[api.AnnotationSettings] == settings {
+			updated++
+		}
+	}
+	return all, updated, nil
+}
+
+// maxConditionMessage is the API's limit for the message of a condition (metav1.Condition).
+const maxConditionMessage = 32768
+
+func shorten(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
+}

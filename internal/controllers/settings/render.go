@@ -1,0 +1,43 @@
+package settings
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Renderer reads the cluster and renders what its nodes must have.
+type Renderer struct {
+	Live      client.Reader
+	Namespace string
+	// OperatorVersion is the operator's semantic version; content is what hosts get, each with its network.
+	OperatorVersion string
+	Content         payload.Manifest
+	// Network is the cluster's, as it was read last.
+	Network *NetworkCache
+}
+
+// Render reads the cluster and says what nodes must have.
+func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
+	defer func() { c.Network.record(config.Network, known.Network, err) }()
+	if known, err = cluster.Read(ctx, c.Live, c.Namespace); err != nil {
+		return known, r, err
+	}
+	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, config.Network); err != nil {
+		return known, r, err
+	}
+	settings, err := cluster.ReadSettings(ctx, c.Live, c.Namespace, config, time.Now())
+	if err != nil {
+		return known, r, err
+	}
+	r, err = desired.Render(desired.Inputs{
+		OperatorVersion: c.OperatorVersion, Payload: c.Content, Cluster: known, Config: config, Settings: settings,
+	})
+	return known, r, err
+}

@@ -1,0 +1,108 @@
+package settings
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// What nodes must have is signed, and nodes follow nothing else: the right to write ConfigMaps is none to say what runs on Windows hosts.
+// A host learns the key in its join. Where the key is lost, or another one is wanted, the operator makes one, nodes refuse what is signed
+// with it, and are joined again as all nodes that do not come to the settings (join.Next).
+
+// signer signs what is published.
+type signer struct {
+	private ed25519.PrivateKey
+	// cluster is the UID of the cluster's namespace kube-system.
+	cluster string
+}
+
+// signer is that of a cluster. Its key is made when it is not there: by the one worker that publishes, and nobody else.
+func (c *Controller) signer(ctx context.Context, cluster string) (signer, error) {
+	private, err := c.Store.SigningKey(ctx)
+	if apierrors.IsNotFound(err) {
+		private, err = c.makeSigningKey(ctx)
+	}
+	return signer{private: private, cluster: cluster}, err
+}
+
+// parseSigningKey reads what makeSigningKey wrote. The error tells nothing of the content.
+func parseSigningKey(text []byte) (ed25519.PrivateKey, error) {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "PRIVATE KEY" || len(rest) > 0 {
+		return nil, errors.New("is not one private key in PEM form")
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return nil, errors.New("is no Ed25519 key (PKCS #8)")
+	}
+	return private, nil
+}
+
+func (c *Controller) makeSigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: api.SigningKeySecret},
+		Immutable:  new(true), Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{api.SigningKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})},
+	}
+	if err := c.Client.Create(ctx, secret); err != nil {
+		return nil, fmt.Errorf("writing Secret %s: %w", secret.Name, err)
+	}
+	public := desired.PublicKey(private)
+	log.FromContext(ctx).Info("Signing key created", "secret", secret.Name, "publicKey", public)
+	c.Events.Emit(kube.Event{Object: secret, Type: corev1.EventTypeNormal, Reason: api.EventSigningKeyMade, Action: "MakeKey-" + string(secret.UID)},
+		"what nodes must have is signed with a new key, %s; nodes that know another are joined again", public)
+	return private, nil
+}
+
+// verify returns the serial of a ConfigMap that was signed here, with this key and for this cluster, under this name.
+func (s signer) verify(cm *corev1.ConfigMap) (serial int64, err error) {
+	is, err := SignedWith(s.private, cm)
+	if err == nil && is.Cluster != s.cluster {
+		err = fmt.Errorf("ConfigMap %s: it is signed for cluster %.64q, want %s", cm.Name, is.Cluster, s.cluster)
+	}
+	return is.Serial, err
+}
+
+// SignedWith tells what is stated of a ConfigMap that was signed with a key, under its name.
+func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.Statement, error) {
+	is, err := desired.Verify(cm.Data, desired.PublicKey(private))
+	if err == nil && is.Name != cm.Name {
+		err = fmt.Errorf("they are signed for ConfigMap %.128q", is.Name)
+	}
+	if err != nil {
+		return desired.Statement{}, fmt.Errorf("ConfigMap %s: its data are not the operator's: %w", cm.Name, err)
+	}
+	return is, nil
+}
+
+// sign signs data for a ConfigMap. The serial is the time in milliseconds, so that it grows although everything that is published
+// was deleted, and more than the last one that is known, so that it grows although the clock went back.
+func (s signer) sign(data map[string]string, name string, last int64) (map[string]string, int64, error) {
+	serial := max(time.Now().UnixMilli(), last+1)
+	signed, err := desired.Sign(data, desired.Statement{Cluster: s.cluster, Name: name, Serial: serial}, s.private)
+	return signed, serial, err
+}

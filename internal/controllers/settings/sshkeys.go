@@ -1,0 +1,95 @@
+package settings
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// A new SSH key comes to hosts as other settings do: it is published, and WICD authorizes it. Then the operator logs in with it, and
+// says so in the Node's annotation pub-key-hash; on that, WICD drops the keys that were used before. Old and new key both work
+// until then.
+
+// addKeys puts into what is published the key that hosts let in, and those that were published before and are used no more.
+// Without a usable key nothing changes. Nodes of other versions get the key, too: what else is published for them stays. Only what we
+// signed counts: what somebody else wrote is neither signed by us nor says which keys hosts are to drop.
+func (c *Controller) addKeys(ctx context.Context, node *desired.Node, s signer) error {
+	var list corev1.ConfigMapList
+	if err := c.Live.List(ctx, &list, client.InNamespace(c.Namespace)); err != nil {
+		return fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	current, err := sshkey.AuthorizedLines(ctx, c.Client, c.Namespace)
+	if err != nil {
+		return err
+	}
+	var own []string
+	var others []desired.Node
+	var known []string
+	for i := range list.Items {
+		was, ok := c.publishedIn(&list.Items[i], s)
+		switch {
+		case !ok:
+			continue // one that is not ours, or not the last of ours, or that an operator wrote that knows more, stays as it is
+		case was.Version == node.Version:
+			own = was.AuthorizedKeys
+		default:
+			others = append(others, was)
+		}
+		known = append(append(known, was.AuthorizedKeys...), was.RetiredKeys...)
+	}
+	usable := len(current) > 0
+	if !usable {
+		current = own
+	}
+	slices.Sort(known)
+	retired := slices.DeleteFunc(slices.Compact(known), func(key string) bool { return slices.Contains(current, key) })
+	node.AuthorizedKeys, node.RetiredKeys = current, retired
+	if !usable {
+		return nil
+	}
+	for _, other := range others {
+		if err := c.publishKeys(ctx, other, current, retired, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publishedIn is what a ConfigMap that we signed makes readable for nodes, if it is all that is in it.
+func (c *Controller) publishedIn(cm *corev1.ConfigMap, s signer) (desired.Node, bool) {
+	version, isOne := strings.CutPrefix(cm.Name, api.ServicesConfigMapPrefix)
+	if !isOne {
+		return desired.Node{}, false
+	}
+	if serial, err := s.verify(cm); err != nil || !c.isLast(cm.Name, serial) {
+		return desired.Node{}, false
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil || node.Version != version {
+		return node, false
+	}
+	again, err := node.Data()
+	return node, err == nil && maps.Equal(again, desired.Unsigned(cm.Data))
+}
+
+// publishKeys gives nodes of another version the key.
+func (c *Controller) publishKeys(ctx context.Context, node desired.Node, current, retired []string, s signer) error {
+	if slices.Equal(node.AuthorizedKeys, current) {
+		return nil
+	}
+	node.AuthorizedKeys, node.RetiredKeys = current, retired
+	hash, err := node.Hash()
+	if err != nil {
+		return err
+	}
+	return c.publishNode(ctx, node, hash, s)
+}

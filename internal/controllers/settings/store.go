@@ -1,0 +1,118 @@
+package settings
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/join"
+)
+
+// Store reads what the operator has published for nodes.
+type Store struct {
+	// client reads from the cache, live from the API server.
+	client, live client.Reader
+	namespace    string
+}
+
+func NewStore(client, live client.Reader, namespace string) *Store {
+	return &Store{client: client, live: live, namespace: namespace}
+}
+
+// Cached reads what was published for a version. It is the cache's, since it is big: not to be changed.
+func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, error) {
+	cm := &corev1.ConfigMap{}
+	name := types.NamespacedName{Namespace: c.namespace, Name: api.ServicesConfigMapPrefix + version}
+	if err := c.client.Get(ctx, name, cm, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	return cm, nil
+}
+
+// errNotPublished means that what nodes must have cannot be read: not yet, or just being replaced.
+var errNotPublished = errors.New("what nodes must have is not published yet")
+
+// Read reads what publish wrote, for a cluster: nothing else is handed to a host.
+func (c *Store) Read(ctx context.Context, version, cluster string) (want join.Want, err error) {
+	private, err := c.SigningKey(ctx)
+	if apierrors.IsNotFound(err) {
+		return join.Want{}, errNotPublished
+	}
+	if err != nil {
+		return join.Want{}, err
+	}
+	var cm corev1.ConfigMap
+	name := types.NamespacedName{Namespace: c.namespace, Name: api.ServicesConfigMapPrefix + version}
+	err = c.live.Get(ctx, name, &cm)
+	if apierrors.IsNotFound(err) {
+		return join.Want{}, errNotPublished
+	}
+	if err != nil {
+		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	if want.Serial, err = (signer{private: private, cluster: cluster}).verify(&cm); err != nil {
+		return join.Want{}, fmt.Errorf("%w: %w", errNotPublished, err) // it is made again
+	}
+	if want.Node, err = desired.FromData(cm.Data); err != nil {
+		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	want.Secrets, err = c.readSecrets(ctx, want.Node.SecretsVersion)
+	return want, err
+}
+
+// readSecrets reads the secrets of a version.
+func (c *Store) readSecrets(ctx context.Context, version string) (desired.Secrets, error) {
+	if version == "" {
+		return desired.Secrets{}, nil
+	}
+	var secret corev1.Secret
+	if err := c.live.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: api.NodeSecrets}, &secret); err != nil {
+		return desired.Secrets{}, fmt.Errorf("reading Secret %s: %w", api.NodeSecrets, err)
+	}
+	secrets, err := desired.ReadSecrets(secret.Data[api.NodeSecretsKey])
+	if err == nil && secrets.Version == version {
+		return secrets, nil
+	}
+	return desired.Secrets{}, fmt.Errorf("%w: Secret %s is not the one that belongs to it", errNotPublished, api.NodeSecrets)
+}
+
+// SigningKey reads the key. It is never kept for longer than a look: a Secret that is deleted is a key that is used no more.
+func (c *Store) SigningKey(ctx context.Context) (ed25519.PrivateKey, error) {
+	name := types.NamespacedName{Namespace: c.namespace, Name: api.SigningKeySecret}
+	var secret corev1.Secret
+	if err := c.live.Get(ctx, name, &secret); err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	private, err := parseSigningKey(secret.Data[api.SigningKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: key %s %w; delete the Secret, and the operator makes another and joins all nodes again",
+			name, api.SigningKeyKey, err)
+	}
+	return private, nil
+}
+
+// KnowsKey tells whether nodes of a version can follow what we publish: what is published for them is signed with the key that we sign
+// with. Where nothing is published for them, nobody can tell, and they are taken to.
+func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
+	cm, err := c.Cached(ctx, version)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	private, err := c.SigningKey(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = SignedWith(private, cm)
+	return err == nil, nil
+}

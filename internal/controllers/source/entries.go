@@ -1,0 +1,147 @@
+package source
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/windows-machine-config/wmco/internal/addresses"
+)
+
+// entry is one host of ConfigMap windows-instances.
+type entry struct {
+	// key as the user wrote it: an IPv4 address or a DNS name.
+	key      string
+	username string
+	// hostKey is the SSH key that the host has to show, as spec.hostKey has it; empty where nobody has said.
+	hostKey string
+}
+
+// address is what the entry's WindowsInstance is reached at.
+func (e entry) address() string { return withoutDot(e.key) }
+
+// instanceName is the name of the entry's WindowsInstance: the address itself is a valid one. All spellings of a DNS name have the same.
+func (e entry) instanceName() string { return strings.ToLower(e.address()) }
+
+// withoutDot takes the dot off that may end a DNS name: it only says that the name is whole.
+func withoutDot(name string) string { return strings.TrimSuffix(name, ".") }
+
+// fault is what is wrong with one entry. The other entries are not touched by it.
+type fault struct {
+	key string
+	// kind is one of the kinds of faults; the events of different ones are kept apart.
+	kind    string
+	message string
+}
+
+// The kinds of faults.
+const (
+	addressInvalid      = "AddressInvalid"
+	addressUnresolvable = "AddressUnresolvable"
+	addressTaken        = "AddressTaken"
+	nameTaken           = "NameTaken"
+	usernameInvalid     = "UsernameInvalid"
+	hostKeyInvalid      = "HostKeyInvalid"
+)
+
+// parseEntries reads ConfigMap windows-instances: "<IPv4 address or DNS name>: username=<user>". Entries come sorted by key, so that the same
+// data always means the same. What is in binary is no text.
+func parseEntries(data map[string]string, binary map[string][]byte) (entries []entry, faults []fault) {
+	for key := range binary {
+		faults = append(faults, fault{key, usernameInvalid, "the value is in binaryData, because it is no text in UTF-8; " +
+			"save the file as UTF-8, which PowerShell 5 does with -Encoding utf8, and make the ConfigMap of it again"})
+	}
+	for key, value := range data {
+		if err := checkAddress(key); err != nil {
+			faults = append(faults, fault{key, addressInvalid, err.Error()})
+			continue
+		}
+		username, err := parseUsername(value)
+		if err != nil {
+			faults = append(faults, fault{key, usernameInvalid, err.Error()})
+			continue
+		}
+		entries = append(entries, entry{key: key, username: username})
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	entries, twice := eachNameOnce(entries)
+	faults = append(faults, twice...)
+	slices.SortFunc(faults, func(a, b fault) int { return strings.Compare(a.key, b.key) })
+	return entries, faults
+}
+
+// eachNameOnce leaves out all but the first spelling of a name.
+func eachNameOnce(entries []entry) (once []entry, faults []fault) {
+	first := map[string]string{}
+	for _, e := range entries {
+		if other, spelled := first[e.instanceName()]; spelled {
+			faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("it is another spelling of entry %q; remove one of the two", other)})
+			continue
+		}
+		first[e.instanceName()] = e.key
+		once = append(once, e)
+	}
+	return once, faults
+}
+
+// parseUsername reads the value of an entry.
+func parseUsername(value string) (string, error) {
+	field, username, found := strings.Cut(strings.TrimSpace(value), "=")
+	switch {
+	case strings.TrimSpace(value) == "":
+		return "", fmt.Errorf("the value is empty; it must be username=<user>, for example username=Administrator")
+	case !found || field != "username":
+		return "", fmt.Errorf("the value %q does not begin with username=; it must be username=<user>, for example username=Administrator",
+			clipped(value))
+	case username == "":
+		return "", fmt.Errorf("the user name after username= is empty; name an account in the host's Administrators group")
+	case strings.ContainsAny(username, "\r\n"):
+		return "", fmt.Errorf("the value has more than one line; only username=<user> can be set")
+	case username != strings.TrimSpace(username):
+		return "", fmt.Errorf("the user name %q begins with a blank; write it directly behind username=", clipped(username))
+	case strings.ContainsFunc(username, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "", fmt.Errorf("the user name %q has a character that cannot be printed", clipped(username))
+	case utf8.RuneCountInString(username) > 256:
+		return "", fmt.Errorf("the user name has %d characters; Windows allows at most 256", utf8.RuneCountInString(username))
+	}
+	return username, nil
+}
+
+// checkAddress says why the key of an entry, which the API server limits to letters, digits, '-', '_' and '.',
+// is neither an IPv4 address nor a DNS name.
+func checkAddress(key string) error {
+	if ip, err := netip.ParseAddr(key); err == nil {
+		if !ip.Is4() {
+			return fmt.Errorf("the key is an IPv6 address; only IPv4 addresses and DNS names with an IPv4 address are supported")
+		}
+		return refused(addresses.Cluster{}, ip)
+	}
+	if looksLikeIPv4(key) {
+		return fmt.Errorf("the key is no valid IPv4 address (four numbers from 0 to 255)")
+	}
+	if faults := validation.IsDNS1123Subdomain(strings.ToLower(withoutDot(key))); len(faults) > 0 {
+		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
+	}
+	return nil
+}
+
+// refused says why no Windows host can have one of some addresses; nil when each can be one's.
+func refused(in addresses.Cluster, ips ...netip.Addr) error {
+	for _, ip := range ips {
+		if why := in.Refuse(ip); why != "" {
+			return fmt.Errorf("its address %s %s; name a Windows host by the address that it has in its own network", ip, why)
+		}
+	}
+	return nil
+}
+
+// looksLikeIPv4 says whether a key is made of digits and dots only: no top-level domain is.
+func looksLikeIPv4(key string) bool { return strings.Trim(key, "0123456789.") == "" }
+
+// clipped is the beginning of a text, for a message.
+func clipped(s string) string { return strings.ToValidUTF8(s[:min(len(s), 80)], "") }

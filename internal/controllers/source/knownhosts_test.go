@@ -1,0 +1,95 @@
+package source
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// aHostKey is the n-th one, as spec.hostKey has it.
+func aHostKey(t *testing.T, n byte) string {
+	t.Helper()
+	key, err := ssh.ParsePrivateKey(controllertest.SSHKey(t, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote.FormatHostKey(key.PublicKey())
+}
+
+func knownHostsMap(lines ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.KnownHostsConfigMap, UID: "its-uid"},
+		Data:       map[string]string{api.KnownHostsKey: strings.Join(lines, "\n")},
+	}
+}
+
+// hostKeys are spec.hostKey of the instances, by name.
+func (w *sources) hostKeys() map[string]string {
+	keys := map[string]string{}
+	for _, i := range w.instances() {
+		keys[i.Name] = i.Spec.HostKey
+	}
+	return keys
+}
+
+func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
+	first, second, written := aHostKey(t, 1), aHostKey(t, 2), aHostKey(t, 3)
+	known := knownHostsMap("10.0.0.1 "+first, "HOST.example "+second)
+	users := userMap("10.0.0.1", "10.0.0.2", "host.example.")
+	other := controllertest.Instance("10.0.0.2", "ConfigMap", "", "10.0.0.2")
+	other.Spec.HostKey = written + " by its user"
+	w := newSources(t, users, known, other)
+	w.names["host.example."], w.names["host.example"] = nil, []string{"10.0.0.3"}
+	expect := func(want map[string]string) {
+		t.Helper()
+		w.writes = 0
+		w.pass()
+		for name, key := range w.hostKeys() {
+			if key != want[name] {
+				t.Errorf("%s has to show %q, want %q", name, key, want[name])
+			}
+		}
+		if w.writes = 0; len(w.instances()) != len(want) {
+			t.Errorf("there are %d instances, want %d", len(w.instances()), len(want))
+		}
+		if w.pass(); w.writes != 0 {
+			t.Errorf("%d writes, although nothing has changed", w.writes)
+		}
+	}
+	expect(map[string]string{"10.0.0.1": first, "10.0.0.2": other.Spec.HostKey, "host.example": second})
+	known.Data[api.KnownHostsKey] = "10.0.0.1 " + second + "\n10.0.0.2 " + written
+	w.must(w.Update(t.Context(), known))
+	expect(map[string]string{"10.0.0.1": second, "10.0.0.2": other.Spec.HostKey, "host.example": second})
+}
+
+// Somebody wrote a host's key down, and it cannot be read: that is no reason to believe whoever answers.
+func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
+	unreadable := knownHostsMap()
+	unreadable.Data, unreadable.BinaryData = nil, map[string][]byte{api.KnownHostsKey: {0xff, 0xfe}}
+	wrongKey := knownHostsMap()
+	wrongKey.Data = map[string]string{"hosts": ""}
+	for name, test := range map[string]struct {
+		known *corev1.ConfigMap
+		want  []string // besides the one that is there already
+		says  string
+	}{
+		"a damaged line": {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
+		"UTF-16":         {unreadable, nil, "UTF-8"},
+		"no such key":    {wrongKey, nil, api.KnownHostsKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newSources(t, userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), test.known, controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))
+			w.pass()
+			w.expect(append(test.want, "10.0.0.9 ConfigMap 10.0.0.9")...)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.KnownHostsConfigMap, test.says)
+			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.InstancesConfigMap, `"10.0.0.1"`)
+		})
+	}
+}

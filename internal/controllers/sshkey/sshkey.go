@@ -1,0 +1,67 @@
+// Package sshkey reads the operator's SSH key, and writes it as hosts and Nodes know it.
+package sshkey
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// PrivateKey reads the SSH key. A fault of the Secret is one for the user; err is one of the API.
+func PrivateKey(ctx context.Context, reader client.Reader, namespace string) (ssh.Signer, *join.Stall, error) {
+	name := types.NamespacedName{Namespace: namespace, Name: api.PrivateKeySecret}
+	var secret corev1.Secret
+	err := reader.Get(ctx, name, &secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	text, found := secret.Data[api.PrivateKeyKey]
+	if err != nil || !found {
+		return nil, &join.Stall{Reason: api.ReasonPrivateKeyMissing, Message: fmt.Sprintf(
+			"Secret %s with key %s is not there; make one with: ssh-keygen -t ed25519 -N '' -f windows-key && "+
+				"kubectl create secret generic %s --from-file=%s=windows-key -n %s, and give each host windows-key.pub",
+			name, api.PrivateKeyKey, api.PrivateKeySecret, api.PrivateKeyKey, namespace)}, nil
+	}
+	key, err := remote.ParsePrivateKey(text)
+	if err != nil {
+		return nil, &join.Stall{Reason: api.ReasonPrivateKeyInvalid, Message: fmt.Sprintf(
+			"Secret %s, key %s: %v", name, api.PrivateKeyKey, err)}, nil
+	}
+	return key, nil, nil
+}
+
+// AuthorizedLines are those that new hosts are to let in, as lines of authorized_keys; none while the Secret with the private key has a fault,
+// which the instances tell of.
+func AuthorizedLines(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
+	name := types.NamespacedName{Namespace: namespace, Name: api.PrivateKeySecret}
+	var secret corev1.Secret
+	if err := reader.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	key, err := remote.ParsePrivateKey(secret.Data[api.PrivateKeyKey])
+	if err != nil {
+		return nil, nil
+	}
+	return []string{AuthorizedLine(key)}, nil
+}
+
+// AuthorizedLine is what a host's authorized_keys must have for a key.
+func AuthorizedLine(key ssh.Signer) string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+}
+
+func Hash(key ssh.Signer) string {
+	sum := sha256.Sum256([]byte(AuthorizedLine(key)))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,138 @@
+package storytest
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// counted counts how often hosts are dialled, by address. Names are looked up as remote.Dial does.
+func (s *story) counted() map[string]int {
+	dialled := map[string]int{}
+	s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
+		if _, err := netip.ParseAddr(t.Address); err != nil {
+			ips, err := o.Lookup(ctx, "ip", t.Address)
+			if err != nil {
+				return nil, &remote.Error{Kind: remote.Unresolvable, Host: t.Address, Err: err}
+			}
+			t.Address = ips[0].String()
+		}
+		dialled[t.Address]++
+		return s.dial(ctx, t, o)
+	}
+	return dialled
+}
+
+// What a user writes is no way to make the operator log in to the cluster's own machines.
+func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
+	for address, says := range map[string]string{
+		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
+		"localhost": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
+	} {
+		t.Run(address, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t, 1, v1alpha1.RolloutSpec{})
+				s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", "10.0.9.9")))
+				dialled := s.counted()
+				s.lookup = func(_ context.Context, _, name string) ([]netip.Addr, error) {
+					all := map[string][]netip.Addr{
+						"localhost":   {netip.MustParseAddr("127.0.0.1")},
+						"two.example": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.96.0.1")},
+					}
+					return all[name], nil
+				}
+				s.hosts[0].address = address
+				s.announce(s.hosts[0])
+				s.pass(5 * time.Minute)
+				i := s.instance("win-1")
+				ready := kube.Condition(i, api.ConditionReady)
+				if ready.Reason != api.ReasonAddressInvalid || !strings.Contains(ready.Message, says) {
+					t.Errorf("Ready is %+v, want AddressInvalid that says %q", ready, says)
+				}
+				if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) {
+					t.Error("nobody says that only the user can help")
+				}
+				if len(dialled) > 0 {
+					t.Errorf("the operator connected to %v", dialled)
+				}
+			})
+		})
+	}
+}
+
+// Before the operator knows what the cluster has at an address, it connects to no stranger.
+func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		s.live = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+				if _, asks := into.(*networkingv1.ServiceCIDR); asks {
+					return errors.New("forbidden")
+				}
+				return c.Get(ctx, key, into, opts...)
+			},
+		})
+		s.startOperator()
+		dialled := s.counted()
+		s.announce(s.hosts[0])
+		s.pass(time.Minute)
+		if ready := kube.Condition(s.instance("win-1"), api.ConditionReady); ready.Reason != api.ReasonClusterUnknown || len(dialled) > 0 {
+			t.Errorf("Ready is %+v, dialled was %v", ready, dialled)
+		}
+	})
+}
+
+// A node that joined is reached as before when another Node says that it has the same address.
+func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		s.announce(s.hosts[0])
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", s.hosts[0].address)))
+		dialled := s.counted()
+		s.hosts[0].version = ""
+		s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
+		s.until("the host is a node again", time.Hour, func() bool { return s.ready() == 1 })
+		if dialled[s.hosts[0].address] == 0 {
+			t.Error("the host came back by itself; this shows nothing")
+		}
+	})
+}
+
+// Nor is what a host says of itself a way to make the operator connect to the cluster's own machines.
+func TestAHostSendsTheOperatorToNobody(t *testing.T) {
+	for _, address := range []string{"10.96.0.1", "10.3.0.5", "10.0.9.9"} {
+		t.Run(address, func(t *testing.T) {
+			hostile(t, 1, func(s *story, liar *storyHost) {
+				s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", "10.0.9.9")))
+				dialled := s.counted()
+				liar.claims("win-1", address)
+				s.announce(liar)
+				s.pass(5 * time.Minute)
+				if dialled[address] > 0 || liar.token != "" {
+					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialled[address], liar.token)
+				}
+				if r := s.supported("win-1"); r != api.ReasonAddressNotProven {
+					t.Errorf("a host that says it has %s: Supported has reason %q, want AddressNotProven", address, r)
+				}
+			})
+		})
+	}
+}

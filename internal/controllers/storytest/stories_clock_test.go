@@ -1,0 +1,32 @@
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// A wall clock that jumps ahead makes whatever was written down before look older than it is.
+func TestStoryClockJumpsWhileANodeIsVerified(t *testing.T) {
+	tell(t, "clock-jumps-while-verified", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		s.until("win-1 is verified", time.Hour, func() bool {
+			now := s.instance("win-1").Status.Maintenance
+			return now != nil && now.Step == v1alpha1.MaintenanceVerify && s.hosts[0].goesTo == s.version
+		})
+		i := s.instance("win-1")
+		i.Status.Maintenance.StepStartedAt = metav1.NewTime(i.Status.Maintenance.StepStartedAt.Add(-20 * time.Minute))
+		s.must(s.client.Status().Update(s.ctx, i))
+		s.hosts[0].goesAt = s.hosts[0].goesAt.Add(2 * time.Minute)
+		s.say("the operator's clock jumps by 20 minutes")
+		s.until("all have the version", time.Hour, func() bool {
+			if f := s.instance("win-1").Status.Failure; f != nil {
+				s.t.Fatalf("the upgrade failed: %+v", f)
+			}
+			return s.at(s.version) == 2
+		})
+	})
+}

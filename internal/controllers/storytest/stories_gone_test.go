@@ -1,0 +1,77 @@
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// loseNode deletes the Node of a host without power, as a cloud's controller does for a machine that was stopped.
+func (s *story) loseNode(h *storyHost) {
+	s.t.Helper()
+	h.off = true
+	node := s.node(h.name)
+	s.must(s.client.Delete(s.ctx, node))
+	s.say("%s loses its power, and its Node is deleted", h.name)
+}
+
+func (s *story) hasNode(name string) bool {
+	err := s.client.Get(s.ctx, types.NamespacedName{Name: name}, &corev1.Node{})
+	s.must(client.IgnoreNotFound(err))
+	return !apierrors.IsNotFound(err)
+}
+
+// passAlone lets time pass in which no other node may be taken out of service, nobody be blamed, and nothing happen to a version.
+func (s *story) passAlone(d time.Duration) {
+	s.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		s.tick()
+		if s.out() > 0 {
+			s.t.Fatalf("another node was taken out of service while win-1 has none\n%s", s.standing())
+		}
+		if f := s.instance("win-1").Status.Failure; f != nil {
+			s.t.Fatalf("that the Node is away is told as a failure: %+v", f)
+		}
+	}
+}
+
+func TestStoryNodeDeletedWhileItDrains(t *testing.T) {
+	tell(t, "node-deleted-while-it-drains", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		s.budgets["web"] = 0
+		s.until("win-1 is drained", time.Hour, func() bool { return s.node("win-1").Spec.Unschedulable })
+		s.loseNode(s.hosts[0])
+		s.passAlone(20 * time.Minute)
+		s.hosts[0].off = false
+		s.say("win-1 has power again")
+		s.until("win-1 has registered", time.Hour, func() bool { return s.hasNode("win-1") })
+		s.pass(10 * time.Minute)
+		if s.hosts[0].version != was {
+			t.Error("it went to the version with a pod on it that may not be evicted")
+		}
+		s.say("the budget allows one after the other")
+		s.budgets["web"] = 1
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
+	})
+}
+
+func TestStoryNodeDeletedWhileItIsVerified(t *testing.T) {
+	tell(t, "node-deleted-while-it-is-verified", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		s.until("win-1 goes to the version", time.Hour, func() bool { return s.hosts[0].goesTo == s.version })
+		s.loseNode(s.hosts[0])
+		s.passAlone(20 * time.Minute)
+		s.hosts[0].off = false
+		s.say("win-1 has power again, and its Node pods")
+		s.until("win-1 has registered", time.Hour, func() bool {
+			s.hosts[0].goOn()
+			return s.hasNode("win-1")
+		})
+		s.addPod("win-1", "web")
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 2 })
+	})
+}

@@ -1,0 +1,50 @@
+package storytest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// TestStoryWrongNetwork: a host is not even spoken to as long as the cluster's network could not take it.
+func TestStoryWrongNetwork(t *testing.T) {
+	tell(t, "wrong-network", 1, atMost(1), func(s *story) {
+		dials := 0
+		s.dialer = func(ctx context.Context, to remote.Target, o remote.Options) (instance.SSHHost, error) {
+			dials++
+			return s.dial(ctx, to, o)
+		}
+		kubeadm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"},
+			Data:       map[string]string{"ClusterConfiguration": "networking: {podSubnet: 240.0.0.0/8}"},
+		}
+		s.must(s.client.Create(s.ctx, kubeadm))
+		config := s.rules()
+		good := config.Spec.Network
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+		s.must(s.client.Update(s.ctx, config))
+		s.announce(s.hosts...)
+		s.pass(10 * time.Minute)
+		i := s.instance("win-1")
+		configured := kube.Condition(i, api.ConditionConfigured)
+		if dials > 0 || configured.Reason != api.ReasonClusterNetworkReserved || !strings.Contains(configured.Message, "240.0.0.0/8") ||
+			kube.Condition(i, api.ConditionReady).Reason != api.ReasonClusterNetworkReserved || meta.FindStatusCondition(i.Status.Conditions, api.ConditionReachable) != nil {
+			s.t.Errorf("after %d connections: %+v", dials, i.Status.Conditions)
+		}
+		config = s.rules()
+		config.Spec.Network = good
+		s.must(s.client.Update(s.ctx, config))
+		s.until("the host is a node", 5*time.Minute, func() bool { return s.ready() == 1 })
+	})
+}

@@ -1,0 +1,56 @@
+package storytest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// askForReboot does what kubectl annotate node does.
+func (s *story) askForReboot(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		node := s.node(name)
+		node.Annotations[api.AnnotationReboot] = ""
+		s.must(s.client.Update(s.ctx, node))
+	}
+}
+
+// In the original, the restart command took its own answer with it, the annotation stayed, and the host restarted for ever.
+func TestStoryRestartLosesItsAnswer(t *testing.T) {
+	tell(t, "restart-loses-its-answer", 6, atMost(2), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		for _, h := range s.hosts {
+			h.loses = 2 // what it is, and then the restart
+			s.askForReboot(h.name)
+		}
+		s.until("all have restarted", time.Hour, func() bool {
+			return s.ready() == 6 && !slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.bootID == 1 })
+		})
+		s.pass(time.Hour)
+		for _, h := range s.hosts {
+			if _, asked := s.node(h.name).Annotations[api.AnnotationReboot]; asked || h.bootID != 2 {
+				s.t.Errorf("%s has boot ID %d, its annotation is there: %v; want one restart", h.name, h.bootID, asked)
+			}
+		}
+	})
+}
+
+// In the original, a host was cleaned over SSH while it was being restarted by somebody else: half of it stayed.
+func TestStoryRemovedDuringReboot(t *testing.T) {
+	tell(t, "removed-during-reboot", 2, atMost(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("both hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+		s.askForReboot("win-1")
+		s.until("win-1 restarts", time.Hour, func() bool { return s.hosts[0].bootID == 2 })
+		s.say("win-1 is removed")
+		s.must(s.client.Delete(s.ctx, s.instance("win-1")))
+		s.until("win-1 has left", time.Hour, func() bool { return len(s.allInstances()) == 1 && len(s.nodes()) == 1 })
+		if h := s.hosts[0]; h.version != "" || h.bootID != 2 {
+			s.t.Errorf("version %q stayed on win-1, its boot ID is %d", h.version, h.bootID)
+		}
+	})
+}

@@ -1,0 +1,288 @@
+package storytest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// newClient is the cluster: what newTestSettings has, an SSH key, and rules for what the fake client does not know.
+func (s *story) newClient(r v1alpha1.RolloutSpec) client.Client {
+	s.t.Helper()
+	scheme := controllertest.Scheme(s.t)
+	// A tracker without managed fields, of which nothing here is: they take most of the time.
+	tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker).WithStatusSubresource(&v1alpha1.WindowsInstance{}, &v1alpha1.WindowsConfig{}, &corev1.Node{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
+	for field, index := range instance.Indexes() {
+		b = b.WithIndex(&v1alpha1.WindowsInstance{}, field, index)
+	}
+	for _, object := range controllertest.PlainCluster() {
+		if config, ok := object.(*v1alpha1.WindowsConfig); ok {
+			config.Spec.Rollout = r
+		}
+		b = b.WithObjects(object)
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: api.PrivateKeySecret},
+		Data:       map[string][]byte{api.PrivateKeyKey: controllertest.SSHKey(s.t, 0)},
+	}
+	base := b.WithObjects(secret).Build()
+	for _, object := range append(controllertest.PlainCluster(), secret) {
+		s.cache.refresh(s.ctx, base, object)
+	}
+	funcs := s.cache.funcs(func() { s.writes++ })
+	funcs.SubResourceCreate = s.createSub
+	patch := funcs.Patch
+	funcs.Patch = func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+		if node, ok := o.(*corev1.Node); ok {
+			defer s.watchNode(node.Name)()
+		}
+		return patch(ctx, c, o, p, opts...)
+	}
+	return interceptor.NewClient(base, funcs)
+}
+
+// createSub evicts pods as their budgets allow, and makes tokens.
+func (s *story) createSub(_ context.Context, _ client.Client, _ string, o, sub client.Object, _ ...client.SubResourceCreateOption) error {
+	s.writes++
+	switch sub := sub.(type) {
+	case *policyv1.Eviction:
+		return s.evicted(o.(*corev1.Pod))
+	case *authenticationv1.TokenRequest:
+		claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"jti":"token-%d"}`, s.writes))
+		sub.Status.Token = "header." + claims + ".signature"
+		return nil
+	}
+	return errors.New("unknown subresource")
+}
+
+func (s *story) evicted(pod *corev1.Pod) error {
+	if s.refuses != nil {
+		return s.refuses
+	}
+	app := pod.Labels["app"]
+	if left, limited := s.budgets[app]; limited {
+		if left == 0 {
+			e := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			e.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + app + " needs 2 healthy pods and has 2 currently"}}
+			return e
+		}
+		s.budgets[app]--
+	}
+	s.say("pod %s is evicted from %s", pod.Name, pod.Spec.NodeName)
+	return s.client.Delete(s.ctx, pod) // its finalizer keeps it for its grace
+}
+
+// lagging is the client of the controllers, whose cache may not have heard yet of what was written to instances.
+func (s *story) lagging() client.Client {
+	w := s.client.(client.WithWatch)
+	return interceptor.NewClient(w, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			i, isInstance := into.(*v1alpha1.WindowsInstance)
+			if !isInstance || !s.lags || s.former[key] == nil {
+				return c.Get(ctx, key, into, opts...)
+			}
+			s.former[key].(*v1alpha1.WindowsInstance).DeepCopyInto(i)
+			return nil
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := s.forbids(o); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := s.forbids(o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+}
+
+// forbids is what deploy/admission.yaml says to the operator when it changes or deletes a Node.
+func (s *story) forbids(o client.Object) error {
+	var is corev1.Node
+	if _, isNode := o.(*corev1.Node); !isNode || s.client.Get(s.ctx, client.ObjectKeyFromObject(o), &is) != nil || kube.IsWindows(&is) {
+		return nil
+	}
+	return apierrors.NewForbidden(corev1.Resource("nodes"), o.GetName(), errors.New("the operator changes and deletes Windows nodes only"))
+}
+
+// storyEvents writes events into the story.
+type storyEvents struct{ *story }
+
+// Eventf implements events.EventRecorder.
+func (r storyEvents) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	text := fmt.Sprintf(note, args...)
+	if kind == corev1.EventTypeWarning || strings.HasPrefix(reason, "Maintenance") || strings.HasPrefix(reason, "Host") && reason != api.EventHostKeyPinned {
+		r.say("%s: %s: %s", about.(client.Object).GetName(), reason, text)
+	}
+}
+
+// publishFormer makes what nodes of the former version have: another kubelet, which means a drain.
+func (s *story) publishFormer() {
+	s.t.Helper()
+	want, err := s.store.Read(s.ctx, s.version, controllertest.ClusterID)
+	s.must(err)
+	node := want.Node
+	node.Version, node.Digest, node.Payload = was, strings.Repeat("c", 64), slices.Clone(node.Payload)
+	for i, f := range node.Payload {
+		if f.Path == "kubelet.exe" {
+			node.Payload[i].SHA256 = strings.Repeat("c", 64)
+		}
+	}
+	data, err := node.Data()
+	s.must(err)
+	private, err := s.store.SigningKey(s.ctx)
+	s.must(err)
+	name := api.ServicesConfigMapPrefix + was
+	data, err = desired.Sign(data, desired.Statement{Cluster: controllertest.ClusterID, Name: name, Serial: time.Now().UnixMilli()}, private)
+	s.must(err)
+	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{api.AnnotationSettings: "former"}}, Data: data,
+	}))
+}
+
+// publishedKeys are the SSH keys that nodes of a version are to let in, and settings what they come to.
+func (s *story) publishedKeys(version string) (keys []string, settings string) {
+	var cm corev1.ConfigMap
+	if s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}, &cm) != nil {
+		return nil, ""
+	}
+	node, err := desired.FromData(cm.Data)
+	s.must(err)
+	return node.AuthorizedKeys, cm.Annotations[api.AnnotationSettings]
+}
+
+// announce makes instances of hosts.
+func (s *story) announce(hosts ...*storyHost) {
+	for _, h := range hosts {
+		i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: h.name, Generation: 1}}
+		i.Spec.Address, i.Spec.Username = h.address, "Administrator"
+		s.must(s.client.Create(s.ctx, i))
+	}
+}
+
+// settled announces all hosts and lets them become nodes of the former version, with pods on each.
+func (s *story) settled(podsEach int) {
+	s.announce(s.hosts...)
+	s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+	for _, h := range s.hosts {
+		h.version, h.staged = was, false
+		node := s.node(h.name)
+		node.Annotations[api.AnnotationVersion], node.Annotations[api.AnnotationDesiredVersion] = was, was
+		s.must(s.client.Update(s.ctx, node))
+		i := s.instance(h.name)
+		i.Status.Payload = v1alpha1.PayloadStatus{}
+		s.must(s.client.Status().Update(s.ctx, i))
+		for range podsEach {
+			s.addPod(h.name, "web")
+		}
+	}
+	s.publishFormer()
+	s.lines = nil
+	s.began = time.Now()
+}
+
+// addPod puts a pod on a node; its finalizer stands for its grace.
+func (s *story) addPod(node, app string) {
+	s.pods++
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: fmt.Sprintf("%s-%d", app, s.pods), Labels: map[string]string{"app": app}, Finalizers: []string{"story/grace"},
+	}, Spec: corev1.PodSpec{NodeName: node}}
+	s.must(s.client.Create(s.ctx, pod))
+}
+
+func (s *story) node(name string) *corev1.Node {
+	s.t.Helper()
+	var node corev1.Node
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: name}, &node))
+	return &node
+}
+
+func (s *story) instance(name string) *v1alpha1.WindowsInstance {
+	s.t.Helper()
+	var i v1alpha1.WindowsInstance
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Namespace: "ns", Name: name}, &i))
+	return &i
+}
+
+func (s *story) nodes() []corev1.Node {
+	s.t.Helper()
+	var list corev1.NodeList
+	s.must(s.client.List(s.ctx, &list))
+	return list.Items
+}
+
+func (s *story) allInstances() []v1alpha1.WindowsInstance {
+	s.t.Helper()
+	var list v1alpha1.WindowsInstanceList
+	s.must(s.client.List(s.ctx, &list))
+	return list.Items
+}
+
+func (s *story) podsOn(node string) []corev1.Pod {
+	s.t.Helper()
+	var list corev1.PodList
+	s.must(s.client.List(s.ctx, &list, client.MatchingFields{"spec.nodeName": node}))
+	return list.Items
+}
+
+// ready counts the nodes that are Ready and schedulable with some version.
+func (s *story) ready() int {
+	n := 0
+	for _, node := range s.nodes() {
+		seen := rollout.NodeOf(&node)
+		if seen.Ready && !seen.Unschedulable && seen.Version != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// at counts the nodes that serve with a version.
+func (s *story) at(version string) int {
+	n := 0
+	for _, node := range s.nodes() {
+		seen := rollout.NodeOf(&node)
+		if seen.Ready && !seen.Unschedulable && seen.Version == version {
+			n++
+		}
+	}
+	return n
+}
+
+// rules is the WindowsConfig.
+func (s *story) rules() *v1alpha1.WindowsConfig {
+	s.t.Helper()
+	var config v1alpha1.WindowsConfig
+	s.must(s.client.Get(s.ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config))
+	return &config
+}

@@ -1,0 +1,168 @@
+package storytest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
+func (h *storyHost) goOn() {
+	s := h.story
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.version, s.cache.settings)
+	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
+		return // nothing happened
+	}
+	h.state = state
+	var node corev1.Node
+	err := s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node)
+	if apierrors.IsNotFound(err) {
+		if h.serves() && time.Since(h.joinedAt) >= 10*time.Second {
+			h.register()
+		}
+		return
+	}
+	s.must(err)
+	changed := node.DeepCopy()
+	h.report(changed)
+	if fmt.Sprint(changed.Status, changed.Annotations) == fmt.Sprint(node.Status, node.Annotations) {
+		return
+	}
+	status := changed.Status
+	s.must(s.client.Patch(s.ctx, changed, client.MergeFrom(&node)))
+	changed.Status = status
+	s.must(s.client.Status().Update(s.ctx, changed))
+}
+
+func (h *storyHost) register() {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	h.story.must(h.story.client.Create(h.story.ctx, node))
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
+	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
+	node.Status.NodeInfo.BootID = strconv.Itoa(h.bootID)
+	h.story.must(h.story.client.Status().Update(h.story.ctx, node))
+}
+
+// report is what kubelet, WICD and the node's lifecycle controller write.
+func (h *storyHost) report(node *corev1.Node) {
+	if !h.serves() {
+		controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
+		return
+	}
+	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
+	node.Status.NodeInfo.BootID = strconv.Itoa(h.bootID)
+	if h.others {
+		return
+	}
+	wants := node.Annotations[api.AnnotationDesiredVersion]
+	switch {
+	case wants == "" || wants == h.version:
+		h.goesTo, h.refused = "", ""
+		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
+		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
+		h.story.mustBeDrained(h, true, "went to another version")
+	case h.goesTo != "" && !time.Now().Before(h.goesAt):
+		h.arrive(node)
+	}
+	node.Annotations[api.AnnotationVersion] = h.version
+	h.follow(node)
+}
+
+// follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of
+// them is proven.
+func (h *storyHost) follow(node *corev1.Node) {
+	if !h.trusts(h.version) {
+		return
+	}
+	keys, settings := h.story.publishedKeys(h.version)
+	if settings == "" || node.Annotations[api.AnnotationSettings] == settings && !h.isProven(node, keys) {
+		return
+	}
+	node.Annotations[api.AnnotationSettings] = settings
+	for _, key := range keys {
+		if !slices.Contains(h.keys, key) {
+			h.keys = append(h.keys, key)
+			h.story.say("%s lets in another key", h.name)
+		}
+	}
+	if h.isProven(node, keys) {
+		h.keys = keys
+		h.story.say("%s drops the former key", h.name)
+	}
+}
+
+// trusts says whether what is published for a version is signed with the key that the host knows.
+func (h *storyHost) trusts(version string) bool {
+	var cm corev1.ConfigMap
+	name := types.NamespacedName{Namespace: "ns", Name: api.ServicesConfigMapPrefix + version}
+	if h.story.client.Get(h.story.ctx, name, &cm) != nil {
+		return true // it is about to be
+	}
+	_, err := desired.Verify(cm.Data, h.signingKey)
+	return err == nil
+}
+
+// isProven says that the host has keys to drop.
+func (h *storyHost) isProven(node *corev1.Node, keys []string) bool {
+	isHash := func(key string) bool {
+		sum := sha256.Sum256([]byte(key))
+		return hex.EncodeToString(sum[:]) == node.Annotations[api.AnnotationPubKeyHash]
+	}
+	return slices.ContainsFunc(keys, isHash) && !slices.Equal(h.keys, keys)
+}
+
+// arrive ends an update: with the other version, or back.
+func (h *storyHost) arrive(node *corev1.Node) {
+	if h.goesTo == h.refuses {
+		h.story.say("%s went to %s in vain", h.name, h.goesTo)
+		h.refused, h.goesTo = h.goesTo, ""
+		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionFalse, "service kubelet does not start: flag provided but not defined")
+		return
+	}
+	h.version, h.goesTo = h.goesTo, ""
+	h.story.say("%s has version %s", h.name, h.version)
+}
+
+// goOnPods ends pods whose grace is over, and makes new ones where there is room.
+func (s *story) goOnPods() {
+	for _, o := range s.cache.sorted("Pod") {
+		pod := o.DeepCopyObject().(*corev1.Pod)
+		if pod.DeletionTimestamp == nil || time.Since(pod.DeletionTimestamp.Time) < 10*time.Second || !s.isUp(pod.Spec.NodeName) || slices.Contains(pod.Finalizers, "story/stuck") {
+			continue
+		}
+		pod.Finalizers = nil
+		s.must(s.client.Update(s.ctx, pod))
+		for _, node := range s.nodes() {
+			if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(pod.Labels["app"]) {
+				s.addPod(node.Name, pod.Labels["app"])
+				break
+			}
+		}
+	}
+}
+
+func (s *story) budgetOf(app string) bool {
+	if _, limited := s.budgets[app]; limited {
+		s.budgets[app]++
+	}
+	return true
+}
+
+func (s *story) isUp(node string) bool {
+	return slices.ContainsFunc(s.hosts, func(h *storyHost) bool { return h.name == node && h.serves() })
+}

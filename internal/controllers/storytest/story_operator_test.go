@@ -1,0 +1,213 @@
+package storytest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// startOperator starts the operator, or another one after it: nothing but the cluster remembers.
+func (s *story) startOperator() {
+	cached, log := s.lagging(), kube.NewEvents(storyEvents{s})
+	s.registry = prometheus.NewRegistry()
+	s.slots, s.names, s.others = &kube.Slots{}, &instance.NameClaims{}, nil
+	var (
+		resolver = source.NewResolver(func(ctx context.Context, network, name string) ([]netip.Addr, error) {
+			return s.lookup(ctx, network, name)
+		})
+		reserved = source.NewReservedAddresses(cached, s.live, resolver)
+		guards   = admission.New(s.live, log, nil)
+		network  = settings.NewNetworkCache()
+		renders  = func(live client.Reader) *settings.Renderer {
+			return &settings.Renderer{Live: live, Namespace: "ns", OperatorVersion: "1.1.0", Content: s.content, Network: network}
+		}
+	)
+	s.store = settings.NewStore(cached, s.client, "ns")
+	s.fleet = fleet.New(fleet.Options{
+		Client: cached, Events: log, Namespace: "ns", Version: s.version, Content: s.content, Registry: s.registry,
+		Store: s.store, Skew: fleet.NewSkew(s.content, func() string { return "v1.36.3" }),
+	})
+	s.fleet.Plans = make(chan ctrlevent.GenericEvent, 10_000)
+	s.instances = instance.New(instance.Options{
+		Client: cached, Live: s.live, Events: log, Registry: s.registry, Namespace: "ns", Version: s.version,
+		Payload: &payload.Payload{Manifest: s.content}, Content: s.content, Store: settings.NewStore(cached, s.live, "ns"), Renderer: renders(s.live), Policies: guards,
+		Fleet: s.fleet, Hosts: source.NewOwnership(resolver, s.announcers...), Resolver: resolver, Reserved: reserved, Slots: s.slots, Names: s.names,
+		Dialer: func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
+			return s.dialer(ctx, t, o)
+		},
+		Jitter: func(time.Duration) time.Duration { return 0 },
+	})
+	s.settings = settings.New(settings.Options{
+		Client: cached, Live: s.client, Events: log, Namespace: "ns", Store: s.store, Renderer: renders(s.client), Policies: guards,
+	})
+	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards})
+	s.settingsSeen = ""
+	s.operated = 0
+	clear(s.seen)
+	clear(s.due)
+	s.fleetSeen = ""
+}
+
+// until lets time pass until something holds.
+func (s *story) until(what string, within time.Duration, holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(within); !holds(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("after %s, not yet: %s\n%s\n%s", within, what, strings.Join(s.lines, "\n"), s.standing())
+		}
+		s.tick()
+	}
+}
+
+// pass lets time pass.
+func (s *story) pass(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		s.tick()
+	}
+}
+
+// standing says how all instances are, for a story that came to nothing.
+func (s *story) standing() string {
+	var b strings.Builder
+	for _, i := range s.allInstances() {
+		fmt.Fprintf(&b, "%s: %s %q plan %+v maintenance %+v failure %+v\n", i.Name, kube.Condition(&i, api.ConditionReady).Reason,
+			kube.Condition(&i, api.ConditionReady).Message, i.Status.Plan, i.Status.Maintenance, i.Status.Failure)
+	}
+	return b.String()
+}
+
+// tick lets the hosts go on, and then the operator.
+func (s *story) tick() {
+	s.t.Helper()
+	time.Sleep(s.every)
+	s.former = maps.Clone(s.cache.objects["WindowsInstance"])
+	for _, h := range s.hosts {
+		h.goOn()
+	}
+	s.goOnPods()
+	s.operate()
+	if s.cache.changes != s.held {
+		s.held = s.cache.changes
+		s.mustHold()
+	}
+}
+
+// operate runs the controllers as often as their watches and their own wishes would.
+func (s *story) operate() {
+	s.t.Helper()
+	for range 10 {
+		isDue := func(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
+		if s.operated == s.cache.changes && !isDue(s.fleetDue) && !slices.ContainsFunc(slices.Collect(maps.Values(s.due)), isDue) {
+			return
+		}
+		s.operated = s.cache.changes
+		if !s.operateOnce() {
+			return
+		}
+	}
+}
+
+func (s *story) operateOnce() (did bool) {
+	if seen := s.settingsView(); seen != s.settingsSeen {
+		s.settingsSeen, did = seen, true
+		_, err := s.settings.Reconcile(s.ctx, reconcile.Request{})
+		s.must(err)
+	}
+	if seen := s.fleetView(); seen != s.fleetSeen || !s.fleetDue.IsZero() && !time.Now().Before(s.fleetDue) {
+		s.fleetSeen, s.fleetDue, did = seen, time.Time{}, true
+		result, err := s.fleet.Reconcile(s.ctx, reconcile.Request{})
+		s.must(err)
+		if result.RequeueAfter > 0 {
+			s.fleetDue = time.Now().Add(result.RequeueAfter)
+		}
+	}
+	wanted := map[types.NamespacedName]bool{}
+	for len(s.fleet.Plans) > 0 {
+		wanted[client.ObjectKeyFromObject((<-s.fleet.Plans).Object)] = true
+	}
+	all := s.allInstances()
+	s.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, i := range all {
+		id := client.ObjectKeyFromObject(&i)
+		seen := s.instanceView(&i)
+		isDue := !s.due[id].IsZero() && !time.Now().Before(s.due[id])
+		if seen == s.seen[id] && !isDue && !wanted[id] {
+			continue
+		}
+		s.seen[id], did = seen, true
+		delete(s.due, id)
+		result, err := s.instances.Reconcile(s.ctx, reconcile.Request{NamespacedName: id})
+		switch {
+		case err != nil && !apierrors.IsConflict(err):
+			s.t.Fatalf("%s: %v", i.Name, err)
+		case err != nil:
+			s.due[id] = time.Now()
+		case result.RequeueAfter > 0:
+			s.due[id] = time.Now().Add(result.RequeueAfter)
+		}
+	}
+	return did
+}
+
+// instanceView is what the watches of the instances' controller would see of an instance.
+func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
+	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname)
+	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; there {
+		view += cm.GetAnnotations()[api.AnnotationSettings] // one that is made anew brings them all
+	}
+	var node corev1.Node
+	if i.Status.Hostname != "" && s.client.Get(s.ctx, types.NamespacedName{Name: i.Status.Hostname}, &node) == nil {
+		view += node.ResourceVersion
+	}
+	return view
+}
+
+// settingsView is what the watches of the settings' controller would see.
+func (s *story) settingsView() string {
+	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", api.WindowsConfigName))
+	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
+		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
+			view += " " + secret.GetResourceVersion()
+		}
+	}
+	return view
+}
+
+// fleetView is what the watches of the fleet's controller would see.
+func (s *story) fleetView() string {
+	var b strings.Builder
+	for _, i := range s.allInstances() {
+		b.WriteString(i.ResourceVersion + " ")
+	}
+	for _, n := range s.nodes() {
+		seen := rollout.NodeOf(&n)
+		fmt.Fprint(&b, *seen)
+	}
+	fmt.Fprint(&b, s.rules().Spec)
+	return b.String()
+}

@@ -1,0 +1,165 @@
+package storytest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// updateStories writes what the stories tell instead of comparing it: go test -run Story -update-stories.
+func updateStories() *bool { return flag.Bool("update-stories", false, "write testdata/stories") }
+
+var writeStories = updateStories()
+
+const (
+	storyWICD = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	was       = "1.0.0-0000000"
+)
+
+// story is a cluster in which the real controllers work, with hosts, clock and chance that are simulated. After each tick it is
+// looked whether everything that must always hold does.
+type story struct {
+	t       *testing.T
+	ctx     context.Context
+	random  *rand.Rand
+	client  client.Client
+	cache   *storyCache
+	hosts   []*storyHost
+	version string // that the operator brings
+	content payload.Manifest
+	began   time.Time
+	lines   []string
+	every   time.Duration // a tick
+	writes  int
+
+	instances    *instance.Controller
+	fleet        *fleet.Controller
+	settings     *settings.Controller
+	certificates *csrapproval.Controller
+	store        *settings.Store
+	registry     *prometheus.Registry
+	slots        *kube.Slots  // of hosts that join
+	others       []*kube.Slot // that other hosts have
+	names        *instance.NameClaims
+	live         client.Client // what the instances' controller reads of the API server
+	dialer       func(context.Context, remote.Target, remote.Options) (instance.SSHHost, error)
+	lookup       func(ctx context.Context, network, name string) ([]netip.Addr, error)
+	operated     int                                // number of the write that the controllers' watches looked at last
+	held         int                                // number of the write that mustHold looked at last
+	seen         map[types.NamespacedName]string    // what of an instance and its Node was looked at
+	due          map[types.NamespacedName]time.Time // when an instance asked to be looked at again
+	fleetSeen    string
+	settingsSeen string
+	fleetDue     time.Time
+	// former are the instances as they were when this tick began; with lags set, they are what the controllers' cache has.
+	former map[client.ObjectKey]client.Object
+	lags   bool
+	// budgets maps a label "app" of pods to how many may be evicted.
+	budgets map[string]int
+	// announcers know Machines.
+	announcers []source.Announcer
+	pods       int
+	// refuses is what evictions are answered with; nil where budgets decide.
+	refuses error
+	reasons map[string]bool
+}
+
+// tell runs a story in simulated time and compares what it told with its golden file.
+func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec, run func(*story)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, hosts, rolloutSpec)
+		run(s)
+		s.mustBeQuiet()
+		got := strings.Join(s.lines, "\n") + "\n"
+		file := filepath.Join("testdata", "stories", name+".golden")
+		if *writeStories {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("the story is another one than in %s (write it with -update-stories):\n%s", file, firstDifference(string(want), got))
+		}
+	})
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
+}
+
+func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
+	t.Helper()
+	file := func(path, sum string) payload.File {
+		return payload.File{Path: path, Component: path, Version: "v1", Group: payload.Base, SHA256: sum, Size: 1}
+	}
+	s := &story{
+		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(1, 2)), began: time.Now(), every: 5 * time.Second,
+		content: payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat("b", 64))}, nil, payload.File{}),
+		seen:    map[types.NamespacedName]string{}, due: map[types.NamespacedName]time.Time{},
+		budgets: map[string]int{}, reasons: documentedReasons(t),
+	}
+	s.version = desired.Version("1.1.0", s.content.Digest)
+	s.cache = newStoryCache(t)
+	s.client = s.newClient(r)
+	s.live, s.dialer, s.lookup = s.client, s.dial, net.DefaultResolver.LookupNetIP
+	key, err := ssh.ParsePrivateKey(controllertest.SSHKey(t, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= hosts; n++ {
+		s.hosts = append(s.hosts, newStoryHost(s, n))
+		s.hosts[n-1].keys = []string{sshkey.AuthorizedLine(key)}
+	}
+	s.startOperator()
+	return s
+}
+
+func (s *story) say(format string, args ...any) {
+	at := time.Since(s.began).Round(time.Second)
+	s.lines = append(s.lines, fmt.Sprintf("%7s  %s", at, fmt.Sprintf(format, args...)))
+}
+
+func (s *story) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,158 @@
+package join
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+func (v *Visit) connect(ctx context.Context) error {
+	host, err := v.Host.Connect(ctx)
+	v.host = host
+	return err
+}
+
+func (v *Visit) inspect(ctx context.Context) error {
+	wicd, err := v.wicd()
+	if err != nil {
+		return err
+	}
+	err = v.call(ctx, wicd.program(v.factsCommand()), nil, &v.facts)
+	if noAnswer := (*agent.NoAnswerError)(nil); errors.As(err, &noAnswer) || err == nil && v.facts.Program != wicd.sha256 {
+		err = v.deliver(ctx, wicd)
+	}
+	if err != nil {
+		return err
+	}
+	if v.facts.Program != wicd.sha256 {
+		return fmt.Errorf("the program that answers has hash %.12s, the operator's WICD has %.12s; "+
+			"something on the host changes programs", v.facts.Program, wicd.sha256)
+	}
+	if v.Hostname != "" {
+		v.facts.Host.Hostname = v.Hostname // it will be, before it is a node
+	}
+	v.facts.Platform = v.platform
+	return nil
+}
+
+// factsCommand asks for the name that the host has on platforms where its node needs that.
+func (v *Visit) factsCommand() string {
+	if p := v.platform; platform.Of(p).NamesNodes {
+		return agent.CommandFacts + " --" + agent.FlagPlatform + "=" + p
+	}
+	return agent.CommandFacts
+}
+
+// deliver sends the carrier of WICD, which unpacks WICD and passes the command on. A carrier that was there before and does not do so is
+// damaged: it is sent anew, once.
+func (v *Visit) deliver(ctx context.Context, w wicd) error {
+	v.say(StepInspect, "sending the daemon")
+	sent, err := v.sendCarrier(ctx, w)
+	if err != nil {
+		return err
+	}
+	err = v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+	if sent || !isNoCarrier(err) {
+		return err
+	}
+	v.say(StepInspect, "sending the daemon anew: what was there is damaged")
+	// What has the size of the content is not sent again. An empty file has not, also when what comes now is cut.
+	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
+		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
+	}
+	if _, err := v.sendCarrier(ctx, w); err != nil {
+		return err
+	}
+	return v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
+}
+
+// sendCarrier sends the carrier unless a file of its name and size is there; then sent is false.
+func (v *Visit) sendCarrier(ctx context.Context, w wicd) (sent bool, err error) {
+	carrier, err := v.Payload.Setup()
+	if err != nil {
+		return false, err
+	}
+	defer carrier.Close()
+	content := &noticed{Reader: carrier}
+	if err := v.host.Put(ctx, w.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
+		return false, fmt.Errorf("sending the daemon: %w", err)
+	}
+	return content.read, nil
+}
+
+// noticed is a reader that knows whether anybody read it.
+type noticed struct {
+	io.Reader
+	read bool
+}
+
+// Read implements io.Reader.
+func (n *noticed) Read(p []byte) (int, error) {
+	n.read = true
+	return n.Reader.Read(p)
+}
+
+// isNoCarrier tells whether a program is not the carrier: Windows does not run it, or it cannot unpack what it carries.
+func isNoCarrier(err error) bool {
+	noAnswer, failed := (*agent.NoAnswerError)(nil), agent.Failed(err)
+	return errors.As(err, &noAnswer) || failed != nil && failed.Code == agent.CodeSetupFailed
+}
+
+// wicd names the program on the host. It lies in the home folder of the user we log in as, which Windows lets
+// only that user and administrators write; C:\k could have been made by anybody before the first join.
+type wicd struct{ sha256 string }
+
+func (v *Visit) wicd() (wicd, error) {
+	for _, f := range v.Content.Files {
+		if f.Path == payload.WICD {
+			return wicd{f.SHA256}, nil
+		}
+	}
+	return wicd{}, fmt.Errorf("the payload has no %s; run make payload", payload.WICD)
+}
+
+// program and setup are command lines. Doubled backslashes mean the same to cmd.exe, PowerShell and bash,
+// whichever is the host's default shell.
+func (w wicd) program(command string) string {
+	return fmt.Sprintf(`.\\wicd-%.16s.exe %s`, w.sha256, command)
+}
+func (w wicd) setup(command string) string { return `.\\` + w.setupName() + ` ` + command }
+func (w wicd) setupName() string           { return fmt.Sprintf("wicd-%.16s-setup.exe", w.sha256) }
+
+func (v *Visit) call(ctx context.Context, command string, request, result any) error {
+	return v.callWith(ctx, command, request, result, StepInspect)
+}
+
+func (v *Visit) callWith(ctx context.Context, command string, request, result any, step string) error {
+	return agent.Call(ctx, v.host, command, request, result, v.onStep(step))
+}
+
+func (v *Visit) say(step, message string) {
+	v.Observer.Progress(Progress{Step: step, State: v1alpha1.StepRunning, Message: message})
+}
+
+// onStep passes WICD's progress on, at most once a second: each becomes a write to the API server.
+func (v *Visit) onStep(step string) func(agent.Step) {
+	var last time.Time
+	return func(s agent.Step) {
+		if now := v.Now(); now.Sub(last) >= time.Second {
+			last = now
+			v.say(step, describe(s))
+		}
+	}
+}
+
+func describe(s agent.Step) string {
+	if s.Total == 0 {
+		return s.Name
+	}
+	return fmt.Sprintf("%s: %.1f of %.1f MB", s.Name, float64(s.Bytes)/1e6, float64(s.Total)/1e6)
+}

@@ -1,0 +1,42 @@
+// Package kube holds the few things that all controllers share: events, watches on kinds that a cluster need not have,
+// back-off, slots, and what is asked of Nodes, WindowsInstances and WindowsConfig in more than one place. It decides nothing.
+package kube
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Event is something that happened to an object. Events that are alike in all of these are counted as one, with the note
+// of the first: what differs in more than its wording must differ in one of them.
+type Event struct {
+	// Object is what it is about; related another one it has to do with, or nil.
+	Object, Related client.Object
+	// Type is Normal or Warning.
+	Type   string
+	Reason string
+	// Action says what was done or tried, or which part of it failed; for programs.
+	Action string
+}
+
+// Events records events about objects.
+type Events struct{ recorder events.EventRecorder }
+
+// NewEvents records events with a recorder.
+func NewEvents(r events.EventRecorder) Events { return Events{recorder: r} }
+
+// Emit records an event.
+func (l Events) Emit(e Event, format string, args ...any) {
+	note := fmt.Sprintf(format, args...)
+	var related runtime.Object
+	if e.Related != nil {
+		related = e.Related
+	}
+	l.recorder.Eventf(e.Object, related, e.Type, e.Reason, e.Action, "%s", note[:min(len(note), maxEventNote)])
+}
+
+// maxEventNote is the API's limit for the note of an event (events.k8s.io/v1).
+const maxEventNote = 1024

@@ -1,0 +1,22 @@
+package kube
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// OnChange is the handler of what is created, updated or deleted, whichever it is.
+func OnChange(ask func(context.Context, client.Object, Queue)) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e ctrlevent.CreateEvent, q Queue) { ask(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e ctrlevent.UpdateEvent, q Queue) { ask(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e ctrlevent.DeleteEvent, q Queue) { ask(ctx, e.Object, q) },
+	}
+}

@@ -1,0 +1,49 @@
+package kube
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+)
+
+func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
+	r := Backoff{Jitter: rand.N[time.Duration], Min: 5 * time.Second, Max: time.Minute}
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	atLeast := []time.Duration{5, 10, 20, 40, 60, 60}
+	for n, want := range atLeast {
+		want *= time.Second
+		if wait := r.Fail(controllertest.Key("a"), now); wait < want || wait > want+want/5 {
+			t.Errorf("failure %d waits %s, want %s and up to a fifth more", n+1, wait, want)
+		}
+	}
+	if until := r.Until(controllertest.Key("b")); !until.IsZero() {
+		t.Errorf("an instance that did not fail waits until %s", until)
+	}
+	r.Reset(controllertest.Key("a"))
+	if wait := r.Fail(controllertest.Key("a"), now); wait > 6*time.Second {
+		t.Errorf("after a success the first failure waits %s", wait)
+	}
+}
+
+func TestNoMoreHostsJoinThanThereArePlaces(t *testing.T) {
+	var s Slots
+	first, ok := s.Take(2)
+	if !ok {
+		t.Fatal("the first place is taken")
+	}
+	if _, ok := s.Take(2); !ok || s.Free(2) {
+		t.Fatal("the second place is taken, or still free")
+	}
+	if _, ok := s.Take(2); ok {
+		t.Error("there is a third of two places")
+	}
+	if _, ok := s.Take(3); !ok {
+		t.Error("a raised limit gives no place")
+	}
+	_, _ = first.Close(), first.Close()
+	if s.taken != 2 {
+		t.Errorf("giving one place back twice leaves %d of 3 taken", s.taken)
+	}
+}
