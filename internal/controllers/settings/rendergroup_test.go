@@ -59,6 +59,7 @@ func TestAReadingServesWhoAskedBeforeItBegan(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if c.times != 5 {
 			t.Errorf("the cluster was read %d times for %d joins, want 5", c.times, len(ask))
 		}
@@ -92,6 +93,7 @@ func TestAFailedReadingIsShared(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		stop()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if c.times != 2 {
 			t.Errorf("the cluster was read %d times, want once by who was stopped and once for the three others", c.times)
 		}

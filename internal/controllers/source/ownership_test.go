@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,15 +161,17 @@ func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
 // What a name meant is remembered: while DNS does not answer, nobody waits for it and no host is lost.
 func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		now := "10.0.0.1"
-		asked := 0
+		var now atomic.Value
+		now.Store("10.0.0.1")
+		var asked atomic.Int32
 		r := NewResolver(func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
-			asked++
-			if now == "" {
+			asked.Add(1)
+			address := now.Load().(string)
+			if address == "" {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
-			return []netip.Addr{netip.MustParseAddr(now)}, nil
+			return []netip.Addr{netip.MustParseAddr(address)}, nil
 		})
 		means := func(want string, within time.Duration) {
 			t.Helper()
@@ -179,7 +182,7 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 			}
 		}
 		means("10.0.0.1", 0)
-		now = ""
+		now.Store("")
 		for range 5 {
 			time.Sleep(freshFor + lookupTimeout + time.Second)
 			means("10.0.0.1", 0)
@@ -187,12 +190,12 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 		if ips, err := r.Lookup(t.Context(), "host.example"); err != nil || ips[0].String() != "10.0.0.1" {
 			t.Errorf("whoever connects gets %v, %v", ips, err)
 		}
-		now = "10.0.0.2"
+		now.Store("10.0.0.2")
 		time.Sleep(freshFor + lookupTimeout + time.Second)
 		means("10.0.0.1", 0) // and asks in the background
 		synctest.Wait()
 		means("10.0.0.2", 0)
-		if asked != 8 {
+		if asked := asked.Load(); asked != 8 {
 			t.Errorf("DNS was asked %d times, want 8", asked)
 		}
 		time.Sleep(forgetAfter + time.Second)
