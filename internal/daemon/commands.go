@@ -50,7 +50,7 @@ func commands() []command {
 		{agent.CommandLeave, "takes everything of ours off this host: the request as one line of JSON on standard input", leave},
 		{agent.CommandStatus, "says how services and certificates are, and what happened last; changes nothing", status},
 		{"update", "is the service that takes an update of this host to its end, forward or back", updateCommand},
-		{"run", "keeps this host as the last join asked, until it is told to stop", run},
+		{"run", "keeps this host as the last join asked, until it is stopped", run},
 		{"host", "runs a program as a service, which it is not by itself: host [flags] -- <program> [arguments]", hostCommand},
 	}
 }

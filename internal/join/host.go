@@ -63,7 +63,7 @@ func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	if sent || !isNoCarrier(err) {
 		return err
 	}
-	v.say(StepInspect, "sending the daemon anew: what was there is damaged")
+	v.say(StepInspect, "sending the daemon again: what was there is damaged")
 	// What has the size of the content is not sent again. An empty file has not, also when what comes now is cut.
 	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
 		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)

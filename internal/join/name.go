@@ -35,7 +35,7 @@ func unnamed(f agent.Facts) error {
 	if !platform.Of(f.Platform).NamesNodes || NodeName(f) != "" {
 		return nil
 	}
-	return fmt.Errorf("a node on %s has the name that the cloud has for its machine, and the host was not told: %s; "+
+	return fmt.Errorf("a node on %s has the name that the cloud has for its machine, and the host could not get it: %s; "+
 		"see that the host reaches %s, which its routes and its instance's metadata options decide", f.Platform, f.NoCloudName, platform.MetadataAddress)
 }
 

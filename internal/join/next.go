@@ -192,7 +192,7 @@ func Findings(s Seen, err error) string {
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "WICD has not come to the settings that are published; see "+desired.Logs+`\`+api.WICDService)
+		parts = append(parts, "WICD has not applied the published settings; see "+desired.Logs+`\`+api.WICDService)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -76,7 +76,7 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 	case <-ctx.Done():
 	case <-renewed:
 	case <-s.cuts:
-		s.options.Log.Info("Connecting to the API server anew: a network was created")
+		s.options.Log.Info("Connecting to the API server again: a network was created")
 	case <-rejections:
 		s.options.Log.Warn("Certificate rejected; requesting another one", "expires", id.Leaf.NotAfter)
 		return id.Leaf

@@ -203,7 +203,7 @@ func tell(ctx context.Context, s *state, c *client, log *slog.Logger) {
 			failed.reset()
 			select {
 			case <-ctx.Done():
-			case <-s.untold:
+			case <-s.unreported:
 			}
 			continue
 		}

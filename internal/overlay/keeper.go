@@ -215,7 +215,7 @@ func (k *keeper) awaitBase(n hns.Network) time.Duration {
 		k.unsettled = time.Now()
 	}
 	if time.Since(k.unsettled) > settleWithin {
-		k.log.Warn("Windows has not told the address of the virtual switch; going on without it", "network", base.Name)
+		k.log.Warn("Windows has not reported the address of the virtual switch; going on without it", "network", base.Name)
 		return 0
 	}
 	k.looked = false
@@ -278,7 +278,7 @@ func (k *keeper) settled() (time.Duration, error) {
 	if time.Since(k.unsettled) < settleWithin {
 		return lookSoon, nil
 	}
-	k.sayOnce(slog.LevelWarn, "Windows has not told the address of the router, so that other nodes cannot reach the pods of this one", "network", n.Name)
+	k.sayOnce(slog.LevelWarn, "Windows has not reported the address of the router, so that other nodes cannot reach the pods of this one", "network", n.Name)
 	return longestPause, nil
 }
 

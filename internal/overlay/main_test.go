@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// main runs the program with flags until it is told to stop, which is at once.
+// main runs the program with flags until it is stopped, which is at once.
 func runMain(t *testing.T, hnsFails error, args ...string) (code int, stdout, stderr string, served bool) {
 	t.Helper()
 	var out, err strings.Builder

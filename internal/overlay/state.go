@@ -17,12 +17,12 @@ type state struct {
 	// mac of this host's router, empty while it is not known.
 	mac string
 
-	// changed has a message when nodes are others than before, untold when mac or the own Node is.
-	changed, untold chan struct{}
+	// changed has a message when nodes are others than before, unreported when mac or the own Node is.
+	changed, unreported chan struct{}
 }
 
 func newState(own string) *state {
-	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), untold: make(chan struct{}, 1)}
+	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), unreported: make(chan struct{}, 1)}
 }
 
 // wake leaves a message, unless there is one.
@@ -68,7 +68,7 @@ func (s *state) replace(nodes map[string]Node) {
 func (s *state) tell(name string) {
 	wake(s.changed)
 	if name == s.own {
-		wake(s.untold)
+		wake(s.unreported)
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *state) setMAC(mac string) {
 	defer s.mu.Unlock()
 	if mac != s.mac {
 		s.mac = mac
-		wake(s.untold)
+		wake(s.unreported)
 	}
 }
 

@@ -301,7 +301,7 @@ func TestWindowsTakesItsTime(t *testing.T) {
 		h := w.windows(1, sim.HNSOptions{Settle: 25 * time.Second}).start()
 		w.awaits(2*time.Minute, "the overlay is there", func() bool { return h.has(linuxWay(1)) && h.told() })
 		h.wantChanges(map[string]int{"CreateNetwork": 2, "AddRemotes": 1})
-		if h.log.count("Connecting to the API server anew") == 0 {
+		if h.log.count("Connecting to the API server again") == 0 {
 			t.Error("the connections that were cut are still waited for")
 		}
 	})
@@ -463,7 +463,7 @@ func TestPortThatThisWindowsCannotHaveIsSaid(t *testing.T) {
 		if n := h.log.count("can have no other VXLAN port"); n != 1 {
 			t.Errorf("it was said %d times, want once:\n%s", n, h.log)
 		}
-		if h.log.count("Connecting to the API server anew") > 0 {
+		if h.log.count("Connecting to the API server again") > 0 {
 			t.Error("connections that nothing has cut are made anew")
 		}
 	})

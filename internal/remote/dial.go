@@ -183,7 +183,7 @@ func (a *attempt) checkStranger(shown ssh.PublicKey) error {
 		return &Error{Kind: HostKeyUnsuitable, Host: hostPort(a.target), Err: fmt.Errorf("its host key is %s, needed are %d bits of RSA or more", weakness, minRSABits)}
 	}
 	if a.target.KnownOnly {
-		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("nobody has vouched for the host key that it shows, %s", describe(shown))}
+		return &Error{Kind: HostKeyUnknown, Host: hostPort(a.target), HostKey: shown, Err: fmt.Errorf("the host key that it shows is not known, %s", describe(shown))}
 	}
 	return nil
 }

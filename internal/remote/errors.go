@@ -51,7 +51,7 @@ func (k Kind) advice() string {
 		return `check the user name, and that the public key is in C:\ProgramData\ssh\administrators_authorized_keys, ` +
 			"which only SYSTEM and Administrators may be able to write"
 	case HostKeyChanged:
-		return "if the host was installed anew, compare the fingerprint there " +
+		return "if the host was reinstalled, compare the fingerprint there " +
 			`(ssh-keygen -lf C:\ProgramData\ssh\ssh_host_ed25519_key.pub) and replace the pinned key; ` +
 			"if not, somebody may be in between"
 	case HostKeyUnknown:

@@ -69,7 +69,7 @@ func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
 	var notices windows.Handle
 	if err := windows.NotifyRouteChange2(windows.AF_INET, r.told, unsafe.Pointer(w), false, &notices); err != nil {
 		pinned.Unpin()
-		return nil, fmt.Errorf("asking to be told of changed routes: %w", err)
+		return nil, fmt.Errorf("requesting notification of changed routes: %w", err)
 	}
 	context.AfterFunc(ctx, func() {
 		_ = windows.CancelMibChangeNotify2(notices) // waits for calls that are under way

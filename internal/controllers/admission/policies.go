@@ -52,7 +52,7 @@ type Policies struct {
 func New(live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
 	return &Policies{live: live, guards: guards, Changed: make(chan ctrlevent.GenericEvent, 1), tell: func(about client.Object, finding string) {
 		events.Emit(kube.Event{Object: about, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
-			"%s; until that is mended no host joins, and WICD's certificates are not renewed", finding)
+			"%s; until that is fixed no host joins, and WICD's certificates are not renewed", finding)
 	}}
 }
 

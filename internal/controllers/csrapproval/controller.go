@@ -106,7 +106,7 @@ func (c *Controller) tellDisputes(ctx context.Context, request *certificatesv1.C
 			continue // it is gone, and its claim with it
 		}
 		c.Events.Emit(kube.Event{Object: &node, Related: request, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Approve"},
-			"status.addresses has an address of WindowsInstance %s, which was reached there; look at what the kubelet of this Node is told, or who has it", d.Instance)
+			"status.addresses has an address of WindowsInstance %s, which was reached there; check the kubelet's --node-ip on this Node, or which host has the address", d.Instance)
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *configurator) trusted() ([]string, error) {
 	}
 	var ours []string
 	if err := json.Unmarshal(b, &ours); err != nil {
-		c.recordChange("%s begins anew, it was unreadable: certificates that are trusted now stay trusted", trustedFile)
+		c.recordChange("%s starts empty, because it was unreadable: certificates that are trusted now stay trusted", trustedFile)
 		return nil, nil
 	}
 	return ours, nil

@@ -63,7 +63,7 @@ func (m *Metrics) Write() error {
 			unavailable = 1
 		}
 		fmt.Fprintf(&b, "%s %d\n", networkMetric, unavailable)
-		metric(repairsMetric, "counter", "How often the network of pods was mended since the daemon started, or was given other settings.")
+		metric(repairsMetric, "counter", "How often the pod network was repaired since the daemon started, or since its settings changed.")
 		fmt.Fprintf(&b, "%s %d\n", repairsMetric, m.repairs)
 	}
 	if _, err := m.Host.Disk.WriteFile(metricsFile, b.String()); err != nil {

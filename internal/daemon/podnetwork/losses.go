@@ -33,7 +33,7 @@ func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
 	}
 	m.bare = bare
 	if len(named) > 0 {
-		p.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and are made anew: %s", len(named), some(named))
+		p.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and are created again: %s", len(named), some(named))
 	}
 }
 

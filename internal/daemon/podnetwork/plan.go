@@ -168,7 +168,7 @@ func (m *networkMemory) find(p *networkPlan, want desired.Network, v networkView
 	case m.down: // kube-proxy takes objects that it could not ask for to be gone (kubernetes#139519)
 		m.restartProxy(p, want, v, "the Host Network Service was away")
 	case m.network != "" && m.network != network.ID:
-		m.restartProxy(p, want, v, "network "+want.Name+" was made anew")
+		m.restartProxy(p, want, v, "network "+want.Name+" was created again")
 	}
 	m.network, m.down, m.absent = network.ID, false, time.Time{}
 	return network

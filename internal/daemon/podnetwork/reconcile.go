@@ -202,7 +202,7 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 		n.Log.Error("Removing orphaned HNS objects failed", "error", err.Error())
 		return
 	}
-	n.repaired("%d load balancers and %d endpoints removed that belong to nobody", len(orphans.LoadBalancers), len(orphans.Endpoints))
+	n.repaired("%d load balancers and %d endpoints removed that have no owner", len(orphans.LoadBalancers), len(orphans.Endpoints))
 }
 
 // write writes the files of the network. kube-proxy reads its own when it starts.

@@ -39,10 +39,10 @@ func (c Client) NodeName(ctx context.Context, cloud string) (string, error) {
 // awsName is the machine's private DNS name. A network with several domains has several names; the cloud provider takes the first.
 func (c Client) awsName(ctx context.Context) (string, error) {
 	const what = "latest/meta-data/local-hostname"
-	header, untold := c.awsHeader(ctx)
+	header, refused := c.awsHeader(ctx)
 	text, err := c.ask(ctx, header, what)
-	if err != nil && untold != nil {
-		return "", fmt.Errorf("%w; before that, %w", err, untold)
+	if err != nil && refused != nil {
+		return "", fmt.Errorf("%w; before that, %w", err, refused)
 	}
 	if err != nil {
 		return "", err

@@ -1,0 +1,99 @@
+package wmco_test
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// retiredWords are words that nobody searches for, with what to write instead. docs/glossary.md has the words for our own things.
+func retiredWords() map[string]string {
+	return map[string]string{
+		"adorn":    "sync the metadata of a node",
+		"career":   "restart history",
+		"carefree": "what it ignores",
+		"eager":    "read ahead",
+		"forgive":  "clear a failure",
+		"gift":     "reservation",
+		"obstacle": "start blocker",
+		"outlook":  "cache",
+		"poke":     "wake",
+		"poked":    "woken",
+		"tend":     "reconcile",
+		"untold":   "unreported",
+		"wish":     "desired",
+		"wishes":   "desired",
+	}
+}
+
+// TestIdentifiersAreInTheWordsOfTheField refuses retired words within the names of what the programs declare.
+func TestIdentifiersAreInTheWordsOfTheField(t *testing.T) {
+	word := regexp.MustCompile(`[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+`)
+	instead := retiredWords()
+	fset, packages := sources(t)
+	for _, p := range packages {
+		for _, name := range slices.Sorted(maps.Keys(p.files)) {
+			declared(p.files[name], func(id *ast.Ident) {
+				for _, w := range word.FindAllString(id.Name, -1) {
+					if better, retired := instead[strings.ToLower(w)]; retired {
+						t.Errorf("%s: %s has the retired word %q; say %s", fset.Position(id.Pos()), id.Name, strings.ToLower(w), better)
+					}
+				}
+			})
+		}
+	}
+}
+
+// declared visits the names that a file declares: types, functions, fields, constants, variables and parameters.
+func declared(file *ast.File, visit func(*ast.Ident)) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		var names []*ast.Ident
+		switch n := n.(type) {
+		case *ast.TypeSpec:
+			names = []*ast.Ident{n.Name}
+		case *ast.FuncDecl:
+			names = []*ast.Ident{n.Name}
+		case *ast.Field:
+			names = n.Names
+		case *ast.ValueSpec:
+			names = n.Names
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				for _, e := range n.Lhs {
+					if id, ok := e.(*ast.Ident); ok {
+						names = append(names, id)
+					}
+				}
+			}
+		}
+		for _, id := range names {
+			visit(id)
+		}
+		return true
+	})
+}
+
+// TestTextIsInTheWordsOfTheField refuses words in what the programs write: logs, events, conditions, errors and help.
+func TestTextIsInTheWordsOfTheField(t *testing.T) {
+	unusual := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|shall|whoever|nobody|in vain|wishes)\b`)
+	fset, packages := sources(t)
+	for _, p := range packages {
+		if strings.HasPrefix(p.dir, "internal/sim") {
+			continue // what a simulated Windows says of itself is for tests
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.files)) {
+			ast.Inspect(p.files[name], func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+					if w := unusual.FindString(text.Value); w != "" {
+						t.Errorf("%s: %s says %q; use the words of docs/glossary.md and of Kubernetes", fset.Position(text.Pos()), text.Value, w)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
