@@ -302,7 +302,7 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("a name is in both: %v %v", plain, secret)
 		}
 		for name, v := range all {
-			if strings.ContainsAny(v, "\x00\r\n\t ;\"") {
+			if strings.ContainsAny(v, "\x00\r\n\t \"") { // a ; may be in a password
 				t.Errorf("%s has strange characters: %q", name, v)
 			}
 		}
