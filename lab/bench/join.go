@@ -253,7 +253,7 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 	}
 	p, err := proxy.Listen(proxy.Options{
 		Target: net.JoinHostPort(hosts[0].Address(), strconv.Itoa(sshPort)),
-		Listen: net.JoinHostPort(address, "0"),
+		Listen: net.JoinHostPort(address, strconv.Itoa(sshPort)),
 		Delay:  linkDelay, Rate: linkRate,
 	})
 	if err != nil {
