@@ -209,7 +209,7 @@ func (p *parts) runInCluster(ctx context.Context) {
 func newCertificateManager(s state.Session) *identity.Manager {
 	return &identity.Manager{
 		Name: credentials.NameOf(s.Record.Node), Prefix: credentials.RequestPrefix, Store: credentials.Files{Disk: s.Host.Disk},
-		Bootstrap: apiclient.Bootstrap{Session: s}, Log: s.Log, Pauses: backoff.New,
+		Bootstrap: apiclient.Bootstrap{Session: s}, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },
 		Issued: func(id identity.Identity) {
 			s.RecordChange("certificate issued, valid until %s", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},

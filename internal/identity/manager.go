@@ -51,14 +51,14 @@ type Manager struct {
 	Log       *slog.Logger
 	// Issued hears of each new certificate.
 	Issued func(Identity)
-	// Pauses gives the pauses between attempts that fail.
-	Pauses func() *backoff.Backoff
+	// Pauses begins a series of pauses: what it returns gives the one after each attempt that fails.
+	Pauses func() (next func() time.Duration)
 }
 
 // Identify returns the certificate: the one on the host, unless it was rejected, or a new one. It tries until it has one, or ctx is
 // done.
 func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Identity, error) {
-	retry := m.Pauses()
+	next := m.Pauses()
 	for {
 		id, err := m.read()
 		if err == nil && !id.Leaf.Equal(rejected) {
@@ -71,7 +71,7 @@ func (m *Manager) Identify(ctx context.Context, rejected *x509.Certificate) (Ide
 			return Identity{}, ctx.Err()
 		}
 		m.Log.Warn("Requesting a certificate failed", "error", err.Error())
-		if err := backoff.Sleep(ctx, pauseAfter(err, retry)); err != nil {
+		if err := backoff.Sleep(ctx, pauseAfter(err, next)); err != nil {
 			return Identity{}, err
 		}
 	}
@@ -85,11 +85,11 @@ func (m *Manager) read() (Identity, error) {
 	return Parse(b, m.Name, time.Now())
 }
 
-func pauseAfter(err error, retry *backoff.Backoff) time.Duration {
+func pauseAfter(err error, next func() time.Duration) time.Duration {
 	if errors.Is(err, ErrRefused) {
 		return RefusedPause
 	}
-	return retry.Next()
+	return next()
 }
 
 // Renew waits until a fifth of the certificate's life is left, and replaces it. It returns when there is a new one, when the old one
@@ -99,14 +99,14 @@ func (m *Manager) Renew(ctx context.Context, r Requester, id Identity) {
 	if backoff.Sleep(ctx, id.leastUse()) != nil || AwaitClock(ctx, at, time.Now) != nil {
 		return
 	}
-	retry := m.Pauses()
+	next := m.Pauses()
 	for time.Now().Before(id.Leaf.NotAfter) {
 		_, err := m.Request(ctx, r)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrRejected) {
 			return
 		}
 		m.Log.Warn("Renewing the certificate failed", "error", err.Error(), "expires", id.Leaf.NotAfter)
-		if backoff.Sleep(ctx, min(pauseAfter(err, retry), time.Until(id.Leaf.NotAfter))) != nil {
+		if backoff.Sleep(ctx, min(pauseAfter(err, next), time.Until(id.Leaf.NotAfter))) != nil {
 			return
 		}
 	}

@@ -67,7 +67,7 @@ func TestRequestsThatAreRefusedAndRequestsThatFail(t *testing.T) {
 				m := &memory{answers: []error{test.answer}}
 				manager := &identity.Manager{
 					Name: identity.Name{User: "system:somebody:win-1", Group: "system:somebodies"}, Prefix: "somebody-", Store: m, Bootstrap: m,
-					Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Issued: func(identity.Identity) {}, Pauses: backoff.New,
+					Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Issued: func(identity.Identity) {}, Pauses: func() func() time.Duration { return backoff.New().Next },
 				}
 				if _, err := manager.Identify(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatalf("the error is %v", err)

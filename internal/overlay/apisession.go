@@ -28,7 +28,7 @@ func (s *apiSession) newManager() *identity.Manager {
 	return &identity.Manager{
 		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s,
 		Log:    s.options.Log,
-		Pauses: func() *backoff.Backoff { return backoff.Between(firstPause/2, longestPause/2) },
+		Pauses: func() func() time.Duration { return new(pauses).next },
 		Issued: func(id identity.Identity) {
 			s.options.Log.Info("Certificate issued", "expires", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},
