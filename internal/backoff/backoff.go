@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// ResetAfter is how long work goes well before a failure counts as the first again.
+const ResetAfter = time.Minute
+
 // Backoff gives pauses that double up to a limit, each longer by chance by up to half.
 type Backoff struct{ next, longest time.Duration }
 

@@ -1,19 +1,22 @@
-// Package nodestate reads what a Node says of itself, for all who decide by it: whether its kubelet works, and where it is.
+// Package nodestate reads what a Node says of itself, for all who decide by it: its conditions, whether its kubelet works, and where it is.
 package nodestate
 
 import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready is the kubelet's condition Ready; nil where it has not reported yet.
-func Ready(node *corev1.Node) *corev1.NodeCondition {
+// Condition is a condition of a Node; nil where it has none of that type.
+func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+		if c := &node.Status.Conditions[i]; c.Type == kind {
 			return c
 		}
 	}
 	return nil
 }
+
+// Ready is the kubelet's condition Ready; nil where it has not reported yet.
+func Ready(node *corev1.Node) *corev1.NodeCondition { return Condition(node, corev1.NodeReady) }
 
 // IsReady says whether the kubelet works.
 func IsReady(node *corev1.Node) bool {

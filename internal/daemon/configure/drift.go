@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"time"
@@ -64,7 +63,7 @@ func (d Drift) Run(ctx context.Context) {
 // reconcileSettings looks at the settings once and mends what it finds. isFirewallOff is what the last look has shown.
 func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error {
 	release, err := d.Host.System.Lock(state.CommandLock)
-	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if state.IsHeld(err) {
 		return errElsewhere
 	}
 	if err != nil {

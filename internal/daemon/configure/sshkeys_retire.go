@@ -1,8 +1,6 @@
 package configure
 
 import (
-	"errors"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -10,7 +8,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
-	"github.com/windows-machine-config/wmco/internal/host"
 )
 
 // KeyRetirer takes SSH keys away that are not needed any more.
@@ -29,7 +26,7 @@ func (k KeyRetirer) Retire(node *corev1.Node) error {
 		return err
 	}
 	release, err := k.Host.System.Lock(state.CommandLock)
-	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if state.IsHeld(err) {
 		return nil // the next event of the Node tries again
 	}
 	if err != nil {

@@ -19,9 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// quietAfterFailures is how long watching goes well before a failure is the first again.
-const quietAfterFailures = time.Minute
-
 // errRenewed ends a session whose host was made something else.
 var errRenewed = errors.New("the host is what the cluster wants now")
 
@@ -61,7 +58,7 @@ func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
 			f.renewOnce.Do(func() { close(f.renewed) }) // the term of another certificate may find the same
 			return
 		}
-		if time.Since(began) > quietAfterFailures {
+		if time.Since(began) > backoff.ResetAfter {
 			retry = backoff.New()
 		}
 		if err != nil && ctx.Err() == nil {

@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -57,7 +59,7 @@ func (r *RebootPending) Run(ctx context.Context) {
 func (r *RebootPending) set(why []string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.wait.known && strings.Join(why, "\n") == strings.Join(r.wait.why, "\n") {
+	if r.wait.known && slices.Equal(why, r.wait.why) {
 		return false
 	}
 	r.wait = awaited{known: true, why: why, since: time.Now()}
@@ -95,7 +97,7 @@ func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.Nod
 
 // ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
 func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
-	wait, is := r.get(), ConditionIn(node, api.ConditionNodeRebootRequired)
+	wait, is := r.get(), nodestate.Condition(node, api.ConditionNodeRebootRequired)
 	c, change := restartOf(time.Now(), wait, is)
 	if !change {
 		return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/identity"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // Services tells how the services of the node are.
@@ -78,7 +79,7 @@ func (r *Reporter) Run(ctx context.Context, client *apiclient.Client) error {
 		case apierrors.IsUnauthorized(err):
 			return identity.ErrRejected
 		}
-		if time.Since(began) > time.Minute {
+		if time.Since(began) > backoff.ResetAfter {
 			retry = backoff.New()
 		}
 		r.Log.Warn("Watching the Node failed", "error", err.Error())
@@ -201,7 +202,7 @@ func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, 
 		return err
 	}
 	report := map[string]string{api.AnnotationVersion: r.Record.Desired.Version, api.AnnotationSettings: settings}
-	if !r.Record.Complete || !isReady(node) {
+	if !r.Record.Complete || !nodestate.IsReady(node) {
 		return r.Updates.Confirm(false)
 	}
 	if reported(node, report) {
@@ -239,13 +240,4 @@ func reported(node *corev1.Node, report map[string]string) bool {
 		}
 	}
 	return true
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -69,16 +69,6 @@ func isOlder(node, other *corev1.Node) bool {
 	return err == nil && order < 0
 }
 
-// ConditionIn is a condition of a node, nil when it has none.
-func ConditionIn(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // eventOf is the event that tells of a problem. Telling it twice is telling it once: its name is that of its time. Events of what has
 // no namespace are in namespace default.
 func eventOf(node *corev1.Node, p Problem) *eventsv1.Event {

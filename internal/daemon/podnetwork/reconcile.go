@@ -22,6 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong, and
@@ -330,7 +331,7 @@ func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	r.mu.Lock()
 	is, repairs := r.network, slices.Clone(r.repairs)
 	r.mu.Unlock()
-	if c, change := networkOf(time.Now(), is, nodestatus.ConditionIn(node, api.ConditionWindowsNetworkUnavailable)); change {
+	if c, change := networkOf(time.Now(), is, nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)); change {
 		if err := w.SetCondition(ctx, node, c); err != nil {
 			return err
 		}

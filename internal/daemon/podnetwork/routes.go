@@ -13,12 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// routesEvery is how often routes are looked at without being told, quietAfterRetries how long work goes well before a failure is the
-// first again.
-const (
-	routesEvery       = 5 * time.Minute
-	quietAfterRetries = time.Minute
-)
+// routesEvery is how often routes are looked at without being told.
+const routesEvery = 5 * time.Minute
 
 // Routes keeps the routes that the host must have on the interface with the node's address. Windows forgets them with each start,
 // and when networks come and go; it tells of both.
@@ -43,7 +39,7 @@ func (r Routes) Run(ctx context.Context) {
 			return
 		case err != nil:
 			wait = retry.Next()
-		case !added && time.Since(last) > quietAfterRetries:
+		case !added && time.Since(last) > backoff.ResetAfter:
 			retry = backoff.New()
 		}
 		if err != nil && err.Error() != told && ctx.Err() == nil {

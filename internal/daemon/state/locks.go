@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -48,6 +49,10 @@ func LockCommands(ctx context.Context, h host.Host) (release func(), err error) 
 func LockServices(ctx context.Context, s host.System) (release func(), err error) {
 	return lock(ctx, s, ServicesLock, servicesPatience)
 }
+
+// IsHeld tells whether a lock could not be taken because a command, or the service, has it; or because the folder of locks is gone with a
+// host that leaves. Whoever only keeps things as they are leaves them to it.
+func IsHeld(err error) bool { return errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) }
 
 // lock takes a lock, waiting for it if need be.
 func lock(ctx context.Context, s host.System, name string, patience time.Duration) (release func(), err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // health is how the services are, for those who report it.
@@ -97,7 +98,7 @@ func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 	s.mu.Lock()
 	h := s.health
 	s.mu.Unlock()
-	if c, change := conditionOf(time.Now(), s.began, h, nodestatus.ConditionIn(node, api.ConditionServicesHealthy)); change {
+	if c, change := conditionOf(time.Now(), s.began, h, nodestate.Condition(node, api.ConditionServicesHealthy)); change {
 		if err := w.SetCondition(ctx, node, c); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -123,7 +122,7 @@ var errElsewhere = errors.New("the services are in other hands")
 // look looks at the services once and mends what it finds. A service that cannot be mended keeps no other from it.
 func (v *supervision) look(ctx context.Context) error {
 	release, err := state.LockServices(ctx, v.Host.System)
-	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if state.IsHeld(err) {
 		return errElsewhere
 	}
 	if err != nil {

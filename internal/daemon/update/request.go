@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -194,7 +194,7 @@ func (r *Requester) checkStore(ctx context.Context, files []desired.PayloadFile)
 // ensureUpdater sees to it that the updater is there, unless somebody else changes services, or the host leaves.
 func (r *Requester) ensureUpdater(ctx context.Context, u attempt) error {
 	release, err := r.Host.System.Lock(state.ServicesLock)
-	if errors.Is(err, host.ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	if state.IsHeld(err) {
 		return nil
 	}
 	if err != nil {
@@ -278,7 +278,7 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 	if err != nil {
 		return err
 	}
-	if c, change := updatedOf(time.Now(), failed, r.Record.Desired.Version, nodestatus.ConditionIn(node, api.ConditionUpdated)); change {
+	if c, change := updatedOf(time.Now(), failed, r.Record.Desired.Version, nodestate.Condition(node, api.ConditionUpdated)); change {
 		if err := w.SetCondition(ctx, node, c); err != nil {
 			return err
 		}
