@@ -97,6 +97,7 @@ func cycles(services []Service) error {
 	return errors.Join(errs...)
 }
 
+// NamesOf are the names of services, in their order.
 func NamesOf(services []Service) []string {
 	var names []string
 	for _, s := range services {

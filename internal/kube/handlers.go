@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// Queue takes the requests of a controller.
 type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // OnChange is the handler of what is created, updated or deleted, whichever it is.

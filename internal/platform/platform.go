@@ -51,8 +51,10 @@ const (
 
 // Of returns the row of a platform; for one that has none, that of bare metal with its name.
 func Of(name string) Platform {
-	if i := slices.IndexFunc(table(), func(p Platform) bool { return p.Name == name }); i >= 0 {
-		return table()[i]
+	for _, p := range table() {
+		if p.Name == name {
+			return p
+		}
 	}
 	return Platform{Name: name, Username: administrator}
 }

@@ -49,6 +49,7 @@ type Policies struct {
 	finding  string          // the same as one text
 }
 
+// New makes a controller that compares the cluster with guards, the policies as they were shipped.
 func New(live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
 	return &Policies{live: live, guards: guards, Changed: make(chan ctrlevent.GenericEvent, 1), tell: func(about client.Object, finding string) {
 		events.Emit(kube.Event{Object: about, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},

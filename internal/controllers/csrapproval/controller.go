@@ -52,6 +52,7 @@ type Options struct {
 	Policies  *admission.Policies
 }
 
+// New makes the controller.
 func New(o Options) *Controller { return &Controller{o} }
 
 // Register adds the controller to the manager.

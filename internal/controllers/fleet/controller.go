@@ -75,6 +75,7 @@ type Options struct {
 	Skew    *skew
 }
 
+// New makes the controller, and registers its metrics.
 func New(o Options) *Controller {
 	f := &Controller{
 		Options: o,

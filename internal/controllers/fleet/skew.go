@@ -19,6 +19,7 @@ type skew struct {
 	why     string
 }
 
+// NewSkew compares the kubelet of a payload with the version that server returns, which may be empty where it is not known.
 func NewSkew(content payload.Manifest, server func() string) *skew {
 	return &skew{server: server, kubelet: KubeletVersion(content)}
 }

@@ -87,6 +87,7 @@ type Options struct {
 	RetryMin, RetryMax time.Duration
 }
 
+// New makes the controller, and registers its metrics.
 func New(o Options) *Controller {
 	if o.Jitter == nil {
 		o.Jitter = rand.N[time.Duration]

@@ -64,6 +64,7 @@ type Options struct {
 	Policies  *admission.Policies
 }
 
+// New makes the controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, serials: map[string]int64{}}
 }

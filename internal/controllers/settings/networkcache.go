@@ -24,6 +24,7 @@ type NetworkCache struct {
 	finding string // what was wrong with it
 }
 
+// NewNetworkCache makes one that knows no network yet.
 func NewNetworkCache() *NetworkCache {
 	return &NetworkCache{Changed: make(chan ctrlevent.GenericEvent, 1)}
 }

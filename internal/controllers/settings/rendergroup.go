@@ -21,6 +21,7 @@ type RenderGroup struct {
 	err    error
 }
 
+// NewRenderGroup makes one for all joins of an operator.
 func NewRenderGroup() *RenderGroup { return &RenderGroup{turn: make(chan struct{}, 1)} }
 
 // Do returns what read does, or did for another join that asked for the same configuration. A reading begins no sooner than every

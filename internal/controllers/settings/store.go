@@ -23,6 +23,7 @@ type Store struct {
 	namespace    string
 }
 
+// NewStore reads from the cache where a look suffices, and from the API server what is handed to hosts.
 func NewStore(client, live client.Reader, namespace string) *Store {
 	return &Store{client: client, live: live, namespace: namespace}
 }

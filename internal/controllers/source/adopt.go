@@ -103,7 +103,7 @@ func (a *asked) of(list []unstructured.Unstructured, c machines.Cluster) []Annou
 		all = append(all, known.all...)
 	}
 	a.read = now
-	slices.SortStableFunc(all, func(a, b Announcement) int { return strings.Compare(a.Id, b.Id) })
+	slices.SortStableFunc(all, func(a, b Announcement) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -118,7 +118,7 @@ func announcementsOf(object *unstructured.Unstructured, c machines.Cluster) (all
 		m.Names = append(m.Names, d.Instance.Spec.Hostname)
 	}
 	for _, ip := range d.Addresses {
-		all = append(all, Announcement{source: m.Source, Who: "Machine " + id, Id: id, Address: ip, Names: m.Names})
+		all = append(all, Announcement{source: m.Source, Who: "Machine " + id, ID: id, Address: ip, Names: m.Names})
 	}
 	return all
 }

@@ -45,6 +45,7 @@ type Options struct {
 	Reserved  *ReservedAddresses
 }
 
+// NewConfigMap makes the controller of the entries of ConfigMap windows-instances.
 func NewConfigMap(o Options) *configMaps { return &configMaps{o} }
 
 // Register adds the controller to the manager.
@@ -129,7 +130,7 @@ type located struct {
 	ip netip.Addr
 }
 
-// resolve leaves out entries whose name does not resolve, and those whose host is another's (see hosts). Those that are instances
+// resolve leaves out entries whose name does not resolve, and those whose host is another's (see Ownership). Those that are instances
 // already come first.
 func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []located, faults []fault) {
 	keys := addressesOf(have)

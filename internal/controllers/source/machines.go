@@ -68,6 +68,7 @@ type machineView struct {
 	machines.Decision
 }
 
+// NewMachines makes the controller of the Machines of one API; source is a value of label source.
 func NewMachines(o Options, source string) *machineSource {
 	return &machineSource{Options: o, source: source}
 }
@@ -85,7 +86,7 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 	return kube.WatchWhenAvailable(m, ctl, s.look, func() { s.tried.Store(true) })
 }
 
-// Looked implements announcer.
+// Looked implements Announcer.
 func (s *machineSource) Looked() bool { return s.tried.Load() }
 
 // look says what to watch. OpenShift has its Machines in one namespace for each API; elsewhere Cluster API has them in any.
@@ -119,7 +120,7 @@ func (s *machineSource) ofInstance(_ context.Context, i client.Object) []reconci
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
-// Announced implements announcer.
+// Announced implements Announcer.
 func (s *machineSource) Announced(ctx context.Context) []Announcement {
 	place := s.place.Load()
 	if place == nil {
@@ -261,7 +262,7 @@ func (s *machineSource) holder(ctx context.Context, v machineView) (netip.Addr, 
 			return ip, a.Who
 		}
 		for _, a := range s.Announced(ctx) {
-			if a.Address == ip && a.Id < v.Instance.Annotations[api.AnnotationMachine] {
+			if a.Address == ip && a.ID < v.Instance.Annotations[api.AnnotationMachine] {
 				return ip, a.Who
 			}
 		}

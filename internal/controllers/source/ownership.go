@@ -35,6 +35,7 @@ type Ownership struct {
 	reservations map[netip.Addr]reservation
 }
 
+// NewOwnership makes an Ownership; announcers are the sources before the ConfigMap, the strongest first.
 func NewOwnership(r *Resolver, announcers ...Announcer) *Ownership {
 	return &Ownership{Resolver: r, Announcers: announcers}
 }
@@ -50,8 +51,8 @@ type Announcer interface {
 // Announcement is a host that a source asks for.
 type Announcement struct {
 	source string
-	// Who is the object that asks, for people; id for programs.
-	Who, Id string
+	// Who is the object that asks, for people; ID for programs.
+	Who, ID string
 	Address netip.Addr
 	// Names are the DNS names that the object says its host has.
 	Names []string
@@ -156,7 +157,7 @@ func (h *Ownership) higherPriority(ctx context.Context, than string) map[netip.A
 func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string) {
 	for _, announcer := range h.Announcers {
 		for _, a := range announcer.Announced(ctx) {
-			if a.Id != other && slices.Contains(a.Names, name) {
+			if a.ID != other && slices.Contains(a.Names, name) {
 				return a.Who
 			}
 		}

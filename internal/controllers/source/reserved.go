@@ -31,6 +31,7 @@ type ReservedAddresses struct {
 	err    error
 }
 
+// NewReservedAddresses reads Nodes and WindowsConfig from the cache, all else from the API server.
 func NewReservedAddresses(client, live client.Reader, r *Resolver) *ReservedAddresses {
 	return &ReservedAddresses{client: client, live: live, resolver: r}
 }
@@ -70,6 +71,7 @@ func (r *ReservedAddresses) With(ctx context.Context, self string) (addresses.Cl
 	return known, err
 }
 
+// Read returns those without Nodes, no older than ten seconds. With an error comes what is known.
 func (r *ReservedAddresses) Read(ctx context.Context, config v1alpha1.NetworkSpec) (addresses.Cluster, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,6 +40,7 @@ const (
 	forgetAfter = time.Hour
 )
 
+// NewResolver makes a Resolver that asks lookup; nil asks the DNS of this machine.
 func NewResolver(lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)) *Resolver {
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP

@@ -44,14 +44,9 @@ func PrivateKey(ctx context.Context, reader client.Reader, namespace string) (ss
 // AuthorizedLines are those that new hosts are to let in, as lines of authorized_keys; none while the Secret with the private key has a fault,
 // which the instances tell of.
 func AuthorizedLines(ctx context.Context, reader client.Reader, namespace string) ([]string, error) {
-	name := types.NamespacedName{Namespace: namespace, Name: api.PrivateKeySecret}
-	var secret corev1.Secret
-	if err := reader.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
-	}
-	key, err := remote.ParsePrivateKey(secret.Data[api.PrivateKeyKey])
-	if err != nil {
-		return nil, nil
+	key, fault, err := PrivateKey(ctx, reader, namespace)
+	if fault != nil || err != nil {
+		return nil, err
 	}
 	return []string{AuthorizedLine(key)}, nil
 }
@@ -61,6 +56,7 @@ func AuthorizedLine(key ssh.Signer) string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey())))
 }
 
+// Hash identifies a key on Nodes (annotation pub-key-hash): SHA-256 of its line, in hexadecimal digits.
 func Hash(key ssh.Signer) string {
 	sum := sha256.Sum256([]byte(AuthorizedLine(key)))
 	return hex.EncodeToString(sum[:])

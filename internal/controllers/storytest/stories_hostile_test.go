@@ -223,7 +223,7 @@ func (a announcedMachines) Looked() bool                                    { re
 func TestTheNameOfAMachineIsItsHosts(t *testing.T) {
 	hostile(t, 2, func(s *story, liar *storyHost) {
 		const name = "ip-10-0-0-9.ec2.internal"
-		s.announcers = []source.Announcer{announcedMachines{{Who: "Machine ns/worker-1", Id: "ns/worker-1", Address: netip.MustParseAddr("10.0.0.9"), Names: []string{name, "win-2"}}}}
+		s.announcers = []source.Announcer{announcedMachines{{Who: "Machine ns/worker-1", ID: "ns/worker-1", Address: netip.MustParseAddr("10.0.0.9"), Names: []string{name, "win-2"}}}}
 		s.startOperator()
 		liar.claims("win-2", liar.address)
 		s.announce(liar)

@@ -58,6 +58,7 @@ type Options struct {
 	Namespace string
 }
 
+// New makes the controller.
 func New(o Options) *Controller {
 	return &Controller{Options: o, again: make(chan ctrlevent.GenericEvent, 1)}
 }
