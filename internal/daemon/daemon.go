@@ -125,7 +125,7 @@ func newParts(s state.Session, clients *apiclient.Cache, o RunOptions) *parts {
 func (p *parts) run(ctx context.Context) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	p.Log.Info("Working", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
+	p.Log.Info("Session started", "Node", p.Record.Node, "version", p.Record.Desired.Version, "complete", p.Record.Complete)
 	var work sync.WaitGroup
 	for _, run := range []func(context.Context){
 		p.supervisor.Run,

@@ -145,7 +145,7 @@ func TestAJoinHandsOverTheKey(t *testing.T) {
 			m.request.Desired.SigningKey = key
 			mustJoin(t, m.windows, m.request)
 			m.start(t)
-			m.awaitLog(t, "Working")
+			m.awaitLog(t, "Session started")
 			m.request.Desired.SigningKey = ours
 			m.publish(t, m.changed())
 			m.awaitEvent(t, api.EventSettingsRefused, "")

@@ -31,7 +31,7 @@ func (k *keeper) makeRemotes(ctx context.Context, own Node, all []Node) error {
 	if err := k.addRemotes(ctx, n, add); err != nil {
 		return err
 	}
-	k.log.Info("Ways to other nodes changed", "added", subnetsOf(add), "removed", subnetsOf(remove), "all", len(wanted))
+	k.log.Info("Remote subnets changed", "added", subnetsOf(add), "removed", subnetsOf(remove), "all", len(wanted))
 	return nil
 }
 

@@ -227,11 +227,11 @@ func (u *updater) goBack(ctx context.Context) error {
 		if r, err := state.Read(u.host.Disk); err == nil && u.overtakenBy(r) {
 			return nil
 		}
-		_, err := configure.Apply(ctx, u.host, u.Former.JoinRequest, func(s agent.Step) { u.log.Info("Going back", "step", s.Name) })
+		_, err := configure.Apply(ctx, u.host, u.Former.JoinRequest, func(s agent.Step) { u.log.Info("Rolling back the update", "step", s.Name) })
 		if err == nil {
 			break
 		}
-		u.log.Error("Going back failed", "error", err.Error())
+		u.log.Error("Rolling back the update failed", "error", err.Error())
 		if err := backoff.Sleep(ctx, retry.Next()); err != nil {
 			return err
 		}
