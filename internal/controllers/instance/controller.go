@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +32,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
@@ -38,9 +41,6 @@ import (
 // instanceWorkers is how many instances are looked at, and tried, at the same time. It is far above the number
 // that may join at the same time, so that hosts which do not answer hold up nobody.
 const instanceWorkers = 256
-
-// defaultJoins is how many hosts join at the same time where WindowsConfig does not say.
-const defaultJoins = 32
 
 // Controller makes each WindowsInstance a node.
 type Controller struct {
@@ -85,6 +85,14 @@ type Options struct {
 	Jitter func(time.Duration) time.Duration
 	// RetryMin and RetryMax are the shortest and the longest time between two attempts at a host that fails; 5 s and 2 min where zero.
 	RetryMin, RetryMax time.Duration
+}
+
+// SSHHost is a host that answered, as remote.Dial returns it.
+type SSHHost interface {
+	join.Host
+	HostKey() ssh.PublicKey
+	Address() netip.Addr
+	Usage() remote.Usage
 }
 
 // New makes the controller, and registers its metrics.
@@ -169,13 +177,6 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.Names.release(name)
 	c.retries.Reset(name)
 	c.stopwatch.forget(name)
-}
-
-func joins(config v1alpha1.WindowsConfigSpec) int {
-	if config.Rollout.MaxConcurrentJoins > 0 {
-		return int(config.Rollout.MaxConcurrentJoins)
-	}
-	return defaultJoins
 }
 
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -113,57 +112,4 @@ func refusal(err error) string {
 		}
 	}
 	return message
-}
-
-// cordon keeps new pods away, unless somebody else does already. The mark says that it was us.
-func (m *maintenance) cordon(ctx context.Context) error {
-	if m.view.Node.Spec.Unschedulable {
-		return nil
-	}
-	return m.patchNode(ctx, "cordoning", func(n *corev1.Node) {
-		n.Spec.Unschedulable = true
-		n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationCordoned: string(m.current().Action)})
-	})
-}
-
-// uncordon takes our mark off, and the cordon if it is ours; and what asked for the restart, if nobody asked again since.
-func (m *maintenance) uncordon(ctx context.Context, asked string) error {
-	if m.view.Node == nil {
-		return nil
-	}
-	return m.patchNode(ctx, "uncordoning", func(n *corev1.Node) {
-		n.Annotations = maps.Clone(n.Annotations)
-		if _, ours := n.Annotations[api.AnnotationCordoned]; ours {
-			n.Spec.Unschedulable = false
-			delete(n.Annotations, api.AnnotationCordoned)
-		}
-		if asked != "" && rollout.NodeOf(n).RebootAsked == asked {
-			delete(n.Annotations, api.AnnotationReboot)
-		}
-	})
-}
-
-// announceVersion tells the node which version it is to have.
-func (m *maintenance) announceVersion(ctx context.Context, version string) error {
-	if m.view.Node == nil {
-		return errors.New("the Node is not there")
-	}
-	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { setDesiredVersion(n, version) })
-}
-
-// patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried
-// again with what they wrote. No difference, no write.
-func (m *maintenance) patchNode(ctx context.Context, doing string, change func(*corev1.Node)) error {
-	was := m.view.Node
-	node := was.DeepCopy()
-	change(node)
-	if node.Spec.Unschedulable == was.Spec.Unschedulable && maps.Equal(node.Annotations, was.Annotations) {
-		return nil
-	}
-	err := m.Client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
-		return fmt.Errorf("%s Node %s: %w", doing, node.Name, err)
-	}
-	m.view.Node = node
-	return nil
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -40,130 +37,8 @@ type maintenance struct {
 	hasLeft bool
 }
 
-// concerned says whether the plan, or what is under way, is about more than a join.
-func concerned(i *v1alpha1.WindowsInstance, next rollout.Next) bool {
-	return i.Status.Maintenance != nil || next.Begin && next.Action != v1alpha1.ActionJoin
-}
-
-// maintain goes as far with a host as it gets now, where the plan is about more than a join.
-func (c *Controller) maintain(ctx context.Context, p *pass) (outcome, error) {
-	next := c.Fleet.Next(p.id)
-	if !concerned(p.Instance, next) {
-		return proceed, nil
-	}
-	seen, err := c.gather(ctx, c.Live, p.id) // the cache may not have heard of our own last write
-	if seen == nil || err != nil {
-		return abandon, err
-	}
-	p.view, p.status = seen, c.newStatus(seen.Instance)
-	m := &maintenance{Controller: c, view: seen, status: p.status, next: next}
-	after, err := m.advance(ctx)
-	if m.hasLeft {
-		return abandon, err
-	}
-	if apierrors.IsConflict(err) {
-		after, err = time.Second, nil // somebody else wrote to the Node; what they wrote is looked at first
-	}
-	if ctx.Err() != nil {
-		return abandon, nil // the operator stops
-	}
-	p.decision = join.Decision{Action: join.Requeue, After: after}
-	return finish, err
-}
-
-// advance begins what may begin, and does one step after the other until one has to wait.
-func (m *maintenance) advance(ctx context.Context) (after time.Duration, err error) {
-	if m.next.Action == v1alpha1.ActionStage && m.current() == nil {
-		return m.stage(ctx)
-	}
-	if begun, err := m.begin(ctx); !begun || err != nil {
-		return 0, err
-	}
-	for m.current() != nil {
-		step := m.current().Step
-		after, err = m.step(ctx)
-		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
-			return after, err
-		}
-	}
-	return after, nil
-}
-
-// step does what there is to do in a step, unless the Node is not the one any more that was drained.
-func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
-	switch {
-	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
-		return m.awaitNode(ctx)
-	case m.isUndrained():
-		return m.to(ctx, v1alpha1.MaintenanceDrain)
-	}
-	do := map[v1alpha1.MaintenanceStep]func(context.Context) (time.Duration, error){
-		v1alpha1.MaintenanceDrain:  m.drain,
-		v1alpha1.MaintenanceAct:    m.act,
-		v1alpha1.MaintenanceVerify: m.verify,
-	}
-	return do[m.current().Step](ctx)
-}
-
 // current is what is under way; nil when nothing is.
 func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.desired().Maintenance }
-
-// begin writes down what is to be done, unless it is under way already, or not needed any more.
-func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
-	now := m.current()
-	switch {
-	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
-		return true, nil
-	case now == nil && !m.stillNeeded():
-		m.Fleet.Done(m.id())
-		return false, nil
-	case !m.next.Begin:
-		return now != nil, nil // it is to leave, and has to wait; what is under way goes on
-	}
-	at := metav1.Now()
-	begins := &v1alpha1.Maintenance{
-		Action: m.next.Action, Disruption: m.next.Disruption, RequestToken: m.next.Asked, Message: m.next.Message,
-		Step: v1alpha1.MaintenanceAct, StartedAt: at, StepStartedAt: at,
-	}
-	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
-		begins.Step = v1alpha1.MaintenanceDrain
-	}
-	if m.view.Node != nil {
-		begins.BootID = m.view.Node.Status.NodeInfo.BootID
-		begins.PreviousVersion = m.view.Node.Annotations[api.AnnotationVersion]
-	}
-	if begins.Action == v1alpha1.ActionUpgrade {
-		begins.Version = m.view.Version
-	}
-	m.status.desired().Maintenance = begins
-	m.stopwatch.start(m.id(), *begins)
-	if err := m.status.write(ctx); err != nil {
-		return false, err
-	}
-	log.FromContext(ctx).Info("Maintenance started", "action", begins.Action, "disruption", begins.Disruption, "message", begins.Message)
-	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(begins.Action) + at.Format("-20060102150405")},
-		"%s begins: %s", begins.Action, begins.Message)
-	return true, nil
-}
-
-// stillNeeded looks whether the plan was made from what the cluster says now.
-func (m *maintenance) stillNeeded() bool {
-	if !m.next.Begin {
-		return false
-	}
-	node := rollout.NodeOf(m.view.Node)
-	switch m.next.Action {
-	case v1alpha1.ActionLeave:
-		return m.view.Instance.DeletionTimestamp != nil
-	case v1alpha1.ActionReplace:
-		return fleet.ReplaceReason(m.view.Instance, m.view.config.Rollout.Machines) != ""
-	case v1alpha1.ActionUpgrade:
-		return node != nil && node.Version != m.view.Version
-	case v1alpha1.ActionReboot:
-		return node != nil && (node.RebootAsked != "" && node.RebootAsked == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
-	}
-	return false
-}
 
 // to goes to another step and writes it down.
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
@@ -174,67 +49,9 @@ func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (ti
 	return 0, m.status.write(ctx)
 }
 
-// isUndrained says whether the node has to be drained once more before it changes: its Node was deleted, and the one that its host
-// registered since has neither our cordon nor that of whoever had cordoned it before.
-func (m *maintenance) isUndrained() bool {
-	now, node := m.current(), rollout.NodeOf(m.view.Node)
-	drains := now.Disruption == v1alpha1.DisruptionDrain || now.Disruption == v1alpha1.DisruptionReboot
-	if !drains || !rollout.NeedsNode(now.Action) || now.Step == v1alpha1.MaintenanceDrain || node.Unschedulable || node.CordonedFor != "" {
-		return false
-	}
-	if now.Action == v1alpha1.ActionUpgrade {
-		return node.Version != now.Version
-	}
-	return node.BootID == now.BootID
-}
-
-// awaitNode waits for a Node that somebody deleted. Its host may register it again, and is joined again when it does not. That is no
-// failure, least of all one of a version.
-func (m *maintenance) awaitNode(ctx context.Context) (time.Duration, error) {
-	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
-	m.current().Message = "the Node is not there"
-	m.stopwatch.start(m.id(), *m.current()) // it goes on when there is a Node
-	if m.mayRejoin() {
-		return m.rejoin(ctx)
-	}
-	return verifyEvery, nil
-}
-
 // ran is how long the step has taken, which may take so long.
 func (m *maintenance) ran(within time.Duration) time.Duration {
 	return m.stopwatch.ran(m.id(), *m.current(), within)
-}
-
-// act does what the node was drained for. What fails is tried again for a while.
-func (m *maintenance) act(ctx context.Context) (time.Duration, error) {
-	if m.current().Action == v1alpha1.ActionLeave {
-		return m.leave(ctx)
-	}
-	late := m.ran(actWithin) > actWithin
-	if left := m.retries.Remaining(m.id()); left > 0 {
-		return left, nil
-	}
-	var err error
-	switch m.current().Action {
-	case v1alpha1.ActionUpgrade:
-		err = m.upgrade(ctx)
-	case v1alpha1.ActionReplace:
-		if err = m.replace(ctx); err == nil {
-			return 0, nil // the instance is deleted with it
-		}
-	case v1alpha1.ActionReboot:
-		err = m.visit("restarting the host").Restart(ctx, m.current().BootID)
-	}
-	switch {
-	case err == nil:
-		if m.current().Action == v1alpha1.ActionReboot {
-			m.reached(nil)
-		}
-		return m.to(ctx, v1alpha1.MaintenanceVerify)
-	case late:
-		return m.fail(ctx, err.Error())
-	}
-	return m.again(ctx, err), nil
 }
 
 // again says when to try again what failed.
@@ -306,3 +123,9 @@ func (m *maintenance) finish(ctx context.Context) error {
 }
 
 func (m *maintenance) id() types.NamespacedName { return client.ObjectKeyFromObject(m.view.Instance) }
+
+// hasFailed says that the action failed already, and that the node is waited for to be as before.
+func (m *maintenance) hasFailed() bool {
+	f := m.status.desired().Failure
+	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)
+}

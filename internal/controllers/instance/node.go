@@ -2,59 +2,17 @@ package instance
 
 import (
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/kube"
-	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/rollout"
 )
-
-// syncNodeMetadata keeps the labels and annotations that are the operator's on the Node, and leaves all others alone.
-func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, error) {
-	v := p.view
-	if v.Node == nil {
-		return proceed, nil
-	}
-	node := v.Node.DeepCopy()
-	node.Labels = kube.Merge(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{api.LabelWorker: ""})
-	if _, isMachine := v.Instance.Annotations[api.AnnotationMachine]; !isMachine {
-		node.Labels[api.LabelBYOH] = "true"
-	}
-	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
-	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
-		return proceed, nil
-	}
-	err := client.IgnoreNotFound(c.Client.Patch(ctx, node, client.MergeFrom(v.Node)))
-	switch {
-	case apierrors.IsForbidden(err):
-		c.emitForeignNode(v, "Label", err)
-	case err != nil:
-		return proceed, fmt.Errorf("labelling Node %s: %w", node.Name, err)
-	}
-	return proceed, nil
-}
-
-func nodeAnnotations(v *view) map[string]string {
-	annotations := map[string]string{}
-	if v.Node.Annotations[api.AnnotationDesiredVersion] == "" {
-		annotations[api.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
-	}
-	if _, proven := v.Node.Annotations[api.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
-		annotations[api.AnnotationPubKeyHash] = sshkey.Hash(v.key)
-	}
-	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {
-		annotations[api.AnnotationSSHHostKey] = base64.StdEncoding.EncodeToString(key.Marshal())
-		annotations[api.AnnotationSSHHostKeyType] = key.Type()
-	}
-	return annotations
-}
 
 // setDesiredVersion says in a Node which version it is to have.
 func setDesiredVersion(n *corev1.Node, version string) {
@@ -82,4 +40,57 @@ func (c *Controller) emitForeignNode(v *view, doing string, err error) {
 	c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.ReasonNodeNotWindows, Action: doing},
 		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, api.Clip(v.Node.Labels[corev1.LabelOSStable]),
 		api.Clip(v.Node.Status.NodeInfo.OperatingSystem))
+}
+
+// cordon keeps new pods away, unless somebody else does already. The mark says that it was us.
+func (m *maintenance) cordon(ctx context.Context) error {
+	if m.view.Node.Spec.Unschedulable {
+		return nil
+	}
+	return m.patchNode(ctx, "cordoning", func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationCordoned: string(m.current().Action)})
+	})
+}
+
+// uncordon takes our mark off, and the cordon if it is ours; and what asked for the restart, if nobody asked again since.
+func (m *maintenance) uncordon(ctx context.Context, asked string) error {
+	if m.view.Node == nil {
+		return nil
+	}
+	return m.patchNode(ctx, "uncordoning", func(n *corev1.Node) {
+		n.Annotations = maps.Clone(n.Annotations)
+		if _, ours := n.Annotations[api.AnnotationCordoned]; ours {
+			n.Spec.Unschedulable = false
+			delete(n.Annotations, api.AnnotationCordoned)
+		}
+		if asked != "" && rollout.NodeOf(n).RebootAsked == asked {
+			delete(n.Annotations, api.AnnotationReboot)
+		}
+	})
+}
+
+// announceVersion tells the node which version it is to have.
+func (m *maintenance) announceVersion(ctx context.Context, version string) error {
+	if m.view.Node == nil {
+		return errors.New("the Node is not there")
+	}
+	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { setDesiredVersion(n, version) })
+}
+
+// patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried
+// again with what they wrote. No difference, no write.
+func (m *maintenance) patchNode(ctx context.Context, doing string, change func(*corev1.Node)) error {
+	was := m.view.Node
+	node := was.DeepCopy()
+	change(node)
+	if node.Spec.Unschedulable == was.Spec.Unschedulable && maps.Equal(node.Annotations, was.Annotations) {
+		return nil
+	}
+	err := m.Client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("%s Node %s: %w", doing, node.Name, err)
+	}
+	m.view.Node = node
+	return nil
 }

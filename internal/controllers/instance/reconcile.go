@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -15,25 +12,6 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
-)
-
-// pass is one reconcile of one instance: what is known of it, and what the steps have made of it.
-type pass struct {
-	*view
-	id       types.NamespacedName
-	status   *status
-	decision join.Decision
-	// attempted says that a join was run.
-	attempted bool
-}
-
-// outcome is what follows a step.
-type outcome int
-
-const (
-	proceed outcome = iota // the next step
-	finish                 // the status is written
-	abandon                // nothing: the instance is gone, or nothing was found out
 )
 
 // steps bring one host as far towards being a node as it can get now.
@@ -63,13 +41,6 @@ func (c *Controller) Reconcile(ctx context.Context, r reconcile.Request) (reconc
 		}
 	}
 	return c.report(ctx, p)
-}
-
-// close gives back what a pass has.
-func (p *pass) close() {
-	if p.view != nil {
-		_ = p.admission.Close()
-	}
 }
 
 // observe gathers what the cluster says, as the cache has it.
@@ -135,16 +106,6 @@ func (c *Controller) admit(v *view, d join.Decision) join.Decision {
 	return d
 }
 
-// noteFailure notes what failed just now, and how often it has. Of a repair, it is noted with each join: whether that helped shows
-// later, and then the note goes.
-func noteFailure(st *v1alpha1.WindowsInstanceStatus, f v1alpha1.Failure) {
-	f.At, f.Attempts = metav1.Now(), 1
-	if st.Failure != nil && st.Failure.Action == f.Action {
-		f.Attempts += st.Failure.Attempts
-	}
-	st.Failure = &f
-}
-
 // retry forgets what failed when the user asks for it.
 func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) error {
 	if _, asked := i.Annotations[api.AnnotationRetry]; !asked {
@@ -164,11 +125,6 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		return fmt.Errorf("removing annotation %s of WindowsInstance %s: %w", api.AnnotationRetry, i.Name, err)
 	}
 	return nil
-}
-
-// isSilent says whether the host did not answer the last time.
-func isSilent(i *v1alpha1.WindowsInstance) bool {
-	return meta.IsStatusConditionFalse(i.Status.Conditions, api.ConditionReachable)
 }
 
 // newlyWaits says whether an instance that was not known to wait for a place does.

@@ -2,8 +2,11 @@ package instance
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 // running are the joins under way, of which each can be ended. An instance has one at most.
@@ -35,4 +38,18 @@ func (r *running) end(id types.NamespacedName) {
 	if end != nil {
 		end()
 	}
+}
+
+// batchDelay returns how long each of so many hosts that join waits, so that several share one read or one write. It is zero below ten hosts.
+func batchDelay(hosts int) time.Duration { return time.Duration(hosts/10) * time.Second }
+
+// defaultJoins is how many hosts join at the same time where WindowsConfig does not say.
+const defaultJoins = 32
+
+// joins returns how many hosts may join at the same time.
+func joins(config v1alpha1.WindowsConfigSpec) int {
+	if config.Rollout.MaxConcurrentJoins > 0 {
+		return int(config.Rollout.MaxConcurrentJoins)
+	}
+	return defaultJoins
 }

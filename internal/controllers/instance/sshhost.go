@@ -16,14 +16,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// SSHHost is a host that answered, as remote.Dial returns it.
-type SSHHost interface {
-	join.Host
-	HostKey() ssh.PublicKey
-	Address() netip.Addr
-	Usage() remote.Usage
-}
-
 // connection is a machine whose failures are those of package join, and which is counted when it closes.
 type connection struct {
 	SSHHost

@@ -2,7 +2,6 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,17 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
-	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
 // status is the status of one instance while it is reconciled: what was written last, and what shall be.
@@ -49,10 +44,6 @@ const progressEvery = time.Second
 
 // progressPause is the pause between writes of progress of each of so many hosts.
 func progressPause(hosts int) time.Duration { return progressEvery + batchDelay(hosts) }
-
-// batchDelay is how much longer each of so many hosts that join waits for what it then need not do once more, or not alone: nothing where few
-// do.
-func batchDelay(hosts int) time.Duration { return time.Duration(hosts/10) * time.Second }
 
 func (c *Controller) newStatus(i *v1alpha1.WindowsInstance) *status {
 	return &status{client: c.Client, events: c.Events, metrics: c.metrics, written: i.DeepCopy(), wanted: i, lastReason: readyReason(i), pause: progressEvery}
@@ -209,96 +200,4 @@ func readyReason(i *v1alpha1.WindowsInstance) string {
 		return c.Reason
 	}
 	return ""
-}
-
-// report writes what came of it into the status and says when to look again.
-func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, error) {
-	v, s, d, attempted := p.view, p.status, p.decision, p.attempted
-	i, st := v.Instance, s.desired()
-	if attempted && ctx.Err() != nil {
-		return reconcile.Result{}, nil // the operator stops: nothing was found out about the host
-	}
-	after := d.After
-	if attempted {
-		after = c.outcome(ctx, i, d.Err)
-	}
-	if d.Err != nil || attempted {
-		join.Report(st, i.Generation, attempted, d.Err)
-	}
-	st.ObservedGeneration = i.Generation
-	c.reportPlan(v, st)
-	c.reportPayload(v, st)
-	join.Observe(st, i.Generation, v.Node, v.Version)
-	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
-	for _, p := range join.TrackNode(st, v.Node, ready) {
-		s.track(p)
-	}
-	return reconcile.Result{RequeueAfter: after}, s.write(ctx)
-}
-
-// reportPlan writes what comes next, and what is known of it.
-func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Plan = c.planOf(v.Instance)
-	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
-		st.Failure = nil // nobody wants that version any more
-	}
-	if _, broken := v.BrokenSince(); !broken && v.Node != nil && st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
-		st.Failure = nil
-	}
-	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
-		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)
-	}
-	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
-	node := rollout.NodeOf(v.Node)
-	switch {
-	case node != nil && node.RebootPending != "":
-		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
-			Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: api.ReasonRebootPending,
-			Message: node.RebootPending, ObservedGeneration: v.Instance.Generation,
-		})
-	case required != nil && required.Reason == api.ReasonRebootPending:
-		meta.RemoveStatusCondition(&st.Conditions, api.ConditionRebootRequired)
-	}
-}
-
-// planOf is what the fleet's plan says of a host, or will say in a moment: it has not heard yet of one that was announced, or has
-// joined, just now.
-func (c *Controller) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
-	next := c.Fleet.Next(client.ObjectKeyFromObject(i)).Plan
-	joined := meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionConfigured)
-	switch {
-	case next.Action == "" && !joined && i.DeletionTimestamp == nil:
-		next = rollout.JoinPlan()
-	case next.Action == "", next.Action == v1alpha1.ActionJoin && joined:
-		return nil
-	}
-	return &next
-}
-
-// reportPayload writes which content the node has, which it shall have, and since when.
-func (c *Controller) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Payload.Desired = desired.ShortDigest(c.Content.Digest)
-	if v.Node == nil || v.Node.Annotations[api.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
-		return
-	}
-	now := metav1.Now()
-	st.Payload.Current, st.Payload.Staged, st.Payload.Since = st.Payload.Desired, st.Payload.Desired, &now
-}
-
-// outcome counts an attempt and says when the next one may follow.
-func (c *Controller) outcome(ctx context.Context, i *v1alpha1.WindowsInstance, err error) time.Duration {
-	id := client.ObjectKeyFromObject(i)
-	if err == nil {
-		c.retries.Reset(id)
-		c.metrics.joins.WithLabelValues("configured", api.ReasonConfigured).Inc()
-		return join.RegisterTimeout
-	}
-	if after, waits := join.Retry(err); waits {
-		c.metrics.joins.WithLabelValues("waiting", join.Reason(err)).Inc()
-		return after
-	}
-	after := c.retries.Fail(id, time.Now())
-	c.metrics.joins.WithLabelValues("failed", join.Reason(err)).Inc()
-	log.FromContext(ctx).Info("Join failed, will be retried", "reason", join.Reason(err), "retryAfter", after.String(), "error", errors.Unwrap(err))
-	return after
 }

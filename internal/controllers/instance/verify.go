@@ -79,9 +79,3 @@ func (m *maintenance) rejoin(ctx context.Context) (time.Duration, error) {
 	m.current().RejoinedAt, m.current().Rejoins = &at, m.current().Rejoins+1
 	return verifyEvery, nil
 }
-
-// hasFailed says that the action failed already, and that the node is waited for to be as before.
-func (m *maintenance) hasFailed() bool {
-	f := m.status.desired().Failure
-	return f != nil && f.Action == m.current().Action && !f.At.Before(&m.current().StartedAt)
-}

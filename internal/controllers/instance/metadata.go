@@ -1,0 +1,56 @@
+package instance
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// syncNodeMetadata keeps the labels and annotations that are the operator's on the Node, and leaves all others alone.
+func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, error) {
+	v := p.view
+	if v.Node == nil {
+		return proceed, nil
+	}
+	node := v.Node.DeepCopy()
+	node.Labels = kube.Merge(node.Labels, v.Instance.Spec.NodeLabels, map[string]string{api.LabelWorker: ""})
+	if _, isMachine := v.Instance.Annotations[api.AnnotationMachine]; !isMachine {
+		node.Labels[api.LabelBYOH] = "true"
+	}
+	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
+	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
+		return proceed, nil
+	}
+	err := client.IgnoreNotFound(c.Client.Patch(ctx, node, client.MergeFrom(v.Node)))
+	switch {
+	case apierrors.IsForbidden(err):
+		c.emitForeignNode(v, "Label", err)
+	case err != nil:
+		return proceed, fmt.Errorf("labelling Node %s: %w", node.Name, err)
+	}
+	return proceed, nil
+}
+
+func nodeAnnotations(v *view) map[string]string {
+	annotations := map[string]string{}
+	if v.Node.Annotations[api.AnnotationDesiredVersion] == "" {
+		annotations[api.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
+	}
+	if _, proven := v.Node.Annotations[api.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
+		annotations[api.AnnotationPubKeyHash] = sshkey.Hash(v.key)
+	}
+	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {
+		annotations[api.AnnotationSSHHostKey] = base64.StdEncoding.EncodeToString(key.Marshal())
+		annotations[api.AnnotationSSHHostKeyType] = key.Type()
+	}
+	return annotations
+}
