@@ -54,7 +54,7 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ForwardProxy{address: net.JoinHostPort(l.Address(), strconv.Itoa(port)), user: "traveller", password: rand.Text()}
+	p := &ForwardProxy{address: net.JoinHostPort(l.Address(), strconv.Itoa(port)), user: "traveler", password: rand.Text()}
 	if p.service, err = l.newService(squidProgram); err != nil {
 		return nil, err
 	}

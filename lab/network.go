@@ -195,7 +195,7 @@ func (n *network) address(number int) string { return fmt.Sprintf("10.99.%d.%d",
 // pods is the range of addresses for the pods of this network's hosts: one for each number, so that labs do not disturb each other.
 func (n *network) pods() string { return fmt.Sprintf("10.%d.%d.0/17", 128+n.number/2, n.number%2*128) }
 
-// routePods makes pods neighbours, whichever host they are on: that host answers for their addresses on the bridge.
+// routePods makes pods neighbors, whichever host they are on: that host answers for their addresses on the bridge.
 func (n *network) routePods(h *netlink.Handle, link string) error {
 	l, err := h.LinkByName(link)
 	if err != nil {

@@ -90,7 +90,7 @@ func TestForeignOutputIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestCancelledCallSaysWhy(t *testing.T) {
+func TestCanceledCallSaysWhy(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("not done after a millisecond"))
 	defer cancel()
 	host := hang{}
@@ -365,17 +365,17 @@ func FuzzMissing(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // it may wait for what does not come
 		defer cancel()
 		list := []agent.Content{{SHA256: "a", CompressedSize: 10}, {SHA256: "b", CompressedSize: 5}}
-		_, err := agent.Send(ctx, cancelled{host}, "x", list, open, nil)
+		_, err := agent.Send(ctx, canceled{host}, "x", list, open, nil)
 		if err == nil && !says(output, "result") || received > 15 {
 			t.Errorf("output %q was taken for a result (%v), %d bytes were sent", output, err, received)
 		}
 	})
 }
 
-// cancelled is a host that is left when the context ends.
-type cancelled struct{ program }
+// canceled is a host that is left when the context ends.
+type canceled struct{ program }
 
-func (c cancelled) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+func (c canceled) Run(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { ended <- c.program.Run(ctx, command, stdin, stdout) }()
 	select {

@@ -302,7 +302,7 @@ func addressOfAnother(c candidate) string {
 }
 
 // ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
-// of them could keep its neighbours from their certificates.
+// of them could keep its neighbors from their certificates.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	if why := k.Cluster.Refuse(address); why != "" {
 		return why

@@ -25,7 +25,7 @@ const (
 	wicdLife    = 24 * time.Hour
 )
 
-// rule is one thing a request must fulfil. Its name is stable: users meet it in events and look it up.
+// rule is one thing a request must fulfill. Its name is stable: users meet it in events and look it up.
 type rule struct {
 	name string
 	// broken says what is wrong (field, value, what is allowed), or "".

@@ -152,7 +152,7 @@ func checkClock(f agent.Facts, s CheckInput) *Unsupported {
 		direction = "behind"
 	}
 	return unsupported(api.ReasonClockSkewed,
-		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, or certificates look expired: set up time synchronisation",
+		"the host's clock is %s %s the operator's (%s UTC there); at most %s are allowed, or certificates look expired: set up time synchronization",
 		skew.Abs(), direction, f.Host.Clock.UTC().Format(time.DateTime), MaxClockSkew)
 }
 

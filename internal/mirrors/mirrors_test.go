@@ -121,7 +121,7 @@ func goldenCases(t testing.TB) map[string]mirrors.Input {
 				"other.example.org": {"auth": "b3RoZXI6cHc="}
 			}`),
 		},
-		"organisations": {
+		"organizations": {
 			Sets: []mirrors.Set{
 				digests("a", entry("mcr.microsoft.com/a", allow, "m.example.com/x/a", "n.example.com/a"), entry("mcr.microsoft.com/b", allow, "m.example.com/x/b", "n.example.com/b")),
 				digests("b", entry("quay.io", allow, "o.example.com/x")),
@@ -274,7 +274,7 @@ func TestNoSecretIsInAProblem(t *testing.T) {
 }
 
 // TestDefectsOfTheOriginal: the original named folders with the colon of a port, which Windows does not allow, lost the order of
-// mirrors and their organisations (OCPBUGS-47696), and merged entries so that one without policy undid NeverContactSource.
+// mirrors and their organizations (OCPBUGS-47696), and merged entries so that one without policy undid NeverContactSource.
 func TestDefectsOfTheOriginal(t *testing.T) {
 	read := func(policies ...mirrors.Policy) mirrors.File {
 		var entries []mirrors.Entry
@@ -293,7 +293,7 @@ func TestDefectsOfTheOriginal(t *testing.T) {
 	}
 	z, a := strings.Index(file.Content, `[host."https://z.example.com/v2/org"]`), strings.Index(file.Content, `[host."https://a.example.com/v2/org"]`)
 	if z < 0 || a < z {
-		t.Errorf("the order of mirrors was lost, or (OCPBUGS-47696) their organisation:\n%s", file.Content)
+		t.Errorf("the order of mirrors was lost, or (OCPBUGS-47696) their organization:\n%s", file.Content)
 	}
 	for _, policies := range [][]mirrors.Policy{{"", never}, {never, ""}, {allow, never}} {
 		if file := read(policies...); strings.Contains(file.Content, "host.example.com") {

@@ -79,7 +79,7 @@ func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) 
 	_ = c.SetDeadline(time.Now().Add(o.HandshakeTimeout))
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	connection, channels, requests, err := ssh.NewClientConn(h.conn, h.name, attempt.config())
-	if !stop() && err == nil { // cancelled at the last moment
+	if !stop() && err == nil { // canceled at the last moment
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func login(ctx context.Context, c net.Conn, t Target, o Options) (*Host, error) 
 	return h, nil
 }
 
-// dialError is the failure of a dial. A cancelled dial says nothing about the host and is no *Error.
+// dialError is the failure of a dial. A canceled dial says nothing about the host and is no *Error.
 func dialError(ctx context.Context, t Target, k Kind, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("connecting to %s: %w", hostPort(t), context.Cause(ctx))

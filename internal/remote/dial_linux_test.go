@@ -49,7 +49,7 @@ func TestNoAnswerToTCPIsATimeout(t *testing.T) {
 	_, err := Dial(t.Context(), target, Options{DialTimeout: 50 * time.Millisecond})
 	expectKind(t, err, Timeout)
 
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		_, err := Dial(ctx, target, Options{})

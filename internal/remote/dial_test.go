@@ -227,7 +227,7 @@ func TestDialTriesTheOtherAddressesOfAName(t *testing.T) {
 	}
 }
 
-func TestCancelledDialIsNotTheHostsFault(t *testing.T) {
+func TestCanceledDialIsNotTheHostsFault(t *testing.T) {
 	host := startHost(t)
 	host.SetFaults(func(int) sshd.Fault { return sshd.Fault{Stall: true} })
 	stages := map[string]Options{

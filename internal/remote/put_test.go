@@ -241,7 +241,7 @@ func TestCancelEndsAPutAndLeavesTheConnection(t *testing.T) {
 	}
 }
 
-func TestCancelledPutDoesNotWaitForABlockedReader(t *testing.T) {
+func TestCanceledPutDoesNotWaitForABlockedReader(t *testing.T) {
 	host := startHost(t)
 	h := host.dial(t, Options{Grace: 20 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -257,7 +257,7 @@ func TestCancelledPutDoesNotWaitForABlockedReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel() // with the next Read of the pipe under way
-	expectSoon(t, ended, "a cancelled Put")
+	expectSoon(t, ended, "a canceled Put")
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the cancellation", err)
 	}

@@ -1,5 +1,5 @@
 // Package remote is a Windows host over SSH: run a command, put a file, over one connection. The host's key is pinned,
-// everything can be cancelled and has a deadline, and every failure to reach a host is one of the few kinds a user can do
+// everything can be canceled and has a deadline, and every failure to reach a host is one of the few kinds a user can do
 // something about. It knows nothing of what is run or put; the caller quotes its command lines.
 package remote
 
@@ -42,7 +42,7 @@ type Options struct {
 	KeepAlive time.Duration
 	// KeepAliveMisses is how many questions in a row may stay without a sign of life before the connection counts as lost; default 3.
 	KeepAliveMisses int
-	// Grace is how long a cancelled call may take to close its channel before the connection is closed instead; default 2 s.
+	// Grace is how long a canceled call may take to close its channel before the connection is closed instead; default 2 s.
 	Grace time.Duration
 	// Lookup resolves a name; default net.DefaultResolver.LookupNetIP, whose signature it has.
 	Lookup func(ctx context.Context, network, name string) ([]netip.Addr, error)
@@ -91,7 +91,7 @@ type Usage struct {
 	BytesIn, BytesOut int64
 }
 
-// Dial connects and logs in. Failures are *Error, unless ctx was cancelled. The context only governs the dialing.
+// Dial connects and logs in. Failures are *Error, unless ctx was canceled. The context only governs the dialing.
 func Dial(ctx context.Context, t Target, o Options) (*Host, error) {
 	if t.Port == 0 {
 		t.Port = 22

@@ -117,7 +117,7 @@ func (h *Host) session(ctx context.Context, use func(*ssh.Session) error) error 
 		}
 	}()
 	if ended, _ := within(h.options.Grace, done); !ended {
-		h.end(fmt.Errorf("a cancelled call did not end within %s", h.options.Grace))
+		h.end(fmt.Errorf("a canceled call did not end within %s", h.options.Grace))
 		within(h.options.Grace, done) // only a blocked Read or Write of the caller's can still hold it
 	}
 	return context.Cause(ctx)

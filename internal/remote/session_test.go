@@ -56,7 +56,7 @@ func TestSilentHostIsLostOverRealSockets(t *testing.T) {
 	expectKind(t, err, Lost)
 }
 
-func TestCancelledCallOnASilentHostEndsAfterTheGrace(t *testing.T) {
+func TestCanceledCallOnASilentHostEndsAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, cable := newMemory(), &link{}
 		h := network.dial(t, cable, newHost(t, network), Options{})

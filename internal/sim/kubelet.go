@@ -163,7 +163,7 @@ func (k *kubelet) register(ctx context.Context) error {
 	if apierrors.IsAlreadyExists(err) {
 		patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 		if _, err := k.api.core.Nodes().Patch(ctx, k.node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("labelling node %s: %w", k.node, err)
+			return fmt.Errorf("labeling node %s: %w", k.node, err)
 		}
 		return k.report(ctx)
 	}

@@ -126,10 +126,10 @@ func (c containers) RemoveNamespace(ctx context.Context, id string) (removed boo
 	return c.networks.RemoveNamespace(ctx, id)
 }
 
-// driver says in which folder a layer is: in none, so that its name is its path; a flavour of 1 is a layer in the file system.
+// driver says in which folder a layer is: in none, so that its name is its path; a flavor of 1 is a layer in the file system.
 type driver struct {
-	flavour uintptr
-	home    *uint16
+	flavor uintptr
+	home   *uint16
 }
 
 // RemoveLayer implements daemon.Containers. A layer that is in use is taken out of use first; that one is not is no matter.
@@ -145,7 +145,7 @@ func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	where := &driver{flavour: 1, home: new(uint16)}
+	where := &driver{flavor: 1, home: new(uint16)}
 	for _, function := range []string{"UnprepareLayer", "DeactivateLayer"} {
 		_ = ask(dll, function, uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path)))
 	}

@@ -138,7 +138,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		default:
 		}
-		if signalled, _ := windows.WaitForSingleObject(event, 20); signalled == windows.WAIT_OBJECT_0 {
+		if signaled, _ := windows.WaitForSingleObject(event, 20); signaled == windows.WAIT_OBJECT_0 {
 			err = nil
 		}
 	}

@@ -192,7 +192,7 @@ func (c *cluster) testSizeOfRequests(t *testing.T) {
 			}
 		}
 	}
-	labelled := func(count int) func(*certificatesv1.CertificateSigningRequest) {
+	labeled := func(count int) func(*certificatesv1.CertificateSigningRequest) {
 		return func(r *certificatesv1.CertificateSigningRequest) {
 			r.Labels = map[string]string{}
 			for n := range count {
@@ -215,8 +215,8 @@ func (c *cluster) testSizeOfRequests(t *testing.T) {
 		{"a node's with annotations", "", kubelet, annotated(16, 1024)},
 		{"a node's with a long annotation", tooMuch, kubelet, annotated(1, 1025)},
 		{"a node's with many annotations", tooMuch, kubelet, annotated(17, 1)},
-		{"a node's with labels", "", kubelet, labelled(16)},
-		{"a node's with many labels", tooMuch, kubelet, labelled(17)},
+		{"a node's with labels", "", kubelet, labeled(16)},
+		{"a node's with many labels", tooMuch, kubelet, labeled(17)},
 		{"a node's that is held", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) { r.Finalizers = []string{"example.com/stay"} }},
 		{"a node's with an owner", tooMuch, kubelet, func(r *certificatesv1.CertificateSigningRequest) {
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "x", UID: "y"}}

@@ -220,7 +220,7 @@ func (c *cluster) testNodesThatChangeTheirLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 		try(t, []attempt{
-			{node + " is labelled", tc.want, func(ctx context.Context) error {
+			{node + " is labeled", tc.want, func(ctx context.Context) error {
 				return patchNode(ctx, o, node, metadata("labels", map[string]any{"node-role.kubernetes.io/worker": ""}))
 			}},
 			{node + " is cordoned", tc.want, func(ctx context.Context) error {

@@ -11,14 +11,14 @@ import (
 
 // subscription is a callback that somebody registered.
 type subscription struct {
-	mu        sync.Mutex
-	cancelled bool
-	function  uintptr
-	context   uintptr
-	kind      uint32 // what it is told
+	mu       sync.Mutex
+	canceled bool
+	function uintptr
+	context  uintptr
+	kind     uint32 // what it is told
 }
 
-// subscribe calls a function once when an object is signalled: a process that ends, an event that is set. The object's
+// subscribe calls a function once when an object is signaled: a process that ends, an event that is set. The object's
 // handle may be closed meanwhile.
 func subscribe(object windows.Handle, kind uint32, function, context uintptr, handle *uintptr) error {
 	own, self := windows.Handle(0), windows.CurrentProcess()
@@ -38,7 +38,7 @@ func subscribe(object windows.Handle, kind uint32, function, context uintptr, ha
 func (s *subscription) call() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.cancelled {
+	if !s.canceled {
 		_, _, _ = syscall.SyscallN(s.function, uintptr(s.kind), s.context, 0, 0)
 	}
 }
@@ -52,7 +52,7 @@ func unsubscribe(handle uintptr) error {
 	handles.remove(handle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cancelled = true
+	s.canceled = true
 	return nil
 }
 

@@ -36,7 +36,7 @@ func (w *World) startHosts(o Options) error {
 func (w *World) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
 	at := Host{Name: strings.ToLower(o.Windows.Hostname), Address: w.UnusedAddress(), Port: sshPort}
 	o.Windows.Root = filepath.Join(w.folder.Path, "hosts", strconv.Itoa(len(w.simulated)))
-	o.ListenAddr = at.dialled()
+	o.ListenAddr = at.dialed()
 	o.User = User
 	if o.AuthorizedKeys == nil {
 		o.AuthorizedKeys = []ssh.PublicKey{w.authorized}

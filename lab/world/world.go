@@ -102,8 +102,8 @@ type Host struct {
 // sshPort is where SSH answers on hosts.
 const sshPort = 22
 
-// dialled is address and port.
-func (h Host) dialled() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
+// dialed is address and port.
+func (h Host) dialed() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
 
 // Instance is what a user writes to announce the host.
 func (h Host) Instance() *v1alpha1.WindowsInstance {

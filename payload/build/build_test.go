@@ -305,7 +305,7 @@ func TestFailedBuildSaysWhatGoSaidAndLeavesThePreviousPayload(t *testing.T) {
 	}
 }
 
-func TestBuildStopsWhenItIsCancelled(t *testing.T) {
+func TestBuildStopsWhenItIsCanceled(t *testing.T) {
 	root, components := repository(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	o := options(t, root, components)

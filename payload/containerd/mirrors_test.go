@@ -88,10 +88,10 @@ func pulls() []pull {
 			[]string{"https://quay.io/v2/team/app" + none}},
 		{"credentials", "mcr.microsoft.com/app", []string{"https://m.example.com/v2/y/app" + basic + "aG9zdDpwdw==", "https://m.example.com:5000/v2/app" + basic + "cG9ydDpwdw=="}, nil},
 		{"credentials", "gcr.io/app", []string{"https://token.example.com/v2/app", "https://wild.example.com/v2/app", "https://gcr.io/v2/app"}, []string{"https://gcr.io/v2/app"}},
-		{"organisations", "mcr.microsoft.com/a",
+		{"organizations", "mcr.microsoft.com/a",
 			[]string{"https://m.example.com/v2/x/a" + none, "https://n.example.com/v2/a" + basic + "bjpwdw==", "https://mcr.microsoft.com/v2/a"},
 			[]string{"https://mcr.microsoft.com/v2/a"}},
-		{"organisations", "quay.io/only", []string{"https://o.example.com/v2/x/only" + none, "https://quay.io/v2/only"}, []string{"https://quay.io/v2/only"}},
+		{"organizations", "quay.io/only", []string{"https://o.example.com/v2/x/only" + none, "https://quay.io/v2/only"}, []string{"https://quay.io/v2/only"}},
 		{"malformed-secret", "quay.io/app", []string{"https://m.example.com/v2/app" + none, "https://quay.io/v2/app"}, []string{"https://quay.io/v2/app"}},
 		{"malformed-entries", "quay.io/app", []string{"https://m.example.com/v2/app" + basic + "bTpwdw==", "https://quay.io/v2/app"}, []string{"https://quay.io/v2/app"}},
 	}

@@ -92,7 +92,7 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 		}
 	}
 	nobody := func(client.Client) {}
-	labelled := func(c client.Client) {
+	labeled := func(c client.Client) {
 		var now certificatesv1.CertificateSigningRequest
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &now); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestTwoApproversDoNotFight(t *testing.T) {
 		"ours alone":                      {servingRequest(t), nobody, api.ApprovalReason},
 		"theirs came before":              {before, nobody, theirs},
 		"theirs came in between":          {servingRequest(t), byThem, theirs},
-		"somebody changed something else": {servingRequest(t), labelled, api.ApprovalReason},
+		"somebody changed something else": {servingRequest(t), labeled, api.ApprovalReason},
 		"somebody denied it":              {denied, nobody, "Denied"},
 		"it was taken back": {servingRequest(t), func(c client.Client) {
 			_ = c.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr-1"}})

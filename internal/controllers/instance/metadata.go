@@ -35,7 +35,7 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 	case apierrors.IsForbidden(err):
 		c.emitForeignNode(v, "Label", err)
 	case err != nil:
-		return proceed, fmt.Errorf("labelling Node %s: %w", node.Name, err)
+		return proceed, fmt.Errorf("labeling Node %s: %w", node.Name, err)
 	}
 	return proceed, nil
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// counted counts how often hosts are dialled, by address. Names are looked up as remote.Dial does.
+// counted counts how often hosts are dialed, by address. Names are looked up as remote.Dial does.
 func (s *story) counted() map[string]int {
-	dialled := map[string]int{}
+	dialed := map[string]int{}
 	s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 		if _, err := netip.ParseAddr(t.Address); err != nil {
 			ips, err := o.Lookup(ctx, "ip", t.Address)
@@ -33,10 +33,10 @@ func (s *story) counted() map[string]int {
 			}
 			t.Address = ips[0].String()
 		}
-		dialled[t.Address]++
+		dialed[t.Address]++
 		return s.dial(ctx, t, o)
 	}
-	return dialled
+	return dialed
 }
 
 // What a user writes is no way to make the operator log in to the cluster's own machines.
@@ -50,7 +50,7 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStory(t, 1, v1alpha1.RolloutSpec{})
 				s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", "10.0.9.9")))
-				dialled := s.counted()
+				dialed := s.counted()
 				s.lookup = func(_ context.Context, _, name string) ([]netip.Addr, error) {
 					all := map[string][]netip.Addr{
 						"localhost":   {netip.MustParseAddr("127.0.0.1")},
@@ -69,8 +69,8 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 				if !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionStalled) {
 					t.Error("nobody says that only the user can help")
 				}
-				if len(dialled) > 0 {
-					t.Errorf("the operator connected to %v", dialled)
+				if len(dialed) > 0 {
+					t.Errorf("the operator connected to %v", dialed)
 				}
 			})
 		})
@@ -90,11 +90,11 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 			},
 		})
 		s.startOperator()
-		dialled := s.counted()
+		dialed := s.counted()
 		s.announce(s.hosts[0])
 		s.pass(time.Minute)
-		if ready := kube.Condition(s.instance("win-1"), api.ConditionReady); ready.Reason != api.ReasonClusterUnknown || len(dialled) > 0 {
-			t.Errorf("Ready is %+v, dialled was %v", ready, dialled)
+		if ready := kube.Condition(s.instance("win-1"), api.ConditionReady); ready.Reason != api.ReasonClusterUnknown || len(dialed) > 0 {
+			t.Errorf("Ready is %+v, dialed was %v", ready, dialed)
 		}
 	})
 }
@@ -106,11 +106,11 @@ func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
 		s.announce(s.hosts[0])
 		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
 		s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", s.hosts[0].address)))
-		dialled := s.counted()
+		dialed := s.counted()
 		s.hosts[0].version = ""
 		s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
 		s.until("the host is a node again", time.Hour, func() bool { return s.ready() == 1 })
-		if dialled[s.hosts[0].address] == 0 {
+		if dialed[s.hosts[0].address] == 0 {
 			t.Error("the host came back by itself; this shows nothing")
 		}
 	})
@@ -122,12 +122,12 @@ func TestAHostSendsTheOperatorToNobody(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			hostile(t, 1, func(s *story, liar *storyHost) {
 				s.must(s.client.Create(s.ctx, controllertest.Node("linux-1", "10.0.9.9")))
-				dialled := s.counted()
+				dialed := s.counted()
 				liar.claims("win-1", address)
 				s.announce(liar)
 				s.pass(5 * time.Minute)
-				if dialled[address] > 0 || liar.token != "" {
-					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialled[address], liar.token)
+				if dialed[address] > 0 || liar.token != "" {
+					t.Errorf("a host that says it has %s: the operator connected there %d times, and handed out the token %q", address, dialed[address], liar.token)
 				}
 				if r := s.supported("win-1"); r != api.ReasonAddressNotProven {
 					t.Errorf("a host that says it has %s: Supported has reason %q, want AddressNotProven", address, r)

@@ -225,7 +225,7 @@ func TestStoryNodeThatIsNoWindowsNode(t *testing.T) {
 			node.Labels[corev1.LabelOSStable], node.Labels[api.LabelBYOH] = "linux", "false" // the operator wants the other label back
 			s.must(s.client.Update(s.ctx, node))
 		}
-		s.say("win-1 and win-2 are labelled as Linux nodes")
+		s.say("win-1 and win-2 are labeled as Linux nodes")
 		s.until("win-2's status says so", time.Minute, func() bool {
 			return kube.Condition(s.instance("win-2"), api.ConditionReady).Reason == api.ReasonNodeNotWindows
 		})
