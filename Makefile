@@ -26,11 +26,14 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo build payload bench fuzz generate clean
+.PHONY: demo recording build payload bench fuzz generate clean
 demo: ## Shows how a Windows host becomes a node, as root. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
+
+recording: ## Draws a run of the demo into docs/demo.svg, the picture of the README.
+	@$(MAKE) --no-print-directory demo EXIT=1 | go run ./hack/record docs/demo.svg
 
 build: ## Builds the operator and its programs for Windows hosts into bin/. The operator's version is that of the git tag.
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
