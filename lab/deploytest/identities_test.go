@@ -57,7 +57,6 @@ func (c *cluster) testWICDOnItsNode(t *testing.T) {
 	try(t, []attempt{
 		{"sets its version", "", patch(annotate(group+"/version", "1"))},
 		{"changes its version", "", patch(annotate(group+"/version", "2"))},
-		{"asks for a reboot", "", patch(annotate(group+"/reboot-required", ""))},
 		{"takes its version away", "", patch(annotate(group+"/version", nil))},
 		{"reads its node", "", func(ctx context.Context) error {
 			return drop(wicd.CoreV1().Nodes().Get(ctx, "win-1", metav1.GetOptions{}))
