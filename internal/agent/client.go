@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Runner runs one command on the host, feeding stdin and collecting stdout, until it ends or ctx is done.
@@ -103,7 +103,7 @@ func feedMissing(ctx context.Context, host *patience, request []byte, missing <-
 	for _, m := range list {
 		size, isOffered := offered[m.SHA256]
 		if !isOffered || m.Offset < 0 || m.Offset > size {
-			return fmt.Errorf("the host asks for content %q from byte %d; content that was offered is sent once, from a byte within it", api.Clip(m.SHA256), m.Offset)
+			return fmt.Errorf("the host asks for content %q from byte %d; content that was offered is sent once, from a byte within it", shorten.Text(m.SHA256, shorten.Reported), m.Offset)
 		}
 		delete(offered, m.SHA256)
 		if err := feedOne(host, m, open); err != nil {
@@ -183,13 +183,13 @@ func (t *talk) take(b []byte) {
 	}
 	switch {
 	case l.Step != nil && t.onStep != nil:
-		l.Step.Name = api.Clip(l.Step.Name)
+		l.Step.Name = shorten.Text(l.Step.Name, shorten.Reported)
 		t.onStep(*l.Step)
 	case l.Missing != nil && t.missing != nil:
 		t.missing <- *l.Missing
 		t.missing = nil
 	case l.Error != nil:
-		t.err = &Error{Code: Code(api.Clip(string(l.Error.Code))), Message: api.Clip(l.Error.Message)}
+		t.err = &Error{Code: Code(shorten.Text(string(l.Error.Code), shorten.Reported)), Message: shorten.Text(l.Error.Message, shorten.Reported)}
 	case l.Result != nil:
 		t.done = true
 		if t.result != nil {
@@ -217,7 +217,7 @@ func decode(result json.RawMessage, into any) error {
 func clipAll(value any) any {
 	switch v := value.(type) {
 	case string:
-		return api.Clip(v)
+		return shorten.Text(v, shorten.Reported)
 	case []any:
 		for i := range v {
 			v[i] = clipAll(v[i])
@@ -225,7 +225,7 @@ func clipAll(value any) any {
 	case map[string]any:
 		short := make(map[string]any, len(v))
 		for key, one := range v {
-			short[api.Clip(key)] = clipAll(one)
+			short[shorten.Text(key, shorten.Reported)] = clipAll(one)
 		}
 		return short
 	}

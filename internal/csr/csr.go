@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Host is what the operator knows of one Windows host: one that is a node, joins, or was only looked at.
@@ -82,15 +83,12 @@ const (
 	Refuse Verdict = "Refuse"
 )
 
-// maxMessage keeps a message within an event's note, which has 1024 bytes.
-const maxMessage = 1000
-
 // Decision is a verdict and its grounds.
 type Decision struct {
 	Verdict Verdict
 	// Rule is the stable name of the rule that is broken; "" unless refused.
 	Rule string
-	// Message names the request, the field, its value and what is allowed; "" unless refused. It is at most 1000 bytes of ASCII; what
+	// Message names the request, the field, its value and what is allowed; "" unless refused. It is at most shorten.Note bytes of ASCII; what
 	// the requester wrote is quoted and shortened in it.
 	Message string
 	// Instance is the WindowsInstance the request is about, namespace/name; "" when there is none.
@@ -113,7 +111,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 	for _, r := range rules(req.Spec.SignerName) {
 		if fault := r.broken(c); fault != "" {
 			message := fmt.Sprintf("certificate request %s: %s", req.Name, fault)
-			return Decision{Verdict: Refuse, Rule: r.name, Message: message[:min(len(message), maxMessage)], Instance: c.instance()}
+			return Decision{Verdict: Refuse, Rule: r.name, Message: shorten.Text(message, shorten.Note), Instance: c.instance()}
 		}
 	}
 	return Decision{Verdict: Approve, Instance: c.instance(), Disputed: c.disputes()}

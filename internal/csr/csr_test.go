@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const (
@@ -234,7 +235,7 @@ func runCases(t *testing.T, cases []testCase) {
 			if got.Verdict == Refuse && !strings.HasPrefix(got.Message, "certificate request csr-x: ") {
 				t.Errorf("message %q does not name the request", got.Message)
 			}
-			if len(got.Message) > 1000 || strings.ContainsFunc(got.Message, func(r rune) bool { return r < ' ' || r > '~' }) {
+			if len(got.Message) > shorten.Note || strings.ContainsFunc(got.Message, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("message of %d bytes is not fit for an event: %q", len(got.Message), got.Message)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // FuzzDecide changes every part of a request. Whatever comes out must not crash, and what is approved must be
@@ -32,7 +34,7 @@ func FuzzDecide(f *testing.F) {
 			},
 		}
 		got := Decide(req, known)
-		if len(got.Message) > maxMessage {
+		if len(got.Message) > shorten.Note {
 			t.Errorf("message of %d bytes", len(got.Message))
 		}
 		if got.Verdict == Approve && !mayBeApproved(t, req) {

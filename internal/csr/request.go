@@ -16,6 +16,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // The size of RSA keys, in bits. Fewer can be broken; more only cost time to verify.
@@ -180,12 +181,8 @@ func quote(value string) string {
 // list is quote for several values.
 func list[T ~string](values []T) string {
 	var quoted []string
-	for i, value := range values {
-		if i == maxListed {
-			quoted = append(quoted, fmt.Sprintf("and %d more", len(values)-maxListed))
-			break
-		}
+	for _, value := range values {
 		quoted = append(quoted, quote(string(value)))
 	}
-	return "[" + strings.Join(quoted, ", ") + "]"
+	return "[" + shorten.List(quoted, maxListed, ", ") + "]"
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // stuckAfter is how much longer than its grace a pod may take to end before it is told of: the kubelet reports with a delay.
@@ -80,12 +81,9 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 		reason = api.ReasonDrainTimeout
 	}
 	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
-	if more := len(parts) - maxNamed; more > 0 {
-		parts = append(parts[:maxNamed], fmt.Sprintf("and %d more", more))
-	}
 	message = fmt.Sprintf("pods that have to leave: %d", left)
 	if len(parts) > 0 {
-		message += "; " + strings.Join(parts, "; ")
+		message += "; " + shorten.List(parts, maxNamed, "; ")
 	}
 	return reason, message
 }

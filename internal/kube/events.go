@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Event is something that happened to an object. Events that are alike in all of these are counted as one, with the note
@@ -30,13 +32,10 @@ func NewEvents(r events.EventRecorder) Events { return Events{recorder: r} }
 
 // Emit records an event.
 func (l Events) Emit(e Event, format string, args ...any) {
-	note := fmt.Sprintf(format, args...)
+	note := shorten.Text(fmt.Sprintf(format, args...), shorten.Note)
 	var related runtime.Object
 	if e.Related != nil {
 		related = e.Related
 	}
-	l.recorder.Eventf(e.Object, related, e.Type, e.Reason, e.Action, "%s", note[:min(len(note), maxEventNote)])
+	l.recorder.Eventf(e.Object, related, e.Type, e.Reason, e.Action, "%s", note)
 }
-
-// maxEventNote is the API's limit for the note of an event (events.k8s.io/v1).
-const maxEventNote = 1024

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Machine is what is read of a Machine of either API.
@@ -156,15 +157,12 @@ func usable(texts []string) []netip.Addr {
 	return all
 }
 
-// listed quotes a few of many.
+// listed quotes some texts, the first few of them.
 func listed(texts []string) string {
 	const few = 5
 	var quoted []string
-	for _, text := range texts[:min(len(texts), few)] {
-		quoted = append(quoted, fmt.Sprintf("%q", text[:min(len(text), 60)]))
+	for _, text := range texts {
+		quoted = append(quoted, fmt.Sprintf("%q", shorten.Text(text, shorten.Quoted)))
 	}
-	if len(texts) > few {
-		quoted = append(quoted, "and more")
-	}
-	return strings.Join(quoted, ", ")
+	return shorten.List(quoted, few, ", ")
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/identity"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // requestWithin bounds a request of the API server, but for watches.
@@ -110,7 +111,7 @@ func readError(answer *http.Response) error {
 	var status struct{ Reason, Message string }
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if json.Unmarshal(text, &status) != nil || status.Message == "" {
-		status.Message = string(text[:min(len(text), 200)])
+		status.Message = shorten.Text(string(text), 200)
 	}
 	return &apiError{answer.StatusCode, status.Reason, status.Message}
 }

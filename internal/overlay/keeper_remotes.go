@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // makeRemotes makes the ways to other nodes what they must be.
@@ -92,17 +93,11 @@ func gone(err error) bool {
 // subnetsOf names a few subnets for people.
 func subnetsOf(some []hns.RemoteSubnet) string {
 	const few = 5
-	text := ""
-	for i, r := range some {
-		if i == few {
-			return fmt.Sprintf("%s and %d more", text, len(some)-few)
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += r.Prefix.String()
+	var names []string
+	for _, r := range some {
+		names = append(names, r.Prefix.String())
 	}
-	return text
+	return shorten.List(names, few, ", ")
 }
 
 // sayUnusable tells each Node once that there is no way to.

@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Node is what of a Node matters here.
@@ -66,15 +67,15 @@ func (n *Node) read(c corev1.NodeCondition) {
 	switch c.Type {
 	case api.ConditionServicesHealthy:
 		if c.Status == corev1.ConditionFalse {
-			n.Unhealthy = api.Clip(c.Message)
+			n.Unhealthy = shorten.Text(c.Message, shorten.Reported)
 		}
 	case api.ConditionUpdated:
 		if c.Status == corev1.ConditionFalse {
-			n.UpdateFailed = api.Clip(c.Message)
+			n.UpdateFailed = shorten.Text(c.Message, shorten.Reported)
 		}
 	case api.ConditionNodeRebootRequired:
 		if isTrue {
-			n.RebootPending = api.Clip(c.Message)
+			n.RebootPending = shorten.Text(c.Message, shorten.Reported)
 		}
 	}
 }

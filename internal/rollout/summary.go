@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // summary counts what Decide found.
@@ -50,10 +51,10 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 		parts = append(parts, "waiting: "+list(waiting))
 	}
 	if len(s.Failed) > 0 {
-		parts = append(parts, "failed on "+few(s.Failed))
+		parts = append(parts, "failed on "+shorten.List(s.Failed, maxNamed, ", "))
 	}
 	if len(p.Orphans) > 0 {
-		parts = append(parts, "no WindowsInstance for Node "+few(p.Orphans))
+		parts = append(parts, "no WindowsInstance for Node "+shorten.List(p.Orphans, maxNamed, ", "))
 	}
 	if len(parts) == 0 {
 		return "nothing to do"
@@ -61,15 +62,8 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	return strings.Join(parts, "; ")
 }
 
-// few are the first of some names.
-func few(names []string) string {
-	const most = 5
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+// maxNamed is how many nodes or hosts a summary names.
+const maxNamed = 5
 
 // list says how many there are of each, in an order of its own.
 func list(counts map[string]int) string {

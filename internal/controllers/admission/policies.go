@@ -23,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // How often it is looked whether the admission policies are in force, how old that may be where something is decided by it, and how long
@@ -154,7 +155,7 @@ func (p *Policies) Condition(generation int64) metav1.Condition {
 		Message: "the admission policies that limit hosts and the operator are as they were installed",
 	}
 	if finding := p.Finding(); finding != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, api.Clip(finding)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, shorten.Text(finding, shorten.Reported)
 	}
 	return c
 }

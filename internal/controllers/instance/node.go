@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // setDesiredVersion says in a Node which version it is to have.
@@ -38,8 +39,8 @@ func (a *attempt) announceVersion(ctx context.Context) error {
 // else's admission forbids it. The host goes on as it is.
 func (c *Controller) emitForeignNode(v *view, doing string, err error) {
 	c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.ReasonNodeNotWindows, Action: doing},
-		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, api.Clip(v.Node.Labels[corev1.LabelOSStable]),
-		api.Clip(v.Node.Status.NodeInfo.OperatingSystem))
+		"%v; Node %s has label %s=%s and status.nodeInfo.operatingSystem %q", err, v.Node.Name, corev1.LabelOSStable, shorten.Text(v.Node.Labels[corev1.LabelOSStable], shorten.Reported),
+		shorten.Text(v.Node.Status.NodeInfo.OperatingSystem, shorten.Reported))
 }
 
 // cordon keeps new pods away, unless somebody else does already. The mark says that it was us.

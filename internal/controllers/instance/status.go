@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // status is the status of one instance while it is reconciled: what was written last, and what shall be.
@@ -103,7 +104,7 @@ func bound(st *v1alpha1.WindowsInstanceStatus) {
 		texts = append(texts, &st.Conditions[i].Message)
 	}
 	for _, text := range texts {
-		*text = api.Clip(*text)
+		*text = shorten.Text(*text, shorten.Reported)
 	}
 }
 

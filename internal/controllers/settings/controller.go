@@ -37,6 +37,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // settingsEvery is how often the settings are looked at without an event: certificates expire, and what the cluster's
@@ -236,7 +237,7 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 		for _, p := range problems {
 			list = append(list, p.Message)
 		}
-		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten(strings.Join(list, "\n")))
+		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten.Text(strings.Join(list, "\n"), maxConditionMessage))
 	} else if failed == nil {
 		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "nothing was left out")
 	}
@@ -282,7 +283,3 @@ func (c *Controller) countNodes(ctx context.Context, settings string) (all, upda
 
 // maxConditionMessage is the API's limit for the message of a condition (metav1.Condition).
 const maxConditionMessage = 32768
-
-func shorten(message string) string {
-	return strings.ToValidUTF8(message[:min(len(message), maxConditionMessage)], "")
-}

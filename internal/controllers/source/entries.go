@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/windows-machine-config/wmco/internal/addresses"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // entry is one host of ConfigMap windows-instances.
@@ -97,15 +98,15 @@ func parseUsername(value string) (string, error) {
 		return "", fmt.Errorf("the value is empty; it must be username=<user>, for example username=Administrator")
 	case !found || field != "username":
 		return "", fmt.Errorf("the value %q does not begin with username=; it must be username=<user>, for example username=Administrator",
-			clipped(value))
+			shorten.Text(value, shorten.Quoted))
 	case username == "":
 		return "", fmt.Errorf("the user name after username= is empty; name an account in the host's Administrators group")
 	case strings.ContainsAny(username, "\r\n"):
 		return "", fmt.Errorf("the value has more than one line; only username=<user> can be set")
 	case username != strings.TrimSpace(username):
-		return "", fmt.Errorf("the user name %q begins with a blank; write it directly behind username=", clipped(username))
+		return "", fmt.Errorf("the user name %q begins with a blank; write it directly behind username=", shorten.Text(username, shorten.Quoted))
 	case strings.ContainsFunc(username, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return "", fmt.Errorf("the user name %q has a character that cannot be printed", clipped(username))
+		return "", fmt.Errorf("the user name %q has a character that cannot be printed", shorten.Text(username, shorten.Quoted))
 	case utf8.RuneCountInString(username) > 256:
 		return "", fmt.Errorf("the user name has %d characters; Windows allows at most 256", utf8.RuneCountInString(username))
 	}
@@ -142,6 +143,3 @@ func refused(in addresses.Cluster, ips ...netip.Addr) error {
 
 // looksLikeIPv4 says whether a key is made of digits and dots only: no top-level domain is.
 func looksLikeIPv4(key string) bool { return strings.Trim(key, "0123456789.") == "" }
-
-// clipped is the beginning of a text, for a message.
-func clipped(s string) string { return strings.ToValidUTF8(s[:min(len(s), 80)], "") }

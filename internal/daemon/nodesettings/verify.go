@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Whoever may write ConfigMaps in the operator's namespace does not say what runs here: only what is signed with the key that the last
@@ -83,7 +84,7 @@ func (v *Verifier) Refuse(name string, why error) {
 	if !told {
 		v.refused = nodestatus.Problem{
 			Service: api.WICDService, Reason: api.EventSettingsRefused, Since: now,
-			Message: nodestatus.Shorten(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)),
+			Message: shorten.Text(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why), shorten.Note),
 		}
 	}
 	v.mu.Unlock()

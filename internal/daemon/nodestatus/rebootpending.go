@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -81,7 +82,7 @@ func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.Nod
 	}
 	if len(w.why) > 0 {
 		c.Status, c.Reason = corev1.ConditionTrue, api.ReasonRebootPending
-		c.Message = Shorten("Windows waits for a restart: " + strings.Join(w.why, "; "))
+		c.Message = shorten.Text("Windows waits for a restart: "+strings.Join(w.why, "; "), shorten.Note)
 	}
 	if is != nil && is.Status == c.Status {
 		c.LastTransitionTime = is.LastTransitionTime

@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // judgePods finds pods that lost their endpoints: nothing but a new sandbox gives them a network again. A pod whose endpoint was never
@@ -33,7 +34,7 @@ func (m *networkMemory) judgePods(p *networkPlan, v networkView) {
 	}
 	m.bare = bare
 	if len(named) > 0 {
-		p.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and are created again: %s", len(named), some(named))
+		p.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and are created again: %s", len(named), shorten.List(named, namedLosses, ", "))
 	}
 }
 
@@ -78,7 +79,7 @@ func (m *networkMemory) judgeLoadBalancers(p *networkPlan, want desired.Network,
 		return
 	}
 	slices.Sort(named)
-	p.problem(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), some(named))
+	p.problem(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s", len(named), len(expected), shorten.List(named, namedLosses, ", "))
 	pause := min(restartPause<<min(m.restarts, 10), restartPauses)
 	if overdue == 0 || !m.balances || starts || m.restarts > 0 && v.now.Sub(m.restarted) < pause {
 		return

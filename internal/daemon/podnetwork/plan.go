@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // How long something of the network may be missing, or left over, before something is done about it. kube-proxy programs a changed
@@ -228,15 +228,6 @@ func sinceOr[K comparable](all map[K]time.Time, key K, now time.Time) time.Time 
 	return cmp.Or(all[key], now)
 }
 
-// some names a few of a list.
-func some(names []string) string {
-	text := strings.Join(names[:min(len(names), namedLosses)], ", ")
-	if more := len(names) - namedLosses; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
 // message is what a Node is told; empty when all is well.
 func (p networkPlan) message() (reason, message string) {
 	if len(p.problems) == 0 {
@@ -246,5 +237,5 @@ func (p networkPlan) message() (reason, message string) {
 	for _, t := range p.problems {
 		all = append(all, t.message)
 	}
-	return p.problems[0].reason, nodestatus.Shorten(strings.Join(all, "; "))
+	return p.problems[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note)
 }

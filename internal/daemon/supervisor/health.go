@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // health is how the services are, for those who report it.
@@ -58,11 +59,8 @@ func (h *restartHistory) judge(now time.Time, d host.Disk, s desired.Service, o 
 
 // message is a cause with the last lines of a log.
 func message(d host.Disk, cause, log string) string {
-	if len(cause) > maxCause {
-		cause = strings.ToValidUTF8(cause[:maxCause], "") + "..."
-	}
-	cause += "; the log " + log + " ends with:\n"
-	return cause + logrotate.Tail(d, log, int64(nodestatus.MaxMessage-len(cause)))
+	cause = shorten.Text(cause, maxCause) + "; the log " + log + " ends with:\n"
+	return cause + logrotate.Tail(d, log, int64(shorten.Note-len(cause)))
 }
 
 // conditionOf is what the condition of a Node should become, whose services are so since the session began; is is nil when

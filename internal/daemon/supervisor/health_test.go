@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // broken is why something failed.
@@ -168,7 +169,7 @@ func TestMessagesAreShortAndReadable(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := message(d, test.cause, log)
-			if len(got) > nodestatus.MaxMessage || !utf8.ValidString(got) {
+			if len(got) > shorten.Note || !utf8.ValidString(got) {
 				t.Errorf("%d bytes, valid: %v", len(got), utf8.ValidString(got))
 			}
 			if name == "many lines" && (strings.HasSuffix(got, "\nine") || !strings.HasSuffix(got, "line\nline")) {

@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -292,7 +293,7 @@ func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *co
 
 // message is bounded as those of problems.
 func (f failedUpdate) message(own string) string {
-	return nodestatus.Shorten(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", f.Version, own, f.Reason))
+	return shorten.Text(fmt.Sprintf("version %s does not work here, and the host went back to %s: %s", f.Version, own, f.Reason), shorten.Note)
 }
 
 // updatedOf is what condition WindowsUpdated of a node of version own should become. It is set when an update was undone,

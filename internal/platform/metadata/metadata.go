@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Client asks a metadata service.
@@ -81,7 +82,7 @@ func checked(what, name string) (string, error) {
 	lower := strings.ToLower(name)
 	for label := range strings.SplitSeq(lower, ".") {
 		if label == "" || strings.Trim(label, "-") != label || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shortened(name))
+			return "", fmt.Errorf("asking %s: the answer %q is no DNS name", address(what), shorten.Text(name, shorten.Quoted))
 		}
 	}
 	return lower, nil
@@ -151,7 +152,7 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 	}
 	if answer.StatusCode != http.StatusOK {
 		again = answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests
-		return "", again, fmt.Errorf("asking %s: the answer is %s: %q", address(q.path), answer.Status, shortened(text))
+		return "", again, fmt.Errorf("asking %s: the answer is %s: %q", address(q.path), answer.Status, shorten.Text(text, shorten.Quoted))
 	}
 	if text == "" {
 		return "", true, fmt.Errorf("asking %s: the answer is empty", address(q.path))
@@ -160,12 +161,3 @@ func (c Client) once(ctx context.Context, q question) (text string, again bool, 
 }
 
 func address(path string) string { return "http://" + platform.MetadataAddress + "/" + path }
-
-// shortened is the beginning of a text, for people.
-func shortened(text string) string {
-	const most = 80
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "..."
-}

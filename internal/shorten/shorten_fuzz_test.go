@@ -1,0 +1,30 @@
+package shorten_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// FuzzText: a text that is kept is short and valid, and says what it said.
+func FuzzText(f *testing.F) {
+	f.Add(strings.Repeat("ä", 2047)+"b", 1, 4096)
+	f.Add("a\xff\xfeb", 3000, 1000)
+	f.Add("ÄÖÜ", 1, 3)
+	f.Fuzz(func(t *testing.T, text string, times, limit int) {
+		limit = min(max(limit, len("...")), 4096)
+		text = strings.Repeat(text, min(max(times, 1), 5000/(len(text)+1)+1))
+		kept := shorten.Text(text, limit)
+		if len(kept) > limit || !utf8.ValidString(kept) {
+			t.Errorf("%d bytes are kept (valid %t)", len(kept), utf8.ValidString(kept))
+		}
+		if shorten.Text(kept, limit) != kept {
+			t.Error("what is kept is cut again")
+		}
+		if utf8.ValidString(text) && (len(text) <= limit && kept != text || !strings.HasPrefix(text, strings.TrimSuffix(kept, "..."))) {
+			t.Errorf("%.50q became %.50q", text, kept)
+		}
+	})
+}

@@ -1,0 +1,24 @@
+package shorten_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+func TestTextsAreCutBetweenCharacters(t *testing.T) {
+	for text, want := range map[string]string{"": "", "short": "short", "just eight": "just ...", "öööööö": "öö...", "a\xffb": "ab"} {
+		if got := shorten.Text(text, 8); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestListsSayHowManyMoreThereAre(t *testing.T) {
+	for list, want := range map[string]string{"": "", "a": "a", "a b": "a, b", "a b c": "a, b and 1 more", "a b c d": "a, b and 2 more"} {
+		if got := shorten.List(strings.Fields(list), 2, ", "); got != want {
+			t.Errorf("%q becomes %q, want %q", list, got, want)
+		}
+	}
+}
