@@ -72,7 +72,7 @@ type Options struct {
 	Version string
 	Content payload.Manifest
 	Store   *settings.Store
-	Skew    *skew
+	Skew    *Skew
 }
 
 // New makes the controller, and registers its metrics.

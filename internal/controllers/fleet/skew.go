@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// skew says whether our version goes with the API server, which is asked for its own now and then.
-type skew struct {
+// Skew says whether our version goes with the API server, which is asked for its own now and then.
+type Skew struct {
 	server  func() string
 	kubelet string
 
@@ -20,15 +20,15 @@ type skew struct {
 }
 
 // NewSkew compares the kubelet of a payload with the version that server returns, which may be empty where it is not known.
-func NewSkew(content payload.Manifest, server func() string) *skew {
-	return &skew{server: server, kubelet: KubeletVersion(content)}
+func NewSkew(content payload.Manifest, server func() string) *Skew {
+	return &Skew{server: server, kubelet: KubeletVersion(content)}
 }
 
 // serverVersionEvery is how often the API server is asked for its version.
 const serverVersionEvery = 5 * time.Minute
 
 // Unsupported says why nodes must not have our version; empty when they may.
-func (s *skew) Unsupported() string {
+func (s *Skew) Unsupported() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); s.askedAt.IsZero() || now.Sub(s.askedAt) > serverVersionEvery {
