@@ -42,16 +42,13 @@ type Drift struct {
 	Metrics  MetricsWriter
 }
 
-// errElsewhere means that a command is at work on the host, or that the session is about to end.
-var errElsewhere = errors.New("the host is in other hands")
-
 // Run corrects drift until ctx is done.
 func (d Drift) Run(ctx context.Context) {
 	isFirewallOff := false
 	for ctx.Err() == nil {
 		wait := settingsEvery
-		err := d.reconcileSettings(ctx, &isFirewallOff)
-		if errors.Is(err, errElsewhere) {
+		err := d.IfIdle(func() error { return d.reconcileSettings(ctx, &isFirewallOff) })
+		if errors.Is(err, state.ErrBusy) {
 			wait = settingsSoon
 		} else if err != nil && ctx.Err() == nil {
 			d.Log.Error("Correcting configuration drift failed", "error", err.Error())
@@ -62,17 +59,6 @@ func (d Drift) Run(ctx context.Context) {
 
 // reconcileSettings looks at the settings once and mends what it finds. isFirewallOff is what the last look has shown.
 func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error {
-	release, err := d.Host.System.Lock(state.CommandLock)
-	if state.IsHeld(err) {
-		return errElsewhere
-	}
-	if err != nil {
-		return err
-	}
-	defer release()
-	if !d.IsCurrent() {
-		return errElsewhere
-	}
 	c, err := newConfigurator(d.Host, d.Record.JoinRequest)
 	if err != nil {
 		return err

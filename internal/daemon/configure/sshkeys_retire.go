@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -25,17 +26,15 @@ func (k KeyRetirer) Retire(node *corev1.Node) error {
 	if err != nil || len(leaves) == 0 {
 		return err
 	}
-	release, err := k.Host.System.Lock(state.CommandLock)
-	if state.IsHeld(err) {
+	err = k.IfIdle(func() error { return k.retire(leaves, proven) })
+	if errors.Is(err, state.ErrBusy) {
 		return nil // the next event of the Node tries again
 	}
-	if err != nil {
-		return err
-	}
-	defer release()
-	if !k.IsCurrent() {
-		return nil
-	}
+	return err
+}
+
+// retire takes keys away, and forgets that they are ours.
+func (k KeyRetirer) retire(leaves []string, proven string) error {
 	if err := k.dropKeys(leaves, proven); err != nil {
 		return err
 	}

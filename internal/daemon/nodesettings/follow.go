@@ -160,17 +160,11 @@ func (f *Follower) become(ctx context.Context, client *apiclient.Client, node de
 	if err != nil {
 		return err
 	}
-	release, err := state.LockCommands(ctx, f.Host)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if !f.IsCurrent() {
-		return nil // a join was faster; the next session looks again
-	}
-	f.applying.Store(true)
-	defer f.applying.Store(false)
-	return c.Run(ctx)
+	return f.WhileCurrent(ctx, func() error {
+		f.applying.Store(true)
+		defer f.applying.Store(false)
+		return c.Run(ctx)
+	})
 }
 
 // SecretsOf are the secrets that belong to a Node; they are asked for only when they are not those we have.

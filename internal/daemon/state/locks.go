@@ -45,6 +45,39 @@ func LockCommands(ctx context.Context, h host.Host) (release func(), err error) 
 	return release, err
 }
 
+// WhileCurrent makes a change under the lock of commands, unless the host has another record than the session: then a join was faster,
+// and the next session looks again.
+func (s Session) WhileCurrent(ctx context.Context, change func() error) error {
+	release, err := LockCommands(ctx, s.Host)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !s.IsCurrent() {
+		return nil
+	}
+	return change()
+}
+
+// ErrBusy means that a command is at work on the host, or that the session is about to end.
+var ErrBusy = errors.New("the host is in other hands")
+
+// IfIdle makes a change as WhileCurrent does, but waits for nobody: it returns ErrBusy instead. It is for what is looked at again.
+func (s Session) IfIdle(change func() error) error {
+	release, err := s.Host.System.Lock(CommandLock)
+	if IsHeld(err) {
+		return ErrBusy
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !s.IsCurrent() {
+		return ErrBusy
+	}
+	return change()
+}
+
 // LockServices takes the lock of services, waiting for it if need be.
 func LockServices(ctx context.Context, s host.System) (release func(), err error) {
 	return lock(ctx, s, ServicesLock, servicesPatience)

@@ -112,19 +112,13 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, v
 	if err != nil {
 		return fmt.Errorf("from version %s to %s: %w", own, version, err)
 	}
-	release, err := state.LockCommands(ctx, r.Host)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if !r.IsCurrent() {
-		return nil // a join was faster; the next session looks again
-	}
-	if err := u.write(r.Host.Disk); err != nil {
-		return err
-	}
-	r.RecordChange("update from version %s to %s begins", own, version)
-	return cmp.Or(r.startUpdater(ctx, u), errUnderWay)
+	return r.WhileCurrent(ctx, func() error {
+		if err := u.write(r.Host.Disk); err != nil {
+			return err
+		}
+		r.RecordChange("update from version %s to %s begins", own, version)
+		return cmp.Or(r.startUpdater(ctx, u), errUnderWay)
+	})
 }
 
 // clearFailedUpdate forgets a failed update: the Node is to have the version it has, and may be asked for the other one again.
