@@ -221,13 +221,16 @@ func TestNetworkIsJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, v := newNetworkMemory(), networkView{now: time.Now(), state: healthy(5), told: cluster(5), proxy: 100}
-			m.proxy, m.proxySince = v.proxy, v.now.Add(-time.Hour)
+			m.proxy.process, m.proxy.since = v.proxy, v.now.Add(-time.Hour)
 			for i, l := range looks {
 				v.now = v.now.Add(l.after)
 				if l.change != nil {
 					l.change(&v)
 				}
 				p := m.judge(overlayWanted(), v)
+				if len(p.unlisted) > 0 {
+					t.Errorf("look %d: %v", i, p.unlisted)
+				}
 				var restart, remove, end, told []string
 				for name := range p.restart {
 					restart = append(restart, name)

@@ -25,12 +25,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
-// networkEvery is how often the network is looked at without being told, networkSoon how soon again when something seems wrong, and
-// networkAwaited while it is being made: a host that joins waits for nothing else.
 const (
-	networkEvery   = 5 * time.Second
-	networkSoon    = 2 * time.Second
-	networkAwaited = 500 * time.Millisecond
+	// networkEvery is how often the network is looked at without being told.
+	networkEvery = 5 * time.Second
 	// A look asks Windows for each endpoint and load balancer, which is work where there are thousands: at most one part in so many of
 	// the time is spent on it, unless it were more seldom than networkSeldom.
 	lookShare     = 5
@@ -91,6 +88,9 @@ func (r *Reconciler) Run(ctx context.Context) {
 		view := n.see(ctx)
 		took := time.Since(began)
 		plan := memory.judge(n.want, view)
+		for _, err := range plan.unlisted {
+			r.Log.Error("Judging the network failed", "error", err.Error())
+		}
 		n.act(ctx, &plan)
 		if ctx.Err() != nil {
 			return

@@ -1,0 +1,173 @@
+package podnetwork
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+const (
+	// makerStarts is how long the service that makes the network is given before it is restarted.
+	makerStarts = 3 * time.Minute
+	// awaitedEvery is how often the network is looked at while it is being made: a host that joins waits for nothing else.
+	awaitedEvery = 500 * time.Millisecond
+)
+
+// networkMemory is what is remembered from look to look. All its phases go by one table.
+type networkMemory struct {
+	table   transitions
+	hns     phase
+	network phase
+	// id is that of the network when it was seen last.
+	id string
+	// since is when the network was missed first, or when the service that makes it was restarted for that.
+	since     time.Time
+	proxy     kubeProxy
+	balancers balancers
+	pods      podEndpoints
+	owners    owners
+}
+
+func newNetworkMemory() *networkMemory {
+	return &networkMemory{
+		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
+		balancers: balancers{}, pods: podEndpoints{known: map[netip.Addr]bool{}}, owners: owners{},
+	}
+}
+
+// judge says what is to be done. It only looks, and remembers.
+func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
+	j := &judgement{networkView: v, want: want, table: m.table, plan: networkPlan{restart: map[string]string{}}}
+	if m.proxy.see(j) {
+		m.balancers.forget(j)
+	}
+	if v.err != nil {
+		e := lookFails
+		if errors.Is(v.err, hns.ErrUnavailable) {
+			e = lookUnavailable
+		}
+		j.plan.problem(j.move(&m.hns, e).reason, "%v", v.err)
+		return j.plan
+	}
+	if network := m.find(j); network != nil && j.join(network) {
+		m.judgeParts(j)
+	}
+	return j.plan
+}
+
+// judgeParts says what is to be done about the parts of a network that is there.
+func (m *networkMemory) judgeParts(j *judgement) {
+	m.pods.judge(j)
+	if j.told == nil {
+		return
+	}
+	if j.proxy != 0 { // it makes them when it starts
+		m.proxy.hasBalanced = m.proxy.hasBalanced || len(j.state.LoadBalancers) > 0
+		m.proxy.judge(j, m.balancers.judge(j, &m.proxy))
+	}
+	m.owners = m.owners.judge(j, m.id)
+}
+
+// find returns the network when it can be used.
+func (m *networkMemory) find(j *judgement) *hns.Network {
+	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
+	if i < 0 || len(j.state.Networks[i].Subnets) == 0 || j.state.Networks[i].RouterMAC == "" || !j.state.Networks[i].ManagementIP.IsValid() {
+		m.miss(j)
+		return nil
+	}
+	network := &j.state.Networks[i]
+	if j.move(&m.hns, networkFound).do == restartProxy {
+		m.proxy.restart(j, "the Host Network Service was away")
+	}
+	e := networkFound
+	if m.id != "" && m.id != network.ID {
+		e = networkReplaced
+	}
+	if j.move(&m.network, e).do == restartProxy {
+		m.proxy.restart(j, "network "+j.want.Name+" was created again")
+	}
+	m.id, m.since = network.ID, time.Time{}
+	return network
+}
+
+// miss is for a look without a network that can be used. When that is so for too long, the service that makes it is restarted.
+func (m *networkMemory) miss(j *judgement) {
+	if m.since.IsZero() {
+		m.since = j.now
+	}
+	e, away := networkMissing, j.now.Sub(m.since)
+	if patience, limited := m.patience(j); limited && away >= patience {
+		e = networkOverdue
+	}
+	if m.network == networkAwaited && away < makerStarts {
+		j.plan.again = awaitedEvery // it never was: there is no loss that the Node has to show for a while
+	}
+	t := j.move(&m.network, e)
+	j.plan.problem(t.reason, "network %s is not there yet; service %s makes it, see its log", j.want.Name, j.want.MadeBy)
+	if t.do == restartMaker {
+		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " is gone"
+		m.since = j.now
+	}
+}
+
+// patience is how long the service that makes the network is given. As long as there was none, it may be waiting for something; unless it
+// makes none later than at its start, as flanneld does.
+func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
+	switch {
+	case j.want.Once && (m.network == networkPresent || m.network == networkGone):
+		j.plan.soon()
+		return networkSoon, true
+	case m.network == networkAwaited:
+		return makerStarts, j.want.Once
+	}
+	return makerStarts, true
+}
+
+// join plans what the host knows of the network. It tells whether the host's own endpoint is there: without it, there is nothing else to be
+// done.
+func (j *judgement) join(network *hns.Network) bool {
+	subnet := network.Subnets[0].Prefix
+	endpoint := hostEndpointOf(j.state, network.ID, j.want.Endpoint)
+	if endpoint == nil {
+		endpoint = &hns.Endpoint{Network: network.ID, Name: j.want.Endpoint, Address: lastOf(subnet), Host: true}
+		j.plan.create, j.plan.remove.Endpoints = endpoint, othersWith(j.state, *endpoint)
+		j.plan.problem(api.ReasonHNSEndpointLost, "endpoint %s of network %s is not there, and is made", j.want.Endpoint, j.want.Name)
+	}
+	j.plan.joint = &desired.Joint{
+		Network: network.Name, PodCIDR: subnet.String(), ManagementIP: network.ManagementIP.String(),
+		SourceVIP: endpoint.Address.String(), LastPodIP: lastOf(subnet).Prev().String(),
+	}
+	return j.plan.create == nil
+}
+func hostEndpointOf(s hns.State, network, name string) *hns.Endpoint {
+	i := slices.IndexFunc(s.Endpoints, func(e hns.Endpoint) bool { return e.Network == network && e.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.Endpoints[i]
+}
+
+// othersWith are endpoints that have the address of the host's own: after a restart of Windows, kube-proxy knows the address from its
+// configuration and may make an endpoint for it first, which the host is not in.
+func othersWith(s hns.State, own hns.Endpoint) (others []hns.Endpoint) {
+	for _, e := range s.Endpoints {
+		if e.Network == own.Network && e.Address == own.Address {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+// lastOf is the last address of a range before that of broadcasts.
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 1 << (7 - bit%8)
+	}
+	return netip.AddrFrom4(b).Prev()
+}
