@@ -6,26 +6,32 @@ import (
 	"fmt"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// openFirewall lets in what services of the node need. A host on which rules have no effect says so, and becomes a node all the same:
+// firewall is that of Windows, of which a group of rules is ours.
+type firewall struct {
+	work
+	rules []desired.FirewallRule
+}
+
+// open lets in what services of the node need. A host on which rules have no effect says so, and becomes a node all the same:
 // without the firewall's service nothing is kept out, and a group policy is what somebody decided.
-func (c *configurator) openFirewall(ctx context.Context) error {
-	err := c.setFirewall(ctx)
+func (f firewall) open(ctx context.Context) error {
+	err := f.set(ctx)
 	if errors.Is(err, host.ErrNoFirewall) {
-		state.Note(c.Disk, agent.JournalEntry{Time: c.began.UTC(), Step: c.step, Change: "none: " + err.Error()})
-		c.tell(agent.Step{Name: c.step + ": none: " + err.Error()})
+		f.recordNone("%v", err)
+		f.tell(agent.Step{Name: f.step + ": none: " + err.Error()})
 		return nil
 	}
 	return err
 }
 
-func (c *configurator) setFirewall(ctx context.Context) error {
-	changed, err := c.Firewall.Set(ctx, c.wanted.Firewall)
+func (f firewall) set(ctx context.Context) error {
+	changed, err := f.Firewall.Set(ctx, f.rules)
 	for _, name := range changed {
-		c.recordChange("rule %q of the firewall changed", name)
+		f.recordChange("rule %q of the firewall changed", name)
 	}
 	if err != nil {
 		return fmt.Errorf("setting rules of the firewall: %w", err)
@@ -33,18 +39,18 @@ func (c *configurator) setFirewall(ctx context.Context) error {
 	return nil
 }
 
-// closeFirewall takes our rules away. The operator got in without them before the host joined; where only ours let it in since, the
+// close takes our rules away. The operator got in without them before the host joined; where only ours let it in since, the
 // host has been left by everything else when the connection ends.
-func (d *decommissioner) closeFirewall(ctx context.Context) error {
-	changed, err := d.Firewall.Set(ctx, nil)
+func (f firewall) close(ctx context.Context, r *remains) error {
+	changed, err := f.Firewall.Set(ctx, nil)
 	for _, name := range changed {
-		d.recordChange("rule %q of the firewall removed", name)
+		f.recordChange("rule %q of the firewall removed", name)
 	}
 	if !errors.Is(err, host.ErrNoFirewall) {
 		return err
 	}
-	if len(d.formerWanted.Firewall) > len(changed) {
-		d.noteRemaining("rules of the firewall in group %q: %v", host.FirewallGroup, err)
+	if len(f.rules) > len(changed) {
+		r.note("rules of the firewall in group %q: %v", host.FirewallGroup, err)
 	}
 	return nil
 }

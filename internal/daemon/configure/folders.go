@@ -1,6 +1,7 @@
 package configure
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -28,21 +29,62 @@ func accessTo(folder string) (who host.Access, claimed bool) {
 	return host.Readable, strings.HasPrefix(folder+`\`, `C:\var\`)
 }
 
-// claimFolders makes the folders outside C:\k, in which services of ours work as SYSTEM, belong to Administrators, and those above
-// them, too: every user of a Windows host may make folders on drive C:, and do in those of somebody else what their owner lets them.
-func (c *configurator) claimFolders() error {
-	folders := []string{desired.Logs, podData, desired.ContainerdRoot, desired.ContainerdState}
-	if c.Disk.Exists(desired.CNIData) { // network plugins make it
-		folders = append(folders, desired.CNIData)
+// folders are those in which services of ours work.
+type folders struct {
+	work
+	declared []string
+}
+
+// make makes the declared folders and those of versions, and claims what C:\k does not protect.
+func (f folders) make(context.Context) error {
+	if err := f.claim(); err != nil {
+		return err
 	}
-	for _, folder := range folders {
-		if err := c.claimPath(folder); err != nil {
+	for _, folder := range append([]string{desired.Store, desired.Versions, desired.WICDCertificates}, f.declared...) {
+		existed := f.Disk.Exists(folder)
+		if err := f.makeOne(folder); err != nil {
+			return err
+		}
+		if !existed {
+			f.recordChange("folder %s made", folder)
+		}
+	}
+	return nil
+}
+
+// makeOne makes a folder that nobody else can use.
+func (f folders) makeOne(folder string) error {
+	if strings.HasPrefix(folder, desired.Root+`\`) {
+		if _, err := f.Disk.MakeFolder(folder); err != nil {
+			return fmt.Errorf("making %s: %w", folder, err)
+		}
+		return nil
+	}
+	if err := f.claimPath(host.Parent(folder)); err != nil {
+		return err
+	}
+	changes, err := state.Claim(f.Host, folder)
+	for _, change := range changes {
+		f.recordChange("%s", change)
+	}
+	return err
+}
+
+// claim makes the folders outside C:\k, in which services of ours work as SYSTEM, belong to Administrators, and those above
+// them, too: every user of a Windows host may make folders on drive C:, and do in those of somebody else what their owner lets them.
+func (f folders) claim() error {
+	paths := []string{desired.Logs, podData, desired.ContainerdRoot, desired.ContainerdState}
+	if f.Disk.Exists(desired.CNIData) { // network plugins make it
+		paths = append(paths, desired.CNIData)
+	}
+	for _, folder := range paths {
+		if err := f.claimPath(folder); err != nil {
 			return err
 		}
 	}
 	names := []string{podLogs, containerLogs}
 	for _, folder := range []string{desired.KubeletData, desired.CNIData, desired.ContainerdRoot, desired.ContainerdState} {
-		there, err := c.Disk.List(folder)
+		there, err := f.Disk.List(folder)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", folder, err)
 		}
@@ -51,36 +93,36 @@ func (c *configurator) claimFolders() error {
 		}
 	}
 	for _, name := range names { // made by users before the folder was ours
-		aside, err := state.Displace(c.Host, name)
+		aside, err := state.Displace(f.Host, name)
 		if err != nil {
 			return err
 		}
 		if aside != "" {
-			c.recordChange("%s", aside)
+			f.recordChange("%s", aside)
 		}
 	}
 	return nil
 }
 
 // claimPath claims a folder, and before it those above it, from the drive down: where one is ours, nobody else changes those in it.
-func (c *configurator) claimPath(folder string) error {
+func (f folders) claimPath(folder string) error {
 	if strings.Count(folder, `\`) == 0 {
 		return nil // the drive
 	}
-	if err := c.claimPath(host.Parent(folder)); err != nil {
+	if err := f.claimPath(host.Parent(folder)); err != nil {
 		return err
 	}
 	who, claimed := accessTo(folder)
 	if !claimed {
-		if err := state.CheckNoLink(c.Host, folder); err != nil {
+		if err := state.CheckNoLink(f.Host, folder); err != nil {
 			return err
 		}
-		_, err := c.Disk.MakeFolder(folder)
+		_, err := f.Disk.MakeFolder(folder)
 		return err
 	}
-	_, aside, err := state.ClaimFolder(c.Host, folder, who)
+	_, aside, err := state.ClaimFolder(f.Host, folder, who)
 	if aside != "" {
-		c.recordChange("%s", aside)
+		f.recordChange("%s", aside)
 	}
 	return err
 }

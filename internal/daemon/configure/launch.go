@@ -1,7 +1,6 @@
 package configure
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -29,87 +28,96 @@ type launch struct {
 	Bootstrap string `json:"bootstrap,omitempty"`
 }
 
-// launches says what the services would read if they started now, and marks those that read something else when
-// they did.
-func (c *configurator) launches(services []desired.Service) (map[string]launch, error) {
+// launches finds out which services must start again, and remembers what they read.
+type launches struct {
+	disk     host.Disk
+	restarts restarts
+	// node is the name of the node, mayRead are the files that services may read.
+	node    string
+	mayRead []desired.File
+}
+
+// read says what services would read if they started now, and marks those that read something else when they did. outdated are files
+// with keys of certificate requests that were made with a former bootstrap token.
+func (l launches) read(all []desired.Service) (now map[string]launch, outdated []string, err error) {
 	before := map[string]launch{}
-	if b, err := c.Disk.Read(launchesFile); err == nil {
-		_ = json.Unmarshal(b, &before) // unreadable: everything starts anew
+	if b, err := l.disk.Read(launchesFile); err == nil {
+		_ = json.Unmarshal(b, &before) // unreadable: everything starts again
 	} else if state.IgnoreAbsent(err) != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	now := map[string]launch{}
-	maps.Copy(now, before) // WICD's own is not among the services when it is WICD that asks
-	for _, s := range services {
-		l, pending, err := c.launchOf(s)
+	now = map[string]launch{}
+	maps.Copy(now, before) // WICD's own is not among the all when it is WICD that asks
+	for _, s := range all {
+		is, pending, err := l.launchOf(s)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		was := before[s.Name]
-		if l.Files != was.Files {
-			c.restart[s.Name] = cmp.Or(c.restart[s.Name], "a file it reads changed")
+		if is.Files != was.Files {
+			l.restarts.mark(s.Name, "a file it reads changed")
 		}
-		if l.Bootstrap != "" && l.Bootstrap != was.Bootstrap {
-			c.restart[s.Name] = cmp.Or(c.restart[s.Name], "it needs the new bootstrap token")
-			c.outdated = append(c.outdated, pending)
+		if is.Bootstrap != "" && is.Bootstrap != was.Bootstrap {
+			l.restarts.mark(s.Name, "it needs the new bootstrap token")
+			outdated = append(outdated, pending)
 		}
-		now[s.Name] = l
+		now[s.Name] = is
 	}
-	return now, nil
+	return now, outdated, nil
 }
 
 // launchOf says what a service reads. pending is where it keeps the key of the request it makes with the token.
-func (c *configurator) launchOf(s desired.Service) (l launch, pending string, err error) {
+func (l launches) launchOf(s desired.Service) (is launch, pending string, err error) {
 	hash := sha256.New()
-	for _, f := range c.wanted.Files {
+	for _, f := range l.mayRead {
 		if strings.Contains(s.Command, f.Path) {
 			fmt.Fprintf(hash, "%s %d %s", f.Path, len(f.Content), f.Content)
 		}
 	}
-	l.Files = hex.EncodeToString(hash.Sum(nil))
-	pending, needed := c.bootstraps(s)
+	is.Files = hex.EncodeToString(hash.Sum(nil))
+	pending, needed := l.bootstraps(s)
 	if !needed {
-		return l, "", nil
+		return is, "", nil
 	}
-	b, err := c.Disk.Read(desired.BootstrapKubeconfig)
+	b, err := l.disk.Read(desired.BootstrapKubeconfig)
 	if state.IgnoreAbsent(err) != nil {
 		return launch{}, "", err
 	}
 	sum := sha256.Sum256(b)
-	l.Bootstrap = hex.EncodeToString(sum[:])
-	return l, pending, nil
+	is.Bootstrap = hex.EncodeToString(sum[:])
+	return is, pending, nil
 }
 
 // bootstraps tells whether a service still needs the bootstrap token to get its first certificate.
-func (c *configurator) bootstraps(s desired.Service) (pending string, needed bool) {
+func (l launches) bootstraps(s desired.Service) (pending string, needed bool) {
 	switch {
 	case s.Name == api.WICDService:
-		_, err := credentials.ReadIdentity(c.Disk, c.request.Node, time.Now())
+		_, err := credentials.ReadIdentity(l.disk, l.node, time.Now())
 		return credentials.PendingFile, err != nil
 	case strings.Contains(s.Command, desired.BootstrapKubeconfig):
-		return credentials.KubeletPendingFile, !credentials.KubeletHasCertificate(c.Disk, c.request.Node, time.Now())
+		return credentials.KubeletPendingFile, !credentials.KubeletHasCertificate(l.disk, l.node, time.Now())
 	}
 	return "", false
 }
 
-// dropOutdated removes the keys of requests that were made with a token before this one. Such a request is never
-// approved any more, and who finds its key would go on waiting for it. Those who use the files are stopped.
-func (c *configurator) dropOutdated() error {
-	for _, name := range c.outdated {
-		if err := c.Disk.Remove(name); err != nil {
+// drop removes the keys of requests that were made with a token before this one. Such a request is never approved any more, and who
+// finds its key would go on waiting for it. Those who use the files are stopped.
+func (l launches) drop(outdated []string) error {
+	for _, name := range outdated {
+		if err := l.disk.Remove(name); err != nil {
 			return fmt.Errorf("removing %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// prepareLaunches writes the file as far as possible before services are stopped: on a full disk it fails, and they go on.
-func prepareLaunches(d host.Disk, launches map[string]launch) (commit func() error, err error) {
-	b, err := json.MarshalIndent(launches, "", "  ")
+// prepare writes the file as far as possible before services are stopped: on a full disk it fails, and they go on.
+func (l launches) prepare(all map[string]launch) (commit func() error, err error) {
+	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	if commit, err = d.Prepare(launchesFile, string(b)+"\n"); err != nil {
+	if commit, err = l.disk.Prepare(launchesFile, string(b)+"\n"); err != nil {
 		return nil, fmt.Errorf("writing %s: %w", launchesFile, err)
 	}
 	return commit, nil

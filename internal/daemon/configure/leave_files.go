@@ -2,7 +2,6 @@ package configure
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,77 +14,27 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// snapshots holds the layers of images and containers: the folder of containerd's snapshotter for Windows.
-const snapshots = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots`
-
-// removeNetworks removes the networks of pods that nobody took off when their containers ended. Those of others are not
-// remembered there.
-func (d *decommissioner) removeNetworks(ctx context.Context) error {
-	names, err := d.Disk.List(desired.CNIResults)
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", desired.CNIResults, err)
-	}
-	for _, name := range names {
-		var result struct {
-			Namespace string `json:"netns"`
-		}
-		b, err := d.Disk.Read(desired.CNIResults + `\` + name)
-		if err != nil || json.Unmarshal(b, &result) != nil || result.Namespace == "" {
-			continue // nothing that could be found by it
-		}
-		removed, err := d.Containers.RemoveNamespace(ctx, result.Namespace)
-		if err != nil {
-			d.noteRemaining("network %s of a pod: %v", result.Namespace, err)
-		}
-		if removed {
-			d.recordChange("network %s of a pod removed", result.Namespace)
-		}
-	}
-	return ctx.Err()
-}
-
-// removeLayers removes the layers of images and containers. Those that cannot be removed are met again among the files.
-func (d *decommissioner) removeLayers(ctx context.Context) error {
-	if !d.isOurs {
-		return nil
-	}
-	names, err := d.Disk.List(snapshots)
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", snapshots, err)
-	}
-	count := 0
-	for _, name := range names {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if d.Containers.RemoveLayer(ctx, snapshots+`\`+name) == nil {
-			count++
-		}
-	}
-	if count > 0 {
-		d.recordChange("%d layers of images and containers removed", count)
-	}
-	return nil
-}
-
 // What is in use may be so for a moment only: by a virus scanner, or a process that is about to end.
 const (
 	removalAttempts = 5
 	removalPause    = time.Second
 )
 
-// removeFiles removes folders and files that are ours. What cannot be removed keeps nothing else from it.
-func (d *decommissioner) removeFiles(ctx context.Context) error {
-	targets, err := d.targets()
+// leavingFiles are the folders and files that a host which leaves has of ours.
+type leavingFiles struct{ *leaving }
+
+// remove removes folders and files that are ours. What cannot be removed keeps nothing else from it.
+func (f leavingFiles) remove(ctx context.Context) error {
+	targets, err := f.targets()
 	if err != nil {
 		return err
 	}
-	there := slices.DeleteFunc(targets, func(name string) bool { return !d.Disk.Exists(name) })
+	there := slices.DeleteFunc(targets, func(name string) bool { return !f.Disk.Exists(name) })
 	var failures []error
 	for attempt := 1; ; attempt++ {
 		failures = nil
 		for _, name := range there {
-			failures = append(failures, d.Disk.RemoveTree(ctx, name)...)
+			failures = append(failures, f.Disk.RemoveTree(ctx, name)...)
 		}
 		if len(failures) == 0 || attempt == removalAttempts {
 			break
@@ -95,18 +44,18 @@ func (d *decommissioner) removeFiles(ctx context.Context) error {
 		}
 	}
 	for _, name := range there {
-		if !d.Disk.Exists(name) {
-			d.recordChange("%s removed", name)
+		if !f.Disk.Exists(name) {
+			f.recordChange("%s removed", name)
 		}
 	}
 	for _, err := range failures[:min(len(failures), maxRemains)] {
-		d.noteRemaining("%v", err)
+		f.remains.note("%v", err)
 	}
 	if more := len(failures) - maxRemains; more > 0 {
-		d.noteRemaining("%d more files", more)
+		f.remains.note("%d more files", more)
 	}
-	d.removeEmpty()
-	return d.removePrograms()
+	f.removeEmpty()
+	return f.removePrograms()
 }
 
 // maxRemains is how many files are named that stay.
@@ -114,20 +63,20 @@ const maxRemains = 20
 
 // targets are the folders and files that go whole. The records go last, at the end of the leave, and the locks that we hold
 // after it.
-func (d *decommissioner) targets() ([]string, error) {
+func (f leavingFiles) targets() ([]string, error) {
 	var targets []string
-	if d.isOurs {
+	if f.isOurs {
 		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData)
-		for _, f := range d.formerWanted.Files {
-			info, err := d.Disk.Stat(f.Path)
-			if err == nil && !info.IsDir() && !strings.HasPrefix(f.Path, desired.Root+`\`) {
-				targets = append(targets, f.Path)
+		for _, file := range f.former.wanted.Files {
+			info, err := f.Disk.Stat(file.Path)
+			if err == nil && !info.IsDir() && !strings.HasPrefix(file.Path, desired.Root+`\`) {
+				targets = append(targets, file.Path)
 			}
 		}
 	}
 	stay := []string{desired.State, state.RecordFile, state.RecordCopy, state.CommandLock, state.ServicesLock}
 	for _, folder := range []string{desired.Root, desired.State} {
-		names, err := d.Disk.List(folder)
+		names, err := f.Disk.List(folder)
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", folder, err)
 		}
@@ -151,20 +100,20 @@ func emptied() []string {
 }
 
 // removeEmpty removes folders that were made for the node, where nothing is in them. Those of logs stay.
-func (d *decommissioner) removeEmpty() {
-	folders := emptied()
-	for _, folder := range append(slices.Clone(d.formerWanted.Directories), desired.KubeletData, desired.CNIData) {
+func (f leavingFiles) removeEmpty() {
+	all := emptied()
+	for _, folder := range append(slices.Clone(f.former.wanted.Directories), desired.KubeletData, desired.CNIData) {
 		for ; strings.Count(folder, `\`) > 1; folder = host.Parent(folder) { // C:\var stays
 			if !strings.HasPrefix(folder+`\`, desired.Root+`\`) && !strings.HasPrefix(folder+`\`, desired.Logs+`\`) {
-				folders = append(folders, folder)
+				all = append(all, folder)
 			}
 		}
 	}
-	slices.SortStableFunc(folders, func(a, b string) int { return strings.Count(b, `\`) - strings.Count(a, `\`) })
-	for _, folder := range folders {
-		if names, err := d.Disk.List(folder); err == nil && len(names) == 0 && d.Disk.Exists(folder) {
-			if d.Disk.Remove(folder) == nil {
-				d.recordChange("%s removed", folder)
+	slices.SortStableFunc(all, func(a, b string) int { return strings.Count(b, `\`) - strings.Count(a, `\`) })
+	for _, folder := range all {
+		if names, err := f.Disk.List(folder); err == nil && len(names) == 0 && f.Disk.Exists(folder) {
+			if f.Disk.Remove(folder) == nil {
+				f.recordChange("%s removed", folder)
 			}
 		}
 	}
@@ -173,28 +122,28 @@ func (d *decommissioner) removeEmpty() {
 // removePrograms removes the programs that the operator brought into the folder of the user whom it logs in as, but for the one
 // that runs. To have Windows remove that one at its next start would be no help: the host may be joined again until then, and
 // Windows would count as waiting for a restart.
-func (d *decommissioner) removePrograms() error {
+func (f leavingFiles) removePrograms() error {
 	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
-	own := d.program[strings.LastIndexByte(d.program, '\\')+1:]
-	if d.program == "" || !brought.MatchString(own) {
+	own := f.program[strings.LastIndexByte(f.program, '\\')+1:]
+	if f.program == "" || !brought.MatchString(own) {
 		return nil
 	}
-	names, err := d.Disk.List(host.Parent(d.program))
+	names, err := f.Disk.List(host.Parent(f.program))
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", host.Parent(d.program), err)
+		return fmt.Errorf("listing %s: %w", host.Parent(f.program), err)
 	}
 	for _, name := range names {
-		path := host.Parent(d.program) + `\` + name
+		path := host.Parent(f.program) + `\` + name
 		switch {
 		case !brought.MatchString(name):
 		case strings.EqualFold(name, own):
-			d.noteRemaining("%s: it is the program that runs; delete it, or leave it for the next time", path)
+			f.remains.note("%s: it is the program that runs; delete it, or leave it for the next time", path)
 		default:
-			if err := d.Disk.Remove(path); err != nil {
-				d.noteRemaining("%s: %v", path, err)
+			if err := f.Disk.Remove(path); err != nil {
+				f.remains.note("%s: %v", path, err)
 				continue
 			}
-			d.recordChange("%s removed", path)
+			f.recordChange("%s removed", path)
 		}
 	}
 	return nil

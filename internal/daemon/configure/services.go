@@ -14,44 +14,52 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// checkServices refuses a host on which somebody else has a service with one of our names.
-func (c *configurator) checkServices(ctx context.Context) error {
-	wanted := c.wanted.Services
-	found, err := c.Services.List(ctx, desired.NamesOf(wanted))
+// services are those of the node.
+type services struct {
+	work
+	launches launches
+	networks networks
+	restarts restarts
+	wanted   []desired.Service
+}
+
+// check refuses a host on which somebody else has a service with one of our names.
+func (s services) check(ctx context.Context) error {
+	found, err := s.Services.List(ctx, desired.NamesOf(s.wanted))
 	if err != nil {
 		return fmt.Errorf("listing services: %w", err)
 	}
-	for _, s := range found {
-		isWanted := slices.ContainsFunc(wanted, func(w desired.Service) bool { return strings.EqualFold(w.Name, s.Name) })
-		if isWanted && !supervisor.IsOurs(s) {
+	for _, f := range found {
+		isWanted := slices.ContainsFunc(s.wanted, func(w desired.Service) bool { return strings.EqualFold(w.Name, f.Name) })
+		if isWanted && !supervisor.IsOurs(f) {
 			return &agent.Error{Code: agent.CodeServiceConflict, Message: fmt.Sprintf(
 				"service %q is there already and not ours (description %q, command %q); if nothing needs it, stop it and remove it with: sc.exe delete %s",
-				s.Name, s.Description, s.Command, s.Name)}
+				f.Name, f.Description, f.Command, f.Name)}
 		}
 	}
 	return nil
 }
 
-// startServices makes all services as declared and running, WICD's own last.
-func (c *configurator) startServices(ctx context.Context) error {
-	services := slices.Clone(c.wanted.Services)
-	slices.SortStableFunc(services, func(a, b desired.Service) int { return ownLast(a) - ownLast(b) })
-	return c.start(ctx, services)
+// startAll makes all services as declared and running, WICD's own last.
+func (s services) startAll(ctx context.Context) error {
+	wanted := slices.Clone(s.wanted)
+	slices.SortStableFunc(wanted, func(a, b desired.Service) int { return ownLast(a) - ownLast(b) })
+	return s.start(ctx, wanted)
 }
 
 // startOthers does the same for all but WICD's own: stopping that one means to stop ourselves.
-func (c *configurator) startOthers(ctx context.Context) error {
-	return c.start(ctx, supervisor.WithoutOwn(c.wanted.Services))
+func (s services) startOthers(ctx context.Context) error {
+	return s.start(ctx, supervisor.WithoutOwn(s.wanted))
 }
 
-func (c *configurator) start(ctx context.Context, services []desired.Service) error {
-	release, err := state.LockServices(ctx, c.System)
+func (s services) start(ctx context.Context, wanted []desired.Service) error {
+	release, err := state.LockServices(ctx, s.System)
 	if err != nil {
 		return err
 	}
 	defer release()
-	m := supervisor.Manager{Host: c.Host, Wanted: services, Changed: c.recordChange}
-	launches, err := c.launches(m.Wanted)
+	m := supervisor.Manager{Host: s.Host, Wanted: wanted, Changed: s.recordChange}
+	launches, outdated, err := s.launches.read(wanted)
 	if err != nil {
 		return err
 	}
@@ -59,24 +67,24 @@ func (c *configurator) start(ctx context.Context, services []desired.Service) er
 	if err != nil {
 		return err
 	}
-	commit, err := prepareLaunches(c.Disk, launches)
+	commit, err := s.launches.prepare(launches)
 	if err != nil {
 		return err
 	}
-	if err := c.removeOthers(ctx); err != nil {
+	if err := s.removeOthers(ctx); err != nil {
 		return err
 	}
-	if _, err := m.Stop(ctx, found, c.restart); err != nil {
+	if _, err := m.Stop(ctx, found, s.restarts); err != nil {
 		return err
 	}
-	if err := errors.Join(c.dropOutdated(), c.removeFormerNetwork(ctx)); err != nil {
+	if err := errors.Join(s.launches.drop(outdated), s.networks.removeFormer(ctx)); err != nil {
 		return err
 	}
 	if err := commit(); err != nil {
 		return fmt.Errorf("writing %s: %w", launchesFile, err)
 	}
-	for _, s := range m.Wanted {
-		if err := m.Declare(ctx, s); err != nil {
+	for _, w := range wanted {
+		if err := m.Declare(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -85,20 +93,20 @@ func (c *configurator) start(ctx context.Context, services []desired.Service) er
 
 // removeOthers removes services that are marked as ours and are wanted no more. That they were declared by the request before
 // this one, or by the original operator, makes no difference.
-func (c *configurator) removeOthers(ctx context.Context) error {
-	wanted := append(desired.NamesOf(c.wanted.Services), api.WICDUpdateService)
-	found, err := c.Services.List(ctx, nil)
+func (s services) removeOthers(ctx context.Context) error {
+	wanted := append(desired.NamesOf(s.wanted), api.WICDUpdateService)
+	found, err := s.Services.List(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("listing services: %w", err)
 	}
-	for _, s := range found {
-		if slices.ContainsFunc(wanted, func(name string) bool { return strings.EqualFold(name, s.Name) }) {
+	for _, f := range found {
+		if slices.ContainsFunc(wanted, func(name string) bool { return strings.EqualFold(name, f.Name) }) {
 			continue
 		}
-		if err := c.Services.Delete(ctx, s.Name); err != nil {
+		if err := s.Services.Delete(ctx, f.Name); err != nil {
 			return err
 		}
-		c.recordChange("service %s removed", s.Name)
+		s.recordChange("service %s removed", f.Name)
 	}
 	return nil
 }

@@ -10,9 +10,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -26,23 +24,29 @@ const (
 	addedFile = desired.State + `\keys.json`
 )
 
-// authorizeKeys lets the operator log in with its keys. Those of others stay. What it adds is noted as ours before it is there, as with
+// sshKeys are those with which the operator logs in.
+type sshKeys struct {
+	work
+	wanted []string
+}
+
+// authorize lets the operator log in with its keys. Those of others stay. What it adds is noted as ours before it is there, as with
 // certificates. A host that is reached otherwise has no such folder.
-func (c *configurator) authorizeKeys(context.Context) error {
-	if len(c.wanted.AuthorizedKeys) == 0 || !c.Disk.Exists(sshFolder) {
+func (k sshKeys) authorize(context.Context) error {
+	if len(k.wanted) == 0 || !k.Disk.Exists(sshFolder) {
 		return nil
 	}
-	content, err := readKeys(c.Disk)
+	content, err := readKeys(k.Disk)
 	if err != nil {
 		return err
 	}
 	there := keysIn(content)
-	added, err := addedKeys(c.Disk)
+	added, err := addedKeys(k.Disk)
 	if err != nil {
 		return err
 	}
 	var missing []string
-	for _, line := range c.wanted.AuthorizedKeys {
+	for _, line := range k.wanted {
 		if key := keyIn(line); !slices.Contains(there, key) && !slices.Contains(missing, key) {
 			missing = append(missing, key)
 			content = appendLine(content, strings.TrimSpace(line))
@@ -51,16 +55,24 @@ func (c *configurator) authorizeKeys(context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := noteAdded(c.Disk, append(added, missing...)); err != nil {
+	if err := noteAdded(k.Disk, append(added, missing...)); err != nil {
 		return err
 	}
-	if err := writeKeys(c.Host, content); err != nil {
+	if err := writeKeys(k.Host, content); err != nil {
 		return err
 	}
 	for _, key := range missing {
-		c.recordChange("SSH key %.12s is authorized", keyHash(key))
+		k.recordChange("SSH key %.12s is authorized", keyHash(key))
 	}
 	return nil
+}
+
+// try does what authorize does in a join: a host that cannot take the operator's keys is a node all the same.
+func (k sshKeys) try(ctx context.Context) error {
+	if err := k.authorize(ctx); err != nil {
+		k.recordFailure(err)
+	}
+	return ctx.Err()
 }
 
 // appendLine adds a line with the line endings that a text has.
@@ -119,7 +131,7 @@ func writeKeys(h host.Host, content string) error {
 	return nil
 }
 
-// addedKeys are the keys that we added. A list that is not what we wrote begins anew: then keys stay.
+// addedKeys are the keys that we added. A list that is not what we wrote starts empty: then keys stay.
 func addedKeys(d host.Disk) ([]string, error) {
 	var added []string
 	_, err := state.ReadJSON(d, addedFile, &added)
@@ -190,12 +202,4 @@ func firstKey(text string) string {
 		return ""
 	}
 	return kind + " " + fields[1]
-}
-
-// tryKeys does what authorizeKeys does in a join: a host that cannot take the operator's keys is a node all the same.
-func (c *configurator) tryKeys(ctx context.Context) error {
-	if err := c.authorizeKeys(ctx); err != nil {
-		state.Note(c.Disk, agent.JournalEntry{Time: c.began.UTC(), Step: c.step, Error: err.Error(), Duration: time.Since(c.began)})
-	}
-	return ctx.Err()
 }

@@ -22,33 +22,42 @@ const originalFile = desired.State + `\original-operator`
 // importedFile has the certificates that the original's daemon put into the machine's store.
 const importedFile = `C:\k\imported-certs.pem`
 
+// originalOperator is what the original operator has on a host that it configured.
+type originalOperator struct {
+	work
+	certificates certificates
+	// isOurs is true on a host with a record of ours, declared is what it is to have.
+	isOurs   bool
+	declared desired.Node
+}
+
 // takeOver stops the original operator's daemon before anything else changes: it would put back its services, variables and
 // certificates, of which the cluster still has its declaration. Its other services go on until ours take their place.
-func (c *configurator) takeOver(ctx context.Context) error {
-	services, err := c.originals(ctx)
-	if err != nil || len(services) == 0 && !c.Disk.Exists(originalFile) {
+func (o originalOperator) takeOver(ctx context.Context) error {
+	names, err := o.services(ctx)
+	if err != nil || len(names) == 0 && !o.Disk.Exists(originalFile) {
 		return err
 	}
-	if changed, err := c.Disk.WriteFile(originalFile, "This host is being taken over from the original operator.\n"); err != nil {
+	if changed, err := o.Disk.WriteFile(originalFile, "This host is being taken over from the original operator.\n"); err != nil {
 		return err
 	} else if changed {
-		c.recordChange("the original operator configured this host: services %s", strings.Join(services, ", "))
+		o.recordChange("the original operator configured this host: services %s", strings.Join(names, ", "))
 	}
-	if slices.Contains(services, api.WICDService) {
-		if err := c.Services.Stop(ctx, api.WICDService); err != nil {
+	if slices.Contains(names, api.WICDService) {
+		if err := o.Services.Stop(ctx, api.WICDService); err != nil {
 			return fmt.Errorf("stopping the original operator's daemon: %w", err)
 		}
 	}
-	return c.adoptCertificates()
+	return o.adoptCertificates()
 }
 
-// originals are the names of the original operator's services. They are marked as ours are; ours run from folders of versions. On a
+// services are the names of the original operator's services. They are marked as ours are; ours run from folders of versions. On a
 // host with a record of ours there are none, unless a take-over was cut.
-func (c *configurator) originals(ctx context.Context) (names []string, err error) {
-	if c.former.Cluster != "" && !c.Disk.Exists(originalFile) {
+func (o originalOperator) services(ctx context.Context) (names []string, err error) {
+	if o.isOurs && !o.Disk.Exists(originalFile) {
 		return nil, nil
 	}
-	found, err := c.Services.List(ctx, nil)
+	found, err := o.Services.List(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
@@ -61,8 +70,8 @@ func (c *configurator) originals(ctx context.Context) (names []string, err error
 }
 
 // adoptCertificates notes as ours the certificates that the original operator's daemon added. Those that are not wanted go then.
-func (c *configurator) adoptCertificates() error {
-	b, err := c.Disk.Read(importedFile)
+func (o originalOperator) adoptCertificates() error {
+	b, err := o.Disk.Read(importedFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -71,17 +80,14 @@ func (c *configurator) adoptCertificates() error {
 	}
 	imported, err := trust.Read(string(b))
 	if err != nil {
-		c.recordChange("%s is unreadable: certificates that the original operator's daemon added stay trusted", importedFile)
+		o.recordChange("%s is unreadable: certificates that the original operator's daemon added stay trusted", importedFile)
 		return nil
 	}
-	ours, err := c.trusted()
-	if err != nil {
-		return err
+	var hashes []string
+	for _, i := range imported {
+		hashes = append(hashes, i.SHA256)
 	}
-	for _, c := range imported {
-		ours = append(ours, c.SHA256)
-	}
-	return c.noteTrusted(ours)
+	return o.certificates.adopt(hashes)
 }
 
 // original is a file of the original operator, and why nobody needs it any more.
@@ -114,81 +120,64 @@ func originalFiles() []original {
 	}
 }
 
-// removeOriginals removes what the original operator left, once services of ours have taken the place of its own.
-func (c *configurator) removeOriginals(context.Context) error {
-	if !c.Disk.Exists(originalFile) {
+// removeFiles removes what the original operator left, once services of ours have taken the place of its own.
+func (o originalOperator) removeFiles(context.Context) error {
+	if !o.Disk.Exists(originalFile) {
 		return nil
 	}
-	files, err := c.surplusOriginals()
+	all, err := o.surplus()
 	if err != nil {
 		return err
 	}
 	var failed []string
-	for _, f := range files {
-		if info, err := c.Disk.Stat(f.path); err != nil || info.IsDir() && !isEmpty(c.Disk, f.path) {
+	for _, f := range all {
+		if info, err := o.Disk.Stat(f.path); err != nil || info.IsDir() && !isEmpty(o.Disk, f.path) {
 			continue
 		}
-		if err := c.Disk.Remove(f.path); err != nil {
+		if err := o.Disk.Remove(f.path); err != nil {
 			failed = append(failed, f.path)
 			continue // in use: the next join tries again
 		}
-		c.recordChange("%s removed: %s", f.path, f.reason)
+		o.recordChange("%s removed: %s", f.path, f.reason)
 	}
 	if len(failed) > 0 {
 		return nil
 	}
-	return c.Disk.Remove(originalFile)
+	return o.Disk.Remove(originalFile)
 }
 
-// surplusOriginals are the original operator's files that are not declared: besides those with known names, keys of its network
+// surplus are the original operator's files that are not declared: besides those with known names, keys of its network
 // and mirrors of registries.
-func (c *configurator) surplusOriginals() ([]original, error) {
-	files := originalFiles()
-	keys, err := c.Disk.List(desired.CNIFolder)
+func (o originalOperator) surplus() ([]original, error) {
+	all := originalFiles()
+	keys, err := o.Disk.List(desired.CNIFolder)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range keys {
 		if strings.HasPrefix(name, "ovnkube-client-") && strings.HasSuffix(name, ".pem") {
-			files = append(files, original{desired.CNIFolder + `\` + name, "its service is removed"})
+			all = append(all, original{desired.CNIFolder + `\` + name, "its service is removed"})
 		}
 	}
-	mirrors, err := c.Disk.List(desired.Registries)
+	mirrors, err := o.Disk.List(desired.Registries)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range mirrors {
 		folder := desired.Registries + `\` + name
-		files = append(files, original{folder + `\hosts.toml`, "no mirror set names it"}, original{folder, "it is empty"})
+		all = append(all, original{folder + `\hosts.toml`, "no mirror set names it"}, original{folder, "it is empty"})
 	}
 	declared := map[string]bool{}
-	for _, f := range c.wanted.Files {
+	for _, f := range o.declared.Files {
 		declared[f.Path] = true
 	}
-	for _, f := range c.wanted.Payload {
+	for _, f := range o.declared.Payload {
 		declared[desired.Root+`\`+f.Path] = true
 	}
-	return slices.DeleteFunc(files, func(f original) bool { return declared[f.path] }), nil
+	return slices.DeleteFunc(all, func(f original) bool { return declared[f.path] }), nil
 }
 
 func isEmpty(d host.Disk, folder string) bool {
 	names, err := d.List(folder)
 	return err == nil && len(names) == 0
-}
-
-// forgetNetworks removes what network plugins remember of a cluster that this host was in before, without a record of ours: with
-// those addresses taken, pods would get none (OCPBUGS-65625). While a container runs, its address may be among them.
-func (c *configurator) forgetNetworks(ctx context.Context) error {
-	if c.former.Cluster == c.request.Cluster || !c.Disk.Exists(desired.CNIData) {
-		return nil
-	}
-	run, err := c.Containers.List(ctx)
-	if err != nil || len(run) > 0 {
-		return err
-	}
-	if failures := c.Disk.RemoveTree(ctx, desired.CNIData); len(failures) > 0 {
-		return fmt.Errorf("removing what is left of another cluster's networks: %w", errors.Join(failures...))
-	}
-	c.recordChange("%s removed: it was another cluster's", desired.CNIData)
-	return nil
 }

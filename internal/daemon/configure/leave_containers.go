@@ -1,0 +1,92 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// snapshots holds the layers of images and containers: the folder of containerd's snapshotter for Windows.
+const snapshots = desired.ContainerdRoot + `\io.containerd.snapshotter.v1.windows\snapshots`
+
+// leavingContainers are the containers of a host that leaves, with their networks and layers.
+type leavingContainers struct{ *leaving }
+
+// end ends the containers that containerd left running, and then every program of ours: shims outlive containerd, and
+// keep their files.
+func (c leavingContainers) end(ctx context.Context) error {
+	if !c.isOurs {
+		return nil
+	}
+	names, err := c.Containers.List(ctx)
+	if err != nil {
+		c.remains.note("containers, if there are any: %v", err) // Windows may not have what runs them
+	}
+	for _, name := range names {
+		if err := c.Containers.End(ctx, name); err != nil {
+			c.remains.note("container %s: %v", name, err) // its files will tell, too; the rest can go
+			continue
+		}
+		c.recordChange("container %s ended", name)
+	}
+	ended, err := c.Containers.EndPrograms(ctx, desired.Root)
+	for _, program := range ended {
+		c.recordChange("process of %s ended", program)
+	}
+	if err != nil {
+		return fmt.Errorf("ending programs of %s: %w", desired.Root, err)
+	}
+	return ctx.Err()
+}
+
+// removeNetworks removes the networks of pods that nobody took off when their containers ended. Those of others are not
+// remembered there.
+func (c leavingContainers) removeNetworks(ctx context.Context) error {
+	names, err := c.Disk.List(desired.CNIResults)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", desired.CNIResults, err)
+	}
+	for _, name := range names {
+		var result struct {
+			Namespace string `json:"netns"`
+		}
+		b, err := c.Disk.Read(desired.CNIResults + `\` + name)
+		if err != nil || json.Unmarshal(b, &result) != nil || result.Namespace == "" {
+			continue // nothing that could be found by it
+		}
+		removed, err := c.Containers.RemoveNamespace(ctx, result.Namespace)
+		if err != nil {
+			c.remains.note("network %s of a pod: %v", result.Namespace, err)
+		}
+		if removed {
+			c.recordChange("network %s of a pod removed", result.Namespace)
+		}
+	}
+	return ctx.Err()
+}
+
+// removeLayers removes the layers of images and containers. Those that cannot be removed are met again among the files.
+func (c leavingContainers) removeLayers(ctx context.Context) error {
+	if !c.isOurs {
+		return nil
+	}
+	names, err := c.Disk.List(snapshots)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", snapshots, err)
+	}
+	count := 0
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if c.Containers.RemoveLayer(ctx, snapshots+`\`+name) == nil {
+			count++
+		}
+	}
+	if count > 0 {
+		c.recordChange("%d layers of images and containers removed", count)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package configure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// leavingServices are the services that a host which leaves has of ours.
+type leavingServices struct{ *leaving }
+
+// remove removes the services that are ours: first those that would restore the others, then each after those that need it.
+func (s leavingServices) remove(ctx context.Context) error {
+	release, err := state.LockServices(ctx, s.System)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rest, err := ourServices(ctx, s.Services)
+	if err != nil {
+		return err
+	}
+	for len(rest) > 0 {
+		next := max(0, slices.IndexFunc(rest, func(s host.Service) bool { return !isNeeded(s, rest) }))
+		if at := slices.IndexFunc(rest, isDaemon); at >= 0 {
+			next = at
+		}
+		name := rest[next].Name
+		if err := s.Services.Delete(ctx, name); err != nil {
+			return err
+		}
+		s.recordChange("service %s removed", name)
+		rest = slices.Delete(rest, next, next+1)
+	}
+	return s.awaitNone(ctx)
+}
+
+func isNeeded(s host.Service, others []host.Service) bool {
+	return slices.ContainsFunc(others, func(o host.Service) bool {
+		return slices.ContainsFunc(o.DependsOn, func(name string) bool { return strings.EqualFold(name, s.Name) })
+	})
+}
+
+func isDaemon(s host.Service) bool {
+	return s.Name == api.WICDUpdateService || s.Name == api.WICDService
+}
+
+// deletionPatience is how long a leave waits for services that it deleted to go: as long as somebody has one open, it stays.
+const deletionPatience = 10 * time.Second
+
+func (s leavingServices) awaitNone(ctx context.Context) error {
+	for end := time.Now().Add(deletionPatience); ; {
+		rest, err := ourServices(ctx, s.Services)
+		if err != nil || len(rest) == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			for _, r := range rest {
+				s.remains.note("service %s: it is deleted, and goes when the last program that has it open closes it, or with a restart", r.Name)
+			}
+			return nil
+		}
+		if err := backoff.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// ourServices are those that are marked as ours.
+func ourServices(ctx context.Context, all host.Services) ([]host.Service, error) {
+	found, err := all.List(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	return slices.DeleteFunc(found, func(s host.Service) bool { return !supervisor.IsOurs(s) }), nil
+}

@@ -1,0 +1,94 @@
+package configure
+
+import (
+	"fmt"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/daemon/store"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// target is what a host is to become.
+type target struct {
+	request agent.JoinRequest
+	// wanted is what the request wants of this host, with nothing left open.
+	wanted desired.Node
+	former former
+	// restarts are shared by all parts.
+	restarts restarts
+}
+
+// newTarget refuses what could not become a node, or could leave its folders.
+func newTarget(request agent.JoinRequest) (target, error) {
+	wanted, err := state.Record{JoinRequest: request}.Wanted()
+	if err != nil {
+		return target{}, &agent.Error{Code: agent.CodeRequestInvalid, Message: err.Error()}
+	}
+	if err := checkRequest(request, wanted); err != nil {
+		return target{}, err
+	}
+	request.Register, request.Hostname = false, "" // asked for once, not part of what the host is to be
+	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
+}
+
+// checkRequest refuses what could not become a node, and what no node may have.
+func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
+	invalid := func(format string, args ...any) error {
+		return &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case r.Node == "" || r.Cluster == "":
+		return invalid("node is %q and cluster is %q; both are needed", r.Node, r.Cluster)
+	case !store.IsHash(r.Desired.Digest):
+		return invalid("desired.digest is %q; 64 lower-case hexadecimal digits are needed", r.Desired.Digest)
+	}
+	if err := host.CheckHostname(r.Hostname); r.Hostname != "" && err != nil {
+		return invalid("hostname: %v", err)
+	}
+	if err := checkKeys(r.Desired.AuthorizedKeys); err != nil {
+		return invalid("desired.authorizedKeys%v", err)
+	}
+	for i, f := range r.Desired.Payload {
+		if !store.IsHash(f.SHA256) || !host.IsRelative(f.Path) {
+			return invalid(`desired.payload[%d] is %q with sha256 %q; a relative path such as cni\host-local.exe and 64 hexadecimal digits are needed`,
+				i, f.Path, f.SHA256)
+		}
+	}
+	if err := wanted.CheckBounds(); err != nil {
+		return invalid("desired: %v", err)
+	}
+	return nil
+}
+
+// parts are what a host is made of, each with what is wanted of it.
+type parts struct {
+	folders      folders
+	keys         sshKeys
+	programs     programs
+	files        files
+	environment  environment
+	certificates certificates
+	firewall     firewall
+	record       record
+	services     services
+}
+
+func newParts(w work, t target) parts {
+	return parts{
+		folders:      folders{work: w, declared: t.wanted.Directories},
+		keys:         sshKeys{work: w, wanted: t.wanted.AuthorizedKeys},
+		programs:     programs{work: w, restarts: t.restarts, wanted: t.wanted},
+		files:        files{work: w, restarts: t.restarts, wanted: t.wanted, former: t.former.wanted.Files},
+		environment:  environment{work: w, values: t.wanted.Environment, watched: t.wanted.WatchedEnvironment},
+		certificates: certificates{work: w, wanted: t.wanted.Certificates},
+		firewall:     firewall{work: w, rules: t.wanted.Firewall},
+		record:       record{work: w, request: t.request, former: t.former},
+		services: services{
+			work: w, restarts: t.restarts, wanted: t.wanted.Services,
+			launches: launches{disk: w.Disk, restarts: t.restarts, node: t.request.Node, mayRead: t.wanted.Files},
+			networks: networks{work: w, wanted: t.wanted.Network, former: t.former.wanted.Network},
+		},
+	}
+}

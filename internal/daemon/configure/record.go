@@ -1,0 +1,58 @@
+package configure
+
+import (
+	"context"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// record is what the host remembers of what was asked for.
+type record struct {
+	work
+	request agent.JoinRequest
+	former  former
+	// pulls is true when the service asks, false in a join.
+	pulls bool
+}
+
+// former is what was asked for before, and what that wanted of this host; empty on a fresh host.
+type former struct {
+	state.Record
+	wanted desired.Node
+}
+
+// readFormer reads what the host was made before. What cannot be made sense of counts as nothing: then all is new.
+func readFormer(d host.Disk) (f former, err error) {
+	if f.Record, err = state.ReadFormer(d); err != nil {
+		return former{}, err
+	}
+	if f.wanted, err = f.Wanted(); err != nil {
+		return former{}, nil
+	}
+	return f, nil
+}
+
+// remember writes what was asked for, so that the service on the host, and the next join, know it.
+func (r record) remember(context.Context) error {
+	request := r.request
+	request.Bootstrap.Token = ""
+	asked := state.Record{JoinRequest: request, Complete: true}
+	if state.Equal(asked, r.former.Record) {
+		return nil
+	}
+	asked.Complete, asked.Pulled = false, r.pulls
+	_, err := asked.Write(r.Disk)
+	return err
+}
+
+// complete marks the request as fulfilled.
+func (r record) complete(context.Context) error {
+	changed, err := state.Record{JoinRequest: r.request, Complete: true}.Write(r.Disk)
+	if changed {
+		r.recordChange("joined as node %s, version %s", r.request.Node, r.request.Desired.Version)
+	}
+	return err
+}

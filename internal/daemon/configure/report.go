@@ -1,0 +1,86 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// report tells what is changed: in the journal, to who asked, and in the result.
+type report struct {
+	disk host.Disk
+	// tell hears of each step as it begins.
+	tell    func(agent.Step)
+	step    string
+	began   time.Time
+	changed []string
+}
+
+func (r *report) begin(step string) { r.step, r.began = step, time.Now() }
+
+// recordChange tells of a change.
+func (r *report) recordChange(format string, args ...any) {
+	change := fmt.Sprintf(format, args...)
+	r.changed = append(r.changed, change)
+	state.Note(r.disk, agent.JournalEntry{Time: r.began.UTC(), Step: r.step, Change: change, Duration: time.Since(r.began)})
+	r.tell(agent.Step{Name: r.step + ": " + change})
+}
+
+// recordNone notes in the journal why nothing was changed.
+func (r *report) recordNone(format string, args ...any) {
+	state.Note(r.disk, agent.JournalEntry{Time: r.began.UTC(), Step: r.step, Change: "none: " + fmt.Sprintf(format, args...)})
+}
+
+// recordFailure notes a failure in the journal.
+func (r *report) recordFailure(err error) {
+	state.Note(r.disk, agent.JournalEntry{Time: r.began.UTC(), Step: r.step, Error: err.Error(), Duration: time.Since(r.began)})
+}
+
+// remains are what a leave could not take off, in words.
+type remains []string
+
+func (r *remains) note(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
+
+// work is what all that changes the host has: the host, and where changes are told.
+type work struct {
+	host.Host
+	*report
+}
+
+func newWork(h host.Host, tell func(agent.Step)) work {
+	return work{Host: h, report: &report{disk: h.Disk, tell: tell}}
+}
+
+// step is one step. It looks at what is there, and changes what is not as it should be.
+type step struct {
+	name string
+	do   func(context.Context) error
+}
+
+// errRebooting ends a join whose host restarts.
+var errRebooting = errors.New("the host restarts")
+
+// run takes the steps in order, and ends with the first that fails. The caller holds the lock of commands.
+func (r *report) run(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		r.begin(s.name)
+		r.tell(agent.Step{Name: s.name})
+		err := s.do(ctx)
+		if errors.Is(err, errRebooting) {
+			return err
+		}
+		if err != nil {
+			r.recordFailure(err)
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
