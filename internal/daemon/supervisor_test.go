@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -166,146 +165,6 @@ func TestOurOwnServiceIsMendedWhileItRuns(t *testing.T) {
 	})
 }
 
-func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
-	const startup = 20 * time.Second
-	// starts is when each process began.
-	run := func(t *testing.T, w *sim.Windows) {
-		if since := w.Since("kubelet"); since.Before(w.Since("containerd").Add(startup)) {
-			t.Errorf("the kubelet was started at %v, containerd at %v", since, w.Since("containerd"))
-		}
-	}
-	t.Run("join", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, r := withoutCluster(t, sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": startup}})
-			expectJoined(t, w, r)
-			run(t, w)
-		})
-	})
-	t.Run("later", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never, Startup: map[string]time.Duration{"containerd": startup}})
-			startRun(t, w)
-			time.Sleep(time.Hour)
-			if err := w.Host().Services.Stop(t.Context(), "containerd"); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(startup / 2)
-			if w.Service("kubelet").State != host.Stopped {
-				t.Error("the kubelet was started while containerd did not answer")
-			}
-			time.Sleep(startup/2 + mended)
-			expectJoined(t, w, r)
-			run(t, w)
-		})
-	})
-}
-
-func TestAJoinSaysWhichServiceDoesNotWork(t *testing.T) {
-	const log = `C:\var\log\containerd\containerd.log`
-	for name, test := range map[string]struct {
-		options sim.WindowsOptions
-		within  time.Duration
-		want    []string
-	}{
-		"never answers": {
-			sim.WindowsOptions{Startup: map[string]time.Duration{"containerd": never}}, 2 * time.Minute,
-			[]string{"containerd", "kubelet waits for it", "npipe://./pipe/containerd-containerd", "the last line"},
-		},
-		"dies meanwhile": {
-			sim.WindowsOptions{
-				RestartDelay: never, Startup: map[string]time.Duration{"containerd": never},
-				Programs: map[string]sim.Program{"containerd": func(context.Context, sim.Process) uint32 { return 7 }},
-			}, 10 * time.Second,
-			[]string{"containerd", "exit code 7", "the last line"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, c := newWindows(t, test.options), newCargo("1")
-				mustSend(t, w, c)
-				mustWrite(t, w.Disk(), log, "the first line\nthe last line\n")
-				began := time.Now()
-				_, err := newWire(w).join(newRequest(c))
-				e := expectCode(t, err, agent.CodeServiceFailed)
-				for _, want := range test.want {
-					if !strings.Contains(e.Message, want) {
-						t.Errorf("%q does not say %q", e.Message, want)
-					}
-				}
-				if took := time.Since(began); took > test.within {
-					t.Errorf("the join took %v", took)
-				}
-				if w.Service("kubelet").State != host.Stopped {
-					t.Error("the kubelet was started")
-				}
-			})
-		})
-	}
-}
-
-func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, c := newWindows(t, sim.WindowsOptions{RestartDelay: never}), newCargo("1")
-		mustSend(t, w, c)
-		r := newRequest(c)
-		exporter := ours("windows_exporter", r.Desired.Services[0].Command)
-		exporter.Needs = []string{`C:\k\first.pem`, `C:\k\second.pem`}
-		above := ours("cloud-node-manager", r.Desired.Services[0].Command, "windows_exporter")
-		r.Desired.Services = append(r.Desired.Services, exporter, above)
-		mustJoin(t, w, r) // it does not wait
-		startRun(t, w)
-		for _, file := range exporter.Needs {
-			time.Sleep(time.Hour)
-			for _, name := range []string{"windows_exporter", "cloud-node-manager"} {
-				if w.Service(name).State != host.Stopped {
-					t.Errorf("%s was started before %s was there", name, file)
-				}
-			}
-			mustWrite(t, w.Disk(), file, "a certificate")
-		}
-		time.Sleep(mended)
-		expectJoined(t, w, r)
-	})
-}
-
-func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		order := make(chan string, 16)
-		tell := func(name string) sim.Program {
-			return func(ctx context.Context, _ sim.Process) uint32 {
-				order <- "start " + name
-				<-ctx.Done()
-				order <- "stop " + name
-				return 0
-			}
-		}
-		w, c := newWindows(t, sim.WindowsOptions{
-			RestartDelay: never,
-			Startup:      map[string]time.Duration{"containerd": time.Second, "kubelet": time.Second},
-			Programs: map[string]sim.Program{
-				"containerd": tell("containerd"), "kubelet": tell("kubelet"), "kube-proxy": tell("kube-proxy"),
-			},
-		}), newCargo("1")
-		mustSend(t, w, c)
-		r := newRequest(c)
-		// Declared in the wrong order.
-		r.Desired.Services = append([]desired.Service{ours("kube-proxy", r.Desired.Services[0].Command, "kubelet")}, r.Desired.Services...)
-		mustJoin(t, w, r)
-		startRun(t, w)
-		time.Sleep(time.Minute)
-		w.Edit("containerd", func(s *desired.Service) { s.Command += " x" })
-		time.Sleep(mended)
-		for _, want := range []string{
-			"start containerd", "start kubelet", "start kube-proxy", "stop kube-proxy", "stop kubelet", "stop containerd",
-			"start containerd", "start kubelet", "start kube-proxy",
-		} {
-			if got := <-order; got != want {
-				t.Fatalf("%q came, want %q", got, want)
-			}
-		}
-	})
-}
-
 func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
 	edit := func(w *sim.Windows) { w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" }) }
 	for operation, harm := range map[string]func(w *sim.Windows){
@@ -338,30 +197,6 @@ func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
 		startRun(t, w)
 		time.Sleep(mended)
 		expectJoined(t, w, r)
-	})
-}
-
-// A service that cannot be stopped, and so not be mended, goes on as it is; others do not wait for it.
-func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
-		startRun(t, w)
-		time.Sleep(time.Hour)
-		pid := w.Service("kubelet").PID
-		w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
-		w.Crash("containerd")
-		for range 50 {
-			w.FailNext("stop kubelet")
-			time.Sleep(10 * time.Millisecond)
-		}
-		if is := w.Service("containerd"); is.State != host.Running {
-			t.Errorf("containerd is %s", is.State)
-		}
-		time.Sleep(time.Minute) // pauses have grown
-		expectJoined(t, w, r)
-		if w.Service("kubelet").PID == pid {
-			t.Error("the kubelet runs as it was edited")
-		}
 	})
 }
 
