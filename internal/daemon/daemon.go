@@ -183,7 +183,7 @@ func (p *parts) runInCluster(ctx context.Context) {
 		client, err := p.clients.Get(p.Host, p.Record.Bootstrap, id)
 		if err != nil {
 			p.Log.Error("Connecting to the API server failed", "error", err.Error())
-			return // only a new join can mend it
+			return // only a new join helps
 		}
 		term, end := context.WithCancelCause(ctx)
 		var work sync.WaitGroup

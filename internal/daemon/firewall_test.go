@@ -78,7 +78,7 @@ func TestAJoinOpensTheFirewall(t *testing.T) {
 	expectOurRules(t, w, rules()[0])
 }
 
-func TestRulesThatSomebodySpoiledAreMended(t *testing.T) {
+func TestRulesThatSomebodySpoiledAreRestored(t *testing.T) {
 	w, _ := joinedWithRules(t, sim.WindowsOptions{})
 	synctest.Test(t, func(t *testing.T) {
 		defer startRun(t, w)()

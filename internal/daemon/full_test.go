@@ -41,7 +41,7 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 					}
 					if crash {
 						w.Crash(name)
-						time.Sleep(mended)
+						time.Sleep(restoredWithin)
 					}
 				}
 			}
@@ -70,7 +70,7 @@ func TestACertificateComesWhenThereIsRoom(t *testing.T) {
 		m.windows.FillDisk(0)
 		time.Sleep(30 * time.Hour)
 		m.windows.Crash("kubelet")
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectServices(t, m.windows, m.request)
 		if n := m.asked() - before; n > 30*60 {
 			t.Errorf("the cluster was asked %d times in 30 hours", n)
@@ -94,11 +94,11 @@ func TestTheServiceWorksWithoutALog(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		w.Crash("kubelet")
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectServices(t, w, r)
 		w.FillDisk(-1)
 		w.Crash("kubelet")
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		stop()
 		if code := <-done; code != 0 {
 			t.Errorf("exit code %d", code)

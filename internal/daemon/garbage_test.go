@@ -48,7 +48,7 @@ func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 					if m.windows.Crash("containerd"); m.windows.Service("containerd").Name == "" {
 						t.Fatal("there is no containerd")
 					}
-					time.Sleep(mended)
+					time.Sleep(restoredWithin)
 					expectServices(t, m.windows, m.request)
 					for _, f := range m.request.Desired.Files {
 						expectContent(t, m.windows.Disk(), f.Path, f.Content)

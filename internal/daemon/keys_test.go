@@ -152,7 +152,7 @@ func TestAnOldKeyGoesOnceTheOperatorHasUsedTheNewOne(t *testing.T) {
 		time.Sleep(settle)
 		m.expectKeys(t, "what WICD added goes by itself", "user", "newer")
 		if diff := cmp.Diff(before, m.pids()); diff != "" {
-			t.Errorf("services were started anew (-before +after):\n%s", diff)
+			t.Errorf("services were started again (-before +after):\n%s", diff)
 		}
 	})
 }
@@ -180,8 +180,8 @@ func TestNoKeyIsRemovedWithoutProof(t *testing.T) {
 	})
 }
 
-// TestKeysAreMended: a key that somebody took away comes back, and a rotation that was cut is gone on with.
-func TestKeysAreMendedAndRotationsGoOn(t *testing.T) {
+// TestKeysAreRestored: a key that somebody took away comes back, and a rotation that was cut is gone on with.
+func TestKeysAreRestoredAndRotationsGoOn(t *testing.T) {
 	for _, fails := range []string{
 		"rename " + keysFile, "write " + keysFile + ".new", "rename " + desired.State + `\keys.json`, `protect ` + keysFile + ".new",
 	} {

@@ -28,9 +28,9 @@ func stuckLeaving(t *testing.T) *isolated {
 	return m
 }
 
-// TestNothingIsMendedOrPulledOnAHostThatLeaves: the original's daemon fought with its own cleanup, and settings were written to
+// TestNothingIsRestoredOrPulledOnAHostThatLeaves: the original's daemon fought with its own cleanup, and settings were written to
 // hosts that were being taken off.
-func TestNothingIsMendedOrPulledOnAHostThatLeaves(t *testing.T) {
+func TestNothingIsRestoredOrPulledOnAHostThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := stuckLeaving(t)
 		w := m.windows
@@ -49,7 +49,7 @@ func TestNothingIsMendedOrPulledOnAHostThatLeaves(t *testing.T) {
 			if diff := cmp.Diff(before, stateOf(t, w)); diff != "" {
 				t.Fatalf("WICD changed a host that leaves (-want +got):\n%s", diff)
 			}
-			m.stop() // and when it begins anew
+			m.stop() // and when it begins again
 			m.start(t)
 		}
 		mustWrite(t, w.Disk(), desired.State+`\node.json`, "{") // the disk lost it with its power

@@ -12,7 +12,7 @@ import (
 )
 
 // TestANodeKeepsItsLogsWithinTheirLimits publishes limits: logs that are beyond them come within, WICD's own included, and
-// no process starts anew for it.
+// no process starts again for it.
 func TestANodeKeepsItsLogsWithinTheirLimits(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)

@@ -154,9 +154,9 @@ func (o *overlaid) missing() string {
 	return ""
 }
 
-// mend lets time pass until everything is there and the Node says so. The Node must have been told otherwise meanwhile, with the
+// restore lets time pass until everything is there and the Node says so. The Node must have been told otherwise meanwhile, with the
 // reason.
-func (o *overlaid) mend(t *testing.T, reason string) {
+func (o *overlaid) restore(t *testing.T, reason string) {
 	t.Helper()
 	began, told := time.Now(), ""
 	for o.missing() != "" || told == "" || o.condition().Status != corev1.ConditionFalse {
@@ -171,10 +171,10 @@ func (o *overlaid) mend(t *testing.T, reason string) {
 	if !strings.Contains(told, reason) {
 		t.Errorf("the Node was told %q, want %s", told, reason)
 	}
-	t.Logf("%s: mended after %v", reason, time.Since(began))
+	t.Logf("%s: restored after %v", reason, time.Since(began))
 }
 
-func TestTheNetworkIsMended(t *testing.T) {
+func TestTheNetworkIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOverlaid(t, 20)
 		time.Sleep(time.Minute)
@@ -197,11 +197,11 @@ func TestTheNetworkIsMended(t *testing.T) {
 			{"all load balancers are lost", api.ReasonLoadBalancersLost, o.hns.LoseLoadBalancers},
 			{"one is lost", api.ReasonLoadBalancersLost, func() { o.hns.Lose(o.hns.State().LoadBalancers[3].ID) }},
 			{"the host's endpoint is lost", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Endpoints[0].ID) }},
-			{"the network is lost, and made anew at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
+			{"the network is lost, and made again at once", api.ReasonHNSEndpointLost, func() { o.hns.Lose(o.hns.State().Networks[0].ID) }},
 		} {
 			t.Log(step.what)
 			step.harm()
-			o.mend(t, step.reason)
+			o.restore(t, step.reason)
 			time.Sleep(2 * time.Hour)
 			if missing := o.missing(); missing != "" {
 				t.Fatalf("%s is missing again", missing)

@@ -132,7 +132,7 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 					t.Error("the node has not followed")
 				}
 				if now := m.pids(); now["kubelet"] != pids["kubelet"] || now["containerd"] != pids["containerd"] {
-					t.Errorf("services were started anew: %v, then %v", pids, now)
+					t.Errorf("services were started again: %v, then %v", pids, now)
 				}
 				m.expectKept(t)
 			})
@@ -174,7 +174,7 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 					t.Errorf("the node follows: %v", !test.follows)
 				}
 				m.windows.Crash("kubelet")
-				time.Sleep(mended)
+				time.Sleep(restoredWithin)
 				m.expectKept(t)
 				m.cluster.SetClock(-test.joined)
 				time.Sleep(6 * minute) // more than the pause after a certificate that is of no use

@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-func TestAKubeletWhoseNodeIsGoneStartsAnewAndNothingElseDoes(t *testing.T) {
+func TestAKubeletWhoseNodeIsGoneIsRestartedAndNothingElseIs(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
@@ -19,7 +19,7 @@ func TestAKubeletWhoseNodeIsGoneStartsAnewAndNothingElseDoes(t *testing.T) {
 		t.Error("the kubelet goes on without a Node")
 	}
 	if w.Service("containerd").PID != containerd {
-		t.Error("containerd was started anew")
+		t.Error("containerd was started again")
 	}
 	r.Register = false
 	if result := mustJoin(t, w, r); len(result.Changed) != 0 {

@@ -49,7 +49,7 @@ func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 		m.stop()
 		m.start(t)
 		time.Sleep(look)
-		m.expectRestart(t, "when WICD began anew", corev1.ConditionTrue, api.ReasonRebootPending, 1)
+		m.expectRestart(t, "when WICD began again", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 		m.windows.WaitFor("features or updates are half installed (Component Based Servicing)")
 		time.Sleep(look)
 		now := m.expectRestart(t, "for another reason", corev1.ConditionTrue, api.ReasonRebootPending, 1)

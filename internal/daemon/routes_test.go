@@ -56,7 +56,7 @@ func TestTheMetadataRouteComesBack(t *testing.T) {
 	w.PowerCut()
 	w.PowerOn()
 	if len(w.Routes()) > 0 {
-		t.Fatal("a simulated Windows keeps routes when it starts anew")
+		t.Fatal("a simulated Windows keeps routes when it starts again")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		defer startRun(t, w)()

@@ -102,7 +102,7 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 	}
 }
 
-// TestWhatIsOlderIsNotFollowed: what was published once is signed, and may be what was mended since.
+// TestWhatIsOlderIsNotFollowed: what was published once is signed, and may be what was restored since.
 func TestWhatIsOlderIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	m := newFollower(t)

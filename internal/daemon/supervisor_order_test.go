@@ -40,7 +40,7 @@ func TestServicesStartWhenWhatTheyDependOnWorks(t *testing.T) {
 			if w.Service("kubelet").State != host.Stopped {
 				t.Error("the kubelet was started while containerd did not answer")
 			}
-			time.Sleep(startup/2 + mended)
+			time.Sleep(startup/2 + restoredWithin)
 			expectJoined(t, w, r)
 			run(t, w)
 		})
@@ -110,7 +110,7 @@ func TestAServiceStartsWhenTheFilesItNeedsAreThere(t *testing.T) {
 			}
 			mustWrite(t, w.Disk(), file, "a certificate")
 		}
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectJoined(t, w, r)
 	})
 }
@@ -141,7 +141,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 		startRun(t, w)
 		time.Sleep(time.Minute)
 		w.Edit("containerd", func(s *desired.Service) { s.Command += " x" })
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		for _, want := range []string{
 			"start containerd", "start kubelet", "start kube-proxy", "stop kube-proxy", "stop kubelet", "stop containerd",
 			"start containerd", "start kubelet", "start kube-proxy",
@@ -153,7 +153,7 @@ func TestStoppingComesFromTheTopAndStartingFromTheBottom(t *testing.T) {
 	})
 }
 
-// A service that cannot be stopped, and so not be mended, goes on as it is; others do not wait for it.
+// A service that cannot be stopped, and so not be restored, goes on as it is; others do not wait for it.
 func TestAServiceThatDoesNotStopHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})

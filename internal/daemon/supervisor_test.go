@@ -17,8 +17,8 @@ import (
 // never is longer than any test: the service manager of the simulation restarts nothing by itself.
 const never = 24 * 365 * time.Hour
 
-// mended is how soon what somebody did to a service by hand must be mended.
-const mended = 5 * time.Second
+// restoredWithin is how soon what somebody did to a service by hand must be restored.
+const restoredWithin = 5 * time.Second
 
 // harms are what people do to services by hand.
 func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
@@ -56,7 +56,7 @@ func harms() map[string]func(t *testing.T, w *sim.Windows, service string) {
 	}
 }
 
-func TestWhatIsDoneToServicesByHandIsMendedWithinSeconds(t *testing.T) {
+func TestWhatIsDoneToServicesByHandIsRestoredWithinSeconds(t *testing.T) {
 	for name, harm := range harms() {
 		for _, service := range []string{"containerd", "kubelet"} {
 			t.Run(name+" "+service, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWhatIsDoneToServicesByHandIsMendedWithinSeconds(t *testing.T) {
 					startRun(t, w)
 					time.Sleep(time.Hour)
 					harm(t, w, service)
-					time.Sleep(mended)
+					time.Sleep(restoredWithin)
 					expectJoined(t, w, r)
 					if w.Disabled(service) {
 						t.Error("it does not start with Windows")
@@ -73,7 +73,7 @@ func TestWhatIsDoneToServicesByHandIsMendedWithinSeconds(t *testing.T) {
 					changes := w.Changes()
 					time.Sleep(time.Hour)
 					if n := w.Changes(); n != changes {
-						t.Errorf("%d more changes were made after it was mended", n-changes)
+						t.Errorf("%d more changes were made after it was restored", n-changes)
 					}
 				})
 			})
@@ -81,8 +81,8 @@ func TestWhatIsDoneToServicesByHandIsMendedWithinSeconds(t *testing.T) {
 	}
 }
 
-// What is done to one service is mended although another one cannot be.
-func TestAServiceIsMendedWhileAnotherKeepsDying(t *testing.T) {
+// What is done to one service is restored although another one cannot be.
+func TestAServiceIsRestoredWhileAnotherKeepsDying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dies atomic.Bool
 		program := func(ctx context.Context, _ sim.Process) uint32 {
@@ -98,7 +98,7 @@ func TestAServiceIsMendedWhileAnotherKeepsDying(t *testing.T) {
 		w.Crash("kubelet")
 		time.Sleep(10 * time.Minute)
 		w.Edit("containerd", func(s *desired.Service) { s.Command += " --log-level debug" })
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		if got, want := w.Service("containerd"), known(r.Desired.Services[0]); got.Command != want.Command || got.State != host.Running {
 			t.Errorf("containerd is %s, with command %q", got.State, got.Command)
 		}
@@ -142,14 +142,14 @@ func TestTheSameDeclarationInOtherWordsIsNoDrift(t *testing.T) {
 				w.Edit("kubelet", func(s *desired.Service) { s.DependsOn = dependsOn })
 				time.Sleep(time.Hour)
 				if w.Service("kubelet").PID != pid {
-					t.Error("the kubelet was started anew")
+					t.Error("the kubelet was started again")
 				}
 			})
 		})
 	}
 }
 
-func TestOurOwnServiceIsMendedWhileItRuns(t *testing.T) {
+func TestOurOwnServiceIsRestoredWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
 		startRun(t, w)
@@ -157,7 +157,7 @@ func TestOurOwnServiceIsMendedWhileItRuns(t *testing.T) {
 		pid := w.Service(api.WICDService).PID
 		w.Edit(api.WICDService, func(s *desired.Service) { s.Command = `C:\other.exe` })
 		w.Disable(api.WICDService)
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectJoined(t, w, r)
 		if w.Service(api.WICDService).PID != pid || w.Disabled(api.WICDService) {
 			t.Error("it was stopped, or does not start with Windows")
@@ -179,7 +179,7 @@ func TestWhatFailsOnceIsTriedAgainWithinSeconds(t *testing.T) {
 				time.Sleep(time.Hour)
 				w.FailNext(operation)
 				harm(w)
-				time.Sleep(mended)
+				time.Sleep(restoredWithin)
 				expectJoined(t, w, r)
 			})
 		})
@@ -195,7 +195,7 @@ func TestAStartThatFailsWhenWeBeginIsTriedAgainWithinSeconds(t *testing.T) {
 		}
 		w.FailNext("start kubelet")
 		startRun(t, w)
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectJoined(t, w, r)
 	})
 }
@@ -207,12 +207,12 @@ func TestServicesAreWatchedAgainWhenThatFailed(t *testing.T) {
 		startRun(t, w)
 		time.Sleep(time.Minute)
 		w.Crash("kubelet")
-		time.Sleep(mended)
+		time.Sleep(restoredWithin)
 		expectJoined(t, w, r)
 	})
 }
 
-// Who stops WICD has a reason: the node goes on with Windows alone. A start of it, or a join if somebody deleted it, mends what
+// Who stops WICD has a reason: the node goes on with Windows alone. A start of it, or a join if somebody deleted it, restores what
 // happened meanwhile.
 func TestANodeGoesOnWithoutUs(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -256,7 +256,7 @@ func TestANodeGoesOnWithoutUs(t *testing.T) {
 				}
 				w.Edit("kubelet", func(s *desired.Service) { s.Command += " --v=9" })
 				test.back(t, w, r)
-				time.Sleep(mended)
+				time.Sleep(restoredWithin)
 				expectJoined(t, w, r)
 			})
 		})

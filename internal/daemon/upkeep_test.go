@@ -19,7 +19,7 @@ import (
 
 const metricsFile = desired.Metrics + `\wicd.prom`
 
-func TestSettingsOfTheMachineAreMended(t *testing.T) {
+func TestSettingsOfTheMachineAreRestored(t *testing.T) {
 	w, c := newWindows(t, sim.WindowsOptions{}), newCargo("1")
 	mustSend(t, w, c)
 	r := newRequest(c)
@@ -56,7 +56,7 @@ func TestSettingsOfTheMachineAreMended(t *testing.T) {
 }
 
 // Somebody stops the kubelet, puts another program in its place and lets it start again.
-func TestProgramsThatSomebodyReplacedAreMended(t *testing.T) {
+func TestProgramsThatSomebodyReplacedAreRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{})
 		program := desired.VersionFolder(r.Desired.Digest) + `\kubelet.exe`
@@ -202,7 +202,7 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain until %s", patience, what)
+			t.Fatalf("still waiting after %v until %s", patience, what)
 		}
 	}
 }

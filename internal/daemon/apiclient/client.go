@@ -27,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// requestTimeout bounds a request to the API server; watchTimeout ends a watch, which is then begun anew.
+// requestTimeout bounds a request to the API server; watchTimeout ends a watch, which is then begun again.
 const (
 	requestTimeout = 15 * time.Second
 	watchTimeout   = 5 * time.Minute

@@ -7,8 +7,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// TestAMakerThatMakesItsNetworkOnceIsStartedAnew: flanneld makes its network when it starts, and never looks after it.
-func TestAMakerThatMakesItsNetworkOnceIsStartedAnew(t *testing.T) {
+// TestAMakerThatMakesItsNetworkOnceIsRestarted: flanneld makes its network when it starts, and never looks after it.
+func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
 	back := func(v *networkView) { v.state = healthy(0) }
 	type step struct {
@@ -40,7 +40,7 @@ func TestAMakerThatMakesItsNetworkOnceIsStartedAnew(t *testing.T) {
 				}
 				p := m.judge(want, v)
 				if why, restarts := p.restart[want.MadeBy]; restarts != s.restart {
-					t.Errorf("step %d: the maker is started anew: %v (%s), want %v", i, restarts, why, s.restart)
+					t.Errorf("step %d: the maker is started again: %v (%s), want %v", i, restarts, why, s.restart)
 				}
 			}
 		})

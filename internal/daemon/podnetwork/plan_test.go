@@ -176,7 +176,7 @@ func TestNetworkIsJudged(t *testing.T) {
 			{after: 2 * time.Second, change: all(restore, lose("n1", "vip", "pod", "lb-0", "lb-1", "lb-2", "lb-3", "lb-4")), told: "HNSNetworkMissing"},
 			{after: 5 * time.Second, change: all(restore, func(v *networkView) { v.state.Networks[0].ID = "n2" }, lose("vip")), restart: "proxy", create: true, told: "HNSEndpointLost"},
 		},
-		"the network is made anew": {
+		"the network is made again": {
 			{}, {after: minute, change: lose("n1"), told: "HNSNetworkMissing"}, {after: 10 * time.Second, told: "HNSNetworkMissing"},
 			{after: 10 * time.Second, change: all(restore, func(v *networkView) {
 				v.state.Networks[0].ID, v.state.Endpoints[0].Network, v.state.Endpoints[1].Network = "n2", "n2", "n2"

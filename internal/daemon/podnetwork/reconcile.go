@@ -42,7 +42,7 @@ type Restarter interface {
 	Restart(name, why string)
 }
 
-// Reconciler waits for the network of pods, which a service makes, writes what others must know of it, and mends what Windows has lost.
+// Reconciler waits for the network of pods, which a service makes, writes what others must know of it, and restores what Windows has lost.
 // It needs the API server only to know which load balancers there must be.
 type Reconciler struct {
 	state.Session

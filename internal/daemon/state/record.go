@@ -75,7 +75,7 @@ func Restore(h host.Host) (Record, error) {
 	return r, nil
 }
 
-// ReadFormer is the record, or an empty one when there is none or it is unreadable: then the join starts anew.
+// ReadFormer is the record, or an empty one when there is none or it is unreadable: then the join starts again.
 func ReadFormer(d host.Disk) (Record, error) {
 	r, err := Read(d)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnreadable) {

@@ -16,7 +16,7 @@ const (
 	loopWithin  = 5 * time.Minute
 )
 
-// pauses before a service is started or mended again that ended, or had to be mended, so many times within loopWithin.
+// pauses before a service is started or restored again that ended, or had to be restored, so many times within loopWithin.
 // The first few are short: somebody may be at work on the host.
 func pauses() []time.Duration {
 	return []time.Duration{0, 0, time.Second, 2 * time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
@@ -26,11 +26,11 @@ func pauses() []time.Duration {
 type restartHistory struct {
 	// runs is true when it ran when it was seen last.
 	runs bool
-	// ends are when, within loopWithin, it ended or was mended; crashes are those of them that nobody wanted.
+	// ends are when, within loopWithin, it ended or was restored; crashes are those of them that nobody wanted.
 	ends, crashes []time.Time
 	// last says how it died last.
 	last string
-	// unfinished is true when it could not be mended or started at the last look.
+	// unfinished is true when it could not be restored or started at the last look.
 	unfinished bool
 	// loops is true from when it has died too often until it has not died for long.
 	loops bool
@@ -64,8 +64,8 @@ func (h *restartHistory) forget(now time.Time) {
 	h.loops = h.loops && len(h.crashes) > 0
 }
 
-// mended takes notice that the service had to be stopped and declared anew.
-func (h *restartHistory) mended(now time.Time) { h.ends = append(h.ends, now) }
+// restored takes notice that the service had to be stopped and declared again.
+func (h *restartHistory) restored(now time.Time) { h.ends = append(h.ends, now) }
 
 // failed takes notice that the service could not be stopped, declared or started, which is as good as a death.
 func (h *restartHistory) failed(now time.Time, err error) {

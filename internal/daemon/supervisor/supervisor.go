@@ -119,7 +119,7 @@ func (s *Supervisor) watch(ctx context.Context) <-chan struct{} {
 // errElsewhere means that somebody else has the services now: a join, or a session that is to come.
 var errElsewhere = errors.New("the services are in other hands")
 
-// look looks at the services once and mends what it finds. A service that cannot be mended keeps no other from it.
+// look looks at the services once and restores what it finds. A service that cannot be restored keeps no other from it.
 func (v *supervision) look(ctx context.Context) error {
 	release, err := state.LockServices(ctx, v.Host.System)
 	if state.IsHeld(err) {
@@ -156,7 +156,7 @@ func (v *supervision) rested(now time.Time) []desired.Service {
 	return slices.DeleteFunc(slices.Clone(v.Wanted), func(s desired.Service) bool { return v.histories[s.Name].backoffUntil().After(now) })
 }
 
-// stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start anew, those that
+// stopEdited stops the services whose declaration was edited, and those that somebody of ours wants to start again, those that
 // depend on others first.
 func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[string]host.Service) {
 	restart := v.supervisor.restartsAsked()
@@ -170,7 +170,7 @@ func (v *supervision) stopEdited(ctx context.Context, now time.Time, found map[s
 			v.supervisor.restartDone(s.Name)
 		}
 		if len(stopped) > 0 {
-			v.histories[s.Name].mended(now)
+			v.histories[s.Name].restored(now)
 		}
 	}
 }

@@ -29,7 +29,7 @@ import (
 const (
 	updateFile  = desired.State + `\update.json`
 	confirmFile = desired.State + `\update-confirmed`
-	// failedFile has the version to which the host went in vain, until it is to have another one, or is joined anew.
+	// failedFile has the version to which the host went and came back from, until it is to have another one, or is joined again.
 	failedFile = desired.State + `\update-refused.json`
 	updateLog  = desired.Logs + `\wicd\update.log`
 )
