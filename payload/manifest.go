@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Groups of files. A host gets the group base and those its platform or network needs.
+// Groups of files. A host gets the group base and those of its platform and network.
 const (
 	Base    = "base"
 	AWS     = "aws"
@@ -19,7 +19,7 @@ const (
 	Flannel = "flannel"
 )
 
-// Manifest lists the files that a host gets.
+// Manifest is the list of files for hosts.
 type Manifest struct {
 	// Digest identifies the content: the SHA-256, in hexadecimal, over one line "<sha256>  <path>\n" for each file, sorted by path.
 	Digest string `json:"digest"`
@@ -27,7 +27,7 @@ type Manifest struct {
 	Files []File `json:"files"`
 	// Left are the declared components that are not in this payload.
 	Left []Left `json:"left,omitempty"`
-	// Setup is the carrier program that puts WICD on a fresh host. It is no part of Files and of Digest; zero without WICD.
+	// Setup is wicd-setup, the self-extracting executable with WICD. It is not part of Files and Digest; zero without WICD.
 	Setup File `json:"setup,omitzero"`
 }
 
@@ -35,7 +35,7 @@ type Manifest struct {
 type File struct {
 	// Path is relative to C:\k\versions\<digest>, in lower case, with forward slashes, as in "containerd/containerd.exe".
 	Path string `json:"path"`
-	// Component is the name of what the file belongs to, as in "kubelet".
+	// Component is the name of the file's component, such as "kubelet".
 	Component string `json:"component"`
 	// Version is the component's own version, as in "v1.36.3".
 	Version string `json:"version"`
@@ -46,11 +46,11 @@ type File struct {
 	// SHA256 (in hexadecimal) and Size (in bytes) are those of the file on the host.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// Compressed is what goes over the wire: the file as one zstd frame.
+	// Compressed is the transferred form: the file as one zstd frame.
 	Compressed Blob `json:"compressed,omitzero"`
 }
 
-// Blob describes compressed bytes: their SHA-256 in hexadecimal and their number.
+// Blob has the SHA-256 in hexadecimal and the number of compressed bytes.
 type Blob struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
@@ -71,7 +71,7 @@ func New(files []File, left []Left, setup File) Manifest {
 	return Manifest{Digest: digest(files), Files: files, Left: left, Setup: setup}
 }
 
-// Select returns the manifest of the given groups only, with its own digest.
+// Select returns the manifest of the given groups, with its own digest.
 func (m Manifest) Select(groups ...string) Manifest {
 	var files []File
 	for _, f := range m.Files {
@@ -88,7 +88,7 @@ func (m Manifest) Select(groups ...string) Manifest {
 	return New(files, left, m.Setup)
 }
 
-// Encode returns the manifest as payload.json has it; equal manifests give equal bytes.
+// Encode returns the content of payload.json; equal manifests give equal bytes.
 func (m Manifest) Encode() ([]byte, error) {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -97,7 +97,7 @@ func (m Manifest) Encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Parse reads a manifest and checks it. The error names the file and field that is wrong.
+// Parse decodes and validates a manifest. The error names the file and the field.
 func Parse(data []byte) (Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -109,8 +109,8 @@ func Parse(data []byte) (Manifest, error) {
 	return m, nil
 }
 
-// Validate says what is wrong with the manifest: a field that is missing or malformed, a path that occurs twice or could leave its
-// folder, a digest that is not the one of the files.
+// Validate returns an error for a missing or malformed field, a duplicate path or one that could leave its folder, and a digest
+// that does not match the files.
 func (m Manifest) Validate() error {
 	for i, f := range m.Files {
 		if err := f.validate(); err != nil {
@@ -130,9 +130,9 @@ func (m Manifest) Validate() error {
 }
 
 func (m Manifest) validateSetup() error {
-	carriesWICD := slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == WICD })
+	hasWICD := slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == WICD })
 	switch {
-	case m.Setup == File{} && !carriesWICD:
+	case m.Setup == File{} && !hasWICD:
 		return nil
 	case m.Setup.Path != SetupName:
 		return fmt.Errorf("setup.path is %q, must be %q where files have %s", m.Setup.Path, SetupName, WICD)
@@ -143,7 +143,7 @@ func (m Manifest) validateSetup() error {
 	return nil
 }
 
-// validPath admits names that mean the same file on every file system: no "..", no backslashes and drive letters, no upper case,
+// validPath matches names that mean the same file on every file system: no "..", no backslashes and drive letters, no upper case,
 // no trailing dots (Windows drops them).
 func validPath(path string) bool {
 	if !fs.ValidPath(path) || path == "." {
@@ -183,7 +183,7 @@ func (b Blob) validate() error {
 	return nil
 }
 
-// digest hashes what "sha256sum" would print for the files, so that people can recompute it.
+// digest hashes the output that "sha256sum" would have for the files, so that users can verify it.
 func digest(files []File) string {
 	var list bytes.Buffer
 	for _, f := range files {

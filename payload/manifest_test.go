@@ -127,8 +127,8 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		{"no size", func(m *payload.Manifest) { m.Files[1].Size = 0 }, "(flanneld.exe): size is 0"},
 		{"no compressed size", func(m *payload.Manifest) { m.Files[1].Compressed.Size = -1 }, "(flanneld.exe): compressed.size is -1"},
 		{"digest of other files", func(m *payload.Manifest) { m.Files[1].SHA256 = hashOf("else") }, "digest is "},
-		{"no carrier", func(m *payload.Manifest) { m.Setup = payload.File{} }, `setup.path is "", must be "wicd-setup.exe"`},
-		{"carrier without hash", func(m *payload.Manifest) { m.Setup.SHA256 = "" }, "setup: (wicd-setup.exe): sha256"},
+		{"no wicd-setup", func(m *payload.Manifest) { m.Setup = payload.File{} }, `setup.path is "", must be "wicd-setup.exe"`},
+		{"wicd-setup without hash", func(m *payload.Manifest) { m.Setup.SHA256 = "" }, "setup: (wicd-setup.exe): sha256"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := sample()

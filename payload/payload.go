@@ -1,9 +1,8 @@
-// Package payload reads what the operator carries for Windows hosts: every program
-// a node runs, compressed and named after its content, and payload.json, the list
-// of them. Package payload/build writes both ("make payload").
+// Package payload reads the operator's payload for Windows hosts: every program that a node runs, compressed and named after its
+// content, and payload.json, the list of them. Package payload/build writes both ("make payload").
 //
-// The list's digest identifies the content, so it is the name of a version: two
-// payloads with the same digest put the same files on a host.
+// The list's digest identifies the content and is therefore the name of a version: two payloads with the same digest put the same
+// files on a host.
 package payload
 
 import (
@@ -13,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// Names inside a payload's folder.
+// Names of files in a payload's folder.
 const (
 	ManifestName = "payload.json"
 	SetupName    = "wicd-setup.exe"
@@ -22,19 +21,19 @@ const (
 // WICD is the path of the daemon among the files of a payload.
 const WICD = "windows-instance-config-daemon.exe"
 
-// MaxWindow is the largest zstd window of a blob in bytes: what a host must be ready to keep in memory to decompress one.
+// MaxWindow is the largest zstd window of a blob in bytes: the memory that a host needs to decompress one.
 const MaxWindow = 8 << 20
 
-// Payload is an opened payload. It is safe for concurrent use: nothing in it changes.
+// Payload is an opened payload. It does not change and is safe for concurrent use.
 type Payload struct {
-	// Manifest lists what is in the payload; treat it as read-only.
+	// Manifest is the manifest; treat it as read-only.
 	Manifest Manifest
 
 	dir string
 }
 
-// Open reads the payload in dir and checks that it is whole: the manifest is consistent, and every blob and the carrier program
-// are there with the size that the manifest says. Contents are not read; the host that receives them verifies their hashes.
+// Open reads the payload in dir and checks that it is complete: the manifest is consistent, and every blob and wicd-setup exist
+// with the size in the manifest. It does not read contents; the host that receives them verifies their hashes.
 func Open(dir string) (*Payload, error) {
 	name := filepath.Join(dir, ManifestName)
 	data, err := os.ReadFile(name)
@@ -52,8 +51,8 @@ func Open(dir string) (*Payload, error) {
 	return p, nil
 }
 
-// Blob opens the compressed content of f, a file of the manifest. Reading may start at any byte, so that a transfer that was cut
-// can be resumed. The caller closes it.
+// Blob opens the compressed content of f, a file of the manifest. Reading can start at any byte, to resume an interrupted
+// transfer. The caller closes it.
 func (p *Payload) Blob(f File) (io.ReadSeekCloser, error) {
 	file, err := os.Open(p.blobPath(f))
 	if err != nil {
@@ -62,12 +61,12 @@ func (p *Payload) Blob(f File) (io.ReadSeekCloser, error) {
 	return file, nil
 }
 
-// Setup opens the carrier program, which puts WICD on a host that has none. It is not compressed. The caller closes it.
-// A payload without WICD has no carrier: then the error matches fs.ErrNotExist.
+// Setup opens wicd-setup, which unpacks WICD on a host that has none. It is not compressed. The caller closes it.
+// A payload without WICD has none: then the error matches fs.ErrNotExist.
 func (p *Payload) Setup() (io.ReadCloser, error) {
 	file, err := os.Open(filepath.Join(p.dir, SetupName))
 	if err != nil {
-		return nil, fmt.Errorf("opening the carrier of WICD: %w", err)
+		return nil, fmt.Errorf("opening wicd-setup: %w", err)
 	}
 	return file, nil
 }
@@ -88,7 +87,7 @@ func (p *Payload) blobPath(f File) string {
 	return filepath.Join(p.dir, BlobName(f.SHA256))
 }
 
-// BlobName returns the name, below a payload's folder, of the compressed content that has the hash sha256.
+// BlobName returns the path, below a payload's folder, of the compressed content with the hash sha256.
 func BlobName(sha256 string) string {
 	return filepath.Join("blobs", sha256+".zst")
 }

@@ -100,8 +100,8 @@ func TestOpenSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		{"manifest cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.ManifestName), 100) }, "payload.json: decoding: unexpected end"},
 		{"blob missing", func(dir string) error { return os.Remove(filepath.Join(dir, blob)) }, "content of flanneld.exe: stat "},
 		{"blob cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, blob), 3) }, ".zst has 3 bytes, payload.json says "},
-		{"carrier missing", func(dir string) error { return os.Remove(filepath.Join(dir, payload.SetupName)) }, "wicd-setup.exe: no such file"},
-		{"carrier cut in half", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.SetupName), 5) }, "wicd-setup.exe has 5 bytes"},
+		{"wicd-setup missing", func(dir string) error { return os.Remove(filepath.Join(dir, payload.SetupName)) }, "wicd-setup.exe: no such file"},
+		{"wicd-setup truncated", func(dir string) error { return os.Truncate(filepath.Join(dir, payload.SetupName), 5) }, "wicd-setup.exe has 5 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := written(t)

@@ -1,9 +1,9 @@
-// Wicd-setup puts WICD, the daemon of a Windows node, on a host that has nothing
-// yet. It carries WICD, compressed, at the end of its own executable: it unpacks it
-// beside itself under a name that contains its hash, and runs it with its own
-// arguments, input and output. Calling it is the same as calling WICD.
+// Wicd-setup installs WICD, the daemon of a Windows node, on a new host. Its executable
+// ends with the compressed WICD (package selfextract). It unpacks WICD into its own
+// folder, under a name that contains WICD's hash, and runs it with its own arguments,
+// input and output. Calling it is the same as calling WICD.
 //
-// It is sent whole to every new host, so it avoids packages that would make it big.
+// It is sent to every new host, so it avoids packages that would make it large.
 package main
 
 import (

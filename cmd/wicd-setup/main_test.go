@@ -19,10 +19,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// asProgram, set in the environment, makes the test's executable behave as the carrier where it has a tail, else as WICD.
+// asProgram, set in the environment, makes the test's executable behave as wicd-setup where it has a program at its end, else as WICD.
 const asProgram = "WICD_SETUP_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -44,11 +44,11 @@ func hasTail() bool {
 	if err != nil {
 		return false
 	}
-	_, _, err = carrier.Find(bytes.NewReader(data), int64(len(data)))
+	_, _, err = selfextract.Find(bytes.NewReader(data), int64(len(data)))
 	return err == nil
 }
 
-// place writes the carrier of a program into a folder of its own and returns the carrier's path and where the program will be.
+// place writes a self-extracting executable into a new folder. It returns its path and the path of the program inside.
 func place(t testing.TB, stub, program []byte) (self, target string) {
 	t.Helper()
 	written, dir := t.TempDir(), t.TempDir()
@@ -87,7 +87,7 @@ func mustHold(t *testing.T, name, want string) {
 	}
 }
 
-// files returns the names beside the carrier.
+// files returns the names of the other files in the folder of self.
 func files(t *testing.T, self string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(self))
@@ -103,7 +103,7 @@ func files(t *testing.T, self string) []string {
 	return names
 }
 
-func TestCallingTheCarrierIsCallingWICD(t *testing.T) {
+func TestCallingSetupIsCallingWICD(t *testing.T) {
 	name, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestProgramThatWasAlteredIsReplaced(t *testing.T) {
 	}
 }
 
-func TestDamagedCarrierLeavesNothingBehind(t *testing.T) {
+func TestDamagedSetupLeavesNoFiles(t *testing.T) {
 	program := bytes.Repeat([]byte("some text that compresses "), 1000)
 	self, target := place(t, []byte("stub"), program)
 	whole, err := os.ReadFile(self)
@@ -211,7 +211,7 @@ func TestDamagedCarrierLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestCarrierThatWasCutIsRefused(t *testing.T) {
+func TestTruncatedSetupIsRejected(t *testing.T) {
 	self, _ := place(t, []byte("stub"), []byte("program"))
 	info, err := os.Stat(self)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestCarrierThatWasCutIsRefused(t *testing.T) {
 		if err := os.Truncate(self, size); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := unpack(self); !errors.Is(err, carrier.ErrNoTail) {
+		if _, err := unpack(self); !errors.Is(err, selfextract.ErrNoTail) {
 			t.Errorf("cut after %d bytes: error %v, want ErrNoTail", size, err)
 		}
 	}

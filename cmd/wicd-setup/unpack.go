@@ -12,20 +12,20 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// staleAfter is the age at which a half-written file can no longer belong to a run that is going on.
+// staleAfter is the age at which a partial file cannot belong to a running process any more.
 const staleAfter = time.Hour
 
-// How long to wait for others to close the file that is to be replaced: 20 times 100 ms.
+// How long to wait until other processes close the file to replace: 20 times 100 ms.
 const (
 	renameAttempts = 20
 	renamePause    = 100 * time.Millisecond
 )
 
-// unpack writes the program that the executable self carries beside it, unless it is there already, and returns its path:
-// wicd-<first 16 digits of its hash>.exe. It may be cut at any point and called by several processes at once.
+// unpack writes the program inside the executable self into self's folder, unless it is there already, and returns its path:
+// wicd-<first 16 digits of its hash>.exe. It may be interrupted at any point, and called by several processes at once.
 func unpack(self string) (string, error) {
 	file, err := os.Open(self)
 	if err != nil {
@@ -36,7 +36,7 @@ func unpack(self string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	program, compressed, err := carrier.Find(file, info.Size())
+	program, compressed, err := selfextract.Find(file, info.Size())
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", self, err)
 	}
@@ -48,8 +48,8 @@ func unpack(self string) (string, error) {
 	return target, write(target, compressed, program)
 }
 
-// write decompresses the program into a file of its own and gives it the name target once its content is verified and on disk.
-func write(target string, compressed io.Reader, program carrier.Program) (err error) {
+// write decompresses the program into a temporary file and renames it to target once its content is verified and on disk.
+func write(target string, compressed io.Reader, program selfextract.Program) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(target), filepath.Base(target)+".*.part")
 	if err != nil {
 		return err
@@ -63,12 +63,12 @@ func write(target string, compressed io.Reader, program carrier.Program) (err er
 	if err != nil {
 		return err
 	}
-	return settle(file.Name(), target, program)
+	return rename(file.Name(), target, program)
 }
 
-// settle gives the file part the name target, or removes it where another process was faster. It does not give up at once: Windows
-// refuses while anybody has target open, be it another run of this program or a virus scanner.
-func settle(part, target string, program carrier.Program) error {
+// rename renames the file part to target, or removes it if another process was faster. It retries: Windows denies a rename
+// while any process has target open, such as another run of this program or a virus scanner.
+func rename(part, target string, program selfextract.Program) error {
 	for attempt := 1; ; attempt++ {
 		err := os.Rename(part, target)
 		if err == nil {
@@ -85,7 +85,7 @@ func settle(part, target string, program carrier.Program) error {
 }
 
 // decompress writes the program to w and verifies its size and its hash.
-func decompress(w io.Writer, compressed io.Reader, program carrier.Program) error {
+func decompress(w io.Writer, compressed io.Reader, program selfextract.Program) error {
 	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
@@ -102,8 +102,8 @@ func decompress(w io.Writer, compressed io.Reader, program carrier.Program) erro
 	return nil
 }
 
-// holds tells whether the file name has exactly the program's content.
-func holds(name string, program carrier.Program) bool {
+// holds reports whether the file name has exactly the program's content.
+func holds(name string, program selfextract.Program) bool {
 	file, err := os.Open(name)
 	if err != nil {
 		return false
@@ -114,7 +114,7 @@ func holds(name string, program carrier.Program) bool {
 	return err == nil && n == program.Size && [sha256.Size]byte(hash.Sum(nil)) == program.SHA256
 }
 
-// removeStale removes what runs that were cut, of whatever version, have left in folder. Failing to do so harms nothing.
+// removeStale removes the partial files that interrupted runs of any version left in folder. A failure does no harm.
 func removeStale(folder string) {
 	entries, _ := os.ReadDir(folder)
 	for _, entry := range entries {

@@ -52,7 +52,7 @@ const (
 	CodeOtherCluster Code = "OtherCluster"
 	// CodeBusy means that another join, receive or leave runs on the host.
 	CodeBusy Code = "Busy"
-	// CodeSetupFailed means that the carrier could not unpack WICD.
+	// CodeSetupFailed means that wicd-setup could not unpack WICD.
 	CodeSetupFailed Code = "SetupFailed"
 	// CodeFailed means any other failure.
 	CodeFailed Code = "Failed"

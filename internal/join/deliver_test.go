@@ -16,9 +16,9 @@ import (
 	payloads "github.com/windows-machine-config/wmco/payload/build"
 )
 
-// freshHost has no WICD. It runs the carrier when the file of it is what the operator has.
+// freshHost has no WICD. It runs wicd-setup if the file has the operator's content.
 type freshHost struct {
-	good    string // the carrier
+	good    string // wicd-setup
 	content string // what the host has in its place; empty when nothing
 	refuses bool   // nothing runs on it
 	answers agent.Error
@@ -66,7 +66,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestADamagedCarrierIsSentAnew(t *testing.T) {
+func TestADamagedSetupIsSentAgain(t *testing.T) {
 	folder := t.TempDir()
 	manifest, err := payloads.Write(t.Context(), folder, payloads.Set{
 		Files: []payloads.Content{{Path: payload.WICD, Component: "wicd", Version: "devel", Group: payload.Base, Open: payloads.Bytes([]byte("WICD"))}},
@@ -79,12 +79,12 @@ func TestADamagedCarrierIsSentAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := p.Setup()
+	setup, err := p.Setup()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer carrier.Close()
-	b, err := io.ReadAll(carrier)
+	defer setup.Close()
+	b, err := io.ReadAll(setup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +95,14 @@ func TestADamagedCarrierIsSentAnew(t *testing.T) {
 		sent  int
 		works bool
 	}{
-		"nothing is there":         {freshHost{}, 1, true},
-		"it is whole":              {freshHost{content: good}, 0, true},
-		"it was cut":               {freshHost{content: good[:9]}, 1, true},
-		"it does not run":          {freshHost{content: damaged}, 1, true},
-		"what it carries is wrong": {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeSetupFailed, Message: "damaged"}}, 1, true},
-		"another failure":          {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeFailed, Message: "no DISM"}}, 0, false},
-		"nothing runs there":       {freshHost{refuses: true}, 1, false},
-		"nothing runs any more":    {freshHost{refuses: true, content: good}, 1, false},
+		"nothing is there":              {freshHost{}, 1, true},
+		"it is whole":                   {freshHost{content: good}, 0, true},
+		"it was cut":                    {freshHost{content: good[:9]}, 1, true},
+		"it does not run":               {freshHost{content: damaged}, 1, true},
+		"the program inside is damaged": {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeSetupFailed, Message: "damaged"}}, 1, true},
+		"another failure":               {freshHost{content: damaged, answers: agent.Error{Code: agent.CodeFailed, Message: "no DISM"}}, 0, false},
+		"nothing runs there":            {freshHost{refuses: true}, 1, false},
+		"nothing runs any more":         {freshHost{refuses: true, content: good}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			host := test.host
@@ -113,7 +113,7 @@ func TestADamagedCarrierIsSentAnew(t *testing.T) {
 				t.Errorf("the visit ends with %v, want success: %v", err, test.works)
 			}
 			if host.sent != test.sent {
-				t.Errorf("the carrier was sent %d times, want %d", host.sent, test.sent)
+				t.Errorf("wicd-setup was sent %d times, want %d", host.sent, test.sent)
 			}
 		})
 	}

@@ -51,37 +51,37 @@ func (v *Visit) factsCommand() string {
 	return agent.CommandFacts
 }
 
-// deliver sends the carrier of WICD, which unpacks WICD and passes the command on. A carrier that was there before and does not do so is
-// damaged: it is sent anew, once.
+// deliver sends wicd-setup, which unpacks WICD and runs it. If a wicd-setup that was on the host before does not work, it is
+// damaged and is sent again, once.
 func (v *Visit) deliver(ctx context.Context, w wicd) error {
 	v.say(StepInspect, "sending the daemon")
-	sent, err := v.sendCarrier(ctx, w)
+	sent, err := v.sendSetup(ctx, w)
 	if err != nil {
 		return err
 	}
 	err = v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
-	if sent || !isNoCarrier(err) {
+	if sent || !isDamagedSetup(err) {
 		return err
 	}
 	v.say(StepInspect, "sending the daemon again: what was there is damaged")
-	// What has the size of the content is not sent again. An empty file has not, also when what comes now is cut.
+	// A file of the right size is not sent again. An empty file is, even if this transfer is interrupted.
 	if err := v.host.Put(ctx, w.setupName(), strings.NewReader(""), 0); err != nil {
 		return fmt.Errorf("emptying the damaged %s: %w", w.setupName(), err)
 	}
-	if _, err := v.sendCarrier(ctx, w); err != nil {
+	if _, err := v.sendSetup(ctx, w); err != nil {
 		return err
 	}
 	return v.call(ctx, w.setup(v.factsCommand()), nil, &v.facts)
 }
 
-// sendCarrier sends the carrier unless a file of its name and size is there; then sent is false.
-func (v *Visit) sendCarrier(ctx context.Context, w wicd) (sent bool, err error) {
-	carrier, err := v.Payload.Setup()
+// sendSetup sends wicd-setup unless a file of its name and size is there; then sent is false.
+func (v *Visit) sendSetup(ctx context.Context, w wicd) (sent bool, err error) {
+	setup, err := v.Payload.Setup()
 	if err != nil {
 		return false, err
 	}
-	defer carrier.Close()
-	content := &noticed{Reader: carrier}
+	defer setup.Close()
+	content := &noticed{Reader: setup}
 	if err := v.host.Put(ctx, w.setupName(), content, v.Payload.Manifest.Setup.Size); err != nil {
 		return false, fmt.Errorf("sending the daemon: %w", err)
 	}
@@ -100,8 +100,8 @@ func (n *noticed) Read(p []byte) (int, error) {
 	return n.Reader.Read(p)
 }
 
-// isNoCarrier tells whether a program is not the carrier: Windows does not run it, or it cannot unpack what it carries.
-func isNoCarrier(err error) bool {
+// isDamagedSetup reports whether the host has a damaged wicd-setup: Windows does not run it, or it cannot unpack WICD.
+func isDamagedSetup(err error) bool {
 	noAnswer, failed := (*agent.NoAnswerError)(nil), agent.Failed(err)
 	return errors.As(err, &noAnswer) || failed != nil && failed.Code == agent.CodeSetupFailed
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
-// Options is what a host is.
+// Options are the options of a host.
 type Options struct {
-	// Windows is the computer. Root may be empty: then the host has a temporary folder, which Close removes. Address
-	// may be empty: then it is that of ListenAddr. Programs given here win over the simulated WICD and kubelet.
+	// Windows is the computer. An empty Root is a temporary folder, which Close removes. An empty Address is that of
+	// ListenAddr. Programs override the simulated WICD and kubelet.
 	Windows WindowsOptions
 	// ListenAddr is address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a loopback address of
 	// its own, so that hosts can be told apart by address. Port 0 takes a free one, once.
@@ -34,16 +34,16 @@ type Options struct {
 	AuthorizedKeys []ssh.PublicKey
 	// HostKey identifies the SSH server; a new Ed25519 key when nil.
 	HostKey ssh.Signer
-	// Malice is how the host answers where it means harm; empty for one that does what it is asked to. Lies changes what such a host says of
-	// itself, each time it is asked.
+	// Malice is the behavior of a hostile host; empty for an honest one. Lies changes the facts that a hostile host reports, each
+	// time.
 	Malice Malice
 	Lies   func(*agent.HostFacts)
 	// Kubelet sets how the simulated kubelet behaves.
 	Kubelet KubeletOptions
 }
 
-// Host is a simulated Windows host: a computer with an SSH server. What is transferred to it can be executed when it is
-// WICD, or the carrier of it; as a service, WICD and the kubelet do their work.
+// Host is a simulated Windows host: a computer with an SSH server. A transferred file can be executed if it is WICD or
+// wicd-setup; as services, WICD and the kubelet work.
 type Host struct {
 	windows *Windows
 	server  *sshd.Server
@@ -71,7 +71,7 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 	return h, nil
 }
 
-// furnish completes the options, and makes home folder and SSH server.
+// furnish completes the options, and creates home folder and SSH server.
 func (h *Host) furnish(o *Options) error {
 	if o.Windows.Root == "" {
 		root, err := os.MkdirTemp("", "windows-")
@@ -142,7 +142,7 @@ func (h *Host) serve(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// listenAgain takes the address that the host had before it was off. Connections of that time may hold it for a moment.
+// listenAgain listens on the address that the host had before it was off. Old connections may block it for a moment.
 func listenAgain(ctx context.Context, addr string) (net.Listener, error) {
 	for {
 		l, err := net.Listen("tcp", addr)
@@ -163,10 +163,10 @@ func (h *Host) Addr() string { return h.addr }
 // Windows is the computer.
 func (h *Host) Windows() *Windows { return h.windows }
 
-// SSH is the SSH server, with what it counted, and its faults.
+// SSH is the SSH server, with its counters and faults.
 func (h *Host) SSH() *sshd.Server { return h.server }
 
-// Close ends the host and waits until everything of it has ended.
+// Close stops the host and waits until all its goroutines have ended.
 func (h *Host) Close() {
 	h.cancel()
 	h.windows.PowerOff()

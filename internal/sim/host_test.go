@@ -22,10 +22,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// patience bounds every wait.
+// patience is the timeout of every wait.
 const patience = time.Minute
 
 const nodePath = "/api/v1/nodes/win-1"
@@ -107,11 +107,11 @@ func compress(content []byte) []byte {
 	return encoder.EncodeAll(content, nil)
 }
 
-func mustCarry(t *testing.T, program []byte) []byte {
+func mustPack(t *testing.T, program []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	err := carrier.Write(&out, strings.NewReader("stub"), bytes.NewReader(compress(program)),
-		carrier.Program{SHA256: sha256.Sum256(program), Size: int64(len(program))})
+	err := selfextract.Write(&out, strings.NewReader("stub"), bytes.NewReader(compress(program)),
+		selfextract.Program{SHA256: sha256.Sum256(program), Size: int64(len(program))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,15 +132,15 @@ func TestAProgramThatIsNotThereIsAnsweredAsCmdDoes(t *testing.T) {
 	}
 	out, err := s.CombinedOutput(`.\\wicd-0123456789abcdef.exe facts`)
 	if err == nil || !strings.Contains(string(out), "is not recognized as an internal or external command") {
-		t.Errorf("the host said %q, %v", out, err)
+		t.Errorf("the output is %q, %v", out, err)
 	}
 }
 
-func TestTheCarrierPutsWICDOnTheHost(t *testing.T) {
+func TestSetupInstallsWICDOnTheHost(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}}), key)
 	program := []byte("the bytes of WICD")
-	o.mustUpload(t, "wicd-1-setup.exe", mustCarry(t, program))
+	o.mustUpload(t, "wicd-1-setup.exe", mustPack(t, program))
 	for _, command := range []string{`.\\wicd-1-setup.exe facts`, `.\\wicd-` + hashOf(program)[:16] + `.exe facts`} {
 		var facts agent.Facts
 		if err := agent.Call(t.Context(), o, command, nil, &facts, nil); err != nil {
@@ -152,10 +152,10 @@ func TestTheCarrierPutsWICDOnTheHost(t *testing.T) {
 	}
 }
 
-func TestACarrierThatIsCutSaysSo(t *testing.T) {
+func TestATruncatedSetupReportsAnError(t *testing.T) {
 	key := mustKey(t)
 	o := mustDial(t, mustStart(t, key, sim.Options{}), key)
-	whole := mustCarry(t, []byte("the bytes of WICD"))
+	whole := mustPack(t, []byte("the bytes of WICD"))
 	for name, content := range map[string][]byte{"cut-setup.exe": whole[:len(whole)-5], "damaged-setup.exe": append([]byte("stub#"), whole[6:]...)} {
 		if name == "damaged-setup.exe" {
 			content = bytes.Clone(whole)
@@ -169,8 +169,8 @@ func TestACarrierThatIsCutSaysSo(t *testing.T) {
 	}
 }
 
-// world is a cluster, a host, and what a join needs.
-type world struct {
+// fixture is a cluster, a host, and the data for a join.
+type fixture struct {
 	cluster  *sim.Cluster
 	host     *sim.Host
 	operator operator
@@ -179,7 +179,7 @@ type world struct {
 	list     []agent.Content
 }
 
-func newWorld(t *testing.T, o sim.Options) *world {
+func newFixture(t *testing.T, o sim.Options) *fixture {
 	t.Helper()
 	cluster, err := sim.NewCluster()
 	if err != nil {
@@ -187,9 +187,9 @@ func newWorld(t *testing.T, o sim.Options) *world {
 	}
 	t.Cleanup(cluster.Close)
 	key := mustKey(t)
-	w := &world{cluster: cluster, host: mustStart(t, key, o), contents: map[string][]byte{}}
+	w := &fixture{cluster: cluster, host: mustStart(t, key, o), contents: map[string][]byte{}}
 	w.operator = mustDial(t, w.host, key)
-	w.operator.mustUpload(t, "setup.exe", mustCarry(t, []byte("WICD")))
+	w.operator.mustUpload(t, "setup.exe", mustPack(t, []byte("WICD")))
 	digest := hashOf([]byte("a payload"))
 	folder := desired.VersionFolder(digest)
 	w.request = agent.JoinRequest{
@@ -226,11 +226,11 @@ func service(name, command string, dependsOn ...string) desired.Service {
 	return desired.Service{Name: name, Description: desired.ServiceDescription(name), Command: command, DependsOn: dependsOn}
 }
 
-func (w *world) open(sha256 string, offset int64) (io.ReadCloser, error) {
+func (w *fixture) open(sha256 string, offset int64) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(w.contents[sha256][offset:])), nil
 }
 
-func (w *world) mustJoin(t *testing.T) agent.JoinResult {
+func (w *fixture) mustJoin(t *testing.T) agent.JoinResult {
 	t.Helper()
 	if _, err := agent.Send(t.Context(), w.operator, `.\\setup.exe receive`, w.list, w.open, nil); err != nil {
 		t.Fatal(err)
@@ -242,8 +242,8 @@ func (w *world) mustJoin(t *testing.T) agent.JoinResult {
 	return result
 }
 
-// await waits until the node is as it should be.
-func (w *world) await(t *testing.T, what string, holds func(corev1.Node) bool) corev1.Node {
+// await waits until the node satisfies a condition.
+func (w *fixture) await(t *testing.T, what string, holds func(corev1.Node) bool) corev1.Node {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -269,12 +269,12 @@ func ready(n corev1.Node) bool {
 	return false
 }
 
-func (w *world) giveRange() {
+func (w *fixture) giveRange() {
 	w.cluster.Patch(nodePath, map[string]any{"spec": map[string]any{"podCIDR": "10.132.0.0/24"}})
 }
 
 func TestAHostBecomesAReadyNode(t *testing.T) {
-	w := newWorld(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
+	w := newFixture(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
 	w.mustJoin(t)
 	registered := w.await(t, "the node is registered", func(corev1.Node) bool { return true })
 	if ready(registered) || registered.Labels["node.openshift.io/os_id"] != "Windows" || len(registered.Spec.Taints) != 1 {
@@ -301,7 +301,7 @@ func TestAHostBecomesAReadyNode(t *testing.T) {
 }
 
 func TestANodeSurvivesPowerCutAndRestart(t *testing.T) {
-	w := newWorld(t, sim.Options{Windows: sim.WindowsOptions{RestartDelay: 100 * time.Millisecond}})
+	w := newFixture(t, sim.Options{Windows: sim.WindowsOptions{RestartDelay: 100 * time.Millisecond}})
 	w.mustJoin(t)
 	w.await(t, "the node is registered", func(corev1.Node) bool { return true })
 	w.giveRange()
@@ -315,7 +315,7 @@ func TestANodeSurvivesPowerCutAndRestart(t *testing.T) {
 }
 
 // awaitBoot waits until the node is ready and reports the current start of its computer.
-func (w *world) awaitBoot(t *testing.T, after string) {
+func (w *fixture) awaitBoot(t *testing.T, after string) {
 	t.Helper()
 	boot := w.host.Windows().BootID()
 	w.await(t, "the node is ready after "+after, func(n corev1.Node) bool { return ready(n) && n.Status.NodeInfo.BootID == boot })

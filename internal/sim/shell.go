@@ -17,11 +17,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
 // shell runs the commands that come over SSH, as cmd.exe would. It knows one kind of program: WICD, of whatever bytes
-// the file may consist, and the carrier that holds it.
+// the file may consist, and the wicd-setup around it.
 type shell struct {
 	host       *Host
 	home, root string
@@ -79,8 +79,8 @@ func (s *shell) path(program string) string {
 	return s.home + `\` + strings.TrimPrefix(name, `.\`)
 }
 
-// unpack does what the carrier does: it puts the program it carries beside itself. The name of any other program is
-// returned as it is.
+// unpack does what wicd-setup does: it writes the program inside into its own folder. It returns the name of any other program
+// unchanged.
 func (s *shell) unpack(name string) (string, error) {
 	f, err := os.Open(s.local(name))
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *shell) unpack(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	program, compressed, err := carrier.Find(f, info.Size())
-	if errors.Is(err, carrier.ErrNoTail) && !strings.HasSuffix(name, "-setup.exe") {
+	program, compressed, err := selfextract.Find(f, info.Size())
+	if errors.Is(err, selfextract.ErrNoTail) && !strings.HasSuffix(name, "-setup.exe") {
 		return name, nil
 	}
 	if err != nil {

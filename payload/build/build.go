@@ -1,7 +1,6 @@
-// Package build makes the payload: it builds the declared components for
-// windows/amd64 from the modules that pin them (payload/kubernetes and the other
-// module folders), takes the files that cannot be built from payload/external,
-// compresses everything, and writes payload.json. Read Build from top to bottom.
+// Package build builds the payload: it builds the declared components for windows/amd64 from the modules that pin them
+// (payload/kubernetes and the other module folders), adds the files of payload/external that cannot be built, compresses
+// everything, and writes payload.json. Read Build from top to bottom.
 //
 // The same sources and the same Go give the same bytes, on every machine.
 package build
@@ -19,25 +18,25 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Options say what to build, from where and to where.
+// Options are the options of a build.
 type Options struct {
-	// Components are what the payload gets: Components(), or some of them (Named).
+	// Components are the components of the payload: Components(), or some of them (Named).
 	Components []Component
 	// Root is the folder of this repository.
 	Root string
-	// Out is the folder that the payload is written to; it is made when missing.
+	// Out is the folder for the payload; it is created if missing.
 	Out string
-	// Cache is the folder that keeps programs and compressed files between builds. Empty means DefaultCache. It may be shared by
-	// concurrent builds and removed at any time between them; what was not used for a month is removed from it.
+	// Cache is the folder for programs and compressed files between builds. Empty means DefaultCache. Concurrent builds can share
+	// it, and it can be removed between them; entries that were not used for a month are removed.
 	Cache string
-	// Fast compresses faster and less: for tests.
+	// Fast compresses faster, but less: for tests.
 	Fast bool
-	// Version is what the manifest says of the programs of this repository. It does not change their bytes. Empty means "devel".
+	// Version is the version of this repository's programs in the manifest. It does not change their bytes. Empty means "devel".
 	Version string
-	// Flags, where given, returns more flags for "go build" in moduleDir. A flag that names a file must change with its content
-	// (a hash in its path), because what was built with the same flags before is kept.
+	// Flags, if set, returns additional flags of "go build" in moduleDir. A flag with the name of a file must change with its
+	// content (a hash in its path), because programs built with the same flags are reused.
 	Flags func(ctx context.Context, moduleDir string) ([]string, error)
-	// Log gets a line when something begins and ends. Nil means none.
+	// Log gets a line when a step begins and ends. Nil means none.
 	Log io.Writer
 }
 
@@ -50,8 +49,8 @@ func DefaultCache() (string, error) {
 	return filepath.Join(dir, "wmco", "payload"), nil
 }
 
-// Build makes the payload and returns its manifest. What did not change since an earlier build is kept. It may be interrupted and
-// repeated at any point: Out has the old payload, or the new one.
+// Build builds the payload and returns its manifest. It reuses what has not changed since an earlier build. It can be interrupted
+// and repeated at any point: Out has the old payload, or the new one.
 func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -70,7 +69,7 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	}
 	defer os.RemoveAll(scratch)
 	c := compiler{Options: o, programs: programsDir, scratch: scratch}
-	programs, err := c.plan(ctx, withCarrier(o.Components))
+	programs, err := c.plan(ctx, withSetup(o.Components))
 	if err != nil {
 		return payload.Manifest{}, err
 	}
@@ -98,8 +97,8 @@ func Build(ctx context.Context, o Options) (payload.Manifest, error) {
 	return m, nil
 }
 
-// withCarrier adds the program that puts WICD on a fresh host wherever WICD is.
-func withCarrier(components []Component) []Component {
+// withSetup adds wicd-setup, which unpacks WICD on a new host, if WICD is among the components.
+func withSetup(components []Component) []Component {
 	if !slices.ContainsFunc(components, func(c Component) bool { return c.Path == payload.WICD }) {
 		return components
 	}
@@ -109,7 +108,7 @@ func withCarrier(components []Component) []Component {
 	})
 }
 
-// externals finds the files that were put into payload/external, and says which were not.
+// externals finds the files in payload/external, and returns which are missing.
 func (o Options) externals() ([]Content, []payload.Left, error) {
 	var found []Content
 	var left []payload.Left

@@ -27,7 +27,7 @@ func repository(t *testing.T) (string, []build.Component) {
 	for name, text := range map[string]string{
 		"go.mod":                  "module github.com/windows-machine-config/wmco\n\ngo 1.26.0\n",
 		"cmd/wicd/main.go":        "package main\n\nfunc main() { println(`the daemon`) }\n",
-		"cmd/wicd-setup/main.go":  "package main\n\nfunc main() { println(`the carrier`) }\n",
+		"cmd/wicd-setup/main.go":  "package main\n\nfunc main() { println(`wicd-setup`) }\n",
 		"payload/hello/go.mod":    "module hello\n\ngo 1.26.0\n\ntool (\n\texample.com/tool/hello\n\texample.com/tool/bye\n)\n\nrequire example.com/tool v1.2.3\n\nreplace example.com/tool => ../../tool\n",
 		"payload/hello/go.sum":    "",
 		"tool/go.mod":             "module example.com/tool\n\ngo 1.26.0\n",
@@ -124,8 +124,8 @@ func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer setup.Close()
-	if data, err := io.ReadAll(setup); err != nil || !bytes.Contains(data, []byte("the carrier")) {
-		t.Errorf("the carrier is not the one of the repository (error %v)", err)
+	if data, err := io.ReadAll(setup); err != nil || !bytes.Contains(data, []byte("wicd-setup")) {
+		t.Errorf("wicd-setup is not the one of the repository (error %v)", err)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestOwnProgramsFollowTheirSources(t *testing.T) {
 		t.Errorf("changed files (-want +got):\n%s", diff)
 	}
 	if before.Digest == after.Digest || before.Setup.SHA256 == after.Setup.SHA256 {
-		t.Error("the digest or the carrier did not change with WICD")
+		t.Error("the digest or wicd-setup did not change with WICD")
 	}
 }
 

@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// program is an executable that the Go command makes of a component.
+// program is an executable that the Go command builds from a component.
 type program struct {
 	Component
 	version string   // of the module that has the package
 	flags   []string // to "go build"
-	exe     string   // where the executable is, or will be
+	exe     string   // path of the executable
 }
 
-// compiler makes executables for windows/amd64.
+// compiler builds executables for windows/amd64.
 type compiler struct {
 	Options
 	programs string // the folder of the cache with a folder for each key
 	scratch  string // a folder in it that is removed after the build
 }
 
-// plan finds version, flags and place of each component that has a module.
+// plan determines version, flags and path of each component with a module.
 func (c compiler) plan(ctx context.Context, components []Component) ([]program, error) {
 	var programs []program
 	for _, component := range components {
@@ -76,14 +76,14 @@ func (c compiler) planOne(ctx context.Context, component Component) (program, er
 	return p, nil
 }
 
-// own tells whether the program is built from this repository's own sources. Such programs are always given to the Go command,
-// which knows best what changed; the others change only when their module's pins do.
+// own reports whether the program is built from this repository's sources. Such programs are always passed to the Go command,
+// which detects changes best; the others change only with their module's pins.
 func (p program) own() bool { return p.Module == "." }
 
-// executable is the name that "go build -o folder/" gives the program.
+// executable is the name of the program after "go build -o folder/".
 func (p program) executable() string { return path.Base(p.Package) + ".exe" }
 
-// linkerFlags strips the program, removes the build id, which differs between machines, and sets the variables of stamp.
+// linkerFlags strips the program, removes the build ID, which differs between machines, and sets the variables of stamp.
 func linkerFlags(stamp []string, version string) string {
 	number := strings.TrimPrefix(version, "v")
 	major, rest, _ := strings.Cut(number, ".")
@@ -96,7 +96,7 @@ func linkerFlags(stamp []string, version string) string {
 	return strings.Join(flags, " ")
 }
 
-// key names the folder in the cache for what p gives: a hash of everything that its bytes depend on.
+// key is the name of the cache folder of p: a hash of everything that determines its bytes.
 func (c compiler) key(ctx context.Context, p program) (string, error) {
 	goVersion, err := c.goCommand(ctx, p.Module, "env", "GOVERSION")
 	if err != nil {
@@ -114,7 +114,7 @@ func (c compiler) key(ctx context.Context, p program) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// compile makes the programs that are not there yet, those with the same module and flags in one go.
+// compile builds the programs that are not in the cache, those with the same module and flags in one call.
 func (c compiler) compile(ctx context.Context, programs []program) error {
 	done := 0
 	var missing []program
@@ -149,7 +149,7 @@ func (c compiler) compile(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// goBuild builds programs with the same module and flags beside their places, and moves them there when all are done.
+// goBuild builds programs with the same module and flags in a temporary folder, and moves them into place when all are done.
 func (c compiler) goBuild(ctx context.Context, programs []program) error {
 	beside, err := os.MkdirTemp(c.scratch, "build-")
 	if err != nil {
@@ -173,12 +173,12 @@ func (c compiler) goBuild(ctx context.Context, programs []program) error {
 	return nil
 }
 
-// goCommand runs the Go command in a module's folder and returns what it prints.
+// goCommand runs the Go command in a module's folder and returns its output.
 func (c compiler) goCommand(ctx context.Context, module string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = filepath.Join(c.Root, module)
 	command.Env = append(os.Environ(), environment()...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // lets it end the compilers it started
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it stops its compilers
 	command.WaitDelay = 10 * time.Second
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
@@ -189,7 +189,7 @@ func (c compiler) goCommand(ctx context.Context, module string, args ...string) 
 	return strings.TrimSpace(string(out)), nil
 }
 
-// environment fixes what would otherwise let the user's settings change the bytes.
+// environment sets everything by which the user's settings could change the bytes.
 func environment() []string {
 	return []string{
 		"GOOS=windows", "GOARCH=amd64", "GOAMD64=v1", "CGO_ENABLED=0", "GOFIPS140=off", "GOEXPERIMENT=", "GOWORK=off",

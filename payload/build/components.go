@@ -8,11 +8,11 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Component declares one file of the payload: where it goes, and which program is built or which file is taken for it.
+// Component declares one file of the payload: its path, and the program to build or the file to copy.
 type Component struct {
-	// Name is how people call it, as in "kubelet".
+	// Name is the common name, such as "kubelet".
 	Name string
-	// Path is where the file goes below the version's folder on a host.
+	// Path is the path of the file below the version's folder on a host.
 	Path string
 	// Group says which hosts get it.
 	Group string
@@ -23,30 +23,30 @@ type Component struct {
 	Module string
 	// Package is the import path of the program.
 	Package string
-	// Stamp sets string variables of the program, as in "main.version=${version}". Known are ${version} (v1.36.3), ${number} (1.36.3),
-	// ${major} and ${minor}. No date and no commit: a build must give the same bytes whenever and wherever it is made.
+	// Stamp sets string variables of the program, as in "main.version=${version}". Supported are ${version} (v1.36.3), ${number}
+	// (1.36.3), ${major} and ${minor}, but no date and no commit: a build must give the same bytes whenever and wherever it runs.
 	Stamp []string
 
 	// External is set for a file that cannot be built here.
 	External External
 }
 
-// External is a file that whoever builds the payload puts into the folder payload/external.
+// External is a file that must be in the folder payload/external when the payload is built.
 type External struct {
-	// File is the name in that folder.
+	// File is its name in that folder.
 	File string
 	// Version is the version of the file.
 	Version string
-	// SHA256 is its hash in hexadecimal. While it is empty nobody has vouched for a file: then one that is there is refused.
+	// SHA256 is its hash in hexadecimal. While it is empty, the file is not approved, and an existing file is rejected.
 	SHA256 string
 }
 
-// Components returns everything the payload declares, in the order in which it is built.
+// Components returns all declared components, in the order in which they are built.
 func Components() []Component {
 	return slices.Concat(ownComponents(), kubernetesComponents(), containerComponents(), nodeComponents(), cloudComponents())
 }
 
-// Named returns the declared components with these names, in the order of declaration.
+// Named returns the declared components with these names, in the order of their declaration.
 func Named(names ...string) ([]Component, error) {
 	var chosen []Component
 	var known []string

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// keptUnused is how long the cache keeps what no build used.
+// keptUnused is how long unused entries stay in the cache.
 const keptUnused = 30 * 24 * time.Hour
 
 // file returns the Open of a file on disk.
@@ -19,7 +19,7 @@ func file(name string) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return os.Open(name) }
 }
 
-// hashFile returns the SHA-256 in hexadecimal and the size of what open gives.
+// hashFile returns the SHA-256 in hexadecimal and the size of a content.
 func hashFile(open func() (io.ReadCloser, error)) (string, int64, error) {
 	r, err := open()
 	if err != nil {
@@ -31,7 +31,7 @@ func hashFile(open func() (io.ReadCloser, error)) (string, int64, error) {
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
-// replace gives the file name the bytes that write writes, all of them or, on an error, none.
+// replace writes a file atomically: it has all bytes that write writes or, after an error, its former content.
 func replace(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".part-")
 	if err != nil {
@@ -44,7 +44,7 @@ func replace(name string, write func(io.Writer) error) error {
 	return os.Rename(f.Name(), name)
 }
 
-// copyOf returns a writer of what open gives.
+// copyOf returns a function that writes the content of open.
 func copyOf(open func() (io.ReadCloser, error)) func(io.Writer) error {
 	return func(w io.Writer) error {
 		r, err := open()
@@ -57,14 +57,14 @@ func copyOf(open func() (io.ReadCloser, error)) func(io.Writer) error {
 	}
 }
 
-// touch records that the cache entry is in use. Where that fails the entry may be removed too early, and is then made again.
+// touch marks the cache entry as used. If it fails, the entry may be removed too early, and is then built again.
 func touch(name string) {
 	now := time.Now()
 	_ = os.Chtimes(name, now, now)
 }
 
-// prune removes the entries of the folder that were not used for long, such as those of earlier versions and of builds that were
-// killed. Where that fails the next build tries again.
+// prune removes the entries of the folder that were unused for long, such as those of earlier versions and of killed builds. If
+// it fails, the next build tries again.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {

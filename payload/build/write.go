@@ -16,18 +16,18 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/windows-machine-config/wmco/payload"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// Set is what Write makes a payload of.
+// Set is the content of a payload.
 type Set struct {
-	// Files are the contents, in any order, each with a path of its own.
+	// Files are the files, in any order, each with a unique path.
 	Files []Content
-	// Left are the declared components that are not among them.
+	// Left are the declared components that are missing.
 	Left []payload.Left
-	// Stub opens the carrier program without WICD at its tail. Needed where Files has WICD.
+	// Stub opens wicd-setup without WICD at its end. Required where Files has WICD.
 	Stub func() (io.ReadCloser, error)
-	// Blobs is a folder that keeps compressed contents between calls, of one level. Empty means none but the payload's own.
+	// Blobs is a folder for compressed contents between calls, of one level. Empty means only the payload's own.
 	Blobs string
 	// Fast compresses in a tenth of the time to a fifth more bytes: for tests.
 	Fast bool
@@ -38,17 +38,17 @@ type Set struct {
 // Content is one file of a payload; the fields have the meanings of payload.File.
 type Content struct {
 	Path, Component, Version, License, Group string
-	// Open opens the content. It is called more than once and must give the same bytes each time.
+	// Open opens the content. It is called several times and must return the same bytes each time.
 	Open func() (io.ReadCloser, error)
 }
 
-// Bytes returns the Open of a content that is in memory.
+// Bytes returns the Open function of a content in memory.
 func Bytes(data []byte) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// Write writes the payload of set into dir and returns its manifest. Compressed contents that are there already are checked and
-// kept. The manifest is replaced last, and what it no longer names is removed.
+// Write writes the payload of set into dir and returns its manifest. Existing compressed contents are verified and reused. The
+// manifest is replaced last; then unused contents are removed.
 func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 	w := writer{Set: set, dir: dir}
 	if err := w.makeFolders(); err != nil {
@@ -88,7 +88,7 @@ func (w *writer) makeFolders() error {
 	return errors.Join(os.MkdirAll(filepath.Join(w.dir, "blobs"), 0o755), os.MkdirAll(w.Blobs, 0o755))
 }
 
-// add puts the compressed content into the payload.
+// add adds the compressed content to the payload.
 func (w *writer) add(c Content, progress string) (payload.File, error) {
 	f := payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
 	var err error
@@ -116,17 +116,17 @@ func (w *writer) add(c Content, progress string) (payload.File, error) {
 	return f, replace(blob, copyOf(file(kept)))
 }
 
-// setup assembles the carrier of the WICD among files, of which it reuses the compressed content.
+// setup appends the compressed WICD among files to wicd-setup.
 func (w *writer) setup(files []payload.File) (payload.File, error) {
 	i := slices.IndexFunc(files, func(f payload.File) bool { return f.Path == payload.WICD })
 	if i < 0 {
 		return payload.File{}, nil
 	}
 	if w.Stub == nil {
-		return payload.File{}, errors.New("there is WICD but no carrier program")
+		return payload.File{}, errors.New("there is WICD but no wicd-setup")
 	}
 	wicd := files[i]
-	program := carrier.Program{Size: wicd.Size}
+	program := selfextract.Program{Size: wicd.Size}
 	if _, err := hex.Decode(program.SHA256[:], []byte(wicd.SHA256)); err != nil {
 		return payload.File{}, err
 	}
@@ -142,7 +142,7 @@ func (w *writer) setup(files []payload.File) (payload.File, error) {
 			return err
 		}
 		defer compressed.Close()
-		return carrier.Write(to, stub, compressed, program)
+		return selfextract.Write(to, stub, compressed, program)
 	})
 	if err != nil {
 		return payload.File{}, err
@@ -152,7 +152,7 @@ func (w *writer) setup(files []payload.File) (payload.File, error) {
 	return f, err
 }
 
-// finish checks the manifest, makes it the one of the payload, and removes what the payload no longer needs.
+// finish validates the manifest, writes it, and removes what the payload no longer needs.
 func (w *writer) finish(m payload.Manifest) error {
 	if err := m.Validate(); err != nil {
 		return err
@@ -186,12 +186,12 @@ func (w *writer) removeUnused(m payload.Manifest) error {
 			return err
 		}
 	}
-	prune(filepath.Join(w.dir, "blobs")) // halves of files that an interrupted build left
+	prune(filepath.Join(w.dir, "blobs")) // partial files of an interrupted build
 	return nil
 }
 
-// level is the best one, which costs a second for each 15 MB, once for each content, and saves 6 % of every transfer compared with the
-// next, unless it shall be fast.
+// level is the best one unless fast is set. It costs a second for each 15 MB, once for each content, and saves 6 % of every
+// transfer compared with the next one.
 func (w *writer) level() zstd.EncoderLevel {
 	if w.Fast {
 		return zstd.SpeedFastest
@@ -199,7 +199,7 @@ func (w *writer) level() zstd.EncoderLevel {
 	return zstd.SpeedBestCompression
 }
 
-// compress writes the content to w as one zstd frame. A window four times as big would save half a percent more.
+// compress writes the content to w as one zstd frame. A window four times as large would save only half a percent.
 func compress(w io.Writer, open func() (io.ReadCloser, error), level zstd.EncoderLevel) error {
 	content, err := open()
 	if err != nil {
@@ -215,7 +215,7 @@ func compress(w io.Writer, open func() (io.ReadCloser, error), level zstd.Encode
 	return errors.Join(err, encoder.Close())
 }
 
-// inspect describes the compressed file name, provided that it decompresses to the content with the given hash.
+// inspect returns the Blob of a compressed file if it decompresses to content with the given hash.
 func inspect(name, want string) (payload.Blob, error) {
 	blob, err := os.Open(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
 func sampleContent(path, text string) build.Content {
@@ -75,7 +75,7 @@ func decompressed(t *testing.T, r io.Reader) string {
 	return string(data)
 }
 
-func TestWrittenPayloadCarriesEachContentOnce(t *testing.T) {
+func TestWrittenPayloadHasEachContentOnce(t *testing.T) {
 	dir := t.TempDir()
 	m := mustWrite(t, dir, sampleSet())
 	p, err := payload.Open(dir)
@@ -101,22 +101,22 @@ func TestWrittenPayloadCarriesEachContentOnce(t *testing.T) {
 	}
 }
 
-func TestSetupCarriesWICD(t *testing.T) {
+func TestSetupContainsWICD(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir, sampleSet())
 	data, err := os.ReadFile(filepath.Join(dir, payload.SetupName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, compressed, err := carrier.Find(bytes.NewReader(data), int64(len(data)))
+	program, compressed, err := selfextract.Find(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(data, []byte("stub")) || program.SHA256 != sha256.Sum256([]byte("the daemon")) || program.Size != int64(len("the daemon")) {
-		t.Errorf("carrier begins with %q and describes %v", data[:4], program)
+		t.Errorf("wicd-setup begins with %q and describes %v", data[:4], program)
 	}
 	if got := decompressed(t, compressed); got != "the daemon" {
-		t.Errorf("carrier holds %q", got)
+		t.Errorf("wicd-setup contains %q", got)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestWriteRefusesWhatNoHostCouldTake(t *testing.T) {
 		"path twice":    {func(s *build.Set) { s.Files[1].Path = "copy-of-kubelet.exe" }, `path "copy-of-kubelet.exe" must sort after`},
 		"path outside":  {func(s *build.Set) { s.Files[1].Path = "../kubelet.exe" }, `path is "../kubelet.exe"`},
 		"empty content": {func(s *build.Set) { s.Files[1].Open = build.Bytes(nil) }, "size is 0"},
-		"no stub":       {func(s *build.Set) { s.Stub = nil }, "there is WICD but no carrier program"},
+		"no stub":       {func(s *build.Set) { s.Stub = nil }, "there is WICD but no wicd-setup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := sampleSet()

@@ -39,7 +39,7 @@ func pulls() []pull {
 	)
 	both := func(golden, image string, asked ...string) pull { return pull{golden, image, asked, asked} }
 	return []pull{
-		// An image by tag is asked for only where there is resolve; the source comes last.
+		// A tag is requested only from mirrors with resolve; the source comes last.
 		{"digests-and-tags", "mcr.microsoft.com/oss/pause",
 			[]string{"https://second.example.com/v2/copies/oss/pause", "https://first.example.com:5000/v2/oss/pause", "https://third.example.com/v2/oss/pause", "https://mcr.microsoft.com/v2/oss/pause"},
 			[]string{"https://first.example.com:5000/v2/oss/pause", "https://third.example.com/v2/oss/pause", "https://mcr.microsoft.com/v2/oss/pause"}},
@@ -49,7 +49,7 @@ func pulls() []pull {
 		// A registry that is not mentioned is as it was.
 		both("digests-and-tags", "gcr.io/team/app", "https://gcr.io/v2/team/app"),
 
-		// NeverContactSource: the source is asked for nothing, and where only digests are mirrored a tag finds nobody.
+		// NeverContactSource: no request goes to the source, and with mirrors only for digests a tag is not found.
 		{"never", "registry.example.com/app", []string{"https://first.example.com/v2/x/app", "https://second.example.com/v2/app"}, nil},
 		{"never", "mcr.microsoft.com/oss/pause",
 			[]string{"https://first.example.com/v2/mcr/oss/pause", "https://second.example.com/v2/mcr/oss/pause"},
@@ -78,7 +78,7 @@ func pulls() []pull {
 			[]string{"https://registry-1.docker.io/v2/app" + basic + "aHViOnB3", "https://docker-mirror.internal/v2/app"},
 			[]string{"https://docker-mirror.internal/v2/app"}},
 
-		// Plain http where it is asked for, and a CA that can be read.
+		// Plain http if configured, and a readable CA.
 		both("http-and-ca", "mcr.microsoft.com/app", "http://plain.example.com:5000/v2/app", "https://private.example.com/v2/mcr/app", "https://mcr.microsoft.com/v2/app"),
 
 		// Mirrors get their own credentials; the source, last and among its own mirrors, gets none from the file.

@@ -1,5 +1,5 @@
-// The command builds the payload, that is, every program that the operator carries
-// for Windows hosts. "make payload" runs it in the folder of the repository.
+// The command builds the payload: every program of the operator for Windows hosts. "make payload" runs it in the folder of the
+// repository.
 package main
 
 import (
@@ -59,7 +59,7 @@ func usage() {
 	}
 }
 
-// report prints what is in the payload.
+// report prints the content of the payload.
 func report(w io.Writer, m payload.Manifest, headline string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nFILE\tVERSION\tGROUP\tSIZE\tCOMPRESSED\tSHA256")

@@ -1,4 +1,4 @@
-package carrier_test
+package selfextract_test
 
 import (
 	"bytes"
@@ -8,20 +8,20 @@ import (
 	"math"
 	"testing"
 
-	"github.com/windows-machine-config/wmco/payload/carrier"
+	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-func assemble(t testing.TB, stub, compressed string, p carrier.Program) []byte {
+func assemble(t testing.TB, stub, compressed string, p selfextract.Program) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := carrier.Write(&b, bytes.NewReader([]byte(stub)), bytes.NewReader([]byte(compressed)), p); err != nil {
+	if err := selfextract.Write(&b, bytes.NewReader([]byte(stub)), bytes.NewReader([]byte(compressed)), p); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
 }
 
-func find(data []byte) (carrier.Program, []byte, error) {
-	p, r, err := carrier.Find(bytes.NewReader(data), int64(len(data)))
+func find(data []byte) (selfextract.Program, []byte, error) {
+	p, r, err := selfextract.Find(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return p, nil, err
 	}
@@ -30,7 +30,7 @@ func find(data []byte) (carrier.Program, []byte, error) {
 }
 
 func TestFindReturnsWhatWasWritten(t *testing.T) {
-	want := carrier.Program{SHA256: sha256.Sum256([]byte("program")), Size: 7}
+	want := selfextract.Program{SHA256: sha256.Sum256([]byte("program")), Size: 7}
 	for _, stub := range []string{"", "stub", string(assemble(t, "stub", "inner", want))} {
 		got, compressed, err := find(assemble(t, stub, "compressed", want))
 		if err != nil || got != want || string(compressed) != "compressed" {
@@ -39,34 +39,34 @@ func TestFindReturnsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestCarrierThatWasCutIsNotTakenForWhole(t *testing.T) {
-	data := assemble(t, "stub", "compressed", carrier.Program{Size: 7})
+func TestTruncatedExecutableIsRejected(t *testing.T) {
+	data := assemble(t, "stub", "compressed", selfextract.Program{Size: 7})
 	for n := range data {
-		if _, _, err := find(data[:n]); !errors.Is(err, carrier.ErrNoTail) {
+		if _, _, err := find(data[:n]); !errors.Is(err, selfextract.ErrNoTail) {
 			t.Errorf("after %d of %d bytes: error %v, want ErrNoTail", n, len(data), err)
 		}
 	}
 	for n := 1; n <= len("stubcompressed"); n++ { // the beginning is missing: only the length can tell
 		_, compressed, err := find(data[n:])
-		if n > len("stub") && !errors.Is(err, carrier.ErrMalformed) {
+		if n > len("stub") && !errors.Is(err, selfextract.ErrMalformed) {
 			t.Errorf("without the first %d bytes: %q, error %v, want ErrMalformed", n, compressed, err)
 		}
 	}
 }
 
 func TestNegativeSizeIsMalformed(t *testing.T) {
-	if _, _, err := find(assemble(t, "stub", "compressed", carrier.Program{Size: math.MinInt64})); !errors.Is(err, carrier.ErrMalformed) {
+	if _, _, err := find(assemble(t, "stub", "compressed", selfextract.Program{Size: math.MinInt64})); !errors.Is(err, selfextract.ErrMalformed) {
 		t.Errorf("error is %v, want ErrMalformed", err)
 	}
 }
 
 func FuzzFindStaysInsideTheExecutable(f *testing.F) {
-	f.Add(assemble(f, "stub", "compressed", carrier.Program{Size: 7}))
-	f.Add(assemble(f, "", "", carrier.Program{}))
-	f.Add([]byte("no carrier at all, but longer than a trailer: it has more than the sixty-odd bytes of one"))
+	f.Add(assemble(f, "stub", "compressed", selfextract.Program{Size: 7}))
+	f.Add(assemble(f, "", "", selfextract.Program{}))
+	f.Add([]byte("no trailer at all, but longer than a trailer: it has more than the sixty-odd bytes of one"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, compressed, err := find(data)
-		if errors.Is(err, carrier.ErrNoTail) || errors.Is(err, carrier.ErrMalformed) {
+		if errors.Is(err, selfextract.ErrNoTail) || errors.Is(err, selfextract.ErrMalformed) {
 			return
 		}
 		if err != nil {

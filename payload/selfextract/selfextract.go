@@ -1,10 +1,10 @@
-// Package carrier defines an executable that carries a program at its tail: the
-// executable, then the program as one zstd frame, then a trailer of fixed size that
-// says where the program begins and what its hash is. Windows and Linux both ignore
-// what follows an executable's own end, so the carrier stays executable.
+// Package selfextract defines the format of a self-extracting executable: a stub, then
+// a program as one zstd frame, then a trailer of fixed size that says where the frame
+// begins and which hash the program has. Windows and Linux both ignore what follows an
+// executable's own end, so the file stays executable.
 //
 // wicd-setup reads this format on a host, the payload's builder writes it.
-package carrier
+package selfextract
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"io"
 )
 
-// magic ends every carrier. Its last digit is the version of the format.
+// magic ends every self-extracting executable. Its last digit is the version of the format.
 const magic = "WICDTAIL1"
 
 // trailerSize is the length of the trailer: length and size (8 bytes each, little endian), hash, magic.
@@ -26,13 +26,13 @@ var (
 	ErrMalformed = errors.New("the trailer at the end of this executable contradicts the executable's size")
 )
 
-// Program describes the program that is carried.
+// Program describes the program inside.
 type Program struct {
 	SHA256 [sha256.Size]byte // of the program, not compressed
 	Size   int64             // in bytes, not compressed
 }
 
-// Write writes a carrier to w: the executable stub, the compressed program, and the trailer that describes it.
+// Write writes a self-extracting executable to w: stub, compressed program and trailer.
 func Write(w io.Writer, stub, compressed io.Reader, p Program) error {
 	if _, err := io.Copy(w, stub); err != nil {
 		return err
@@ -49,8 +49,8 @@ func Write(w io.Writer, stub, compressed io.Reader, p Program) error {
 	return err
 }
 
-// Find returns the program at the tail of the carrier r, which has size bytes, and a reader of its compressed bytes. The trailer is
-// checked against size only: whether the bytes give the program is for the caller to verify with SHA256.
+// Find returns the program at the end of the executable r, which has size bytes, and a reader of its compressed bytes. It
+// checks the trailer against size only; the caller verifies the program with SHA256.
 func Find(r io.ReaderAt, size int64) (Program, io.Reader, error) {
 	if size < trailerSize {
 		return Program{}, nil, ErrNoTail
