@@ -14,16 +14,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// apiSession is all that is done with the API server.
+// apiSession makes all requests of the API server.
 type apiSession struct {
 	options  Options
 	state    *state
 	follower *follower
-	// cuts has a message when the connections of this host have been cut: waiting for them to fail could take minutes.
+	// cuts has a message when the connections of this host have been cut. Until they fail by themselves, minutes could pass.
 	cuts chan struct{}
 }
 
-// newManager makes the manager of the node's certificate.
+// newManager returns the manager of the node's certificate.
 func (s *apiSession) newManager() *identity.Manager {
 	return &identity.Manager{
 		Name: nameOf(s.options.Node), Prefix: "hybrid-overlay-node-", Store: certificateFiles{s.options.CertDir}, Bootstrap: s,
@@ -35,7 +35,7 @@ func (s *apiSession) newManager() *identity.Manager {
 	}
 }
 
-// run works until ctx is done, with one certificate after the other.
+// run works until ctx is done, with one certificate after another.
 func (s *apiSession) run(ctx context.Context) {
 	manager := s.newManager()
 	var rejected *x509.Certificate
@@ -44,13 +44,13 @@ func (s *apiSession) run(ctx context.Context) {
 		if err != nil {
 			return // ctx is done
 		}
-		s.tidy()
+		s.removeOldCertificates()
 		rejected = s.work(ctx, manager, id)
 	}
 }
 
-// work follows Nodes and tells the router's address until the certificate is renewed or rejected, or the connections are cut. It
-// returns the certificate when the API server does not know it.
+// work follows Nodes and publishes the router's address until the certificate is renewed or rejected, or the connections are cut.
+// It returns the certificate if the API server rejects it.
 func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id identity.Identity) (rejected *x509.Certificate) {
 	c, err := s.clientAs(credentials{certificate: &id.Certificate})
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 			wake(rejections)
 		}
 	})
-	all.Go(func() { tell(ctx, s.state, c, s.options.Log) })
+	all.Go(func() { publishRouterMAC(ctx, s.state, c, s.options.Log) })
 	renewed := make(chan struct{})
 	all.Go(func() { manager.Renew(ctx, requester{c, s.options.CertDuration}, id); close(renewed) })
 	select {
@@ -84,7 +84,7 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 	return nil
 }
 
-// clientAs makes a client of the API server, which is where flags say, or else where the kubelet finds it.
+// clientAs returns a client for the API server of the flags, or else for that of the kubelet.
 func (s *apiSession) clientAs(c credentials) (*client, error) {
 	var a access
 	var err error
@@ -102,7 +102,7 @@ func (s *apiSession) clientAs(c credentials) (*client, error) {
 	return newClient(o, cmp.Or(o.Server, a.server), a.ca, c)
 }
 
-// Bootstrap implements identity.Bootstrapper: it asks for a certificate as the kubelet.
+// Bootstrap implements identity.Bootstrapper: it requests a certificate as the kubelet.
 func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identity.Identity, error) {
 	kubelet, err := readKubeconfig(s.options.BootstrapKubeconfig)
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identi
 	return m.Request(ctx, requester{c, s.options.CertDuration})
 }
 
-// tidy removes certificates that are not used any more.
-func (s *apiSession) tidy() {
+// removeOldCertificates removes certificates that are no longer used.
+func (s *apiSession) removeOldCertificates() {
 	removed, err := removeOld(s.options.CertDir)
 	if err != nil {
 		s.options.Log.Warn("Removing old certificates failed", "error", err.Error())

@@ -31,17 +31,17 @@ func (h *host) certificate() *x509.Certificate {
 	}
 	pair, err := tls.X509KeyPair(b, b)
 	if err != nil {
-		h.w.Errorf("certificate and key in one file: %v", err)
+		h.env.Errorf("certificate and key in one file: %v", err)
 		return nil
 	}
 	return pair.Leaf
 }
 
 func (h *host) files() []string {
-	h.w.Helper()
+	h.env.Helper()
 	entries, err := os.ReadDir(h.options.CertDir)
 	if err != nil {
-		h.w.Fatal(err)
+		h.env.Fatal(err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -50,22 +50,22 @@ func (h *host) files() []string {
 	return names
 }
 
-// requested are the requests so far.
-func (w *world) requested() (all []certificatesv1.CertificateSigningRequest) {
-	for _, path := range w.cluster.Paths() {
+// requested returns all requests.
+func (e *env) requested() (all []certificatesv1.CertificateSigningRequest) {
+	for _, path := range e.cluster.Paths() {
 		var r certificatesv1.CertificateSigningRequest
-		if strings.HasPrefix(path, requests) && w.cluster.Get(path, &r) {
+		if strings.HasPrefix(path, requests) && e.cluster.Get(path, &r) {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-func TestCertificateIsOneThatOVNKubernetesApproves(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
-		all := w.requested()
+func TestTheRequestIsOneThatOVNKubernetesApproves(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		all := e.requested()
 		if len(all) != 1 {
 			t.Fatalf("%d requests, want 1", len(all))
 		}
@@ -91,60 +91,60 @@ func TestCertificateIsOneThatOVNKubernetesApproves(t *testing.T) {
 	})
 }
 
-func TestApprovalIsWaitedForAlsoAcrossRestarts(t *testing.T) {
-	story(t, func(w *world) {
-		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.passes(20 * time.Minute)
+func TestARestartKeepsThePendingRequest(t *testing.T) {
+	story(t, func(e *env) {
+		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.passes(20 * time.Minute)
 		h.stop()
 		h.start()
-		w.passes(20 * time.Minute)
+		e.passes(20 * time.Minute)
 		if len(h.service.State().Networks) > 0 {
-			t.Error("networks were made although nothing is known")
+			t.Error("networks were created although no Node is known")
 		}
-		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
-		w.awaits(30*time.Second, "the overlay is there", h.told)
-		if n := len(w.requested()); n != 1 {
+		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return true })
+		e.awaits(30*time.Second, "the overlay is there", h.published)
+		if n := len(e.requested()); n != 1 {
 			t.Errorf("%d requests, want the same one", n)
 		}
 	})
 }
 
-func TestRefusedRequestIsMadeAnewWithAnotherKey(t *testing.T) {
-	story(t, func(w *world) {
-		w.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "there is a request", func() bool { return len(w.requested()) == 1 })
-		w.cluster.Patch(requests+"/"+w.requested()[0].Name, map[string]any{"status": map[string]any{"conditions": []any{
+func TestADeniedRequestIsRepeatedWithAnotherKey(t *testing.T) {
+	story(t, func(e *env) {
+		e.cluster.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "there is a request", func() bool { return len(e.requested()) == 1 })
+		e.cluster.Patch(requests+"/"+e.requested()[0].Name, map[string]any{"status": map[string]any{"conditions": []any{
 			map[string]any{"type": "Denied", "status": "True", "reason": "No", "message": "not today"},
 		}}})
-		w.awaits(time.Second, "it is said", func() bool { return h.log.count("not today") == 1 })
-		w.awaits(6*time.Minute, "there is another request", func() bool { return len(w.requested()) == 2 })
-		w.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
-		w.awaits(time.Minute, "the overlay is there", h.told)
+		e.awaits(time.Second, "it is logged", func() bool { return h.log.count("not today") == 1 })
+		e.awaits(6*time.Minute, "there is another request", func() bool { return len(e.requested()) == 2 })
+		e.cluster.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return len(r.Status.Conditions) == 0 })
+		e.awaits(time.Minute, "the overlay is there", h.published)
 	})
 }
 
-func TestCertificateIsRenewedWhileNodesAreFollowed(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
+func TestCertificatesAreRenewed(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
 		first := h.certificate()
-		w.passes(17 * time.Hour)
+		e.passes(17 * time.Hour)
 		if !h.certificate().Equal(first) {
-			t.Error("it was renewed before three quarters of its life")
+			t.Error("it was renewed before three quarters of its duration")
 		}
-		w.passes(4 * time.Hour)
+		e.passes(4 * time.Hour)
 		if h.certificate().Equal(first) {
-			t.Error("it was not renewed before 85% of its life")
+			t.Error("it was not renewed before 85% of its duration")
 		}
-		w.passes(72 * time.Hour)
+		e.passes(72 * time.Hour)
 		if left := time.Until(h.certificate().NotAfter); left < 3*time.Hour {
-			t.Errorf("after days the certificate lives for %v", left)
+			t.Errorf("after three days the certificate is valid for %v", left)
 		}
 		h.service.ResetCalls()
-		w.linux(1)
-		w.awaits(5*time.Second, "a node joined", func() bool { return h.has(linuxWay(1)) })
+		e.linux(1)
+		e.awaits(5*time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
 		h.wantChanges(map[string]int{"AddRemotes": 1})
 		if files := h.files(); !slices.Equal(files, []string{"ovnkube-client-current.pem"}) {
 			t.Errorf("files: %v", files)
@@ -152,14 +152,14 @@ func TestCertificateIsRenewedWhileNodesAreFollowed(t *testing.T) {
 	})
 }
 
-func TestExpiredOrForeignCertificateIsReplacedAsTheKubelet(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
+func TestAnExpiredOrForeignCertificateIsReplaced(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
 		first := h.certificate()
 		h.stop()
-		other := w.windows(2, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "another host's overlay is there", other.told)
+		other := e.windows(2, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "another host's overlay is there", other.published)
 		content, err := os.ReadFile(other.file("ovnkube-client-current.pem"))
 		if err == nil {
 			err = os.WriteFile(h.file("ovnkube-client-current.pem"), content, 0o600)
@@ -168,12 +168,12 @@ func TestExpiredOrForeignCertificateIsReplacedAsTheKubelet(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.start()
-		w.awaits(time.Minute, "it has one of its own", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
+		e.awaits(time.Minute, "it has one of its own", func() bool { c := h.certificate(); return c != nil && c.Subject.CommonName == "system:ovn-node:win-1" })
 		h.stop()
-		w.passes(48 * time.Hour)
-		w.linux(1)
+		e.passes(48 * time.Hour)
+		e.linux(1)
 		h.start()
-		w.awaits(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxWay(1), other.way()) })
+		e.awaits(time.Minute, "it works after the certificate expired", func() bool { return h.has(linuxRemote(1), other.remote()) })
 		if h.certificate().Equal(first) {
 			t.Error("it has the certificate that expired")
 		}
@@ -183,24 +183,24 @@ func TestExpiredOrForeignCertificateIsReplacedAsTheKubelet(t *testing.T) {
 	})
 }
 
-// A cluster whose authority was replaced does not know the certificate, although it seems valid.
-func TestRejectedCertificateIsReplaced(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
+// A cluster with a new CA rejects a certificate that has not expired.
+func TestARejectedCertificateIsReplaced(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
 		h.stop()
 		first := h.certificate()
-		w.cluster.SetClock(30 * time.Hour)
-		w.linux(1)
+		e.cluster.SetClock(30 * time.Hour)
+		e.linux(1)
 		h.start()
-		w.awaits(5*time.Minute, "it works with another certificate", func() bool { return h.has(linuxWay(1)) && !h.certificate().Equal(first) })
+		e.awaits(5*time.Minute, "it works with another certificate", func() bool { return h.has(linuxRemote(1)) && !h.certificate().Equal(first) })
 	})
 }
 
-func TestCertificatesOfTheOriginalAreRemoved(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
+func TestCertificatesOfTheOriginalProgramAreRemoved(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
 		h.stop()
 		first := h.certificate()
 		// client-go's store has the certificates under their dates, and a link to the last.
@@ -216,9 +216,9 @@ func TestCertificatesOfTheOriginalAreRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.linux(1)
+		e.linux(1)
 		h.start()
-		w.awaits(time.Minute, "it works", func() bool { return h.has(linuxWay(1)) })
+		e.awaits(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
 		if diff := cmp.Diff([]string{"cni.conf", "ovnkube-client-2000.key", "ovnkube-client-current.pem"}, h.files()); diff != "" {
 			t.Errorf("files (-want +got):\n%s", diff)
 		}
@@ -228,23 +228,23 @@ func TestCertificatesOfTheOriginalAreRemoved(t *testing.T) {
 	})
 }
 
-// The kubelet's files change while it renews its certificate. Whoever has a certificate does not need them.
-func TestKubeletsIdentityIsNeededForTheFirstCertificateOnly(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{})
+// The kubelet's files change while it renews its certificate. With a certificate of its own the program does not need them.
+func TestOnlyTheFirstCertificateNeedsTheKubelet(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{})
 		ca := filepath.Join(t.TempDir(), "ca.crt")
-		if err := os.WriteFile(ca, []byte(w.cluster.CA), 0o600); err != nil {
+		if err := os.WriteFile(ca, []byte(e.cluster.CA), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h.options.Server, h.options.CAFile = w.cluster.URL, ca
+		h.options.Server, h.options.CAFile = e.cluster.URL, ca
 		h.start()
-		w.awaits(time.Minute, "the overlay is there", h.told)
+		e.awaits(time.Minute, "the overlay is there", h.published)
 		h.stop()
 		if err := os.Remove(h.options.BootstrapKubeconfig); err != nil {
 			t.Fatal(err)
 		}
-		w.linux(1)
+		e.linux(1)
 		h.start()
-		w.awaits(time.Minute, "it works", func() bool { return h.has(linuxWay(1)) })
+		e.awaits(time.Minute, "it works", func() bool { return h.has(linuxRemote(1)) })
 	})
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// requestWithin bounds a request of the API server, but for watches.
+// requestWithin is the timeout of requests except watches.
 const requestWithin = 15 * time.Second
 
-// credentials are how a client shows who it is.
+// credentials authenticate a client.
 type credentials struct {
 	token       string
 	certificate *tls.Certificate
 }
 
-// client talks to the API server. The general client library would be most of this program, and of its memory: what is needed of a
-// Node is a few strings.
+// client is a client of the API server. client-go would be most of this program and of its memory; a few strings of each Node are
+// enough here.
 type client struct {
 	server    string
 	token     string
@@ -35,7 +35,7 @@ type client struct {
 	transport *http.Transport
 }
 
-// newClient makes a client; it connects with the first request.
+// newClient returns a client; it connects with the first request.
 func newClient(o Options, server string, ca []byte, c credentials) (*client, error) {
 	base, err := url.Parse(server)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -52,10 +52,10 @@ func newClient(o Options, server string, ca []byte, c credentials) (*client, err
 	return &client{server: strings.TrimSuffix(server, "/"), token: c.token, http: &http.Client{Transport: transport}, transport: transport}, nil
 }
 
-// close ends idle connections, so that the next identity does not use one of this one's.
+// close closes idle connections, so that the next identity does not use them.
 func (c *client) close() { c.transport.CloseIdleConnections() }
 
-// apiError is what the API server says when it refuses.
+// apiError is an error response of the API server.
 type apiError struct {
 	code            int
 	reason, message string
@@ -65,7 +65,7 @@ func (e *apiError) Error() string {
 	return fmt.Sprintf("the API server answers %d %s: %s", e.code, e.reason, e.message)
 }
 
-// hasCode tells whether the API server has answered with one of these codes.
+// hasCode reports whether the API server has answered with one of these codes.
 func hasCode(err error, codes ...int) bool {
 	var e *apiError
 	if !errors.As(err, &e) {
@@ -79,7 +79,7 @@ func hasCode(err error, codes ...int) bool {
 	return false
 }
 
-// open makes a request and returns the answer, which the caller closes.
+// open sends a request and returns the body of the response, which the caller closes.
 func (c *client) open(ctx context.Context, method, path, contentType string, body []byte) (io.ReadCloser, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *client) open(ctx context.Context, method, path, contentType string, bod
 	return answer.Body, nil
 }
 
-// maxAnswer bounds what is read of an answer that is one object.
+// maxAnswer limits the size of a response that is one object.
 const maxAnswer = 4 << 20
 
 func readError(answer *http.Response) error {
@@ -116,7 +116,7 @@ func readError(answer *http.Response) error {
 	return &apiError{answer.StatusCode, status.Reason, status.Message}
 }
 
-// do makes a request and reads the answer, one object, into something unless that is nil.
+// do sends a request and decodes the response, one object, unless into is nil.
 func (c *client) do(ctx context.Context, method, path, contentType string, body []byte, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestWithin)
 	defer cancel()
@@ -132,8 +132,8 @@ func (c *client) do(ctx context.Context, method, path, contentType string, body 
 	return json.Unmarshal(text, into)
 }
 
-// annotate sets annotations of a Node, and touches nothing else of it. OVN-Kubernetes lets its nodes change their status only, of
-// which annotations are a part to the API server.
+// annotate sets annotations of a Node. OVN-Kubernetes lets its nodes change only their status; for the API server, annotations are
+// part of it.
 func (c *client) annotate(ctx context.Context, node string, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {

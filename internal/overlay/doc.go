@@ -1,10 +1,9 @@
-// Package overlay is what hybrid-overlay-node does on a Windows host of a cluster with OVN-Kubernetes: it makes the two networks of
-// the hybrid overlay, tells the cluster the address of the host's router, and keeps a way to the pods of each other node as nodes
-// come, change and go.
+// Package overlay is the program hybrid-overlay-node of a Windows host in a cluster with OVN-Kubernetes. It creates the two networks
+// of the hybrid overlay, publishes the address of the host's router, and keeps the remote subnets of the other nodes up to date.
 //
-// OVN-Kubernetes' master writes a subnet to each Windows node, and each node its router's address, as annotations. Read plan.go for
-// what follows from them (pure), keeper.go for how the Host Network Service becomes equal to it, follow.go for how Nodes are
-// watched, and identity.go for the certificate with which all that is done.
+// As annotations of Nodes, OVN-Kubernetes' master writes the subnet of each Windows node, and each node writes its router's address.
+// plan.go computes the networks from them (pure), reconcile.go changes the Host Network Service, follow.go watches Nodes, and
+// identity.go has the certificate for all requests.
 //
-// Nothing here calls Windows: HNS is the port, which package win answers.
+// Nothing here calls Windows: package win implements the interface HNS.
 package overlay

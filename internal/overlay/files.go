@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// Names of files in the folder of certificates. Those of the current certificate and of earlier ones are client-go's, so that this
-// program and that of OVN-Kubernetes find what the other has left.
+// Names of files in the folder of certificates. Those of certificates are client-go's, so that this program and OVN-Kubernetes' own
+// find each other's certificates.
 const (
 	filePrefix  = "ovnkube-client-"
 	currentFile = filePrefix + "current.pem"
-	// pendingFile holds the key, and the request made with it, until the certificate is issued.
+	// pendingFile has the key and its request until the certificate is issued.
 	pendingFile = filePrefix + "pending.pem"
 	newEnding   = ".new"
 )
 
-// writeFile gives a file its content whole or not at all: it is written beside, read again, and gets the name then. Nobody but its
-// owner, and on Windows who may read the folder, can read it.
+// writeFile replaces a file atomically: it writes another file, reads it back and renames it. Only the owner can read it; on Windows,
+// those who can read the folder.
 func writeFile(name string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -52,8 +52,8 @@ func writeFile(name string, content []byte) error {
 	return os.Rename(beside, name)
 }
 
-// removeOld removes certificates that are not used any more: client-go keeps each, named after its time, and makes the current one
-// a link to the last. A current one that is such a link becomes a file first.
+// removeOld removes certificates that are no longer used. client-go keeps each under a name with its time, and the current one is a
+// link to the last. Such a link is replaced with a file first.
 func removeOld(folder string) (removed []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -82,7 +82,7 @@ func removeOld(folder string) (removed []string, err error) {
 	return removed, err
 }
 
-// isOld tells whether a name is that of an earlier certificate, or of a link that client-go did not come to rename.
+// isOld reports whether a file is an earlier certificate, or a link that client-go did not rename.
 func isOld(name string) bool {
 	rest, ours := strings.CutPrefix(name, filePrefix)
 	stamp, isPEM := strings.CutSuffix(rest, ".pem")

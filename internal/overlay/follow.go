@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// watchWithin ends a watch, which then goes on anew; nearly as much again is added by chance, so that hosts do not all come back
-	// at once.
-	watchWithin = 5 * time.Minute
-	// allKnownWithin is how long a watch may take until it has sent all Nodes that there are.
-	allKnownWithin = time.Minute
-	// pageSize is how many Nodes come at a time where all are listed.
+	// watchTimeout ends a watch, which is then started again. A random time, nearly as long, is added so that hosts do not all
+	// reconnect at once.
+	watchTimeout = 5 * time.Minute
+	// initialTimeout is how long a watch may take until it has sent all existing Nodes.
+	initialTimeout = time.Minute
+	// pageSize is the number of Nodes in one page of a list.
 	pageSize = 250
 )
 
-// follower keeps the state equal to the Nodes of the cluster. It goes on where it was when it gets another client.
+// follower keeps the state equal to the Nodes of the cluster. With another client it continues at the version that it has reached.
 type follower struct {
 	state *state
 	log   *slog.Logger
-	// version is that of the last Node that was seen; empty when all have to be read.
+	// version is the resource version of the last event; empty if all Nodes have to be read.
 	version string
-	// lists is true when the API server cannot begin a watch with what there is.
-	lists bool
-	said  string
+	// listOnly is true if the API server cannot start a watch with the existing Nodes.
+	listOnly  bool
+	lastError string
 }
 
 // run follows until ctx is done, or the client is rejected.
@@ -48,7 +48,7 @@ func (f *follower) run(ctx context.Context, c *client) error {
 		case hasCode(err, http.StatusUnauthorized):
 			return identity.ErrRejected
 		case hasCode(err, http.StatusGone):
-			f.version = "" // we were away for too long
+			f.version = "" // it was disconnected for too long
 		}
 		if time.Since(began) > longestPause {
 			failed.reset()
@@ -56,33 +56,33 @@ func (f *follower) run(ctx context.Context, c *client) error {
 		if err == nil && time.Since(began) > firstPause {
 			continue
 		}
-		f.sayOnce(err)
+		f.logOnce(err)
 		_ = backoff.Sleep(ctx, failed.next())
 	}
 	return ctx.Err()
 }
 
-func (f *follower) sayOnce(err error) {
-	text := "the watch ended as soon as it began"
+func (f *follower) logOnce(err error) {
+	text := "the watch ended at once"
 	if err != nil {
 		text = err.Error()
 	}
-	if text != f.said {
-		f.log.Warn("Watching Nodes failed; keeping what is known of them", "error", text)
+	if text != f.lastError {
+		f.log.Warn("Watching Nodes failed; continuing with the last known ones", "error", text)
 	}
-	f.said = text
+	f.lastError = text
 }
 
-// follow watches until the watch ends. It begins with all Nodes when they are not known.
+// follow watches until the watch ends. If the Nodes are not known, it starts with all of them.
 func (f *follower) follow(ctx context.Context, c *client) error {
-	if f.version == "" && f.lists {
+	if f.version == "" && f.listOnly {
 		if err := f.list(ctx, c); err != nil {
 			return fmt.Errorf("listing Nodes: %w", err)
 		}
 	}
 	err := f.watch(ctx, c)
 	if f.version == "" && hasCode(err, http.StatusUnprocessableEntity, http.StatusBadRequest) {
-		f.lists = true
+		f.listOnly = true
 		return f.follow(ctx, c)
 	}
 	if err != nil {
@@ -91,27 +91,27 @@ func (f *follower) follow(ctx context.Context, c *client) error {
 	return nil
 }
 
-// watch goes on from the version, or begins with all Nodes.
+// watch continues from the version, or starts with all Nodes.
 func (f *follower) watch(ctx context.Context, c *client) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	seconds := int((watchWithin + rand.N(watchWithin)).Seconds())
+	seconds := int((watchTimeout + rand.N(watchTimeout)).Seconds())
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(seconds)}}
 	f.log.Debug("Watching Nodes", "from", f.version, "seconds", seconds)
 	nodes := map[string]Node{}
 	if f.version == "" {
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
-		late := time.AfterFunc(allKnownWithin, func() { cancel(errNotAllKnown) })
+		late := time.AfterFunc(initialTimeout, func() { cancel(errNoInitialEvents) })
 		defer late.Stop()
 		body, err := c.open(ctx, http.MethodGet, "/api/v1/nodes?"+query.Encode(), "", nil)
 		if err == nil {
 			defer body.Close()
-			err = readEvents(body, func(e event) error { return f.begin(nodes, e, late) })
+			err = readEvents(body, func(e event) error { return f.applyInitial(nodes, e, late) })
 		}
-		if errors.Is(context.Cause(ctx), errNotAllKnown) {
-			f.lists = true
-			return errNotAllKnown
+		if errors.Is(context.Cause(ctx), errNoInitialEvents) {
+			f.listOnly = true
+			return errNoInitialEvents
 		}
 		return err
 	}
@@ -121,16 +121,16 @@ func (f *follower) watch(ctx context.Context, c *client) error {
 		return err
 	}
 	defer body.Close()
-	return readEvents(body, f.see)
+	return readEvents(body, f.apply)
 }
 
-// errNotAllKnown is an API server that does not know of watches that begin with what there is.
-var errNotAllKnown = errors.New("the API server does not tell when it has sent all Nodes; they are listed instead")
+// errNoInitialEvents means that the API server does not support sendInitialEvents.
+var errNoInitialEvents = errors.New("the API server does not report when it has sent all Nodes; they are listed instead")
 
-// begin collects the Nodes of a watch until all are known, and goes on from there.
-func (f *follower) begin(nodes map[string]Node, e event, late *time.Timer) error {
+// applyInitial collects the Nodes of a watch until all are known. Later events change the state.
+func (f *follower) applyInitial(nodes map[string]Node, e event, late *time.Timer) error {
 	if f.version != "" {
-		return f.see(e)
+		return f.apply(e)
 	}
 	switch e.Type {
 	case "ADDED", "MODIFIED":
@@ -140,22 +140,22 @@ func (f *follower) begin(nodes map[string]Node, e event, late *time.Timer) error
 	case "BOOKMARK":
 		if e.Object.Metadata.Annotations.AllKnown == "true" {
 			late.Stop()
-			f.know(nodes, e.Object.Metadata.ResourceVersion)
+			f.setAll(nodes, e.Object.Metadata.ResourceVersion)
 		}
 	}
 	return nil
 }
 
-// know takes notice of all Nodes.
-func (f *follower) know(nodes map[string]Node, version string) {
+// setAll replaces all Nodes.
+func (f *follower) setAll(nodes map[string]Node, version string) {
 	f.state.replace(nodes)
-	f.version, f.said = version, ""
-	f.log.Info("Nodes are known", "nodes", len(nodes), "version", version)
+	f.version, f.lastError = version, ""
+	f.log.Info("All Nodes read", "nodes", len(nodes), "version", version)
 }
 
-// see takes notice of a change.
-func (f *follower) see(e event) error {
-	f.version, f.said = e.Object.Metadata.ResourceVersion, ""
+// apply applies one event of the watch.
+func (f *follower) apply(e event) error {
+	f.version, f.lastError = e.Object.Metadata.ResourceVersion, ""
 	f.log.Debug("Node changed", "type", e.Type, "node", e.Object.Metadata.Name, "version", f.version)
 	switch e.Type {
 	case "ADDED", "MODIFIED":
@@ -166,7 +166,7 @@ func (f *follower) see(e event) error {
 	return nil
 }
 
-// list reads all Nodes by pages. Each is forgotten but for what is needed of it while it is read.
+// list reads all Nodes page by page. Of each it stores only what the overlay needs.
 func (f *follower) list(ctx context.Context, c *client) error {
 	nodes := map[string]Node{}
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
@@ -176,7 +176,7 @@ func (f *follower) list(ctx context.Context, c *client) error {
 			return err
 		}
 		if p.Continue == "" {
-			f.know(nodes, p.ResourceVersion)
+			f.setAll(nodes, p.ResourceVersion)
 			return nil
 		}
 		query.Set("continue", p.Continue)
@@ -184,7 +184,7 @@ func (f *follower) list(ctx context.Context, c *client) error {
 }
 
 func listPage(ctx context.Context, c *client, query url.Values, each func(object)) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, allKnownWithin)
+	ctx, cancel := context.WithTimeout(ctx, initialTimeout)
 	defer cancel()
 	body, err := c.open(ctx, http.MethodGet, "/api/v1/nodes?"+query.Encode(), "", nil)
 	if err != nil {
@@ -194,16 +194,16 @@ func listPage(ctx context.Context, c *client, query url.Values, each func(object
 	return readList(body, each)
 }
 
-// tell tells the cluster the address of this host's router, whenever it does not know it.
-func tell(ctx context.Context, s *state, c *client, log *slog.Logger) {
+// publishRouterMAC annotates the Node with the address of this host's router whenever the annotation differs.
+func publishRouterMAC(ctx context.Context, s *state, c *client, log *slog.Logger) {
 	var failed pauses
 	for ctx.Err() == nil {
-		mac, differs := s.toTell()
+		mac, differs := s.unpublishedMAC()
 		if !differs {
 			failed.reset()
 			select {
 			case <-ctx.Done():
-			case <-s.unreported:
+			case <-s.macChanged:
 			}
 			continue
 		}
@@ -214,7 +214,7 @@ func tell(ctx context.Context, s *state, c *client, log *slog.Logger) {
 			_ = backoff.Sleep(ctx, failed.next())
 			continue
 		}
-		log.Info("The cluster knows the address of this host's router", "address", mac)
-		s.told(mac)
+		log.Info("Node annotated with the address of this host's router", "address", mac)
+		s.setPublished(mac)
 	}
 }

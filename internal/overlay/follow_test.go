@@ -9,29 +9,29 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-func TestNodesThatCameAndWentUnseenAreNoticed(t *testing.T) {
+func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
 	for name, test := range map[string]struct{ before, after func(*sim.Cluster) }{
-		"server away for a while":        {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.SetAway(false) }},
-		"server forgot what it told":     {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
-		"the same, and it lists only":    {func(c *sim.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
-		"connections ended, and no more": {func(*sim.Cluster) {}, func(c *sim.Cluster) { c.SetAway(true); c.SetAway(false) }},
+		"server unavailable":                  {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.SetAway(false) }},
+		"server lost its history":             {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
+		"the same, without sendInitialEvents": {func(c *sim.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
+		"connections closed":                  {func(*sim.Cluster) {}, func(c *sim.Cluster) { c.SetAway(true); c.SetAway(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.linux(1)
-				w.linux(2)
-				h := w.windows(1, sim.HNSOptions{}).start()
-				w.awaits(time.Minute, "the overlay is there", func() bool { return h.told() && h.has(linuxWay(1), linuxWay(2)) })
+			story(t, func(e *env) {
+				e.linux(1)
+				e.linux(2)
+				h := e.windows(1, sim.HNSOptions{}).start()
+				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1), linuxRemote(2)) })
 				h.service.ResetCalls()
-				test.before(w.cluster)
-				w.passes(10 * time.Minute)
-				if !h.has(linuxWay(1), linuxWay(2)) {
-					t.Error("ways went while the API server was away")
+				test.before(e.cluster)
+				e.passes(10 * time.Minute)
+				if !h.has(linuxRemote(1), linuxRemote(2)) {
+					t.Error("remote subnets were removed while the API server was unavailable")
 				}
-				w.cluster.Delete(nodePath("linux-2"))
-				w.linux(3)
-				test.after(w.cluster)
-				w.awaits(30*time.Second, "what happened is noticed", func() bool { return h.has(linuxWay(1), linuxWay(3)) })
+				e.cluster.Delete(nodePath("linux-2"))
+				e.linux(3)
+				test.after(e.cluster)
+				e.awaits(30*time.Second, "the changes are applied", func() bool { return h.has(linuxRemote(1), linuxRemote(3)) })
 				if got := h.changes(); got["CreateNetwork"]+got["DeleteNetwork"] > 0 {
 					t.Errorf("calls: %v", got)
 				}
@@ -40,34 +40,34 @@ func TestNodesThatCameAndWentUnseenAreNoticed(t *testing.T) {
 	}
 }
 
-func TestNodesAreListedByPagesWhereWatchesCannotBeginWithThem(t *testing.T) {
-	story(t, func(w *world) {
-		w.cluster.ListOnly()
-		want := ways(600)
+func TestNodesAreListedInPagesWithoutSendInitialEvents(t *testing.T) {
+	story(t, func(e *env) {
+		e.cluster.ListOnly()
+		want := linuxRemotes(600)
 		for i := range 600 {
-			w.linux(i)
+			e.linux(i)
 		}
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "all ways are there", func() bool { return h.has(want...) && h.told() })
-		w.linux(600)
-		w.awaits(time.Second, "a node joined", func() bool { return h.has(append(want, linuxWay(600))...) })
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "all remote subnets are there", func() bool { return h.has(want...) && h.published() })
+		e.linux(600)
+		e.awaits(time.Second, "a node joined", func() bool { return h.has(append(want, linuxRemote(600))...) })
 	})
 }
 
-// The pods of this host are reached by its router's address: somebody may have written another, or removed it.
-func TestAddressOfTheRouterIsToldAgain(t *testing.T) {
-	story(t, func(w *world) {
-		h := w.windows(1, sim.HNSOptions{}).start()
-		w.awaits(time.Minute, "the address is told", h.told)
-		w.annotate(h.node, overlay.RouterMACAnnotation, "00-15-5D-FF-FF-FF")
-		w.awaits(5*time.Second, "it is told again", h.told)
-		written := w.cluster.Count("PATCH", nodePath(h.node))
-		w.annotate(h.node, overlay.RouterMACAnnotation, strings.ToLower(strings.ReplaceAll(w.annotation(h.node, overlay.RouterMACAnnotation), "-", ":")))
-		w.passes(time.Minute)
-		if again := w.cluster.Count("PATCH", nodePath(h.node)); again != written {
+// Other nodes need the address of this host's router. Another program may have changed or removed it.
+func TestTheRouterAddressIsPublishedAgain(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the address is published", h.published)
+		e.annotate(h.node, overlay.RouterMACAnnotation, "00-15-5D-FF-FF-FF")
+		e.awaits(5*time.Second, "it is published again", h.published)
+		written := e.cluster.Count("PATCH", nodePath(h.node))
+		e.annotate(h.node, overlay.RouterMACAnnotation, strings.ToLower(strings.ReplaceAll(e.annotation(h.node, overlay.RouterMACAnnotation), "-", ":")))
+		e.passes(time.Minute)
+		if again := e.cluster.Count("PATCH", nodePath(h.node)); again != written {
 			t.Error("the same address in another form was written again")
 		}
-		if n := w.cluster.Count("PATCH", nodePath(h.node)+"/status"); n != written {
+		if n := e.cluster.Count("PATCH", nodePath(h.node)+"/status"); n != written {
 			t.Errorf("%d of %d patches were of the status; OVN-Kubernetes allows no others", n, written)
 		}
 	})

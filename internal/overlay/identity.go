@@ -7,7 +7,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
-// The identity of nodes to OVN-Kubernetes, which approves such requests and lets a node change its own annotations.
+// The identity of nodes for OVN-Kubernetes, which approves such requests and lets a node change its own annotations.
 const (
 	userPrefix = "system:ovn-node:"
 	userGroup  = "system:ovn-nodes"
@@ -17,7 +17,7 @@ func nameOf(node string) identity.Name {
 	return identity.Name{User: userPrefix + node, Group: userGroup}
 }
 
-// certificateFiles keep the node's certificate, and the request for the next one, in a folder. They implement identity.Store.
+// certificateFiles stores the node's certificate and the request for the next one in a folder. It implements identity.Store.
 type certificateFiles struct{ dir string }
 
 func (f certificateFiles) current() string { return filepath.Join(f.dir, currentFile) }

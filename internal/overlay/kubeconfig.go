@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfig is the part of such a file that says where the cluster is and who one is.
+// kubeconfig has the fields of a kubeconfig that name the cluster and the user.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 	Contexts       []struct {
@@ -47,14 +47,14 @@ type user struct {
 	TokenFile       string `json:"tokenFile"`
 }
 
-// access is what a kubeconfig comes to.
+// access is how to reach the API server, and as whom.
 type access struct {
 	server      string
 	ca          []byte
 	credentials credentials
 }
 
-// readKubeconfig reads the file, and those that it names, which the kubelet renews.
+// readKubeconfig reads a kubeconfig and the files that it names, which the kubelet renews.
 func readKubeconfig(name string) (access, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -127,7 +127,7 @@ func (u user) credentials(folder string) (credentials, error) {
 	return c, nil
 }
 
-// content is what stands in a kubeconfig, or else in a file that it names relative to itself.
+// content is a value of the kubeconfig, or else the content of the file that it names.
 func content(inline []byte, name, folder string) ([]byte, error) {
 	if len(inline) > 0 || name == "" {
 		return inline, nil

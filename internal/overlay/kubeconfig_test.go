@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// pair makes a certificate with its key, as PEM.
+// pair returns a new certificate with its key, as PEM.
 func pair(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -33,7 +33,7 @@ func pair(t *testing.T) []byte {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
 }
 
-func TestKubeconfigsAsTheyAreOnHosts(t *testing.T) {
+func TestReadingKubeconfigs(t *testing.T) {
 	both := pair(t)
 	folder := t.TempDir()
 	for name, content := range map[string]string{"kubelet.pem": string(both), "ca.crt": "CA", "token": "secret\n"} {

@@ -20,7 +20,7 @@ type Call struct {
 	// Args are the flags, without the name of the program.
 	Args           []string
 	Stdout, Stderr io.Writer
-	// HNS opens the Host Network Service. What it returns is asked for restarts, too, when it is a Watcher.
+	// HNS opens the Host Network Service. If the result is a Watcher, it reports restarts, too.
 	HNS func() (HNS, error)
 	// Routes are those of this host.
 	Routes Routes
@@ -28,7 +28,7 @@ type Call struct {
 	Serve func(run func(context.Context)) error
 }
 
-// command is what the flags come to.
+// command is the result of parsing the flags.
 type command struct {
 	options   Options
 	asService bool
@@ -36,10 +36,10 @@ type command struct {
 	logLevel  int
 }
 
-// debugLevel is the value of --loglevel from which on details are logged.
+// debugLevel is the lowest --loglevel that logs details.
 const debugLevel = 5
 
-// Main runs the program and returns the exit code: 0 when it was told to stop, 1 when it could not work.
+// Main runs the program and returns the exit code: 0 if it was stopped, 1 if it could not work.
 func Main(ctx context.Context, call Call) int {
 	c, err := parse(call)
 	if errors.Is(err, flag.ErrHelp) {
@@ -71,17 +71,17 @@ func parse(call Call) (command, error) {
 		flags.PrintDefaults()
 	}
 	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
-	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, with whose identity the certificate is asked for")
+	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, whose identity requests the first certificate")
 	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate")
-	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "life of the certificate that is asked for")
-	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; without it that of the kubeconfig")
-	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's authority; without it that of the kubeconfig")
-	flags.UintVar(&port, "hybrid-overlay-vxlan-port", hns.DefaultVXLANPort, "UDP port of VXLAN; another than 4789 needs a later build of Windows than 17763")
-	flags.StringVar(&cluster, "cluster-subnets", "", "ranges of which Linux nodes have their subnets, as 10.128.0.0/14/23, with commas between; the length of a node's prefix may be left out")
-	flags.StringVar(&hybrid, "hybrid-overlay-cluster-subnets", "", "ranges of which nodes of the hybrid overlay have their subnets, in the same form")
-	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface that carries the overlay; without it Windows chooses one")
-	flags.BoolVar(&c.asService, "windows-service", false, "run under the control of Windows' service manager")
-	flags.StringVar(&c.logFile, "logfile", "", "file for the log; without it, the log goes to standard error")
+	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "requested duration of the certificate")
+	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; default: that of the kubeconfig")
+	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's CA; default: that of the kubeconfig")
+	flags.UintVar(&port, "hybrid-overlay-vxlan-port", hns.DefaultVXLANPort, "UDP port of VXLAN; a port other than 4789 requires a build of Windows after 17763")
+	flags.StringVar(&cluster, "cluster-subnets", "", "ranges of the subnets of Linux nodes, separated by commas, such as 10.128.0.0/14/23; the prefix length of a node is optional")
+	flags.StringVar(&hybrid, "hybrid-overlay-cluster-subnets", "", "ranges of the subnets of the hybrid overlay's nodes, in the same form")
+	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface for the overlay; default: Windows chooses one")
+	flags.BoolVar(&c.asService, "windows-service", false, "run as a Windows service")
+	flags.StringVar(&c.logFile, "logfile", "", "file for the log; default: standard error")
 	flags.IntVar(&c.logLevel, "loglevel", 4, fmt.Sprintf("%d or more logs details, too", debugLevel))
 	if err := flags.Parse(call.Args); err != nil {
 		return c, err
@@ -142,8 +142,7 @@ func (c command) run(ctx context.Context, call Call) error {
 	return call.Serve(func(ctx context.Context) { Run(ctx, c.options) })
 }
 
-// openLog opens the log for appending. Others may read it, and empty it to put what it had aside: what is appended then comes at its
-// beginning.
+// openLog opens the log for appending. WICD may truncate it to rotate it; what is appended then is at its beginning.
 func openLog(name string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// main runs the program with flags until it is stopped, which is at once.
+// runMain runs the program with flags; it is stopped at once.
 func runMain(t *testing.T, hnsFails error, args ...string) (code int, stdout, stderr string, served bool) {
 	t.Helper()
 	var out, err strings.Builder
@@ -27,7 +27,7 @@ func runMain(t *testing.T, hnsFails error, args ...string) (code int, stdout, st
 }
 
 func TestFlags(t *testing.T) {
-	// As the operator before ours, and ours, call it.
+	// The flags that the original operator and this one use.
 	usual := func(t *testing.T) []string {
 		folder := t.TempDir()
 		return []string{"--node", "win-1", "--bootstrap-kubeconfig=" + filepath.Join(folder, "kubeconfig"), "--cert-dir=" + filepath.Join(folder, "config"), "--cert-duration=24h",
@@ -39,34 +39,34 @@ func TestFlags(t *testing.T) {
 		says   string
 		served bool
 	}{
-		"as usual":         {nil, 0, "", false},
-		"as a service":     {[]string{"--windows-service"}, 0, "", true},
-		"another port":     {[]string{"--hybrid-overlay-vxlan-port", "9898", "--loglevel", "5", "--interface", "Ethernet 2"}, 0, "", false},
-		"port too large":   {[]string{"--hybrid-overlay-vxlan-port", "65536"}, 1, "a port from 1 to 65535 is needed", false},
-		"no port":          {[]string{"--hybrid-overlay-vxlan-port", "0"}, 1, "a port from 1 to 65535 is needed", false},
-		"ranges":           {[]string{"--cluster-subnets", "10.128.0.0/14/23,fd01::/48/64", "--hybrid-overlay-cluster-subnets", "10.132.0.0/14/23"}, 0, "", false},
-		"no range":         {[]string{"--cluster-subnets", "10.128.0.0"}, 1, `flag --cluster-subnets: "10.128.0.0" is no range`, false},
-		"no range of IPv4": {[]string{"--hybrid-overlay-cluster-subnets", "fd01::/48"}, 1, "flag --hybrid-overlay-cluster-subnets: ", false},
-		"unknown flag":     {[]string{"--none"}, 1, "flag provided but not defined", false},
-		"argument":         {[]string{"start"}, 1, `unexpected argument "start"`, false},
-		"no node":          {[]string{"--node", ""}, 1, "flag --node is missing", false},
-		"no kubeconfig":    {[]string{"--bootstrap-kubeconfig", "", "--cert-dir", ""}, 1, "flag --cert-dir is missing", false},
+		"as usual":       {nil, 0, "", false},
+		"as a service":   {[]string{"--windows-service"}, 0, "", true},
+		"another port":   {[]string{"--hybrid-overlay-vxlan-port", "9898", "--loglevel", "5", "--interface", "Ethernet 2"}, 0, "", false},
+		"port too large": {[]string{"--hybrid-overlay-vxlan-port", "65536"}, 1, "a port from 1 to 65535 is needed", false},
+		"no port":        {[]string{"--hybrid-overlay-vxlan-port", "0"}, 1, "a port from 1 to 65535 is needed", false},
+		"ranges":         {[]string{"--cluster-subnets", "10.128.0.0/14/23,fd01::/48/64", "--hybrid-overlay-cluster-subnets", "10.132.0.0/14/23"}, 0, "", false},
+		"no range":       {[]string{"--cluster-subnets", "10.128.0.0"}, 1, `flag --cluster-subnets: "10.128.0.0" is no range`, false},
+		"no IPv4 range":  {[]string{"--hybrid-overlay-cluster-subnets", "fd01::/48"}, 1, "flag --hybrid-overlay-cluster-subnets: ", false},
+		"unknown flag":   {[]string{"--none"}, 1, "flag provided but not defined", false},
+		"argument":       {[]string{"start"}, 1, `unexpected argument "start"`, false},
+		"no node":        {[]string{"--node", ""}, 1, "flag --node is missing", false},
+		"no kubeconfig":  {[]string{"--bootstrap-kubeconfig", "", "--cert-dir", ""}, 1, "flag --cert-dir is missing", false},
 	} {
 		code, _, stderr, served := runMain(t, nil, append(usual(t), test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.says) || test.says == "" && stderr != "" || served != test.served {
-			t.Errorf("%s: exit code %d, served %t, said %q; want %d, %t, %q", name, code, served, stderr, test.code, test.served, test.says)
+			t.Errorf("%s: exit code %d, served %t, output %q; want %d, %t, %q", name, code, served, stderr, test.code, test.served, test.says)
 		}
 	}
 	if code, stdout, stderr, _ := runMain(t, nil, "--help"); code != 0 || !strings.Contains(stdout, "-bootstrap-kubeconfig") || stderr != "" {
 		t.Errorf("--help: exit code %d, %q and %q", code, stdout, stderr)
 	}
 	if code, _, stderr, _ := runMain(t, errors.New("no HNS here"), usual(t)[:4]...); code != 1 || !strings.Contains(stderr, "no HNS here") {
-		t.Errorf("without HNS: exit code %d, said %q", code, stderr)
+		t.Errorf("without HNS: exit code %d, output %q", code, stderr)
 	}
 }
 
-// WICD puts logs aside by copying them and emptying the file, which the program has open.
-func TestLogThatIsEmptiedGoesOnAtItsBeginning(t *testing.T) {
+// WICD rotates logs by copying and truncating the file, which the program has open.
+func TestATruncatedLogContinuesAtItsBeginning(t *testing.T) {
 	folder := t.TempDir()
 	name := filepath.Join(folder, "logs", "hybrid-overlay.log")
 	args := []string{"--node", "win-1", "--bootstrap-kubeconfig", filepath.Join(folder, "none"), "--cert-dir", folder, "--logfile", name}

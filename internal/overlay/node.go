@@ -16,13 +16,14 @@ import (
 const (
 	// SubnetAnnotation is the subnet of a Windows node, which OVN-Kubernetes' master writes.
 	SubnetAnnotation = "k8s.ovn.org/hybrid-overlay-node-subnet"
-	// RouterMACAnnotation is the address of a node's distributed router: a Windows node writes its own, the master that of a Linux node.
+	// RouterMACAnnotation is the MAC address of a node's distributed router. A Windows node writes its own, the master that of a Linux
+	// node.
 	RouterMACAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
-	// LinuxSubnetsAnnotation is the subnets of a Linux node by network, as JSON.
+	// LinuxSubnetsAnnotation has the subnets of a Linux node by network, as JSON.
 	LinuxSubnetsAnnotation = "k8s.ovn.org/node-subnets"
 )
 
-// Node is what the overlay needs to know of a Node, as it is written there.
+// Node has the fields of a Node that the overlay needs.
 type Node struct {
 	Name    string
 	Windows bool
@@ -30,16 +31,16 @@ type Node struct {
 	Subnet, LinuxSubnets, RouterMAC string
 	// InternalIPs are the addresses of type InternalIP in their order.
 	InternalIPs []string
-	// Created is when the Node was made, which only the API server sets.
+	// Created is when the Node was created. Only the API server can set it.
 	Created time.Time
 }
 
-// errIncomplete is a Node that has no part in the overlay, or none yet.
-var errIncomplete = errors.New("the Node has no part in the overlay yet")
+// errIncomplete means that the Node is not part of the overlay, or not yet.
+var errIncomplete = errors.New("the Node is not part of the overlay yet")
 
-// prefix is the IPv4 subnet of the node's pods, and whether it is one of the hybrid overlay's. A Linux node has that of
-// OVN-Kubernetes' own network. A Linux node with another network, which its administrator has put into the hybrid overlay, has one
-// like a Windows node.
+// prefix is the IPv4 subnet of the node's pods, and whether it is one of the hybrid overlay's. A Linux node has a subnet of
+// OVN-Kubernetes' own network. A Linux node with another network that was added to the hybrid overlay has a subnet like a Windows
+// node.
 func (n Node) prefix() (p netip.Prefix, hybrid bool, err error) {
 	if !n.Windows && n.LinuxSubnets != "" {
 		p, err := parseLinuxSubnets(n.LinuxSubnets)
@@ -69,7 +70,7 @@ func (n Node) address() (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("%w: it has no InternalIP that is an IPv4 address", errIncomplete)
 }
 
-// remote is the way to the node's pods.
+// remote is the node's subnet as this host must have it in HNS.
 func (n Node) remote(prefix netip.Prefix) (hns.RemoteSubnet, error) {
 	if n.RouterMAC == "" {
 		return hns.RemoteSubnet{}, fmt.Errorf("%w: it has no annotation %s", errIncomplete, RouterMACAnnotation)
@@ -85,7 +86,7 @@ func (n Node) remote(prefix netip.Prefix) (hns.RemoteSubnet, error) {
 	return hns.RemoteSubnet{Prefix: prefix, VNI: VNI, Host: address, RouterMAC: mac}, nil
 }
 
-// parseSubnet reads an IPv4 subnet that has room for a router and a pod.
+// parseSubnet parses an IPv4 subnet that is large enough for a router and a pod.
 func parseSubnet(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -97,7 +98,7 @@ func parseSubnet(s string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-// parseLinuxSubnets reads the first IPv4 subnet of OVN-Kubernetes' default network: one is written as a string, several are a list.
+// parseLinuxSubnets parses the first IPv4 subnet of OVN-Kubernetes' default network: a string or a list of strings.
 func parseLinuxSubnets(s string) (netip.Prefix, error) {
 	var networks struct {
 		Default json.RawMessage `json:"default"`
@@ -120,7 +121,7 @@ func parseLinuxSubnets(s string) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("network default in %.100q has no IPv4 subnet", s)
 }
 
-// parseMAC reads the address of a router in any usual form, and returns it in that of Windows.
+// parseMAC parses the MAC address of a router in any common form, and returns it in Windows' form.
 func parseMAC(s string) (string, error) {
 	mac, err := net.ParseMAC(s)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 || mac.String() == "00:00:00:00:00:00" {
@@ -129,7 +130,7 @@ func parseMAC(s string) (string, error) {
 	return strings.ToUpper(strings.ReplaceAll(mac.String(), ":", "-")), nil
 }
 
-// sameMAC compares addresses that may be written in different forms.
+// sameMAC compares MAC addresses in possibly different forms.
 func sameMAC(a, b string) bool {
 	x, errX := parseMAC(a)
 	y, errY := parseMAC(b)

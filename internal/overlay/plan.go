@@ -11,12 +11,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Names and numbers of the hybrid overlay, which kube-proxy, the network plugin and the Linux nodes know, too.
+// Names and numbers of the hybrid overlay. kube-proxy, the CNI plugin and the Linux nodes use the same.
 const (
-	// BaseNetwork is never used by a pod. It stays when Windows restarts, and with it the virtual switch of the host: so only the
-	// first start cuts the host's connections.
+	// BaseNetwork has no pods. It survives restarts of Windows, and with it the host's virtual switch does. So only the first start
+	// cuts the host's connections.
 	BaseNetwork = "BaseOVNKubernetesHybridOverlayNetwork"
-	// Network is the one of pods.
+	// Network is the network of pods.
 	Network = "OVNKubernetesHybridOverlayNetwork"
 	// VNI is the virtual network identifier of Network.
 	VNI = 4097
@@ -25,17 +25,17 @@ const (
 	baseSubnet = "100.64.0.0/30"
 )
 
-// Settings are what the networks have besides the subnet.
+// Settings are the settings of the networks besides the subnet.
 type Settings struct {
 	// VXLANPort is the UDP port; 0 means 4789.
 	VXLANPort uint16
 	// Adapter is the name of the interface for the overlay; empty leaves the choice to Windows.
 	Adapter string
-	// Ranges are those of which nodes have their subnets.
+	// Ranges are the ranges of the nodes' subnets.
 	Ranges Ranges
 }
 
-// networks returns what a host with that subnet must have, in the order in which they are created.
+// networks returns the networks of a host with that subnet, in the order of their creation.
 func (s Settings) networks(own netip.Prefix) []hns.Network {
 	port := hns.OwnVXLANPort(s.VXLANPort)
 	base, adapter := netip.MustParsePrefix(baseSubnet), physical(s.Adapter)
@@ -48,8 +48,8 @@ func (s Settings) networks(own netip.Prefix) []hns.Network {
 	}}
 }
 
-// physical is the adapter below the virtual one that the first overlay network puts in its place, whose name is made of it: once the
-// host has the network, its address is on the virtual one.
+// physical is the name of the adapter below a virtual one. The first overlay network of a host creates the virtual adapter and moves
+// the host's address to it.
 func physical(adapter string) string {
 	if inner, ok := strings.CutPrefix(adapter, "vEthernet ("); ok && strings.HasSuffix(inner, ")") {
 		return strings.TrimSuffix(inner, ")")
@@ -57,39 +57,39 @@ func physical(adapter string) string {
 	return adapter
 }
 
-// serves tells whether a network that is there can be the wanted one. What does not show from outside, or Windows chose, is not
-// compared. A network without a route from the host was not finished, unless there are ways to other nodes already: those come last.
-func serves(is, wanted hns.Network) bool {
+// satisfies reports whether a network can stand for the wanted one. Settings that Windows does not report or chooses itself are not
+// compared. A network without a route from the host is incomplete, unless it has remote subnets: those are added last.
+func satisfies(is, wanted hns.Network) bool {
 	return is.Type == wanted.Type && slices.Equal(is.Subnets, wanted.Subnets) && hns.OwnVXLANPort(is.VXLANPort) == wanted.VXLANPort &&
 		(is.HostRoute || !wanted.HostRoute || len(is.Remotes) > 0) &&
 		(wanted.Adapter == "" || is.Adapter == "" || strings.EqualFold(is.Adapter, wanted.Adapter))
 }
 
-// networkChange is what must happen so that the wanted networks are there, once each.
+// networkChange has the changes after which each wanted network exists once.
 type networkChange struct {
-	// remove are networks of our names that cannot be used: with another subnet, port or adapter, or there twice.
+	// remove are networks with our names that cannot be used: another subnet, port or adapter, or a duplicate.
 	remove []hns.Network
-	// create are wanted networks that are absent, in their order.
+	// create are wanted networks that do not exist, in their order.
 	create []hns.Network
-	// why says for people, in the order of create, what was wrong.
+	// why has the reasons for the log, in the order of create.
 	why []string
 }
 
 func (c networkChange) isEmpty() bool { return len(c.remove)+len(c.create) == 0 }
 
-// changeNetworks compares. Networks of other names belong to somebody else.
+// changeNetworks compares. It ignores networks with other names.
 func changeNetworks(have, wanted []hns.Network) networkChange {
 	var c networkChange
 	for _, w := range wanted {
-		found, why := false, "it is not there"
+		found, why := false, "it does not exist"
 		for _, h := range have {
 			switch {
 			case h.Name != w.Name:
-			case !found && serves(h, w):
+			case !found && satisfies(h, w):
 				found = true
 			default:
 				c.remove = append(c.remove, h)
-				why = "what has its name is " + describe(h)
+				why = "the existing one is " + describe(h)
 			}
 		}
 		if !found {
@@ -97,7 +97,7 @@ func changeNetworks(have, wanted []hns.Network) networkChange {
 			c.why = append(c.why, why)
 		}
 	}
-	// The network of the pods goes first: it needs the switch that the other keeps.
+	// The network of pods is removed first: it needs the switch of the base network.
 	slices.Reverse(c.remove)
 	return c
 }
@@ -121,15 +121,15 @@ func named(networks []hns.Network, name string) *hns.Network {
 	return nil
 }
 
-// unusable is a Node to whose pods there is no way, and why.
+// unusable is a Node whose pods are unreachable, and why.
 type unusable struct {
 	node string
 	err  error
 }
 
-// remotes returns the ways to the pods of other nodes, ordered by subnet, who has which subnet, and the Nodes that have no way although
-// they seem to be of the overlay.
-func (s Settings) remotes(own Node, others []Node, held holders) (ways []hns.RemoteSubnet, has holders, without []unusable) {
+// remotes returns the remote subnets of other nodes, sorted; which Node has which subnet; and the Nodes of the overlay that are
+// unusable.
+func (s Settings) remotes(own Node, others []Node, held holders) (remotes []hns.RemoteSubnet, has holders, without []unusable) {
 	ownAddress, _ := own.address()
 	subnets := taken{holders: holders{}}
 	if prefix, _, err := own.prefix(); err == nil {
@@ -140,28 +140,28 @@ func (s Settings) remotes(own Node, others []Node, held holders) (ways []hns.Rem
 		if err == nil {
 			err = subnets.take(c.subnet, c.node.Name)
 		}
-		var way hns.RemoteSubnet
+		var remote hns.RemoteSubnet
 		if err == nil {
-			way, err = c.node.remote(c.subnet)
+			remote, err = c.node.remote(c.subnet)
 		}
-		if err == nil && way.Host == ownAddress {
-			err = fmt.Errorf("its InternalIP %s is that of this host", way.Host)
+		if err == nil && remote.Host == ownAddress {
+			err = fmt.Errorf("its InternalIP %s is that of this host", remote.Host)
 		}
 		switch {
 		case err == nil:
-			ways = append(ways, way)
+			remotes = append(remotes, remote)
 		case !errors.Is(err, errIncomplete) && c.node.RouterMAC != "":
 			without = append(without, unusable{c.node.Name, err})
 		}
 	}
-	slices.SortFunc(ways, byPrefix)
-	return ways, subnets.holders, without
+	slices.SortFunc(remotes, byPrefix)
+	return remotes, subnets.holders, without
 }
 
-// holders are the names of the Nodes that have a subnet, by subnets, of which no two share addresses.
+// holders has the names of Nodes by their subnet. No two subnets overlap.
 type holders map[netip.Prefix]string
 
-// taken are subnets that are somebody's.
+// taken are the subnets that Nodes have.
 type taken struct {
 	holders holders
 	ordered []netip.Prefix
@@ -172,7 +172,7 @@ func (t *taken) take(subnet netip.Prefix, node string) error {
 	at, _ := slices.BinarySearchFunc(t.ordered, subnet, comparePrefixes)
 	for _, next := range t.ordered[max(at-1, 0):min(at+1, len(t.ordered))] {
 		if next.Overlaps(subnet) {
-			return fmt.Errorf("its subnet %s shares addresses with %s, which node %s has", subnet, next, t.holders[next])
+			return fmt.Errorf("its subnet %s overlaps %s, which node %s has", subnet, next, t.holders[next])
 		}
 	}
 	t.ordered = slices.Insert(t.ordered, at, subnet)
@@ -180,10 +180,10 @@ func (t *taken) take(subnet netip.Prefix, node string) error {
 	return nil
 }
 
-// holdersOf tells whose the ways are that were there before.
-func (s Settings) holdersOf(ways []hns.RemoteSubnet, own Node, all []Node) holders {
+// holdersOf finds the Nodes of existing remote subnets.
+func (s Settings) holdersOf(remotes []hns.RemoteSubnet, own Node, all []Node) holders {
 	there := map[hns.RemoteSubnet]bool{}
-	for _, w := range ways {
+	for _, w := range remotes {
 		if mac, err := parseMAC(w.RouterMAC); err == nil {
 			w.RouterMAC = mac
 		}
@@ -194,22 +194,22 @@ func (s Settings) holdersOf(ways []hns.RemoteSubnet, own Node, all []Node) holde
 		if _, isHeld := held[c.subnet]; c.err != nil || isHeld {
 			continue
 		}
-		if way, err := c.node.remote(c.subnet); err == nil && there[way] {
+		if remote, err := c.node.remote(c.subnet); err == nil && there[remote] {
 			held[c.subnet] = c.node.Name
 		}
 	}
 	return held
 }
 
-// claim is the subnet that another Node says it has, or why it cannot have it.
+// claim is the subnet that another Node claims, or why it cannot have it.
 type claim struct {
 	node   Node
 	subnet netip.Prefix
 	err    error
 }
 
-// claims are those of the other Nodes in the order in which they count. A Node can claim what is another's, so whose it is does not
-// follow from what Nodes say now: who holds the subnet keeps it, and where nobody does, the older Node has it.
+// claims are the claims of the other Nodes, strongest first. A Node can claim the subnet of another, so annotations alone do not
+// decide: the Node that has a subnet keeps it; a subnet that no Node has goes to the older Node.
 func (s Settings) claims(own Node, others []Node, held holders) (all []claim) {
 	for _, n := range others {
 		if n.Name == own.Name {
@@ -230,7 +230,7 @@ func (s Settings) claims(own Node, others []Node, held holders) (all []claim) {
 	return all
 }
 
-// byAge compares Nodes so that the older one comes first, and one whose age is not known last.
+// byAge sorts older Nodes first, and Nodes of unknown age last.
 func byAge(a, b Node) int {
 	if a.Created.IsZero() != b.Created.IsZero() {
 		return firstIf(!a.Created.IsZero())
@@ -247,13 +247,13 @@ func firstIf(first bool) int {
 
 func byPrefix(a, b hns.RemoteSubnet) int { return comparePrefixes(a.Prefix, b.Prefix) }
 
-// comparePrefixes compares by the first address, then by length, so that prefixes which share addresses are neighbors.
+// comparePrefixes compares by first address, then by length, so that overlapping prefixes are neighbors.
 func comparePrefixes(a, b netip.Prefix) int {
 	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }
 
-// changeRemotes compares the ways to other nodes. Those with another VNI belong to somebody else. What goes is given as it is there.
-// Both are ordered by subnet.
+// changeRemotes compares remote subnets. It ignores those with another VNI. Both results are sorted by subnet; remove has them exactly
+// as in have.
 func changeRemotes(have, wanted []hns.RemoteSubnet) (remove, add []hns.RemoteSubnet) {
 	missing := map[hns.RemoteSubnet]bool{}
 	for _, w := range wanted {

@@ -22,7 +22,7 @@ func windowsNode(name, ip, subnet, mac string) Node {
 	return Node{Name: name, Windows: true, Subnet: subnet, RouterMAC: mac, InternalIPs: []string{ip}}
 }
 
-func way(prefix, host, mac string) hns.RemoteSubnet {
+func remote(prefix, host, mac string) hns.RemoteSubnet {
 	return hns.RemoteSubnet{Prefix: netip.MustParsePrefix(prefix), VNI: VNI, Host: netip.MustParseAddr(host), RouterMAC: mac}
 }
 
@@ -59,7 +59,7 @@ func TestNetworksOfAHost(t *testing.T) {
 	}
 }
 
-func TestNetworksAreMadeAnewWhenTheyDoNotServe(t *testing.T) {
+func TestNetworksThatDoNotMatchAreReplaced(t *testing.T) {
 	wanted := Settings{}.networks(netip.MustParsePrefix("10.132.1.0/24"))
 	is := func(i int, id string, change func(*hns.Network)) hns.Network {
 		n := wanted[i]
@@ -93,7 +93,7 @@ func TestNetworksAreMadeAnewWhenTheyDoNotServe(t *testing.T) {
 			[]string{"p", "b"}, []string{BaseNetwork, Network}},
 		"not finished": {[]hns.Network{base, is(1, "p", func(n *hns.Network) { n.HostRoute = false })}, []string{"p"}, []string{Network}},
 		"in use, host route not shown": {[]hns.Network{base, is(1, "p", func(n *hns.Network) {
-			n.HostRoute, n.Remotes = false, []hns.RemoteSubnet{way("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}
+			n.HostRoute, n.Remotes = false, []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}
 		})}, nil, nil},
 	} {
 		c := changeNetworks(test.have, wanted)
@@ -113,21 +113,21 @@ func TestNetworksAreMadeAnewWhenTheyDoNotServe(t *testing.T) {
 	}
 }
 
-func TestNetworkIsBoundToAnotherAdapter(t *testing.T) {
+func TestNetworkOnAnotherAdapter(t *testing.T) {
 	wanted := Settings{Adapter: "Ethernet 2"}.networks(netip.MustParsePrefix("10.132.1.0/24"))
 	for adapter, want := range map[string]bool{"Ethernet 2": true, "ethernet 2": true, "": true, "Ethernet": false} {
 		is := wanted[1]
 		is.Adapter = adapter
-		if got := serves(is, wanted[1]); got != want {
-			t.Errorf("a network on %q serves: %t, want %t", adapter, got, want)
+		if got := satisfies(is, wanted[1]); got != want {
+			t.Errorf("a network on %q matches: %t, want %t", adapter, got, want)
 		}
 	}
 }
 
-func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
+func TestRemotesOfTheNodesOfTheOverlay(t *testing.T) {
 	own := windowsNode("win-1", "192.0.2.1", "10.132.1.0/24", "00-15-5D-00-00-01")
 	linux := Node{Name: "linux-1", LinuxSubnets: `{"default":["10.128.2.0/23"]}`, RouterMAC: "0a:58:0a:80:02:03", InternalIPs: []string{"192.0.2.11"}}
-	linuxWay := way("10.128.2.0/23", "192.0.2.11", "0A-58-0A-80-02-03")
+	linuxRemote := remote("10.128.2.0/23", "192.0.2.11", "0A-58-0A-80-02-03")
 	change := func(n Node, f func(*Node)) Node { f(&n); return n }
 	for name, test := range map[string]struct {
 		others  []Node
@@ -135,16 +135,16 @@ func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
 		without []string
 	}{
 		"itself":       {[]Node{own}, nil, nil},
-		"Windows node": {[]Node{windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")}, []hns.RemoteSubnet{way("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}, nil},
-		"Linux node":   {[]Node{linux}, []hns.RemoteSubnet{linuxWay}, nil},
-		"older form":   {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.128.2.0/23"}` })}, []hns.RemoteSubnet{linuxWay}, nil},
+		"Windows node": {[]Node{windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")}, []hns.RemoteSubnet{remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02")}, nil},
+		"Linux node":   {[]Node{linux}, []hns.RemoteSubnet{linuxRemote}, nil},
+		"older form":   {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.128.2.0/23"}` })}, []hns.RemoteSubnet{linuxRemote}, nil},
 		"dual stack": {[]Node{change(linux, func(n *Node) {
 			n.LinuxSubnets, n.InternalIPs = `{"default":["fd01::/64","10.128.2.0/23"]}`, []string{"fd00::11", "192.0.2.11"}
-		})}, []hns.RemoteSubnet{linuxWay}, nil},
+		})}, []hns.RemoteSubnet{linuxRemote}, nil},
 		"Linux node of another network": {[]Node{change(linux, func(n *Node) { n.LinuxSubnets, n.Subnet = "", "10.132.7.0/24" })},
-			[]hns.RemoteSubnet{way("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
+			[]hns.RemoteSubnet{remote("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
 		"Windows node with a Linux subnet": {[]Node{change(linux, func(n *Node) { n.Windows, n.Subnet = true, "10.132.7.0/24" })},
-			[]hns.RemoteSubnet{way("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
+			[]hns.RemoteSubnet{remote("10.132.7.0/24", "192.0.2.11", "0A-58-0A-80-02-03")}, nil},
 		"no MAC yet":                       {[]Node{change(linux, func(n *Node) { n.RouterMAC = "" })}, nil, nil},
 		"no subnet yet":                    {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = "" })}, nil, nil},
 		"no address yet":                   {[]Node{change(linux, func(n *Node) { n.InternalIPs = nil })}, nil, nil},
@@ -154,7 +154,7 @@ func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
 		"IPv6 subnet only":                 {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":["fd01::/64"]}` })}, nil, []string{"linux-1"}},
 		"own address":                      {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"192.0.2.1"} })}, nil, []string{"linux-1"}},
 		"own subnet":                       {[]Node{change(linux, func(n *Node) { n.LinuxSubnets = `{"default":"10.132.1.0/24"}` })}, nil, []string{"linux-1"}},
-		"subnet of another":                {[]Node{change(linux, func(n *Node) { n.Name = "linux-2" }), linux}, []hns.RemoteSubnet{linuxWay}, []string{"linux-2"}},
+		"subnet of another":                {[]Node{change(linux, func(n *Node) { n.Name = "linux-2" }), linux}, []hns.RemoteSubnet{linuxRemote}, []string{"linux-2"}},
 		"wrong subnet, not of the overlay": {[]Node{change(linux, func(n *Node) { n.LinuxSubnets, n.RouterMAC = "none", "" })}, nil, nil},
 	} {
 		got, _, without := Settings{}.remotes(own, test.others, nil)
@@ -166,13 +166,13 @@ func TestWaysLeadToNodesOfTheOverlay(t *testing.T) {
 			names = append(names, u.node)
 		}
 		if diff := cmp.Diff(test.without, names, compare()); diff != "" {
-			t.Errorf("%s: told to be unusable (-want +got):\n%s", name, diff)
+			t.Errorf("%s: unusable (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-// A Node writes its own annotations and addresses: a kubelet, or who has its certificate, may claim any subnet.
-func TestNodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
+// A Node writes its own annotations and addresses: a kubelet, or anyone with its certificate, can claim any subnet.
+func TestANodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	node := func(i int, subnet string) Node {
 		n := windowsNode(fmt.Sprintf("win-%d", i), fmt.Sprintf("192.0.2.%d", i), subnet, fmt.Sprintf("00-15-5D-00-00-%02X", i))
@@ -194,45 +194,45 @@ func TestNodeDoesNotGetTheSubnetOfAnother(t *testing.T) {
 		ranges  Ranges
 		held    holders
 		others  []Node
-		has     []string // Nodes with a way
-		without string   // what is told of the one that has none
+		has     []string // Nodes with a remote subnet
+		without string   // why another Node has none
 	}{
 		"each its own": {ranges: known, others: []Node{victim, node(6, "10.132.10.0/23"), node(7, "10.160.8.0/24"), linux(8, "10.128.2.0/23")}, has: []string{"win-5", "win-6", "win-7", "win-8"}},
 
-		"a range larger than all":          {ranges: known, others: []Node{node(2, "10.132.0.0/15"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.0.0/15 is none that a node gets of the hybrid cluster network [10.132.0.0/14/23 10.160.0.0/16/24]"},
-		"a part of a node's":               {ranges: known, others: []Node{node(2, "10.132.8.4/30"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.4/30 is none"},
-		"outside of the ranges":            {ranges: known, others: []Node{node(2, "8.8.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 8.8.8.0/23 is none"},
-		"the length of another range":      {ranges: known, others: []Node{node(2, "10.160.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.160.8.0/23 is none"},
-		"Windows node among Linux nodes":   {ranges: known, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is none"},
-		"Linux node among Windows nodes":   {ranges: known, others: []Node{linux(2, "10.132.10.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.10.0/23 is none that a node gets of the cluster network [10.128.0.0/14/23]"},
-		"the same, hybrid ranges unknown":  {ranges: Ranges{Cluster: known.Cluster}, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is not of the hybrid cluster network: it shares addresses with 10.128.0.0/14"},
-		"the same, cluster ranges unknown": {ranges: Ranges{Hybrid: known.Hybrid}, others: []Node{linux(2, "10.132.8.0/24"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/24 is not of the cluster network"},
+		"a range larger than all":          {ranges: known, others: []Node{node(2, "10.132.0.0/15"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.0.0/15 is not a node's subnet of the hybrid cluster network [10.132.0.0/14/23 10.160.0.0/16/24]"},
+		"a part of a node's":               {ranges: known, others: []Node{node(2, "10.132.8.4/30"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.4/30 is not a node's subnet"},
+		"outside of the ranges":            {ranges: known, others: []Node{node(2, "8.8.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 8.8.8.0/23 is not a node's subnet"},
+		"the length of another range":      {ranges: known, others: []Node{node(2, "10.160.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.160.8.0/23 is not a node's subnet"},
+		"Windows node among Linux nodes":   {ranges: known, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is not a node's subnet"},
+		"Linux node among Windows nodes":   {ranges: known, others: []Node{linux(2, "10.132.10.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.10.0/23 is not a node's subnet of the cluster network [10.128.0.0/14/23]"},
+		"the same, hybrid ranges unknown":  {ranges: Ranges{Cluster: known.Cluster}, others: []Node{node(2, "10.128.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.128.8.0/23 is not in the hybrid cluster network: it overlaps 10.128.0.0/14"},
+		"the same, cluster ranges unknown": {ranges: Ranges{Hybrid: known.Hybrid}, others: []Node{linux(2, "10.132.8.0/24"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/24 is not in the cluster network"},
 
-		"all of it, by a younger node":         {ranges: known, others: []Node{node(6, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
-		"more than it, by a younger node":      {others: []Node{node(6, "10.132.0.0/15"), linux(4, "10.133.0.0/24"), victim}, has: []string{"win-4", "win-5"}, without: "win-6: its subnet 10.132.0.0/15 shares addresses with 10.132.2.0/23, which node win-1 has"},
-		"a part, by a younger node":            {others: []Node{node(6, "10.132.9.252/30"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.9.252/30 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"all of it, by a younger node":         {ranges: known, others: []Node{node(6, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"},
+		"more than it, by a younger node":      {others: []Node{node(6, "10.132.0.0/15"), linux(4, "10.133.0.0/24"), victim}, has: []string{"win-4", "win-5"}, without: "win-6: its subnet 10.132.0.0/15 overlaps 10.132.2.0/23, which node win-1 has"},
+		"a part, by a younger node":            {others: []Node{node(6, "10.132.9.252/30"), victim}, has: []string{"win-5"}, without: "win-6: its subnet 10.132.9.252/30 overlaps 10.132.8.0/23, which node win-5 has"},
 		"around two, by a younger node":        {others: []Node{node(6, "10.136.0.0/16"), linux(4, "10.136.7.0/24"), linux(3, "10.136.9.0/24")}, has: []string{"win-3", "win-4"}, without: "which node win-4 has"},
 		"by a node whose age is unknown":       {others: []Node{change(node(2, "10.132.8.0/24"), func(n *Node) { n.Created = time.Time{} }), victim}, has: []string{"win-5"}, without: "which node win-5 has"},
-		"by an older node, while held":         {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
+		"by an older node, while held":         {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-5"}, without: "win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"},
 		"a part, by an older node, while held": {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.128/25"), victim}, has: []string{"win-5"}, without: "which node win-5 has"},
-		"while the victim has no router":       {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), change(victim, func(n *Node) { n.RouterMAC = "" })}, without: "win-2: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-5 has"},
-		"by an older node, before":             {others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-2"}, without: "win-5: its subnet 10.132.8.0/23 shares addresses with 10.132.8.0/23, which node win-2 has"},
-		"that of this host":                    {ranges: known, held: holders{own.subnet(t): "win-0"}, others: []Node{node(0, "10.132.2.0/23")}, without: "win-0: its subnet 10.132.2.0/23 shares addresses with 10.132.2.0/23, which node win-1 has"},
+		"while the victim has no router":       {held: holders{victim.subnet(t): "win-5"}, others: []Node{node(2, "10.132.8.0/23"), change(victim, func(n *Node) { n.RouterMAC = "" })}, without: "win-2: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-5 has"},
+		"by an older node, before":             {others: []Node{node(2, "10.132.8.0/23"), victim}, has: []string{"win-2"}, without: "win-5: its subnet 10.132.8.0/23 overlaps 10.132.8.0/23, which node win-2 has"},
+		"that of this host":                    {ranges: known, held: holders{own.subnet(t): "win-0"}, others: []Node{node(0, "10.132.2.0/23")}, without: "win-0: its subnet 10.132.2.0/23 overlaps 10.132.2.0/23, which node win-1 has"},
 		"from whom held it and has it no more": {ranges: known, held: holders{victim.subnet(t): "win-5"}, others: []Node{node(6, "10.132.8.0/23"), change(victim, func(n *Node) { n.Subnet = "10.132.10.0/23" })}, has: []string{"win-5", "win-6"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ways, held, without := Settings{Ranges: test.ranges}.remotes(own, test.others, test.held)
+			remotes, held, without := Settings{Ranges: test.ranges}.remotes(own, test.others, test.held)
 			var has []string
-			for _, w := range ways {
+			for _, w := range remotes {
 				has = append(has, held[w.Prefix])
 			}
 			slices.Sort(has)
-			told := ""
+			reported := ""
 			for _, u := range without {
-				told += u.node + ": " + u.err.Error()
+				reported += u.node + ": " + u.err.Error()
 			}
-			if !slices.Equal(has, test.has) || !strings.Contains(told, test.without) || test.without == "" && told != "" {
-				t.Errorf("ways to %v, and %q", has, told)
+			if !slices.Equal(has, test.has) || !strings.Contains(reported, test.without) || test.without == "" && reported != "" {
+				t.Errorf("remotes of %v, unusable %q", has, reported)
 			}
 		})
 	}
@@ -248,14 +248,14 @@ func (n Node) subnet(t *testing.T) netip.Prefix {
 	return p
 }
 
-func TestRangesAsOVNKubernetesWritesThem(t *testing.T) {
+func TestParsingRangesOfOVNKubernetes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "[]",
 		"10.132.0.0/14/23":              "[10.132.0.0/14/23]",
 		"10.132.7.7/14":                 "[10.132.0.0/14]",
 		"10.128.0.0/14/23,fd01::/48/64": "[10.128.0.0/14/23]",
 		"10.128.0.0/14/23, 10.1.0.0/16": "[10.128.0.0/14/23 10.1.0.0/16]",
-		"fd01::/48/64":                  "has no range of IPv4",
+		"fd01::/48/64":                  "has no IPv4 range",
 		"10.132.0.0":                    "is no range such as",
 		"10.132.0.0/14/x":               "is no range such as",
 		"10.132.0.0/14/23/24":           "is no range such as",
@@ -274,8 +274,8 @@ func TestRangesAsOVNKubernetesWritesThem(t *testing.T) {
 	}
 }
 
-func TestWaysChangeByWhatDiffers(t *testing.T) {
-	a, b, c := way("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02"), way("10.132.3.0/24", "192.0.2.3", "00-15-5D-00-00-03"), way("10.128.2.0/23", "192.0.2.11", "0A-58-0A-80-02-03")
+func TestChangesOfRemotes(t *testing.T) {
+	a, b, c := remote("10.132.2.0/24", "192.0.2.2", "00-15-5D-00-00-02"), remote("10.132.3.0/24", "192.0.2.3", "00-15-5D-00-00-03"), remote("10.128.2.0/23", "192.0.2.11", "0A-58-0A-80-02-03")
 	lower := a
 	lower.RouterMAC = "00:15:5d:00:00:02"
 	moved := a
@@ -300,7 +300,7 @@ func TestWaysChangeByWhatDiffers(t *testing.T) {
 	}
 }
 
-// FuzzAnnotations: whatever stands in annotations, a way is one that Windows can take, or there is none.
+// FuzzAnnotations checks that any annotations give a remote subnet that Windows accepts, or none.
 func FuzzAnnotations(f *testing.F) {
 	f.Add("10.132.1.0/24", `{"default":["fd01::/64","10.128.2.0/23"]}`, "0a:58:0a:80:02:03", "192.0.2.1", true)
 	f.Add("10.132.1.77/24", `{"default":"10.128.2.0/23"}`, "00-15-5D-0A-0B-0C", "::ffff:192.0.2.1", false)
@@ -308,8 +308,8 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add("0.0.0.0/0", `null`, "02:00:5e:10:00:00:00:01", "", false)
 	f.Fuzz(func(t *testing.T, subnet, linux, mac, ip string, windows bool) {
 		n := Node{Name: "n", Windows: windows, Subnet: subnet, LinuxSubnets: linux, RouterMAC: mac, InternalIPs: []string{ip}}
-		ways, _, without := Settings{}.remotes(Node{Name: "own"}, []Node{n}, nil)
-		if len(ways) == 0 {
+		remotes, _, without := Settings{}.remotes(Node{Name: "own"}, []Node{n}, nil)
+		if len(remotes) == 0 {
 			for _, u := range without {
 				if len(u.err.Error()) > 700 {
 					t.Errorf("an error of %d bytes", len(u.err.Error()))
@@ -317,15 +317,15 @@ func FuzzAnnotations(f *testing.F) {
 			}
 			return
 		}
-		r := ways[0]
+		r := remotes[0]
 		if !r.Prefix.Addr().Is4() || r.Prefix != r.Prefix.Masked() || r.Prefix.Bits() < 1 || r.Prefix.Bits() > 30 || !r.Host.Is4() || r.VNI != VNI {
-			t.Errorf("way %+v", r)
+			t.Errorf("remote subnet %+v", r)
 		}
 		if again, err := parseMAC(r.RouterMAC); err != nil || again != r.RouterMAC || len(again) != len("00-15-5D-0A-0B-0C") {
 			t.Errorf("router address %q is read as %q (%v)", r.RouterMAC, again, err)
 		}
 		if remove, add := changeRemotes([]hns.RemoteSubnet{r}, []hns.RemoteSubnet{r}); len(remove)+len(add) > 0 {
-			t.Errorf("a way differs from itself: removed %v, added %v", remove, add)
+			t.Errorf("a remote subnet differs from itself: removed %v, added %v", remove, add)
 		}
 		if gateway := (Settings{}).networks(r.Prefix)[1].Subnets[0].Gateway; !r.Prefix.Contains(gateway) || gateway == r.Prefix.Addr() {
 			t.Errorf("gateway %v of %v", gateway, r.Prefix)
@@ -333,8 +333,8 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// FuzzClaims: whatever other nodes say, no two ways share addresses, each is of a range that its node can have, and one that is held
-// stays as it is.
+// FuzzClaims checks that any annotations of other nodes give remote subnets that do not overlap and are within the ranges, and that
+// an existing one stays.
 func FuzzClaims(f *testing.F) {
 	f.Add("10.132.8.0/23", "10.132.8.0/23", `{"default":"10.128.8.0/23"}`, true)
 	f.Add("10.132.8.0/30", "10.132.0.0/15", `{"default":"10.132.9.0/24"}`, false)
@@ -354,26 +354,26 @@ func FuzzClaims(f *testing.F) {
 			windowsNode("a", "192.0.2.66", first, "00-15-5D-00-00-66"), windowsNode("b", "192.0.2.67", second, "00-15-5D-00-00-67"), victim,
 			{Name: "c", LinuxSubnets: linux, Subnet: first, RouterMAC: "0a:58:0a:80:02:03", InternalIPs: []string{"192.0.2.68"}},
 		}
-		ways, has, _ := s.remotes(own, others, held)
-		if !slices.Contains(ways, before[0]) {
-			t.Errorf("the way %v is lost; there are %v", before, ways)
+		remotes, has, _ := s.remotes(own, others, held)
+		if !slices.Contains(remotes, before[0]) {
+			t.Errorf("the remote subnet %v is lost; there are %v", before, remotes)
 		}
 		ownPrefix, _, _ := own.prefix()
-		for i, w := range ways {
-			if i > 0 && (byPrefix(ways[i-1], w) >= 0 || ways[i-1].Prefix.Overlaps(w.Prefix)) || w.Prefix.Overlaps(ownPrefix) {
-				t.Errorf("way %v of %v", w, ways)
+		for i, w := range remotes {
+			if i > 0 && (byPrefix(remotes[i-1], w) >= 0 || remotes[i-1].Prefix.Overlaps(w.Prefix)) || w.Prefix.Overlaps(ownPrefix) {
+				t.Errorf("remote subnet %v of %v", w, remotes)
 			}
 			if has[w.Prefix] == "" {
-				t.Errorf("nobody has %s", w.Prefix)
+				t.Errorf("no node has %s", w.Prefix)
 			}
 			if limited && (w.Prefix.Bits() != 23 || w.Prefix.Addr().As4()[0] != 10 || w.Prefix.Addr().As4()[1]&^7 != 128) {
-				t.Errorf("%s is of no range", w.Prefix)
+				t.Errorf("%s is in no range", w.Prefix)
 			}
 		}
 	})
 }
 
-// FuzzRangesOfFlags: a range that is taken reads the same again.
+// FuzzRangesOfFlags checks that a parsed range can be formatted and parsed again.
 func FuzzRangesOfFlags(f *testing.F) {
 	f.Add("10.128.0.0/14/23,fd01::/48/64")
 	f.Add("10.132.0.1/14, 10.0.0.0/8")

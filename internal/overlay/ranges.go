@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Ranges are those of which OVN-Kubernetes gives each node a subnet for its pods. Empty where they are not known.
+// Ranges are the ranges from which OVN-Kubernetes assigns a subnet to each node. Empty if they are not known.
 type Ranges struct {
-	// Cluster are those of Linux nodes, Hybrid those of the hybrid overlay: of Windows nodes, and of Linux nodes with another network.
+	// Cluster are the ranges of Linux nodes, Hybrid those of the hybrid overlay: Windows nodes, and Linux nodes with another network.
 	Cluster, Hybrid []Range
 }
 
-// Range is one of them.
+// Range is one range of addresses.
 type Range struct {
 	Prefix netip.Prefix
-	// HostPrefix is the length of each node's prefix; 0 where it is not known.
+	// HostPrefix is the length of each node's prefix; 0 if it is not known.
 	HostPrefix int
 }
 
-// String writes a range as OVN-Kubernetes' flags have it.
+// String formats a range as in OVN-Kubernetes' flags.
 func (r Range) String() string {
 	if r.HostPrefix == 0 {
 		return r.Prefix.String()
@@ -32,7 +32,7 @@ func (r Range) gives(subnet netip.Prefix) bool {
 	return r.Prefix.Contains(subnet.Addr()) && subnet.Bits() >= r.Prefix.Bits() && (r.HostPrefix == 0 || subnet.Bits() == r.HostPrefix)
 }
 
-// check says why a node cannot have been given the subnet. Where its ranges are not known, it must not be of those of the others.
+// check reports why a subnet cannot belong to a node. If the node's ranges are not known, the subnet must be outside of the others.
 func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 	name, its, others := "cluster network", r.Cluster, r.Hybrid
 	if hybrid {
@@ -44,18 +44,18 @@ func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 		}
 	}
 	if len(its) > 0 {
-		return fmt.Errorf("its subnet %s is none that a node gets of the %s %v", subnet, name, its)
+		return fmt.Errorf("its subnet %s is not a node's subnet of the %s %v", subnet, name, its)
 	}
 	for _, one := range others {
 		if one.Prefix.Overlaps(subnet) {
-			return fmt.Errorf("its subnet %s is not of the %s: it shares addresses with %s", subnet, name, one.Prefix)
+			return fmt.Errorf("its subnet %s is not in the %s: it overlaps %s", subnet, name, one.Prefix)
 		}
 	}
 	return nil
 }
 
-// parseRanges reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64. Those of IPv6, which Windows'
-// overlays do not carry, are left out.
+// parseRanges parses ranges in the form of OVN-Kubernetes' flags, such as 10.132.0.0/14/23,fd02::/48/64. IPv6 ranges are ignored,
+// because Windows' overlays do not support them.
 func parseRanges(text string) (ranges []Range, err error) {
 	if text == "" {
 		return nil, nil
@@ -70,7 +70,7 @@ func parseRanges(text string) (ranges []Range, err error) {
 		}
 	}
 	if len(ranges) == 0 {
-		return nil, fmt.Errorf("%q has no range of IPv4", text)
+		return nil, fmt.Errorf("%q has no IPv4 range", text)
 	}
 	return ranges, nil
 }

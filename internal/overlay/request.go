@@ -39,7 +39,7 @@ type signingRequest struct {
 	} `json:"status,omitempty"`
 }
 
-// certificate returns what was issued, nothing while the request waits, or why it was refused.
+// certificate returns the certificate, nothing while the request is pending, or why it was denied.
 func (r signingRequest) certificate() ([]byte, error) {
 	if r.Status == nil {
 		return nil, nil
@@ -52,15 +52,15 @@ func (r signingRequest) certificate() ([]byte, error) {
 	return r.Status.Certificate, nil
 }
 
-// shortestLife is the shortest that a request may ask for.
-const shortestLife = 10 * time.Minute
+// minDuration is the shortest duration that a request may have.
+const minDuration = 10 * time.Minute
 
-// createRequest creates the request. The life is exactly what OVN-Kubernetes allows, and the usages are those it demands.
-func (c *client) createRequest(ctx context.Context, p identity.Pending, life time.Duration) error {
+// createRequest creates the request. OVN-Kubernetes requires exactly this duration and these usages.
+func (c *client) createRequest(ctx context.Context, p identity.Pending, duration time.Duration) error {
 	r := signingRequest{APIVersion: "certificates.k8s.io/v1", Kind: "CertificateSigningRequest"}
 	r.Metadata.Name = p.Name
 	r.Spec.Request, r.Spec.SignerName = p.Request, "kubernetes.io/kube-apiserver-client"
-	r.Spec.ExpirationSeconds, r.Spec.Usages = int32(max(life, shortestLife).Seconds()), []string{"digital signature", "client auth"}
+	r.Spec.ExpirationSeconds, r.Spec.Usages = int32(max(duration, minDuration).Seconds()), []string{"digital signature", "client auth"}
 	body, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -68,24 +68,24 @@ func (c *client) createRequest(ctx context.Context, p identity.Pending, life tim
 	return c.do(ctx, http.MethodPost, requestsPath, "application/json", body, nil)
 }
 
-// requester asks OVN-Kubernetes for certificates that live so long.
+// requester requests certificates of a duration from OVN-Kubernetes.
 type requester struct {
 	*client
-	life time.Duration
+	duration time.Duration
 }
 
-// Issue implements identity.Requester. It makes the request, unless it is there, and waits until it is answered. The API server removes
-// requests that nobody answered for a day; then the caller's next attempt makes it again.
+// Issue implements identity.Requester. It creates the request unless it exists, and waits for the decision. The API server removes
+// requests that are pending for a day; then the caller's next attempt creates it again.
 func (r requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
-	issued, err := r.awaitCertificate(ctx, p, r.life)
+	issued, err := r.waitForCertificate(ctx, p, r.duration)
 	if hasCode(err, http.StatusUnauthorized) {
 		err = fmt.Errorf("%w: %w", identity.ErrRejected, err)
 	}
 	return issued, err
 }
 
-func (c *client) awaitCertificate(ctx context.Context, p identity.Pending, life time.Duration) ([]byte, error) {
-	if err := c.createRequest(ctx, p, life); err != nil && !hasCode(err, http.StatusConflict) {
+func (c *client) waitForCertificate(ctx context.Context, p identity.Pending, duration time.Duration) ([]byte, error) {
+	if err := c.createRequest(ctx, p, duration); err != nil && !hasCode(err, http.StatusConflict) {
 		return nil, err
 	}
 	for {
@@ -96,7 +96,7 @@ func (c *client) awaitCertificate(ctx context.Context, p identity.Pending, life 
 		if issued, err := r.certificate(); len(issued) > 0 || err != nil {
 			return issued, err
 		}
-		if err := c.awaitChange(ctx, r); err != nil {
+		if err := c.waitForChange(ctx, r); err != nil {
 			return nil, err
 		}
 	}
@@ -105,12 +105,12 @@ func (c *client) awaitCertificate(ctx context.Context, p identity.Pending, life 
 // errChanged ends a watch.
 var errChanged = errors.New("the object has changed")
 
-// awaitChange returns when the request changed, or some time has gone by.
-func (c *client) awaitChange(ctx context.Context, r signingRequest) error {
+// waitForChange returns when the request has changed, or after some time.
+func (c *client) waitForChange(ctx context.Context, r signingRequest) error {
 	began := time.Now()
 	query := url.Values{
 		"watch": {"true"}, "fieldSelector": {"metadata.name=" + r.Metadata.Name}, "resourceVersion": {r.Metadata.ResourceVersion},
-		"timeoutSeconds": {fmt.Sprint(int(watchWithin.Seconds()))},
+		"timeoutSeconds": {fmt.Sprint(int(watchTimeout.Seconds()))},
 	}
 	body, err := c.open(ctx, http.MethodGet, requestsPath+"?"+query.Encode(), "", nil)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *client) awaitChange(ctx context.Context, r signingRequest) error {
 	if err != nil && !hasCode(err, http.StatusGone) {
 		return fmt.Errorf("watching: %w", err)
 	}
-	if time.Since(began) < firstPause { // whoever ends watches at once must not be asked without pause
+	if time.Since(began) < firstPause { // a server that ends watches at once needs a pause between requests
 		return backoff.Sleep(ctx, firstPause)
 	}
 	return ctx.Err()

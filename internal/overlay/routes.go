@@ -8,35 +8,34 @@ import (
 	"time"
 )
 
-// Route is an IPv4 route that somebody has set. Those to its own subnets, which Windows makes, are none.
+// Route is a static IPv4 route. Routes to the interface's own subnets, which Windows creates, are not included.
 type Route struct {
 	To      netip.Prefix
 	Gateway netip.Addr
 	Metric  uint32
 }
 
-// Routes are the routes of this host. The interface that has the host's address is another one once there is an overlay network.
+// Routes reads and changes the routes of this host. Once there is an overlay network, another interface has the host's address.
 type Routes interface {
-	// Routes returns those of the interface that has an address. While none has it, that is an error.
+	// Routes returns the routes of the interface that has an address. It is an error if no interface has it.
 	Routes(ctx context.Context, address netip.Addr) ([]Route, error)
 	// AddRoute adds a route to the interface that has an address.
 	AddRoute(ctx context.Context, address netip.Addr, r Route) error
 }
 
-// move is the host's way from its adapter to the virtual one that the first overlay network puts in its place. Windows moves the
-// address, and leaves behind the routes that somebody has set.
-type move struct {
+// routeMove moves static routes to the virtual adapter that the first overlay network creates. Windows moves only the address.
+type routeMove struct {
 	routes  Routes
 	address netip.Addr
-	// left are the routes that may have been left behind.
+	// left are the routes that may still be missing on the virtual adapter.
 	left []Route
-	// until is when it is given up.
+	// until is when advance gives up.
 	until time.Time
 }
 
-// begin remembers the routes, before the first network is created.
-func (m *move) begin(ctx context.Context, routes Routes, own Node) error {
-	*m = move{routes: routes, until: time.Now().Add(createWithin + settleWithin)}
+// begin stores the routes before the first network is created.
+func (m *routeMove) begin(ctx context.Context, routes Routes, own Node) error {
+	*m = routeMove{routes: routes, until: time.Now().Add(createTimeout + settleTimeout)}
 	if routes == nil {
 		return nil
 	}
@@ -48,8 +47,8 @@ func (m *move) begin(ctx context.Context, routes Routes, own Node) error {
 	return err
 }
 
-// goOn brings the routes to where the address is now. It tells whether that is done; a failure may pass.
-func (m *move) goOn(ctx context.Context) (brought []Route, done bool, err error) {
+// advance adds the routes to the interface that has the address now. It reports whether this is done; an error may be temporary.
+func (m *routeMove) advance(ctx context.Context) (moved []Route, done bool, err error) {
 	if len(m.left) == 0 {
 		return nil, true, nil
 	}
@@ -61,12 +60,12 @@ func (m *move) goOn(ctx context.Context) (brought []Route, done bool, err error)
 	}
 	for err == nil && len(m.left) > 0 {
 		if err = m.routes.AddRoute(ctx, m.address, m.left[0]); err == nil {
-			brought, m.left = append(brought, m.left[0]), m.left[1:]
+			moved, m.left = append(moved, m.left[0]), m.left[1:]
 		}
 	}
 	if err != nil && (errors.Is(err, errors.ErrUnsupported) || time.Now().After(m.until)) {
 		m.left = nil
-		return brought, true, err
+		return moved, true, err
 	}
-	return brought, err == nil, err
+	return moved, err == nil, err
 }

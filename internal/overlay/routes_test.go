@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// adapters is a host whose address moves to a virtual adapter with the first network, where it comes after a while.
+// adapters is a host whose address moves to a virtual adapter some time after the first network was created.
 type adapters struct {
 	overlay.HNS
 	takes    time.Duration
@@ -62,21 +62,21 @@ func (a *adapters) AddRoute(_ context.Context, _ netip.Addr, r overlay.Route) er
 	return nil
 }
 
-func TestHostWhoseRoutesCannotBeReadGetsItsNetworks(t *testing.T) {
-	story(t, func(w *world) {
-		w.linux(1)
-		h := w.windows(1, sim.HNSOptions{})
+func TestNetworksAreCreatedWithoutReadableRoutes(t *testing.T) {
+	story(t, func(e *env) {
+		e.linux(1)
+		h := e.windows(1, sim.HNSOptions{})
 		a := &adapters{HNS: h.service, takes: time.Hour, moved: time.Now().Add(time.Hour)}
 		h.options.HNS, h.options.Routes = a, a
 		h.start()
-		w.awaits(5*time.Second, "the overlay is there", func() bool { return h.told() && h.has(linuxWay(1)) })
+		e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
 		if h.log.count("may be lost") != 1 {
-			t.Error("it is not said")
+			t.Error("the log does not say so")
 		}
 	})
 }
 
-func TestRoutesComeAlongWithTheAddress(t *testing.T) {
+func TestStaticRoutesMoveWithTheAddress(t *testing.T) {
 	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
 	storage := overlay.Route{To: netip.MustParsePrefix("10.9.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.253"), Metric: 7}
 	for name, test := range map[string]struct {
@@ -91,14 +91,14 @@ func TestRoutesComeAlongWithTheAddress(t *testing.T) {
 		"not on Windows": {0, errors.ErrUnsupported, []overlay.Route{usual}, "are lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.linux(1)
-				h := w.windows(1, sim.HNSOptions{})
+			story(t, func(e *env) {
+				e.linux(1)
+				h := e.windows(1, sim.HNSOptions{})
 				a := &adapters{HNS: h.service, takes: test.takes, refuses: test.refuses, physical: []overlay.Route{usual, storage}, virtual: []overlay.Route{usual}}
 				h.options.HNS, h.options.Routes = a, a
 				h.start()
-				w.awaits(5*time.Second, "the overlay is there", func() bool { return h.told() && h.has(linuxWay(1)) })
-				w.passes(10 * time.Minute)
+				e.awaits(5*time.Second, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				e.passes(10 * time.Minute)
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
 				}
@@ -108,7 +108,7 @@ func TestRoutesComeAlongWithTheAddress(t *testing.T) {
 				// A network that is made again moves nothing.
 				n, _ := h.network(overlay.Network)
 				h.service.Lose(n.ID)
-				w.awaits(time.Minute, "the network is back", func() bool { return h.told() && h.has(linuxWay(1)) })
+				e.awaits(time.Minute, "the network is back", func() bool { return h.published() && h.has(linuxRemote(1)) })
 				if !slices.Equal(a.virtual, test.want) {
 					t.Errorf("routes %v, want %v", a.virtual, test.want)
 				}

@@ -12,26 +12,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Options are what hybrid-overlay-node has to know.
+// Options are the settings of hybrid-overlay-node.
 type Options struct {
 	// Node is the name of this host's Node.
 	Node string
-	// BootstrapKubeconfig is a file with the kubelet's identity, with which the first certificate is asked for.
+	// BootstrapKubeconfig is a file with the kubelet's identity, which requests the first certificate.
 	BootstrapKubeconfig string
-	// CertDir is the folder for certificates, CertDuration the life that is asked for.
+	// CertDir is the folder for certificates, CertDuration the requested duration.
 	CertDir      string
 	CertDuration time.Duration
-	// Server and CAFile are the address of the API server and a file with the certificate of its authority; what is empty is taken
-	// from BootstrapKubeconfig.
+	// Server and CAFile are the address of the API server and a file with the certificate of its CA. An empty one is read from
+	// BootstrapKubeconfig.
 	Server, CAFile string
 	Settings       Settings
 	HNS            HNS
-	// Routes are those of this host, which it is to keep when its address moves; nil for a host that has none.
+	// Routes are the routes of this host, which must move with its address; nil for a host that has none.
 	Routes Routes
-	// Watcher tells of restarts of the service; without one they are noticed at the next look.
+	// Watcher reports restarts of the service; without one they are noticed at the next resync.
 	Watcher Watcher
 	Log     *slog.Logger
-	// Dial connects to the API server; nil for the network of this machine.
+	// Dial connects to the API server; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -39,27 +39,27 @@ type Options struct {
 func Run(ctx context.Context, o Options) {
 	s := newState(o.Node)
 	session := &apiSession{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
-	k := &keeper{
-		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, cut: func() { wake(session.cuts) }, asked: map[string]hns.Network{},
+	r := &networkReconciler{
+		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, created: map[string]hns.Network{},
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {
 		var err error
 		if restarted, err = o.Watcher.Watch(ctx); err != nil {
-			o.Log.Warn("Watching the Host Network Service failed; its restarts are noticed late", "error", err.Error())
+			o.Log.Warn("Watching the Host Network Service failed; its restarts are noticed at the next resync", "error", err.Error())
 			restarted = nil
 		}
 	}
 	o.Log.Info("Starting", "node", o.Node, "vxlanPort", o.Settings.VXLANPort, "interface", o.Settings.Adapter,
 		"clusterSubnets", fmt.Sprint(o.Settings.Ranges.Cluster), "hybridClusterSubnets", fmt.Sprint(o.Settings.Ranges.Hybrid))
 	var all sync.WaitGroup
-	all.Go(func() { k.run(ctx, restarted) })
+	all.Go(func() { r.run(ctx, restarted) })
 	all.Go(func() { session.run(ctx) })
 	all.Wait()
 	o.Log.Info("Stopped")
 }
 
-// check says what is missing or wrong.
+// check reports missing flags.
 func (o Options) check() (err error) {
 	for _, needed := range [][2]string{{"node", o.Node}, {"bootstrap-kubeconfig", o.BootstrapKubeconfig}, {"cert-dir", o.CertDir}} {
 		if needed[1] == "" {

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// state is what is known of the cluster, and what the cluster is to be told of this host. One goroutine follows Nodes, one keeps the
-// networks, one tells.
+// state has the Nodes of the cluster, and what this host must publish. Three goroutines share it: one follows Nodes, one reconciles
+// the networks, one publishes.
 type state struct {
 	own string
 
 	mu sync.Mutex
-	// nodes are all Nodes, or none while not all are known: a Node that is not among them does not exist.
+	// nodes are all Nodes, or none until all are known. A Node that is not in it does not exist.
 	nodes map[string]Node
-	// mac of this host's router, empty while it is not known.
+	// mac is the address of this host's router; empty until it is known.
 	mac string
 
-	// changed has a message when nodes are others than before, unreported when mac or the own Node is.
-	changed, unreported chan struct{}
+	// changed has a message when nodes have changed, macChanged when mac or the own Node has.
+	changed, macChanged chan struct{}
 }
 
 func newState(own string) *state {
-	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), unreported: make(chan struct{}, 1)}
+	return &state{own: own, nodes: map[string]Node{}, changed: make(chan struct{}, 1), macChanged: make(chan struct{}, 1)}
 }
 
-// wake leaves a message, unless there is one.
+// wake sends a message, unless one is waiting.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -33,7 +33,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// put takes notice of a Node. Nothing happens when it says what it said before: most changes of Nodes are heartbeats.
+// put stores a Node. A Node without relevant changes is ignored: most events of Nodes are heartbeats.
 func (s *state) put(n Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *state) put(n Node) {
 		return
 	}
 	s.nodes[n.Name] = n
-	s.tell(n.Name)
+	s.notify(n.Name)
 }
 
 func (s *state) remove(name string) {
@@ -49,11 +49,11 @@ func (s *state) remove(name string) {
 	defer s.mu.Unlock()
 	if _, known := s.nodes[name]; known {
 		delete(s.nodes, name)
-		s.tell(name)
+		s.notify(name)
 	}
 }
 
-// replace takes notice of all Nodes at once.
+// replace stores all Nodes at once.
 func (s *state) replace(nodes map[string]Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,14 +61,14 @@ func (s *state) replace(nodes map[string]Node) {
 		return
 	}
 	s.nodes = nodes
-	s.tell(s.own)
+	s.notify(s.own)
 }
 
-// tell leaves messages about a Node. The caller holds the lock.
-func (s *state) tell(name string) {
+// notify sends the messages about a Node. The caller holds the lock.
+func (s *state) notify(name string) {
 	wake(s.changed)
 	if name == s.own {
-		wake(s.unreported)
+		wake(s.macChanged)
 	}
 }
 
@@ -77,8 +77,8 @@ func same(a, b Node) bool {
 		slices.Equal(a.InternalIPs, b.InternalIPs) && a.Created.Equal(b.Created)
 }
 
-// known returns the own Node and all Nodes. It returns false while the own one is not known, or does not exist: then nothing follows
-// from what is not there.
+// known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean
+// nothing.
 func (s *state) known() (own Node, all []Node, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,26 +86,26 @@ func (s *state) known() (own Node, all []Node, exists bool) {
 	return own, slices.Collect(maps.Values(s.nodes)), exists
 }
 
-// setMAC takes notice of the address of this host's router.
+// setMAC stores the address of this host's router.
 func (s *state) setMAC(mac string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if mac != s.mac {
 		s.mac = mac
-		wake(s.unreported)
+		wake(s.macChanged)
 	}
 }
 
-// toTell returns the address that the own Node does not have and should, or false.
-func (s *state) toTell() (mac string, differs bool) {
+// unpublishedMAC returns the address that the own Node must get, or false.
+func (s *state) unpublishedMAC() (mac string, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own, exists := s.nodes[s.own]
 	return s.mac, exists && s.mac != "" && !sameMAC(own.RouterMAC, s.mac)
 }
 
-// told takes notice that the own Node has the address, which its next event will show.
-func (s *state) told(mac string) {
+// setPublished records that the own Node has the address. Its next event confirms that.
+func (s *state) setPublished(mac string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own, exists := s.nodes[s.own]; exists {

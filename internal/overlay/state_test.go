@@ -6,7 +6,7 @@ import (
 )
 
 // A cluster of a thousand nodes has several heartbeats a second.
-func TestNodesThatSayTheSameAreNoChange(t *testing.T) {
+func TestAHeartbeatIsNoChange(t *testing.T) {
 	s := newState("win-1")
 	changed := func() bool {
 		select {
@@ -19,7 +19,7 @@ func TestNodesThatSayTheSameAreNoChange(t *testing.T) {
 	n := windowsNode("win-2", "192.0.2.2", "10.132.2.0/24", "00-15-5D-00-00-02")
 	s.replace(map[string]Node{"win-2": n})
 	if !changed() {
-		t.Error("Nodes that came to be known are no change")
+		t.Error("new Nodes are no change")
 	}
 	again := n
 	again.InternalIPs = []string{"192.0.2.2"}

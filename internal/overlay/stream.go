@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// object is what is read of a Node, and of the other objects that can come in its place. Everything else of it is skipped, so that
-// the memory does not depend on how large Nodes are.
+// object has the fields of a Node that are read, and those of other objects that can come in its place. All others are skipped, so
+// that the memory does not depend on the size of Nodes.
 type object struct {
 	Metadata struct {
 		Name            string    `json:"name"`
@@ -23,7 +23,7 @@ type object struct {
 			Subnet       string `json:"k8s.ovn.org/hybrid-overlay-node-subnet"`
 			LinuxSubnets string `json:"k8s.ovn.org/node-subnets"`
 			RouterMAC    string `json:"k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"`
-			// AllKnown is on the bookmark after the last Node that there was when the watch began.
+			// AllKnown is on the bookmark after the last Node that existed when the watch began.
 			AllKnown string `json:"k8s.io/initial-events-end"`
 		} `json:"annotations"`
 	} `json:"metadata"`
@@ -75,7 +75,7 @@ type event struct {
 	Object object `json:"object"`
 }
 
-// readEvents calls what is given for each event of a watch, until one fails or the watch ends.
+// readEvents calls each for every event of a watch, until a call fails or the watch ends.
 func readEvents(r io.Reader, each func(event) error) error {
 	decoder := json.NewDecoder(r)
 	for {
@@ -95,13 +95,13 @@ func readEvents(r io.Reader, each func(event) error) error {
 	}
 }
 
-// page is what a list says besides its items.
+// page is the metadata of a list.
 type page struct {
 	ResourceVersion string `json:"resourceVersion"`
 	Continue        string `json:"continue"`
 }
 
-// readList calls what is given for each item of a list, while it is read.
+// readList calls each for every item of a list while it reads the list.
 func readList(r io.Reader, each func(object)) (p page, err error) {
 	decoder := json.NewDecoder(r)
 	if err := expect(decoder, '{'); err != nil {
@@ -134,7 +134,7 @@ func readItems(decoder *json.Decoder, each func(object)) error {
 		return err
 	}
 	if first != json.Delim('[') {
-		return fmt.Errorf("%v comes where a list should begin", first)
+		return fmt.Errorf("got %v, want the beginning of a list", first)
 	}
 	for decoder.More() {
 		var o object
@@ -152,7 +152,7 @@ func expect(decoder *json.Decoder, delimiter json.Delim) error {
 		return fmt.Errorf("reading a list: %w", err)
 	}
 	if token != delimiter {
-		return fmt.Errorf("reading a list: %v comes where %v should", token, delimiter)
+		return fmt.Errorf("reading a list: got %v, want %v", token, delimiter)
 	}
 	return nil
 }

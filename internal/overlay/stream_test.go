@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bigNode is a Node with everything that real ones have and the overlay does not need.
+// bigNode is a Node with all fields of real ones that the overlay ignores.
 func bigNode(i int) string {
 	return fmt.Sprintf(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n%d","resourceVersion":"%d","managedFields":[{"manager":"kubelet","fieldsV1":{"f:x":"%s"}}],
 		"labels":{"kubernetes.io/os":"windows","a":"b"},"annotations":{"other":"x","k8s.ovn.org/hybrid-overlay-node-subnet":"10.132.%d.0/24",
@@ -20,7 +20,7 @@ func bigNode(i int) string {
 		"images":[{"names":["%s"],"sizeBytes":7}]}}`, i, i, strings.Repeat("m", 4000), i, i, i, strings.Repeat("i", 9000))
 }
 
-func TestListIsReadWhileItComes(t *testing.T) {
+func TestAListIsDecodedItemByItem(t *testing.T) {
 	items := make([]string, 200)
 	for i := range items {
 		items[i] = bigNode(i)
@@ -92,7 +92,7 @@ func TestEventsOfAWatch(t *testing.T) {
 	}
 }
 
-// FuzzEvents: whatever comes instead of a watch ends it with an error or without, and never does more.
+// FuzzEvents checks that no input causes a panic or an invalid Node.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(`{"type":"ADDED","object":` + bigNode(1) + `}`))
 	f.Add([]byte(`{"type":"ERROR","object":{"status":"Failure","code":410}}`))

@@ -25,36 +25,36 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// world is a cluster with Windows hosts in simulated time. The test plays the master of OVN-Kubernetes.
-type world struct {
+// env is a cluster with Windows hosts in simulated time. The test does the work of OVN-Kubernetes' master.
+type env struct {
 	*testing.T
 	cluster *sim.Cluster
 	ends    []func()
 }
 
 // story runs a test in simulated time.
-func story(t *testing.T, tell func(w *world)) {
+func story(t *testing.T, test func(e *env)) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := sim.NewIsolatedCluster()
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{T: t, cluster: c, ends: []func(){c.Close}}
+		e := &env{T: t, cluster: c, ends: []func(){c.Close}}
 		defer func() { // within the simulated time, also after Fatal
-			for _, end := range slices.Backward(w.ends) {
+			for _, end := range slices.Backward(e.ends) {
 				end()
 			}
 		}()
-		tell(w)
+		test(e)
 	})
 }
 
 func nodePath(name string) string { return "/api/v1/nodes/" + name }
 
-// node makes a Node as kubelet and master do.
-func (w *world) node(name, system, ip string, annotations map[string]string) {
-	w.Helper()
-	err := w.cluster.Put(nodePath(name), map[string]any{
+// node creates a Node as kubelet and master do.
+func (e *env) node(name, system, ip string, annotations map[string]string) {
+	e.Helper()
+	err := e.cluster.Put(nodePath(name), map[string]any{
 		"metadata": map[string]any{"name": name, "labels": map[string]string{"kubernetes.io/os": system}, "annotations": annotations},
 		"status": map[string]any{
 			"addresses": []any{map[string]string{"type": "Hostname", "address": name}, map[string]string{"type": "InternalIP", "address": ip}},
@@ -62,14 +62,14 @@ func (w *world) node(name, system, ip string, annotations map[string]string) {
 		},
 	})
 	if err != nil {
-		w.Fatal(err)
+		e.Fatal(err)
 	}
 }
 
-// linux makes the Node of a Linux host, whose subnet is 10.128.<i>.0/24.
-func (w *world) linux(i int) {
-	w.Helper()
-	w.node(fmt.Sprintf("linux-%d", i), "linux", fmt.Sprintf("192.0.%d.%d", 100+i/200, 1+i%200), linuxAnnotations(i))
+// linux creates the Node of a Linux host, whose subnet is 10.128.<i>.0/24.
+func (e *env) linux(i int) {
+	e.Helper()
+	e.node(fmt.Sprintf("linux-%d", i), "linux", fmt.Sprintf("192.0.%d.%d", 100+i/200, 1+i%200), linuxAnnotations(i))
 }
 
 func linuxAnnotations(i int) map[string]string {
@@ -80,8 +80,8 @@ func linuxAnnotations(i int) map[string]string {
 	}
 }
 
-// linuxWay is the way to the pods of the Linux host.
-func linuxWay(i int) hns.RemoteSubnet {
+// linuxRemote is the remote subnet of the Linux host.
+func linuxRemote(i int) hns.RemoteSubnet {
 	return hns.RemoteSubnet{
 		Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24), VNI: overlay.VNI,
 		Host:      netip.AddrFrom4([4]byte{192, 0, byte(100 + i/200), byte(1 + i%200)}),
@@ -91,7 +91,7 @@ func linuxWay(i int) hns.RemoteSubnet {
 
 // host is a Windows host on which the program runs.
 type host struct {
-	w       *world
+	env     *env
 	node    string
 	service *sim.HNS
 	options overlay.Options
@@ -99,29 +99,29 @@ type host struct {
 	stop    func()
 }
 
-// windows makes Windows host number i with its Node. The program does not run yet.
-func (w *world) windows(i int, o sim.HNSOptions) *host {
-	w.Helper()
+// windows creates Windows host number i with its Node. The program does not run yet.
+func (e *env) windows(i int, o sim.HNSOptions) *host {
+	e.Helper()
 	ip := netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
 	o.ManagementIP = ip
-	h := &host{w: w, node: fmt.Sprintf("win-%d", i), service: sim.NewHNS(o), log: &logBuffer{}, stop: func() {}}
-	folder := w.TempDir()
+	h := &host{env: e, node: fmt.Sprintf("win-%d", i), service: sim.NewHNS(o), log: &logBuffer{}, stop: func() {}}
+	folder := e.TempDir()
 	kubeconfig := filepath.Join(folder, "kubeconfig")
 	content, err := json.Marshal(map[string]any{
-		"clusters": []any{map[string]any{"cluster": map[string]any{"server": w.cluster.URL, "certificate-authority-data": []byte(w.cluster.CA)}}},
-		"users":    []any{map[string]any{"user": map[string]any{"token": w.cluster.Token}}},
+		"clusters": []any{map[string]any{"cluster": map[string]any{"server": e.cluster.URL, "certificate-authority-data": []byte(e.cluster.CA)}}},
+		"users":    []any{map[string]any{"user": map[string]any{"token": e.cluster.Token}}},
 	})
 	if err == nil {
 		err = os.WriteFile(kubeconfig, content, 0o600)
 	}
 	if err != nil {
-		w.Fatal(err)
+		e.Fatal(err)
 	}
 	h.options = overlay.Options{
 		Node: h.node, BootstrapKubeconfig: kubeconfig, CertDir: filepath.Join(folder, "config"), CertDuration: 24 * time.Hour,
-		HNS: h.service, Watcher: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: w.cluster.Dial,
+		HNS: h.service, Watcher: h.service, Log: slog.New(slog.NewJSONHandler(h.log, nil)), Dial: e.cluster.Dial,
 	}
-	w.node(h.node, "windows", ip.String(), map[string]string{overlay.SubnetAnnotation: fmt.Sprintf("10.132.%d.0/24", i)})
+	e.node(h.node, "windows", ip.String(), map[string]string{overlay.SubnetAnnotation: fmt.Sprintf("10.132.%d.0/24", i)})
 	return h
 }
 
@@ -131,26 +131,26 @@ func (h *host) start() *host {
 	var done sync.WaitGroup
 	done.Go(func() { overlay.Run(ctx, h.options) })
 	h.stop = func() { cancel(); done.Wait() }
-	h.w.ends = append(h.w.ends, h.stop)
+	h.env.ends = append(h.env.ends, h.stop)
 	return h
 }
 
 // awaits waits, in simulated time, until something holds.
-func (w *world) awaits(within time.Duration, what string, holds func() bool) {
-	w.Helper()
+func (e *env) awaits(within time.Duration, what string, holds func() bool) {
+	e.Helper()
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		synctest.Wait()
 		if holds() {
 			return
 		}
 		if time.Since(began) > within {
-			w.Fatalf("not within %v: %s", within, what)
+			e.Fatalf("not within %v: %s", within, what)
 		}
 	}
 }
 
 // passes lets time go by.
-func (w *world) passes(d time.Duration) {
+func (e *env) passes(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -167,37 +167,37 @@ func (h *host) network(name string) (found hns.Network, once bool) {
 	return found, n == 1
 }
 
-// has tells whether the host has both networks and exactly these ways.
-func (h *host) has(ways ...hns.RemoteSubnet) bool {
+// has reports whether the host has both networks and exactly these remotes.
+func (h *host) has(remotes ...hns.RemoteSubnet) bool {
 	_, base := h.network(overlay.BaseNetwork)
 	n, pods := h.network(overlay.Network)
-	ways = slices.Clone(ways)
-	slices.SortFunc(ways, func(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) })
-	return base && pods && slices.Equal(n.Remotes, ways)
+	remotes = slices.Clone(remotes)
+	slices.SortFunc(remotes, func(a, b hns.RemoteSubnet) int { return a.Prefix.Compare(b.Prefix) })
+	return base && pods && slices.Equal(n.Remotes, remotes)
 }
 
-// way is the way to the pods of this host.
-func (h *host) way() hns.RemoteSubnet {
+// remote is the remote subnet of this host on others.
+func (h *host) remote() hns.RemoteSubnet {
 	n, _ := h.network(overlay.Network)
 	return hns.RemoteSubnet{Prefix: n.Subnets[0].Prefix, VNI: overlay.VNI, Host: n.ManagementIP, RouterMAC: n.RouterMAC}
 }
 
-// told tells whether the cluster knows the address of the host's router.
-func (h *host) told() bool {
+// published reports whether the Node has the address of the host's router.
+func (h *host) published() bool {
 	n, _ := h.network(overlay.Network)
-	return n.RouterMAC != "" && h.w.annotation(h.node, overlay.RouterMACAnnotation) == n.RouterMAC
+	return n.RouterMAC != "" && h.env.annotation(h.node, overlay.RouterMACAnnotation) == n.RouterMAC
 }
 
-func (w *world) annotation(node, name string) string {
+func (e *env) annotation(node, name string) string {
 	var is struct {
 		Metadata struct{ Annotations map[string]string }
 	}
-	w.cluster.Get(nodePath(node), &is)
+	e.cluster.Get(nodePath(node), &is)
 	return is.Metadata.Annotations[name]
 }
 
-func (w *world) annotate(node, name, value string) {
-	w.cluster.Patch(nodePath(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
+func (e *env) annotate(node, name, value string) {
+	e.cluster.Patch(nodePath(node), map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
 }
 
 // changes are the calls since the last ResetCalls that changed something.
@@ -207,11 +207,11 @@ func (h *host) changes() map[string]int {
 	return calls
 }
 
-// wantChanges fails the test when other calls changed something.
+// wantChanges fails the test unless exactly these calls changed something.
 func (h *host) wantChanges(want map[string]int) {
-	h.w.Helper()
+	h.env.Helper()
 	if got := h.changes(); !maps.Equal(got, want) {
-		h.w.Errorf("calls that change something: %v, want %v", got, want)
+		h.env.Errorf("calls that change something: %v, want %v", got, want)
 	}
 }
 
@@ -249,10 +249,10 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// ways are those to the pods of the first Linux hosts.
-func ways(hosts int) (all []hns.RemoteSubnet) {
+// linuxRemotes are the remote subnets of the first Linux hosts.
+func linuxRemotes(hosts int) (all []hns.RemoteSubnet) {
 	for i := range hosts {
-		all = append(all, linuxWay(i))
+		all = append(all, linuxRemote(i))
 	}
 	return all
 }

@@ -1,0 +1,291 @@
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+const (
+	// resyncInterval is how often the networks are compared when nothing happens. So something that is lost without a notification
+	// is back within 30 seconds.
+	resyncInterval = 15 * time.Second
+	// pollInterval is how often something that is about to change is read, such as the address that Windows reports a moment after a
+	// network was created. A host joins only as fast as this change is seen.
+	pollInterval = 250 * time.Millisecond
+	// maxImmediateFailure is the longest time that a call takes which fails before it has changed anything.
+	maxImmediateFailure = time.Second
+	// missingGrace is how long a network must be missing before it is created again: a service that has just started may not have
+	// read all networks yet, and creating one can cut the host's connections.
+	missingGrace = 2 * time.Second
+	// settleTimeout is the longest time until a new network has its addresses, and the host its connections.
+	settleTimeout = time.Minute
+	// createTimeout and callTimeout limit calls of the service.
+	createTimeout = 3 * time.Minute
+	callTimeout   = time.Minute
+	// batchSize is how many remote subnets go into one request.
+	batchSize = 250
+)
+
+// networkReconciler makes the networks of the Host Network Service follow from the Nodes. Between two reads it remembers what the
+// service has, so that a change needs as few calls as possible.
+type networkReconciler struct {
+	hns      HNS
+	settings Settings
+	state    *state
+	log      *slog.Logger
+	// onCut is called when the connections of this host have been cut.
+	onCut func()
+	// routes are those of this host; nil if they need no attention.
+	routes    Routes
+	routeMove routeMove
+
+	// have are the networks as read at readAt, with all changes made since. They are valid while fresh is true.
+	have   []hns.Network
+	fresh  bool
+	readAt time.Time
+	// created are the networks that this process created, by ID, with their requested settings: Windows does not report all of them.
+	created map[string]hns.Network
+	// missingSince is when a network was first found missing; zero if none is missing.
+	missingSince time.Time
+	// unsettledSince is when a network was first found without addresses; zero if all have theirs.
+	unsettledSince time.Time
+	// lastLogged is the last problem that was logged. It is not logged twice.
+	lastLogged string
+	// holders are the Nodes of the remote subnets; nil until the first ones are known.
+	holders holders
+	// unusable are the Nodes that were logged as unreachable, with the reason.
+	unusable map[string]string
+	failed   pauses
+}
+
+// run reconciles the networks until ctx is done. A message on restarted means that the service may have lost its networks.
+func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) {
+	for ctx.Err() == nil {
+		wait, err := r.reconcile(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			r.fresh = false
+			wait = r.failed.next()
+			r.logOnce(slog.LevelWarn, "Configuring the overlay failed", "error", err.Error())
+		} else {
+			r.failed.reset()
+		}
+		if !r.wait(ctx, wait, restarted) {
+			restarted = nil
+		}
+	}
+}
+
+// wait returns when there may be something to do. It returns false when the channel restarted is closed.
+func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restarted <-chan struct{}) bool {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.state.changed:
+	case _, open := <-restarted:
+		if !open {
+			return false
+		}
+		r.log.Info("The Host Network Service has stopped or started: reading its networks")
+		r.fresh = false
+		r.failed.reset()
+	case <-t.C:
+		r.fresh = false
+	}
+	return true
+}
+
+// reconcile makes all changes that are due, and returns the longest time until the next call.
+func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
+	own, all, ok := r.state.known()
+	if !ok {
+		r.logOnce(slog.LevelInfo, "Waiting for the Node of this host", "node", r.state.own)
+		return resyncInterval, nil
+	}
+	subnet, _, err := own.prefix()
+	if err != nil {
+		r.logOnce(slog.LevelInfo, "Waiting for OVN-Kubernetes to give this host a subnet", "node", own.Name, "reason", err.Error())
+		return resyncInterval, nil
+	}
+	if err := r.readNetworks(ctx); err != nil {
+		return 0, err
+	}
+	wait, err := r.reconcileNetworks(ctx, own, subnet)
+	if wait > 0 || err != nil {
+		return wait, err
+	}
+	if err := r.reconcileRemotes(ctx, own, all); err != nil {
+		return 0, err
+	}
+	wait, err = r.publishRouter()
+	if !r.moveRoutes(ctx) {
+		wait = min(wait, pollInterval)
+	}
+	return wait, err
+}
+
+// readNetworks reads the networks unless they are known.
+func (r *networkReconciler) readNetworks(ctx context.Context) error {
+	if r.fresh && time.Since(r.readAt) < resyncInterval {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	networks, err := r.hns.Networks(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the networks: %w", err)
+	}
+	ours := slices.DeleteFunc(slices.Clone(networks), func(n hns.Network) bool { return n.Name != Network && n.Name != BaseNetwork })
+	for i := range ours {
+		if c, byUs := r.created[ours[i].ID]; byUs {
+			ours[i].Subnets, ours[i].VXLANPort, ours[i].Adapter, ours[i].HostRoute = c.Subnets, c.VXLANPort, c.Adapter, c.HostRoute
+		}
+	}
+	if r.missingSince.IsZero() && slices.ContainsFunc(r.have, func(h hns.Network) bool { return named(ours, h.Name) == nil }) {
+		r.log.Warn("A network is missing; it is created again unless it comes back")
+		r.missingSince = time.Now()
+	}
+	r.have, r.fresh, r.readAt = ours, true, time.Now()
+	r.log.Debug("Networks read", "all", len(networks), "ours", len(ours))
+	return nil
+}
+
+// reconcileNetworks creates and removes networks. It returns a pause if there is something to wait for.
+func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, subnet netip.Prefix) (time.Duration, error) {
+	c := changeNetworks(r.have, r.settings.networks(subnet))
+	if c.isEmpty() {
+		r.missingSince = time.Time{}
+		return 0, nil
+	}
+	if time.Since(r.missingSince) < missingGrace {
+		r.fresh = false
+		return pollInterval, nil
+	}
+	r.missingSince = time.Time{}
+	for _, n := range c.remove {
+		if err := r.removeNetwork(ctx, n); err != nil {
+			return 0, err
+		}
+	}
+	for i, n := range c.create {
+		if wait := r.waitForBase(n); wait > 0 {
+			return wait, nil
+		}
+		if len(r.have) == 0 {
+			if err := r.routeMove.begin(ctx, r.routes, own); err != nil {
+				r.log.Warn("Reading the static routes of this host failed; they may be lost", "error", err.Error())
+			}
+		}
+		if err := r.createNetwork(ctx, n, c.why[i]); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network) error {
+	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "is", describe(n))
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	if err := r.hns.DeleteNetwork(ctx, n.ID); err != nil && !errors.Is(err, hns.ErrNotFound) {
+		return fmt.Errorf("removing network %s (%s): %w", n.Name, n.ID, err)
+	}
+	r.have = slices.DeleteFunc(r.have, func(h hns.Network) bool { return h.ID == n.ID })
+	delete(r.created, n.ID)
+	return nil
+}
+
+// waitForBase returns a pause while the switch below the network is not ready: the network cannot be created before.
+func (r *networkReconciler) waitForBase(n hns.Network) time.Duration {
+	base := named(r.have, BaseNetwork)
+	if n.Name == BaseNetwork || base == nil || base.ManagementIP.IsValid() {
+		return 0
+	}
+	if r.unsettledSince.IsZero() {
+		r.unsettledSince = time.Now()
+	}
+	if time.Since(r.unsettledSince) > settleTimeout {
+		r.log.Warn("Windows has not reported the address of the virtual switch; continuing without it", "network", base.Name)
+		return 0
+	}
+	r.fresh = false
+	return pollInterval
+}
+
+// createNetwork creates one network. It logs before the call, because the call can cut the connection of the log's reader.
+func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, why string) error {
+	first := len(r.have) == 0
+	r.log.Info("Creating a network", "network", n.Name, "because", why, "wanted", describe(n), "mayCutConnections", first)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	made, err := r.hns.CreateNetwork(ctx, n)
+	if first && (err == nil || time.Since(began) > maxImmediateFailure) { // a failure that took longer may have changed something
+		r.onCut()
+	}
+	if err != nil {
+		return fmt.Errorf("creating network %s: %w", n.Name, err)
+	}
+	r.log.Info("Network created", "network", n.Name, "id", made.ID, "seconds", time.Since(began).Seconds())
+	r.created[made.ID] = n
+	made.Subnets, made.VXLANPort, made.Adapter, made.HostRoute = n.Subnets, n.VXLANPort, n.Adapter, n.HostRoute
+	r.have = append(r.have, made)
+	r.unsettledSince = time.Now()
+	return nil
+}
+
+// moveRoutes moves the static routes to the virtual adapter. It returns false until this is done.
+func (r *networkReconciler) moveRoutes(ctx context.Context) bool {
+	moved, done, err := r.routeMove.advance(ctx)
+	if len(moved) > 0 {
+		r.log.Info("Routes moved to the virtual adapter", "routes", fmt.Sprint(moved))
+	}
+	if err != nil && done {
+		r.log.Error("Moving the static routes of this host failed; they are lost until it restarts", "error", err.Error())
+	}
+	return done
+}
+
+// publishRouter has the router's MAC address published as soon as Windows has reported it, and returns the time until the next
+// reconcile.
+func (r *networkReconciler) publishRouter() (time.Duration, error) {
+	n := named(r.have, Network)
+	if n == nil {
+		return 0, fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
+	}
+	if mac, err := parseMAC(n.RouterMAC); err == nil {
+		if r.lastLogged != "" {
+			r.log.Info("The overlay is configured")
+		}
+		r.unsettledSince, r.lastLogged = time.Time{}, ""
+		r.state.setMAC(mac)
+		return resyncInterval, nil
+	}
+	if r.unsettledSince.IsZero() {
+		r.unsettledSince = time.Now()
+	}
+	r.fresh = false
+	if time.Since(r.unsettledSince) < settleTimeout {
+		return pollInterval, nil
+	}
+	r.logOnce(slog.LevelWarn, "Windows has not reported the address of the router; other nodes cannot reach the pods of this one", "network", n.Name)
+	return longestPause, nil
+}
+
+// logOnce logs a message unless the last call logged the same.
+func (r *networkReconciler) logOnce(level slog.Level, what string, attributes ...any) {
+	if text := fmt.Sprint(append([]any{what}, attributes...)...); text != r.lastLogged {
+		r.lastLogged = text
+		r.log.Log(context.Background(), level, what, attributes...)
+	}
+}
