@@ -1,6 +1,5 @@
-// Package hns says what our programs want of Windows' Host Network Service, and what they see of it: networks, endpoints and load
-// balancers as values. Nothing here calls Windows: who needs the service has a port of its own, which package win answers on
-// Windows and package sim everywhere else.
+// Package hns has the networks, endpoints and load balancers of Windows' Host Network Service as values. Nothing here calls
+// Windows: each user of the service has its own port, which package win implements on Windows and package sim elsewhere.
 //
 // The names are those of the Host Compute Network API
 // (https://learn.microsoft.com/windows-server/networking/technologies/hcn/hcn-top), of which only what we use is here.
@@ -38,7 +37,7 @@ type Network struct {
 	// Persistent is true of a network that is still there after Windows has restarted.
 	Persistent bool
 	// RouterMAC is the address of the overlay's distributed router on this host, such as 00-15-5D-0A-0B-0C, and ManagementIP the
-	// address that the host has on the adapter. Windows sets both when it has made the network, which takes a while.
+	// host's address on the adapter. Windows sets both some time after the network was created.
 	RouterMAC    string
 	ManagementIP netip.Addr
 }
@@ -63,7 +62,7 @@ type Subnet struct {
 	VNI uint32
 }
 
-// RemoteSubnet is where packets to a subnet of another host go. It can be compared.
+// RemoteSubnet is the destination of packets to a subnet of another host. It can be compared.
 type RemoteSubnet struct {
 	Prefix netip.Prefix
 	VNI    uint32
@@ -72,14 +71,14 @@ type RemoteSubnet struct {
 	RouterMAC string
 }
 
-// Endpoint is a port of a network: of a pod, of the host itself, or a stand-in for one on another host.
+// Endpoint is a port of a network: of a pod, of the host itself, or of a pod on another host.
 type Endpoint struct {
 	// ID is a GUID in lower case; Network is that of its network.
 	ID, Network string
 	Name        string
 	Address     netip.Addr
 	MAC         string
-	// Remote is true of a stand-in for an endpoint of another host: kube-proxy makes them as targets of load balancers.
+	// Remote is true for an endpoint of another host: kube-proxy creates these as targets of load balancers.
 	Remote bool
 	// Namespace is the GUID of the network namespace it is in; empty when it is in none.
 	Namespace string
@@ -119,12 +118,12 @@ type State struct {
 	LoadBalancers []LoadBalancer
 }
 
-// Errors that those who answer the ports give, so that callers need not know codes of Windows.
+// Errors of the ports, so that callers need not know Windows' codes.
 var (
 	// ErrNotFound: the object is not there.
 	ErrNotFound = errors.New("no such object in the Host Network Service")
 	// ErrExists: another object has its name, address or port (0xb7, 0x803b0013).
 	ErrExists = errors.New("an object of the Host Network Service is in the way")
-	// ErrUnavailable: the service does not answer (it is stopped, or starts anew), so that nothing can be said about any object.
+	// ErrUnavailable: the service does not answer (it is stopped or starting), so that the state of objects is unknown.
 	ErrUnavailable = errors.New("the Host Network Service does not answer")
 )

@@ -13,27 +13,26 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// boot is the computer from one start to its end. It is what programs talk to: when its power goes, they can do no
-// more, however long they go on.
+// boot is the computer from one start to its end. Programs use it: after a power cut, their calls fail, even if they still run.
 type boot struct {
 	w   *Windows
 	id  string
 	ctx context.Context
 	end context.CancelFunc
-	// environment is that of the machine when it started, which services get.
+	// environment is the machine's environment at its start, which services get.
 	environment map[string]string
 
 	processes sync.WaitGroup
 	// The rest is protected by w.mu.
 	off     bool
 	running map[string]*process
-	// exits are the exit codes of services that ended.
+	// exits are the exit codes of services.
 	exits   map[string]uint32
 	lastPID uint32
 	locks   map[string]bool
 	watches map[*watcher]bool
 	reboot  bool
-	// routes are those that were added, routeWatches who is told of them.
+	// routes are the added routes, routeWatches the channels to notify.
 	routes       []host.Route
 	routeWatches map[chan struct{}]bool
 }
@@ -80,7 +79,7 @@ func (b *boot) changeFile(op, name string) error {
 	return b.changeLocked(op + " " + name)
 }
 
-// change is called before each change. It decides whether the change may happen.
+// change is called before each change, and decides whether it is permitted.
 func (b *boot) change(operation string) error {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()

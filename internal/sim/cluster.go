@@ -26,17 +26,17 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// Cluster is a simulated API server: just enough of one for hosts to become nodes, where a real one would be too slow.
-// It keeps any object it is given; it lets in whoever has the token, or a certificate it issued; it has no admission and
-// no authorization.
+// Cluster is a simulated API server with only the features that hosts need to become nodes, for tests in which a real one would
+// be too slow. It stores any object; it authenticates its token and the certificates it issued; it has no admission and no
+// authorization.
 type Cluster struct {
-	// URL and CA (PEM) are what clients need, with Token.
+	// URL, CA (PEM) and Token are for clients.
 	URL, CA, Token string
 
-	server *httptest.Server
-	cable  *cable // nil on this machine's network
-	key    *ecdsa.PrivateKey
-	ca     *x509.Certificate
+	server   *httptest.Server
+	listener *pipeListener // nil on this machine's network
+	key      *ecdsa.PrivateKey
+	ca       *x509.Certificate
 
 	mu      sync.Mutex
 	objects map[string]map[string]any // by path
@@ -44,21 +44,21 @@ type Cluster struct {
 	changed chan struct{} // closed at the next change
 	history []change
 	approve func(*certificatesv1.CertificateSigningRequest) bool
-	// life of certificates; as asked for when 0.
+	// life is the duration of certificates; 0 means the requested one.
 	life time.Duration
-	// ahead is how much the cluster's clock is ahead of the hosts'.
+	// ahead is the difference of the cluster's clock to the hosts' clocks.
 	ahead  time.Duration
 	counts map[string]int
 	away   bool
-	// forgotten is the version before which no watch can go on.
+	// forgotten is the oldest version from which a watch can continue.
 	forgotten int
-	// listsOnly is true when watches cannot begin with what there is.
+	// listsOnly is true if watches cannot start with the existing objects.
 	listsOnly bool
-	// forbidden is a list of what is refused, each as user, method and path.
+	// forbidden are rejected requests, each as user, method and path.
 	forbidden [][3]string
 }
 
-// change is one event of watches.
+// change is an event for watches.
 type change struct {
 	version int
 	kind    string
@@ -66,18 +66,17 @@ type change struct {
 	object  map[string]any
 }
 
-// NewCluster starts an API server, which issues every certificate it is asked for.
+// NewCluster starts an API server that approves and issues every certificate.
 func NewCluster() (*Cluster, error) { return newCluster(nil) }
 
-// NewIsolatedCluster does the same for tests in which time is simulated (testing/synctest): no network leads to it, but
-// its Dial does.
-func NewIsolatedCluster() (*Cluster, error) { return newCluster(newCable()) }
+// NewIsolatedCluster is NewCluster for tests with simulated time (testing/synctest): only its Dial connects to it.
+func NewIsolatedCluster() (*Cluster, error) { return newCluster(newPipeListener()) }
 
-// newCluster starts an API server on a cable, or on this machine's network without one.
-func newCluster(on *cable) (*Cluster, error) {
+// newCluster starts an API server on a listener, or on this machine's network if it is nil.
+func newCluster(on *pipeListener) (*Cluster, error) {
 	c := &Cluster{
 		Token: "bootstrap-token", objects: map[string]map[string]any{}, changed: make(chan struct{}), counts: map[string]int{},
-		approve: func(*certificatesv1.CertificateSigningRequest) bool { return true }, cable: on,
+		approve: func(*certificatesv1.CertificateSigningRequest) bool { return true }, listener: on,
 	}
 	if err := c.makeCA(); err != nil {
 		return nil, fmt.Errorf("starting a simulated API server: %w", err)
@@ -91,7 +90,7 @@ func newCluster(on *cable) (*Cluster, error) {
 	}
 	c.server = httptest.NewUnstartedServer(c)
 	c.server.EnableHTTP2 = true
-	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that end in the middle are expected
+	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // disconnecting clients are expected
 	c.server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: c.key}},
 		ClientAuth:   tls.RequestClientCert, MinVersion: tls.VersionTLS12,
@@ -140,7 +139,7 @@ func (c *Cluster) Close() {
 	c.server.Close()
 }
 
-// Approve sets which certificate requests are answered from now on, and asks again about those that wait.
+// Approve sets which certificate requests are approved from now on, including pending ones.
 func (c *Cluster) Approve(approve func(*certificatesv1.CertificateSigningRequest) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,28 +149,29 @@ func (c *Cluster) Approve(approve func(*certificatesv1.CertificateSigningRequest
 	}
 }
 
-// SetCertificateLife makes every certificate from now on valid for that long, whatever was asked for.
+// SetCertificateLife sets the duration of all certificates from now on, whatever is requested.
 func (c *Cluster) SetCertificateLife(life time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.life = life
 }
 
-// SetClock sets how much the cluster's clock is ahead of the hosts': by it, certificates are issued and expire.
+// SetClock sets the difference of the cluster's clock to the hosts' clocks. It is used to issue certificates and check their
+// expiry.
 func (c *Cluster) SetClock(ahead time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ahead = ahead
 }
 
-// SetToken makes another token the one that is let in.
+// SetToken sets another valid token.
 func (c *Cluster) SetToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Token = token
 }
 
-// SetAway makes the server refuse everything, and end all connections, until it is called with false.
+// SetAway makes the server reject all requests and close all connections, until it is called with false.
 func (c *Cluster) SetAway(away bool) {
 	c.mu.Lock()
 	c.away = away
@@ -181,7 +181,7 @@ func (c *Cluster) SetAway(away bool) {
 	}
 }
 
-// Forget ends all connections. Watches cannot go on from what clients have seen: they must read everything again.
+// Forget closes all connections. Watches cannot continue; clients must read everything again.
 func (c *Cluster) Forget() {
 	c.mu.Lock()
 	c.version++
@@ -190,21 +190,21 @@ func (c *Cluster) Forget() {
 	c.server.CloseClientConnections()
 }
 
-// ListOnly makes it one of the servers, older or set so, whose watches cannot begin with what there is.
+// ListOnly disables watches that start with the existing objects, as on older servers.
 func (c *Cluster) ListOnly() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listsOnly = true
 }
 
-// Forbid refuses, from now on, requests of users whose name begins so, with this method and path.
+// Forbid rejects, from now on, requests with this method and path by users whose name has the prefix.
 func (c *Cluster) Forbid(user, method, path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forbidden = append(c.forbidden, [3]string{user, method, path})
 }
 
-// isForbidden tells whether a request of somebody with a certificate is to be refused.
+// isForbidden reports whether a request of a user with a certificate is rejected.
 func (c *Cluster) isForbidden(r *http.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +244,7 @@ func (c *Cluster) Paths() []string {
 	return slices.Sorted(maps.Keys(c.objects))
 }
 
-// Patch merges a patch into the object at a path, as the cluster's own controllers do.
+// Patch merges a patch into the object at a path, like the cluster's controllers.
 func (c *Cluster) Patch(path string, patch map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +253,7 @@ func (c *Cluster) Patch(path string, patch map[string]any) {
 	}
 }
 
-// Put makes the object at a path, or replaces it, as an administrator would.
+// Put creates or replaces the object at a path, like an administrator.
 func (c *Cluster) Put(path string, object any) error {
 	b, err := json.Marshal(object)
 	if err != nil {
@@ -281,11 +281,11 @@ func (c *Cluster) Delete(path string) {
 	defer c.mu.Unlock()
 	if object, there := c.objects[path]; there {
 		delete(c.objects, path)
-		c.tell(path, "DELETED", object)
+		c.notify(path, "DELETED", object)
 	}
 }
 
-// Await returns when the condition holds; it is asked again after each change. The error is that of ctx.
+// Await returns when the condition holds; it is checked after each change. The error is that of ctx.
 func (c *Cluster) Await(ctx context.Context, holds func() bool) error {
 	for {
 		c.mu.Lock()

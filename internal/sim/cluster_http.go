@@ -40,7 +40,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knows tells whether somebody has a certificate of ours that is valid. As with the real server, others are strangers.
+// knows reports whether a client has a valid certificate of this cluster. Others are anonymous, as with the real server.
 func (c *Cluster) knows(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false
@@ -67,7 +67,7 @@ func reply(w http.ResponseWriter, object any) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// collections are the resources that are known; their lists and items have these kinds.
+// collections are the supported resources, with the kinds of lists and items.
 func collections() map[string]string {
 	return map[string]string{
 		"nodes": "Node", "certificatesigningrequests": "CertificateSigningRequest", "leases": "Lease",
@@ -75,7 +75,7 @@ func collections() map[string]string {
 	}
 }
 
-// collection splits a path into that of the collection, and its kind; the kind is empty for a single object.
+// collection returns the path and kind of a collection; the kind is empty for a single object.
 func collection(path string) (kind string) {
 	return collections()[path[strings.LastIndexByte(path, '/')+1:]]
 }
@@ -110,7 +110,7 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 }
 
-// onePage is the part of a list that was asked for. Where to go on, and how much there is, is in the metadata.
+// onePage is the requested page of a list. The metadata have the token of the next page and the number of remaining items.
 func onePage(items []any, meta map[string]any, r *http.Request) []any {
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	items = items[min(from, len(items)):]
@@ -122,7 +122,8 @@ func onePage(items []any, meta map[string]any, r *http.Request) []any {
 	return items[:limit]
 }
 
-// belongs tells whether an object is in the collection, of one namespace or of all, and selected by the request's metadata.name.
+// belongs reports whether an object is in the collection, of one namespace or of all, and selected by the request's
+// metadata.name.
 func belongs(object, collection string, r *http.Request) bool {
 	parts := strings.Split(object, "/")
 	if i := slices.Index(parts, "namespaces"); i >= 0 && !strings.Contains(collection, "/namespaces/") {
@@ -164,7 +165,7 @@ func (c *Cluster) write(w http.ResponseWriter, r *http.Request) {
 		c.put(path, "MODIFIED", merge(before, body))
 	case r.Method == http.MethodDelete:
 		delete(c.objects, path)
-		c.tell(path, "DELETED", before)
+		c.notify(path, "DELETED", before)
 	default:
 		c.put(path, "MODIFIED", body)
 	}
@@ -177,17 +178,18 @@ func metaOf(object map[string]any) map[string]any {
 	return m
 }
 
-// put keeps an object and tells those who watch. The caller holds the lock.
+// put stores an object and notifies watches. The caller holds the lock.
 func (c *Cluster) put(path, kind string, object map[string]any) {
 	meta := maps.Clone(metaOf(object))
 	meta["resourceVersion"] = strconv.Itoa(c.version + 1)
 	object["metadata"] = meta
 	c.objects[path] = object
-	c.tell(path, kind, object)
+	c.notify(path, kind, object)
 }
 
-// tell tells those who watch. What is deleted is shown as it was, with the version of its end: from there a watch goes on.
-func (c *Cluster) tell(path, kind string, object map[string]any) {
+// notify notifies watches. A deleted object is sent in its last state, with the version of the deletion: a watch can continue
+// from there.
+func (c *Cluster) notify(path, kind string, object map[string]any) {
 	c.version++
 	if kind == "DELETED" {
 		object = merge(object, map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(c.version)}})
@@ -218,8 +220,8 @@ func merge(object, patch map[string]any) map[string]any {
 	return out
 }
 
-// keepConditions completes the conditions of a strategic merge patch: those of other types stay, those of the same type
-// keep their place. The conditions of status are the only list that the simulation knows to merge.
+// keepConditions applies the strategic merge patch of conditions: other types stay, and those of the same type keep their
+// position. status.conditions is the only list that the simulation can merge.
 func keepConditions(object, patch map[string]any) {
 	status, _ := patch["status"].(map[string]any)
 	news, _ := status["conditions"].([]any)
@@ -239,8 +241,8 @@ func keepConditions(object, patch map[string]any) {
 	}
 }
 
-// watch sends what has happened since the given version (without one, what there is), and what happens, until the
-// client ends it or its time is up.
+// watch sends the events since a version (without one, the existing objects), and new events, until the client disconnects or the
+// timeout.
 func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	seen, ok := c.beginWatch(w, r)
 	if !ok {
@@ -275,7 +277,7 @@ func (c *Cluster) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// beginWatch begins a watch and returns from which version it goes on. It returns false when there can be none.
+// beginWatch starts a watch and returns the version from which it continues. It returns false if there can be none.
 func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, ok bool) {
 	c.mu.Lock()
 	forgotten, lists := c.forgotten, c.listsOnly
@@ -302,7 +304,7 @@ func (c *Cluster) beginWatch(w http.ResponseWriter, r *http.Request) (seen int, 
 	return seen, true
 }
 
-// sendAll begins a watch with what there is, and returns the version of that.
+// sendAll starts a watch with the existing objects, and returns their version.
 func (c *Cluster) sendAll(w http.ResponseWriter, r *http.Request) (version int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +317,7 @@ func (c *Cluster) sendAll(w http.ResponseWriter, r *http.Request) (version int) 
 	return c.version
 }
 
-// answer issues the certificate of a request that is approved. The caller holds the lock.
+// answer issues the certificate of an approved request. The caller holds the lock.
 func (c *Cluster) answer(path string) {
 	var request certificatesv1.CertificateSigningRequest
 	b, err := json.Marshal(c.objects[path])

@@ -14,10 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ErrInUse is what removing the file of a program gives that runs, or a file of a layer with plain calls.
+// ErrInUse is the error of removing the file of a running program, or a file of a layer with ordinary calls.
 var ErrInUse = errors.New("the process cannot access the file because it is being used by another process")
 
-// containers are what shims of containerd made.
+// containers are those created by containerd's shims.
 type containers struct{ boot *boot }
 
 // List implements daemon.Containers.
@@ -93,7 +93,7 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 	return ended, ctx.Err()
 }
 
-// AddContainer lets a container run, whose shim is a process of a program. It ends with the computer.
+// AddContainer starts a container, whose shim is a process of a program. It ends with the computer.
 func (w *Windows) AddContainer(name, shim string) {
 	w.AddProgram(shim)
 	w.mu.Lock()
@@ -101,21 +101,21 @@ func (w *Windows) AddContainer(name, shim string) {
 	w.containers[name] = true
 }
 
-// AddProgram lets a program run that no service started. As long as it runs, its file cannot be removed.
+// AddProgram starts a program that belongs to no service. While it runs, its file cannot be removed.
 func (w *Windows) AddProgram(path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.programs[path] = true
 }
 
-// AddNetwork makes the network of a pod, which stays when its containers end and when the computer restarts.
+// AddNetwork creates the network of a pod, which stays when its containers end and when the computer restarts.
 func (w *Windows) AddNetwork(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.networks[strings.ToLower(id)] = true
 }
 
-// AddLayer makes the folder of a layer, with a file in it that plain calls cannot remove.
+// AddLayer creates the folder of a layer, with a file in it that ordinary calls cannot remove.
 func (w *Windows) AddLayer(folder string) error {
 	_, err := w.Disk().WriteFile(folder+`\Files\License.txt`, "a layer")
 	w.mu.Lock()
@@ -124,7 +124,7 @@ func (w *Windows) AddLayer(folder string) error {
 	return err
 }
 
-// Remnants are what containers, programs, networks of pods and layers there are.
+// Remnants are the existing containers, programs, networks of pods and layers.
 func (w *Windows) Remnants() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,7 +135,7 @@ func (w *Windows) Remnants() []string {
 	return all
 }
 
-// inUseLocked refuses to remove a file whose program runs, by whatever name, and files of layers.
+// inUseLocked rejects the removal of a running program's file, under any name, and of files of layers.
 func (b *boot) inUseLocked(name string) error {
 	for layer := range b.w.layers {
 		if strings.HasPrefix(name, layer+`\`) {
@@ -170,7 +170,7 @@ func (b *boot) programsLocked() []string {
 	return programs
 }
 
-// nextStart is what waits for the computer to start.
+// nextStart has the changes that wait for a restart.
 type nextStart struct{ boot *boot }
 
 // Waits implements daemon.NextStart.
@@ -204,7 +204,7 @@ func (n nextStart) Rename(_ context.Context, hostname string) error {
 	return nil
 }
 
-// waitsLocked says why Windows waits for a restart.
+// waitsLocked returns why Windows needs a restart.
 func (w *Windows) waitsLocked() []string {
 	waits := slices.Clone(w.waits)
 	for _, name := range slices.Sorted(maps.Keys(w.features)) {
@@ -218,7 +218,7 @@ func (w *Windows) waitsLocked() []string {
 	return waits
 }
 
-// WaitFor makes Windows wait for a restart, as an update does, with a reason for each.
+// WaitFor makes Windows need a restart, as an update does, with a reason for each.
 func (w *Windows) WaitFor(reasons ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,7 +22,7 @@ type Rule struct {
 	Disabled bool
 }
 
-// firewall is Windows' own.
+// firewall is Windows' firewall.
 type firewall struct{ boot *boot }
 
 // Set implements daemon.Firewall. Each rule is a change of its own.
@@ -77,14 +77,14 @@ func (w *Windows) Rules() []Rule {
 	})
 }
 
-// AddRule adds a rule, as somebody else would.
+// AddRule adds a rule, like another program.
 func (w *Windows) AddRule(r Rule) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rules = append(w.rules, r)
 }
 
-// EditRules changes every rule of ours that has a name, as somebody else would.
+// EditRules changes all our rules with a name, like another program.
 func (w *Windows) EditRules(name string, edit func(*Rule)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *Windows) EditRules(name string, edit func(*Rule)) {
 	}
 }
 
-// StopFirewall stops the service of the firewall, or starts it again: while it is stopped, nothing is kept out.
+// StopFirewall stops the service of the firewall, or starts it: while it is stopped, nothing is filtered.
 func (w *Windows) StopFirewall(stopped bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,11 +25,11 @@ type Options struct {
 	// Windows is the computer. An empty Root is a temporary folder, which Close removes. An empty Address is that of
 	// ListenAddr. Programs override the simulated WICD and kubelet.
 	Windows WindowsOptions
-	// ListenAddr is address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a loopback address of
-	// its own, so that hosts can be told apart by address. Port 0 takes a free one, once.
+	// ListenAddr is the address and port of the SSH server. Each of 127.1.0.1 to 127.1.255.254 is a separate loopback address, so
+	// that addresses identify hosts. Port 0 means any free port.
 	ListenAddr string
-	// User may log in with the keys of C:\ProgramData\ssh\administrators_authorized_keys; Administrator when empty. A host that
-	// has no such file gets one with AuthorizedKeys.
+	// User can log in with the keys of C:\ProgramData\ssh\administrators_authorized_keys; Administrator if empty. Without that
+	// file, the host gets one with AuthorizedKeys.
 	User           string
 	AuthorizedKeys []ssh.PublicKey
 	// HostKey identifies the SSH server; a new Ed25519 key when nil.

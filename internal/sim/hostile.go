@@ -15,29 +15,29 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
 )
 
-// Malice is how a host that somebody has taken over answers, instead of doing what it is asked to. Whatever it does, it costs the operator
+// Malice is how a hostile host behaves, for example one that an attacker controls. Whatever it does, it costs the operator only
 // one connection at a time.
 type Malice string
 
 // The kinds of malice.
 const (
-	// Flood answers every command with lines without end that mean nothing, as fast as they are taken.
+	// Flood answers every command with endless meaningless lines, as fast as they are read.
 	Flood Malice = "Flood"
-	// Results answers with results without end, each with other content.
+	// Results answers with endless results, each with other content.
 	Results Malice = "Results"
-	// Steps tells of progress without end, and makes none.
+	// Steps reports endless progress without making any.
 	Steps Malice = "Steps"
-	// LongLine answers with one line without end.
+	// LongLine answers with one endless line.
 	LongLine Malice = "LongLine"
-	// Folders has every folder list files without end, and no program that answers, so that one has to be sent.
+	// Folders has endless files in each folder, and no program, so that one must be sent.
 	Folders Malice = "Folders"
-	// Trickle answers with a byte a second.
+	// Trickle answers one byte per second.
 	Trickle Malice = "Trickle"
-	// Silence takes every command and never answers.
+	// Silence accepts every command and never answers.
 	Silence Malice = "Silence"
-	// Greed asks for all content again and again instead of taking it once.
+	// Greed requests all content repeatedly instead of storing it.
 	Greed Malice = "Greed"
-	// Thief answers as WICD does until it is handed a token. That it keeps, and fails.
+	// Thief behaves like WICD until it gets a token. It keeps the token, and fails.
 	Thief Malice = "Thief"
 )
 
@@ -46,7 +46,7 @@ func Malices() []Malice {
 	return []Malice{Flood, Results, Steps, LongLine, Folders, Trickle, Silence, Greed, Thief}
 }
 
-// hostile answers as a host with a kind of malice does, and lies about itself.
+// hostile behaves according to its malice, and reports false facts.
 type hostile struct {
 	honest sshd.Handler
 	malice Malice
@@ -88,7 +88,7 @@ func (h *hostile) exec(ctx context.Context, c sshd.Command, stdin io.Reader, std
 	return h.honest(ctx, c, stdin, stdout, stderr)
 }
 
-// results answers with facts that have other names in them each time: whoever merges them grows.
+// results answers with facts that have other names each time: a client that merges them would grow.
 func (h *hostile) results(out *until) int {
 	for n := 0; ; n++ {
 		var line bytes.Buffer
@@ -103,7 +103,7 @@ func (h *hostile) results(out *until) int {
 	}
 }
 
-// greed reads what is offered and asks for all of it, over and over.
+// greed reads the offer and requests all of it, repeatedly.
 func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
 	first, err := bufio.NewReader(stdin).ReadBytes('\n')
 	var request agent.ReceiveRequest
@@ -128,23 +128,23 @@ func (h *hostile) greed(stdin io.Reader, stdout io.Writer) int {
 	}
 }
 
-// facts are those that WICD tells, with lies in them.
+// facts are WICD's facts with lies.
 func (h *hostile) facts(ctx context.Context, c sshd.Command, stdin io.Reader, stdout, stderr io.Writer) int {
-	var told bytes.Buffer
-	code := h.honest(ctx, c, stdin, &told, stderr)
+	var answer bytes.Buffer
+	code := h.honest(ctx, c, stdin, &answer, stderr)
 	var last struct {
 		Result *agent.Facts `json:"result"`
 	}
-	lines := bytes.Split(bytes.TrimSpace(told.Bytes()), []byte("\n"))
+	lines := bytes.Split(bytes.TrimSpace(answer.Bytes()), []byte("\n"))
 	if json.Unmarshal(lines[len(lines)-1], &last) != nil || last.Result == nil || h.lies == nil {
-		_, _ = stdout.Write(told.Bytes())
+		_, _ = stdout.Write(answer.Bytes())
 		return code
 	}
 	h.lies(&last.Result.Host)
 	return agent.NewSession(strings.NewReader(""), stdout).End(last.Result, nil)
 }
 
-// keep takes what belongs to a join, and fails it.
+// keep stores the data of a join, and fails.
 func (h *hostile) keep(stdin io.Reader, stdout io.Writer) int {
 	s := agent.NewSession(stdin, stdout)
 	var request agent.JoinRequest
@@ -192,7 +192,7 @@ func (u *until) trickle() int {
 	}
 }
 
-// Tokens are the bootstrap tokens that a Thief was handed.
+// Tokens are the bootstrap tokens that a Thief got.
 func (h *Host) Tokens() []string {
 	if h.hostile == nil {
 		return nil

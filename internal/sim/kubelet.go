@@ -18,9 +18,9 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// KubeletOptions is how a simulated kubelet behaves.
+// KubeletOptions are the options of a simulated kubelet.
 type KubeletOptions struct {
-	// Heartbeat is how often the Lease is renewed and the host looked at; 10 s, as the real one, when 0.
+	// Heartbeat is how often it renews the Lease and checks the host; 10 s, like the real one, if 0.
 	Heartbeat time.Duration
 	// Version is what the node reports; v1.36.3 when empty.
 	Version string
@@ -28,9 +28,8 @@ type KubeletOptions struct {
 	CNIConfig string
 }
 
-// Program is the kubelet as a service: with the token of the bootstrap kubeconfig it asks for a certificate, registers
-// the node with the labels and taints it was told, and keeps it Ready while there is a pod network. The node has no
-// pods.
+// Program is the kubelet as a service: it requests a certificate with the token of the bootstrap kubeconfig, registers the node
+// with its labels and taints, and keeps it Ready while there is a pod network. The node has no pods.
 func (o KubeletOptions) Program() Program {
 	o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second)
 	o.Version = cmp.Or(o.Version, "v1.36.3")
@@ -65,7 +64,7 @@ func flagsOf(command string) map[string]string {
 	return flags
 }
 
-// log writes to the file that kube-log-runner was told.
+// log writes to the log file of kube-log-runner.
 func (k *kubelet) log(line string) {
 	f, _, err := k.host.Disk.Append(k.flags["log-file"])
 	if err != nil {
@@ -90,7 +89,7 @@ func (k *kubelet) run(ctx context.Context) (err error) {
 	if err := k.retry(ctx, k.register); err != nil {
 		return err
 	}
-	// As with the real one, the node works while its serving certificate waits for approval.
+	// As with the real kubelet, the node works while its serving certificate is pending.
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -118,7 +117,7 @@ func (k *kubelet) readConfig() error {
 	return nil
 }
 
-// retry tries until it works or ctx is done. What cannot work by itself ends the kubelet, which Windows starts again.
+// retry repeats until success or until ctx is done. After a permanent error the kubelet exits, and Windows starts it again.
 func (k *kubelet) retry(ctx context.Context, try func(context.Context) error) error {
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try(ctx)
@@ -132,8 +131,8 @@ func (k *kubelet) retry(ctx context.Context, try func(context.Context) error) er
 	}
 }
 
-// errPermanent is the class of errors after which a kubelet ends.
-var errPermanent = errors.New("the kubelet cannot go on")
+// errPermanent marks errors after which a kubelet exits.
+var errPermanent = errors.New("the kubelet cannot continue")
 
 // sleep waits; it returns false when ctx is done before.
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -147,7 +146,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// register creates the node, or brings the existing one up to date.
+// register creates the node, or updates the existing one.
 func (k *kubelet) register(ctx context.Context) error {
 	labels := map[string]string{
 		corev1.LabelHostname: k.node, corev1.LabelOSStable: "windows", corev1.LabelArchStable: k.facts.Architecture,
@@ -174,8 +173,8 @@ func (k *kubelet) register(ctx context.Context) error {
 	return nil
 }
 
-// beat keeps the node alive: it renews the lease, and reports when the node becomes ready or ceases to be, or may have
-// been given up because its lease was not renewed in time. While it is not ready, it looks every second.
+// beat renews the lease, and reports when the node becomes ready or not ready, or may have been marked as unknown because its
+// lease was not renewed in time. While it is not ready, it checks every second.
 func (k *kubelet) beat(ctx context.Context) {
 	reported, tried, renewed := false, time.Time{}, time.Now()
 	for {
@@ -213,7 +212,7 @@ func (k *kubelet) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// As the real one does: conditions of others stay.
+	// As with the real kubelet, conditions of others stay.
 	_, err = k.api.core.Nodes().Patch(ctx, k.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("reporting the status of node %s: %w", k.node, err)

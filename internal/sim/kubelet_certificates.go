@@ -30,7 +30,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// kubeletAPI is the API server as the kubelet sees it.
+// kubeletAPI is the kubelet's client of the API server.
 type kubeletAPI struct {
 	core         coreclient.CoreV1Interface
 	certificates certificatesclient.CertificatesV1Interface
@@ -41,7 +41,7 @@ type kubeletAPI struct {
 
 func (a *kubeletAPI) close() { a.transport.CloseIdleConnections() }
 
-// access is the part of a kubeconfig that the simulated kubelet reads and writes.
+// access has the fields of a kubeconfig that the simulated kubelet reads and writes.
 type access struct {
 	Clusters []struct {
 		Cluster struct {
@@ -66,7 +66,7 @@ func newKubeletAPI(h host.Host, a access, pair *tls.Certificate) (*kubeletAPI, e
 	}
 	transport := &http.Transport{DialContext: h.Dial, TLSClientConfig: config, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
 	rc := &rest.Config{Host: a.Clusters[0].Cluster.Server, QPS: -1, UserAgent: "simulated-kubelet", Timeout: 30 * time.Second}
-	rc.ContentType = "application/json" // Cluster knows no other
+	rc.ContentType = "application/json" // Cluster supports no other
 	if pair == nil {
 		rc.BearerToken = a.Users[0].User.Token
 	}
@@ -90,31 +90,31 @@ func newKubeletAPI(h host.Host, a access, pair *tls.Certificate) (*kubeletAPI, e
 	return &kubeletAPI{core: core, certificates: certificates, coordination: coordination, transport: transport}, nil
 }
 
-// asked is one certificate of the kubelet, and how it is asked for.
-type asked struct {
+// wanted is a certificate of the kubelet, and how it is requested.
+type wanted struct {
 	// name is the beginning of the names of its files.
 	name, signer string
 	usage        certificatesv1.KeyUsage
 	template     x509.CertificateRequest
 }
 
-func (k *kubelet) pairFile(c asked) string {
+func (k *kubelet) pairFile(c wanted) string {
 	return k.flags["cert-dir"] + `\` + c.name + "-current.pem"
 }
 
-// clientCertificate is what the kubelet shows to the API server, servingCertificate what it shows to its clients.
-func (k *kubelet) clientCertificate() asked {
-	return asked{name: "kubelet-client", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth}
+// clientCertificate authenticates the kubelet to the API server, servingCertificate to its clients.
+func (k *kubelet) clientCertificate() wanted {
+	return wanted{name: "kubelet-client", signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth}
 }
 
-func (k *kubelet) servingCertificate() asked {
-	return asked{
+func (k *kubelet) servingCertificate() wanted {
+	return wanted{
 		name: "kubelet-server", signer: certificatesv1.KubeletServingSignerName, usage: certificatesv1.UsageServerAuth,
 		template: x509.CertificateRequest{DNSNames: []string{k.node}, IPAddresses: []net.IP{net.ParseIP(k.flags["node-ip"])}},
 	}
 }
 
-// connect gets the kubelet its certificate, if it has none, and makes its client.
+// connect gets the kubelet its certificate, if it has none, and creates its client.
 func (k *kubelet) connect(ctx context.Context) error {
 	c := k.clientCertificate()
 	a, err := k.readAccess(k.flags["kubeconfig"])
@@ -129,7 +129,7 @@ func (k *kubelet) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The real one, too, writes it before it has the certificate.
+		// The real kubelet, too, writes it before it has the certificate.
 		if _, err := k.host.Disk.WriteFile(k.flags["kubeconfig"], string(content)); err != nil {
 			return err
 		}
@@ -177,8 +177,8 @@ func (k *kubelet) readPair(name string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// bootstrap asks for the client certificate with the bootstrap token.
-func (k *kubelet) bootstrap(ctx context.Context, c asked) error {
+// bootstrap requests the client certificate with the bootstrap token.
+func (k *kubelet) bootstrap(ctx context.Context, c wanted) error {
 	a, err := k.readAccess(k.flags["bootstrap-kubeconfig"])
 	if err != nil {
 		return fmt.Errorf("%w: %w", errPermanent, err)
@@ -191,7 +191,7 @@ func (k *kubelet) bootstrap(ctx context.Context, c asked) error {
 	return k.retry(ctx, func(ctx context.Context) error { return k.request(ctx, api, c) })
 }
 
-// serve asks for the serving certificate.
+// serve requests the serving certificate.
 func (k *kubelet) serve(ctx context.Context) error {
 	c := k.servingCertificate()
 	if _, err := k.readPair(k.pairFile(c)); err == nil {
@@ -200,8 +200,8 @@ func (k *kubelet) serve(ctx context.Context) error {
 	return k.request(ctx, k.api, c)
 }
 
-// request has a certificate issued. The key is kept, so that a kubelet that starts again asks with the same one.
-func (k *kubelet) request(ctx context.Context, api *kubeletAPI, c asked) error {
+// request requests a certificate. It stores the key, so that a restarted kubelet uses the same one.
+func (k *kubelet) request(ctx context.Context, api *kubeletAPI, c wanted) error {
 	keyFile := k.flags["cert-dir"] + `\` + c.name + ".key.tmp"
 	key, err := k.keepKey(keyFile)
 	if err != nil {
@@ -262,7 +262,7 @@ func (k *kubelet) keepKey(name string) (*ecdsa.PrivateKey, error) {
 	return key, err
 }
 
-// awaitIssued waits for the certificate, by watching the request.
+// awaitIssued waits for the certificate by watching the request.
 func awaitIssued(ctx context.Context, api *kubeletAPI, name string) ([]byte, error) {
 	for {
 		csr, err := api.certificates.CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})
@@ -290,7 +290,7 @@ func awaitIssued(ctx context.Context, api *kubeletAPI, name string) ([]byte, err
 	}
 }
 
-// firstIssued returns the certificate that a watch sees issued; nil when it ends before.
+// firstIssued returns the first certificate in a watch; nil if the watch ends before.
 func firstIssued(w watch.Interface) ([]byte, error) {
 	for event := range w.ResultChan() {
 		csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
@@ -304,7 +304,7 @@ func firstIssued(w watch.Interface) ([]byte, error) {
 	return nil, nil
 }
 
-// issuedFor returns the certificate that was issued for a request; nil when none was so far.
+// issuedFor returns the certificate of a request; nil if it is pending.
 func issuedFor(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// status is what the kubelet says of its node.
+// status is the node's status.
 func (k *kubelet) status() corev1.NodeStatus {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("4"),
@@ -55,10 +55,10 @@ func (k *kubelet) conditions() []corev1.NodeCondition {
 	}
 }
 
-// leaseNamespace is where nodes have their leases.
+// leaseNamespace is the namespace of nodes' leases.
 const leaseNamespace = "kube-node-lease"
 
-// renewLease tells the cluster that the node lives.
+// renewLease renews the node's lease.
 func (k *kubelet) renewLease(ctx context.Context) error {
 	leases := k.api.coordination.Leases(leaseNamespace)
 	now, seconds := metav1.NewMicroTime(time.Now()), int32(4*k.options.Heartbeat/time.Second)

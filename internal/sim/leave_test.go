@@ -13,7 +13,7 @@ import (
 
 // TestAHostLeavesOverSSHAndComesBack has WICD's service at work, and the containers that the kubelet left.
 func TestAHostLeavesOverSSHAndComesBack(t *testing.T) {
-	w := newWorld(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
+	w := newFixture(t, sim.Options{Windows: sim.WindowsOptions{Hostname: "WIN-1"}})
 	for range 2 {
 		w.mustJoin(t)
 		w.await(t, "the node is registered", func(corev1.Node) bool { return true })

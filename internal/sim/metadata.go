@@ -12,60 +12,60 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// MetadataOptions is what a cloud tells of one machine, and how.
+// MetadataOptions are the options of a cloud's metadata service for one machine.
 type MetadataOptions struct {
-	// Platform is one of those that package platform asks.
+	// Platform is one of package platform's.
 	Platform string
-	// Name is the answer to the question for the machine's name.
+	// Name is the name of the machine.
 	Name string
-	// Version1 says that AWS' service has no tokens, NoVersion1 that it answers nobody without one.
+	// With Version1, AWS' service has no tokens; with NoVersion1, it requires one.
 	Version1, NoVersion1 bool
-	// Status is given instead of an answer, as long as Failures lasts.
+	// Status is returned instead of an answer, as often as Failures says.
 	Status   int
 	Failures int
-	// Delay is how long an answer takes.
+	// Delay is the delay of an answer.
 	Delay time.Duration
-	// Else makes connections to other addresses; nil: nobody is there.
+	// Else connects to other addresses; if nil, the connections fail.
 	Else func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Metadata is the metadata service of a cloud, as one machine sees it.
+// Metadata is the metadata service of a cloud for one machine.
 type Metadata struct {
-	options MetadataOptions
-	cable   *cable
-	server  *http.Server
+	options  MetadataOptions
+	listener *pipeListener
+	server   *http.Server
 
 	mu       sync.Mutex
 	asked    []string
 	failures int
 }
 
-// metadataToken is what AWS' service gives.
+// metadataToken is the token of AWS' service.
 const metadataToken = "a-token"
 
-// NewMetadata starts a service. It is reached by Dial alone, and runs until Close.
+// NewMetadata starts a service, which runs until Close. It is reached only by Dial.
 func NewMetadata(o MetadataOptions) *Metadata {
-	m := &Metadata{options: o, cable: newCable(), failures: o.Failures}
+	m := &Metadata{options: o, listener: newPipeListener(), failures: o.Failures}
 	m.server = &http.Server{Handler: http.HandlerFunc(m.answer)}
-	go func() { _ = m.server.Serve(m.cable) }() // ends with Close
+	go func() { _ = m.server.Serve(m.listener) }() // ends with Close
 	return m
 }
 
-// Dial makes connections to the service, at the address that clouds give it.
+// Dial connects to the service at the clouds' address.
 func (m *Metadata) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	switch {
 	case address == platform.MetadataAddress+":80":
-		return m.cable.dial(ctx)
+		return m.listener.dial(ctx)
 	case m.options.Else != nil:
 		return m.options.Else(ctx, network, address)
 	}
-	return nil, fmt.Errorf("connecting to %s: nobody is there", address)
+	return nil, fmt.Errorf("connecting to %s: connection refused", address)
 }
 
 // Close ends the service.
 func (m *Metadata) Close() { _ = m.server.Close() }
 
-// Asked lists what the service was asked, in order: method, path, and the header that the cloud wants.
+// Asked lists the requests in order: method, path, and the required header.
 func (m *Metadata) Asked() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

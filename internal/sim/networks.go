@@ -14,17 +14,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// HNSOptions is what a Host Network Service runs on. The zero value is a Windows Server 2022.
+// HNSOptions are the options of a Host Network Service. The zero value is a Windows Server 2022.
 type HNSOptions struct {
 	// ManagementIP is the host's address; 192.0.2.10 when it is not valid.
 	ManagementIP netip.Addr
 	// Build is the version of Windows, 20348 when 0.
 	Build int
-	// Settle is how long a network that was created has neither router MAC nor management IP.
+	// Settle is how long a new network has neither router MAC nor management IP.
 	Settle time.Duration
 }
 
-// HNS is a Host Network Service in memory. It answers the port of the daemon and that of the overlay, and is safe for concurrent
+// HNS is a Host Network Service in memory. It implements the ports of the daemon and of the overlay, and is safe for concurrent
 // use.
 type HNS struct {
 	options HNSOptions
@@ -58,7 +58,7 @@ func NewHNS(o HNSOptions) *HNS {
 	return h
 }
 
-// begin is the start of every call: it counts it, takes its time, and fails when it is to fail.
+// begin starts every call: it counts the call, delays it, and returns an injected failure.
 func (h *HNS) begin(ctx context.Context, call string) error {
 	h.mu.Lock()
 	h.calls[call]++
@@ -97,7 +97,7 @@ func (h *HNS) newID() string {
 	return fmt.Sprintf("51a00000-0000-4000-8000-%012x", h.made)
 }
 
-// newMAC makes the address of what was made last, which no other host of these has. The caller holds the lock.
+// newMAC returns the address for the last created object, which is unique among these hosts. The caller holds the lock.
 func (h *HNS) newMAC(kind byte) string {
 	address := h.options.ManagementIP.AsSlice()
 	low := address[len(address)-2:]
@@ -143,7 +143,7 @@ func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, er
 	return copied(n), nil
 }
 
-// addNetwork makes a network, which has its addresses when it has settled.
+// addNetwork creates a network, which gets its addresses after Settle.
 func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct
 		}
 	}
 	if hns.OwnVXLANPort(n.VXLANPort) != 0 && h.options.Build < firstWithVXLANPort {
-		return n, nil, fmt.Errorf("Windows of build %d can have no other VXLAN port than %d", h.options.Build, hns.DefaultVXLANPort)
+		return n, nil, fmt.Errorf("build %d of Windows supports only VXLAN port %d", h.options.Build, hns.DefaultVXLANPort)
 	}
 	n = copied(n)
 	n.ID, n.RouterMAC, n.ManagementIP = h.newID(), "", netip.Addr{}
@@ -174,7 +174,7 @@ func (h *HNS) addNetwork(n hns.Network) (made hns.Network, settled <-chan struct
 	return n, done, nil
 }
 
-// firstWithVXLANPort is the first build of a Windows Server that can have a VXLAN port of its own.
+// firstWithVXLANPort is the first build of Windows Server that supports other VXLAN ports.
 const firstWithVXLANPort = 17764
 
 func (h *HNS) settleLocked(id, mac string) {
@@ -273,7 +273,7 @@ func (h *HNS) CreateEndpoint(ctx context.Context, e hns.Endpoint) (hns.Endpoint,
 	return e, nil
 }
 
-// freeAddressLocked is the first address of a network's first subnet that nobody has; not valid when there is none.
+// freeAddressLocked is the first unused address of a network's first subnet; not valid if there is none.
 func (h *HNS) freeAddressLocked(n hns.Network) netip.Addr {
 	if len(n.Subnets) == 0 {
 		return netip.Addr{}
@@ -331,7 +331,7 @@ func (h *HNS) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// State is everything that the service has, also when it is stopped. Looking at it is no call.
+// State is all objects of the service, also when it is stopped. It does not count as a call.
 func (h *HNS) State() hns.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// Add makes objects as other programs do: kube-proxy its load balancers and stand-ins for endpoints elsewhere. Those without an
-// ID get one. It returns them.
+// Add creates objects like other programs: kube-proxy's load balancers and remote endpoints. Those without an ID get one. It
+// returns them.
 func (h *HNS) Add(s hns.State) hns.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,7 +42,7 @@ func (h *HNS) Add(s hns.State) hns.State {
 	return added
 }
 
-// Lose makes the service forget objects, by their IDs; with a network go its endpoints. Nobody is told.
+// Lose removes objects by their IDs without a notification, networks with their endpoints.
 func (h *HNS) Lose(ids ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *HNS) Lose(ids ...string) {
 	}
 }
 
-// loseLocked tells whether there was a network, an endpoint or a load balancer with this ID.
+// loseLocked reports whether there was a network, an endpoint or a load balancer with this ID.
 func (h *HNS) loseLocked(id string) bool {
 	_, isNetwork := h.networks[id]
 	_, isEndpoint := h.endpoints[id]
@@ -65,14 +65,14 @@ func (h *HNS) loseLocked(id string) bool {
 	return isNetwork || isEndpoint || isBalancer
 }
 
-// LoseLoadBalancers makes the service forget all of them.
+// LoseLoadBalancers removes all of them without a notification.
 func (h *HNS) LoseLoadBalancers() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.balancers)
 }
 
-// Edit changes a network as somebody else would, or an adapter that is not what it was.
+// Edit changes a network, like another program or a changed adapter.
 func (h *HNS) Edit(network string, edit func(*hns.Network)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,10 +83,10 @@ func (h *HNS) Edit(network string, edit func(*hns.Network)) {
 	}
 }
 
-// Stop stops the service: until Start it answers nobody, and has its objects still.
+// Stop stops the service: until Start, calls fail, and the objects stay.
 func (h *HNS) Stop() { h.run(false) }
 
-// Start starts the service with what it had, or with nothing when it loses all.
+// Start starts the service with its objects, or without any if it loses all.
 func (h *HNS) Start(losesAll bool) {
 	if losesAll {
 		h.mu.Lock()
@@ -119,21 +119,21 @@ func (h *HNS) run(runs bool) {
 	}
 }
 
-// Slow makes every call from now on take that long.
+// Slow delays every call from now on.
 func (h *HNS) Slow(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slow = d
 }
 
-// FailNext makes the next calls fail with these errors, one each, without doing anything.
+// FailNext makes the next calls fail with these errors, one each, without a change.
 func (h *HNS) FailNext(failures ...error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failures = slices.Clone(failures)
 }
 
-// Refuse makes all calls of a name fail with an error from now on, without doing anything; nil lets them work again.
+// Refuse makes all calls of a name fail with an error from now on, without a change; nil ends that.
 func (h *HNS) Refuse(call string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,14 +147,14 @@ func (h *HNS) Calls() map[string]int {
 	return maps.Clone(h.calls)
 }
 
-// ResetCalls begins to count anew.
+// ResetCalls sets the counts to zero.
 func (h *HNS) ResetCalls() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.calls)
 }
 
-// reboot is what the service does when the computer starts: it has persistent networks, and nothing else.
+// reboot removes all objects except persistent networks, as a start of the computer does.
 func (h *HNS) reboot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ func (h *HNS) reboot() {
 	h.stopped = false
 }
 
-// networks is the service as the programs of one boot see it.
+// networks is the service for the programs of one boot.
 type networks struct{ boot *boot }
 
 // Look implements daemon.Networks.
@@ -210,7 +210,7 @@ func (n networks) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return n.boot.w.hns.Watch(ctx)
 }
 
-// HNS is the Host Network Service of the computer, past its power.
+// HNS is the Host Network Service of the computer, independent of its power.
 func (w *Windows) HNS() *HNS { return w.hns }
 
 // newHNSOf is the service of a computer.

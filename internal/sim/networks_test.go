@@ -82,7 +82,7 @@ func TestARestartOfWindowsLeavesPersistentNetworksOnly(t *testing.T) {
 	}
 }
 
-func TestChangesOfNetworksCanBeTheLast(t *testing.T) {
+func TestPowerCanBeCutDuringChangesOfNetworks(t *testing.T) {
 	w := mustNewComputer(t, nil)
 	n := mustMakeNetwork(t, w.HNS(), pods("pods"))
 	one := w.HNS().Add(hns.State{LoadBalancers: []hns.LoadBalancer{{External: 80}, {External: 81}}})
@@ -95,7 +95,7 @@ func TestChangesOfNetworksCanBeTheLast(t *testing.T) {
 	}
 }
 
-func TestANetworkHasItsAddressesAfterAWhile(t *testing.T) {
+func TestANetworkGetsItsAddressesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := sim.NewHNS(sim.HNSOptions{Settle: time.Minute})
 		start := time.Now()
@@ -117,7 +117,7 @@ func TestANetworkHasItsAddressesAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestTheServiceCanBeMadeSlowAndToFail(t *testing.T) {
+func TestTheServiceCanBeSlowAndFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := sim.NewHNS(sim.HNSOptions{})
 		h.Slow(time.Minute)
@@ -147,7 +147,7 @@ func TestTheServiceCanBeMadeSlowAndToFail(t *testing.T) {
 	})
 }
 
-func TestAnOldWindowsCanHaveNoVXLANPortOfItsOwn(t *testing.T) {
+func TestAnOldWindowsSupportsOnlyTheDefaultVXLANPort(t *testing.T) {
 	h := sim.NewHNS(sim.HNSOptions{Build: 17763})
 	n := pods("pods")
 	n.VXLANPort = 9898
@@ -158,7 +158,7 @@ func TestAnOldWindowsCanHaveNoVXLANPortOfItsOwn(t *testing.T) {
 	mustMakeNetwork(t, h, n)
 }
 
-func TestAServiceThatStartsAnewCanHaveLostAll(t *testing.T) {
+func TestARestartedServiceCanHaveLostAllObjects(t *testing.T) {
 	h := sim.NewHNS(sim.HNSOptions{})
 	n := mustMakeNetwork(t, h, pods("pods"))
 	e, err := h.CreateEndpoint(t.Context(), hns.Endpoint{Network: n.ID, Name: "one"})

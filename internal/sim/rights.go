@@ -9,12 +9,12 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// rights are those of the files on drive C:, which are kept in their modes, so that they go with them wherever they are renamed to. The
-// sticky bit marks what belongs to a user of the host.
+// rights are the rights of files on drive C:. They are stored in the files' modes, so that renames keep them. The sticky bit
+// marks files of an ordinary user.
 type rights struct{ boot *boot }
 
-// strangers is the user whom everything with a sticky bit belongs to.
-const strangers = `WIN-SIM\somebody`
+// strangers is the owner of everything with a sticky bit.
+const strangers = `WIN-SIM\user`
 
 // modeOf is the mode of a folder, or of a file, with rights.
 func modeOf(who host.Access, isFolder bool) fs.FileMode {
@@ -60,7 +60,7 @@ func (r rights) Look(name string, who host.Access) (ours bool, stranger string, 
 	return info.Mode().Perm() == modeOf(who, info.IsDir()), "", nil
 }
 
-// Protect implements daemon.Rights. It is not counted as a change: nothing depends on where it stops.
+// Protect implements daemon.Rights. It does not count as a change: nothing depends on where it is interrupted.
 func (r rights) Protect(name string, who host.Access) error {
 	if err := r.fault("protect " + name); err != nil {
 		return err
@@ -85,10 +85,10 @@ func (r rights) fault(operation string) error {
 	return r.boot.faultLocked(operation)
 }
 
-// GiveAway makes a file or folder one of a user of the host, who lets everybody do everything with it.
+// GiveAway makes a user of the host the owner of a file or folder, with full access for everyone.
 func (w *Windows) GiveAway(name string) error {
 	return os.Chmod(w.Disk().Local(name), 0o777|fs.ModeSticky)
 }
 
-// Open lets every user of the host make files and folders in a folder.
+// Open permits every user of the host to create files and folders in a folder.
 func (w *Windows) Open(folder string) error { return os.Chmod(w.Disk().Local(folder), 0o777) }

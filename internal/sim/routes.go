@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// routes is the table of routes. It begins empty with each start: what interfaces have by themselves is not in it.
+// routes is the table of routes. It is empty after each start: it does not contain the interfaces' own routes.
 type routes struct{ boot *boot }
 
 // Ensure implements daemon.Routes.
@@ -68,14 +68,14 @@ func (b *boot) tellRoutesLocked() {
 	}
 }
 
-// Routes are those that were added since the computer started.
+// Routes are the routes added since the computer started.
 func (w *Windows) Routes() []host.Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.boot.routes)
 }
 
-// LoseRoutes removes every route that was added, as Windows does when networks of pods come and go.
+// LoseRoutes removes every added route, as Windows does when pod networks come and go.
 func (w *Windows) LoseRoutes() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +83,7 @@ func (w *Windows) LoseRoutes() {
 	w.boot.tellRoutesLocked()
 }
 
-// SetInterfaces gives the computer other interfaces.
+// SetInterfaces replaces the computer's interfaces.
 func (w *Windows) SetInterfaces(list ...agent.Interface) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,8 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
-// TestManyHostsFitIntoOneProcess starts hosts that nobody joins, and looks at what they cost.
-// WICD_SIM_HOSTS changes their number.
+// TestManyHostsFitIntoOneProcess starts hosts that do not join, and measures their cost. WICD_SIM_HOSTS changes their number.
 func TestManyHostsFitIntoOneProcess(t *testing.T) {
 	count, _ := strconv.Atoi(os.Getenv("WICD_SIM_HOSTS"))
 	if count == 0 {

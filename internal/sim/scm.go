@@ -16,13 +16,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// declaration is a service as it is declared.
+// declaration is a declared service.
 type declaration struct {
 	desired.Service
-	// ready is where its program answers probes, which Windows knows nothing of.
+	// ready is the address of its program for probes, which is not part of Windows.
 	ready string
-	// disabled is true when somebody keeps it from starting, deleted when it goes as soon as it stops, silent when its
-	// program answers no probes.
+	// disabled is true if the service must not start, deleted if it is removed once it has stopped, silent if its program does
+	// not answer probes.
 	disabled, deleted, silent bool
 }
 
@@ -32,7 +32,7 @@ type process struct {
 	since time.Time
 	end   context.CancelFunc
 	done  chan struct{}
-	// asked is set when the service manager wants it to end, crashed when somebody ends it from outside.
+	// asked is set when the service manager has sent a stop, crashed when the process was killed.
 	asked, crashed bool
 }
 
@@ -42,7 +42,7 @@ type watcher struct {
 	changes chan struct{}
 }
 
-// describe tells the state of a declared service. The caller holds the lock.
+// describe returns the state of a declared service. The caller holds the lock.
 func (b *boot) describe(s desired.Service) host.Service {
 	d := host.Service{Service: s, State: host.Stopped, ExitCode: b.exits[s.Name]}
 	if p := b.running[s.Name]; p != nil {
@@ -97,7 +97,7 @@ func (b *boot) Put(_ context.Context, s desired.Service) (changed bool, err erro
 	return true, nil
 }
 
-// kept is what Windows keeps of a declaration. It does not tell empty from absent.
+// kept is the part of a declaration that Windows stores. It does not distinguish empty from missing.
 func kept(s desired.Service) desired.Service {
 	k := desired.Service{Name: s.Name, Description: s.Description, Command: s.Command}
 	k.DependsOn = append(k.DependsOn, s.DependsOn...)
@@ -145,7 +145,7 @@ func (b *boot) startLocked(name string) error {
 	return nil
 }
 
-// canRun refuses programs that are not there, or damaged.
+// canRun rejects missing and damaged programs.
 func (b *boot) canRun(program string) error {
 	if _, err := os.Stat(b.w.Disk().Local(program)); err != nil {
 		return fmt.Errorf("Windows does not find %s", program)
@@ -178,7 +178,7 @@ func (b *boot) remove(name string) error {
 	return nil
 }
 
-// member is the service manager as the process of a service sees it, which does not stop itself.
+// member is the service manager for the process of a service, which does not stop itself.
 type member struct {
 	*boot
 	name string
@@ -230,7 +230,7 @@ func (b *boot) launch(s desired.Service) {
 // aborted is the exit code of a process that terminated unexpectedly, ERROR_PROCESS_ABORTED.
 const aborted = 1067
 
-// ended notes the end of a process. One that crashed, or ended by itself with an error, is started again after a while.
+// ended records the exit of a process. After a crash or an error, the service is restarted some time later.
 func (b *boot) ended(name string, p *process, code uint32) {
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
@@ -315,7 +315,7 @@ func (b *boot) Watch(ctx context.Context, names []string) (<-chan struct{}, erro
 	return v.changes, nil
 }
 
-// notify tells those who watch a service. The caller holds the lock.
+// notify notifies watches of a service. The caller holds the lock.
 func (b *boot) notify(name string) {
 	for v := range b.watches {
 		if !slices.Contains(v.names, name) {

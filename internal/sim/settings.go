@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// environment is that of the machine.
+// environment is the machine's environment.
 type environment struct{ boot *boot }
 
 // Set implements daemon.Environment. Each variable is a change of its own.
@@ -55,7 +55,7 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 	return changed, nil
 }
 
-// spelled looks for a variable as Windows does, without regard to case; it returns the spelling that is there.
+// spelled finds a variable without regard to case, and returns its existing spelling.
 func spelled(variables map[string]string, name string) (string, bool) {
 	for key := range variables {
 		if strings.EqualFold(key, name) {
@@ -65,7 +65,7 @@ func spelled(variables map[string]string, name string) (string, bool) {
 	return name, false
 }
 
-// merged are variables, and others that win over them.
+// merged are variables, overridden by others.
 func merged(variables, others map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, variables)
@@ -77,7 +77,7 @@ func merged(variables, others map[string]string) map[string]string {
 	return all
 }
 
-// SetVariable gives the machine a variable as somebody else would: it is not counted as a change.
+// SetVariable sets a variable of the machine, like another program: it does not count as a change.
 func (w *Windows) SetVariable(name, value string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,14 +85,14 @@ func (w *Windows) SetVariable(name, value string) {
 	w.environment[key] = value
 }
 
-// Environment is that of the machine, as its registry has it.
+// Environment is the machine's environment in the registry.
 func (w *Windows) Environment() map[string]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.environment)
 }
 
-// certificates are those that the machine trusts.
+// certificates are the trusted certificates of the machine.
 type certificates struct{ boot *boot }
 
 // List implements daemon.Certificates.

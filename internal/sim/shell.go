@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
-// shell runs the commands that come over SSH, as cmd.exe would. It knows one kind of program: WICD, of whatever bytes
-// the file may consist, and the wicd-setup around it.
+// shell runs commands that arrive over SSH, like cmd.exe. It supports one kind of program: WICD, with any content, and wicd-setup
+// around it.
 type shell struct {
 	host       *Host
 	home, root string
@@ -56,7 +56,7 @@ func (s *shell) exec(ctx context.Context, c sshd.Command, stdin io.Reader, stdou
 	})
 }
 
-// shutdown restarts the host, after the seconds that it is told.
+// shutdown restarts the host after a number of seconds.
 func (s *shell) shutdown(ctx context.Context, args string, stderr io.Writer) int {
 	var seconds int
 	if _, err := fmt.Sscanf(args, "/r /t %d", &seconds); err != nil {
@@ -70,7 +70,7 @@ func (s *shell) shutdown(ctx context.Context, args string, stderr io.Writer) int
 	return 0
 }
 
-// path is the full Windows name of a program, which is relative to the home folder. Doubled backslashes are one.
+// path is the full Windows path of a program, which is relative to the home folder. Doubled backslashes are one.
 func (s *shell) path(program string) string {
 	name := strings.ReplaceAll(strings.Trim(program, `"`), `\\`, `\`)
 	if strings.Contains(name, ":") {
@@ -128,7 +128,7 @@ func hashOf(local string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// WICD is the Program of WICD's service: the real thing.
+// WICD is the Program of WICD's service, with the real code.
 func WICD(ctx context.Context, p Process) uint32 {
 	args := strings.Fields(strings.TrimPrefix(p.Command, executableOf(p.Command)))
 	return uint32(daemon.Main(ctx, daemon.Call{

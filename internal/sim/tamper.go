@@ -26,7 +26,7 @@ func (b *boot) Probe(ctx context.Context, address string) error {
 		}
 		return ctx.Err()
 	}
-	return fmt.Errorf("asking at %s: nobody listens", address)
+	return fmt.Errorf("probing %s: connection refused", address)
 }
 
 // Silence makes the program of a service answer no more probes while it goes on running, until it is called with false.
@@ -38,7 +38,7 @@ func (w *Windows) Silence(service string, silent bool) {
 	}
 }
 
-// Edit changes the declaration of a service as somebody else would: it is not counted as a change.
+// Edit changes the declaration of a service, like another program: it does not count as a change.
 func (w *Windows) Edit(service string, edit func(*desired.Service)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *Windows) Edit(service string, edit func(*desired.Service)) {
 	}
 }
 
-// Disable keeps a service from starting, as somebody else would.
+// Disable disables a service, like another program.
 func (w *Windows) Disable(service string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (w *Windows) Disable(service string) {
 	}
 }
 
-// DeleteService deletes a service, as somebody else would: one that runs goes when it has stopped.
+// DeleteService deletes a service, like another program: a running one exists until it has stopped.
 func (w *Windows) DeleteService(service string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *Windows) DeleteService(service string) {
 	w.boot.notify(service)
 }
 
-// Disabled tells whether somebody keeps a service from starting.
+// Disabled reports whether a service is disabled.
 func (w *Windows) Disabled(service string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// WindowsOptions is what a computer is. The zero value, with a Root, is a small Windows Server 2022.
+// WindowsOptions are the options of a computer. The zero value with a Root is a small Windows Server 2022.
 type WindowsOptions struct {
-	// Root is an existing folder; C:\k\x is <Root>/C/k/x. It outlives restarts and power cuts.
+	// Root is an existing folder; C:\k\x is <Root>/C/k/x. Its content survives restarts and power cuts.
 	Root string
-	// Hostname as Windows spells it; WIN-SIM when empty. Domain is its primary DNS suffix.
+	// Hostname in Windows' spelling; WIN-SIM if empty. Domain is its primary DNS suffix.
 	Hostname, Domain string
 	// Build and UBR of the version, 20348 and 2402 when 0.
 	Build, UBR int
@@ -28,40 +28,38 @@ type WindowsOptions struct {
 	Installation, Architecture string
 	// Address is the only address, on the interface with the default route; 192.0.2.10 when empty.
 	Address string
-	// Interfaces are those of the network; when nil one, with Address.
+	// Interfaces are the network interfaces; if nil, one with Address.
 	Interfaces []agent.Interface
 	// FreeBytes on drive C:, 100 GB when 0, and MemoryBytes, 16 GB when 0.
 	FreeBytes, MemoryBytes uint64
-	// Skew is how much the clock is ahead.
+	// Skew is how far the clock is ahead.
 	Skew time.Duration
-	// Features at first; {"Containers": Enabled} when nil.
+	// Features are the initial features; {"Containers": Enabled} if nil.
 	Features map[string]agent.FeatureState
-	// Programs are what services do, by the service's name. A service without one runs until it is stopped.
+	// Programs are the services' programs, by the name of the service. A service without one runs until it is stopped.
 	Programs map[string]Program
-	// Damaged names programs, by a part of their path, that do not start.
+	// Damaged are programs, by a part of their path, that do not start.
 	Damaged string
-	// RestartDelay is how long the service manager waits before it starts a service again that ended by itself; 5 s
-	// when 0.
+	// RestartDelay is how long the service manager waits before it restarts a service that has exited; 5 s if 0.
 	RestartDelay time.Duration
-	// Startup is how long a service takes from its start until it answers probes, by name; those that are not in it
-	// answer at once.
+	// Startup is how long a service takes until it answers probes, by name; others answer at once.
 	Startup map[string]time.Duration
-	// Dial makes the connections of programs to the API server and to metadata services; nil takes the network of this machine.
+	// Dial connects programs to the API server and to metadata services; nil means the network of this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// BootTime is how long a restart takes from the end of the last service to the start of the first.
 	BootTime time.Duration
 }
 
-// Program is what a service does. It ends when ctx does; when it ends before, that is a crash with this exit code.
+// Program is the program of a service. It must return when ctx ends; if it returns earlier, that is a crash with this exit code.
 type Program func(ctx context.Context, p Process) (exitCode uint32)
 
 // Process is one run of a service's program.
 type Process struct {
 	// Command is the command line.
 	Command string
-	// Environment is that of the machine when it started, with the service's own variables, which win.
+	// Environment is the machine's environment at its start, overridden by the service's own variables.
 	Environment map[string]string
-	// Host is the computer, as this process sees it: after a power cut, it can do nothing any more.
+	// Host is the computer for this process: after a power cut, its calls fail.
 	Host host.Host
 	// BootID of the computer.
 	BootID string
@@ -76,11 +74,12 @@ type Windows struct {
 	features    map[string]agent.FeatureState
 	environment map[string]string
 	trusted     map[string]bool // certificates, by the SHA-256 of their DER
-	// containers and programs that no service runs go on until the computer restarts; networks of pods and layers of images stay.
+	// containers and programs without a service run until the computer restarts; networks of pods and layers of images stay.
 	containers, programs, networks, layers map[string]bool
 	rules                                  []Rule // of the firewall
 	firewallStopped                        bool
-	// nextName is the host name from the next start on; empty when it stays. waits are why Windows waits for that start.
+	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
+	// restart.
 	nextName string
 	waits    []string
 	hns      *HNS
@@ -94,10 +93,10 @@ type Windows struct {
 	next chan struct{}
 }
 
-// ErrPower is what everything on a computer without power returns.
+// ErrPower is the error of all calls on a computer without power.
 var ErrPower = errors.New("the power is off")
 
-// NewWindows makes a computer and starts it.
+// NewWindows creates a computer and starts it.
 func NewWindows(o WindowsOptions) *Windows {
 	o.Hostname = cmp.Or(o.Hostname, "WIN-SIM")
 	o.Build, o.UBR = cmp.Or(o.Build, 20348), cmp.Or(o.UBR, 2402)
@@ -133,52 +132,52 @@ func ethernet(address string) agent.Interface {
 	return i
 }
 
-// Host is the computer as programs see it that start now.
+// Host is the computer for programs that start now.
 func (w *Windows) Host() host.Host {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.host()
 }
 
-// Disk is drive C: as the simulation sees it, with the power on or off.
+// Disk is drive C: for the simulation, with the power on or off.
 func (w *Windows) Disk() host.Disk { return host.Disk{Root: w.options.Root} }
 
-// BootID is that of the current start.
+// BootID is the ID of the current boot.
 func (w *Windows) BootID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.boot.id
 }
 
-// FailNext makes the next operation of this kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch",
-// "feature Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod),
-// "endpoint VIPEndpoint" (made), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of
-// the machine), "certificate <SHA-256>", or one of daemon.Disk with its file: "rename C:\k\kubelet.conf".
+// FailNext makes the next operation of a kind fail once: "start kubelet", "stop kubelet", "put kubelet", "watch", "feature
+// Containers", "protect C:\k", "reboot", "rename", "end pause" (of a container), "network <GUID>" (of a pod), "endpoint
+// VIPEndpoint" (creation), "remove <GUID>" (an object of the Host Network Service), "layer C:\x", "variable HTTP_PROXY" (of the
+// machine), "certificate <SHA-256>", or an operation of daemon.Disk with its file: "rename C:\k\kubelet.conf".
 func (w *Windows) FailNext(operation string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failNext[operation] = fmt.Errorf("simulated failure of %q", operation)
 }
 
-// CutPowerAfter lets that many changes happen, of files, services, settings or the system, and then cuts the power.
+// CutPowerAfter cuts the power after a number of changes of files, services, settings or the system.
 func (w *Windows) CutPowerAfter(changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cutAfter = changes
 }
 
-// ErrDiskFull is what writing to a full disk returns.
+// ErrDiskFull is the error of writing to a full disk.
 var ErrDiskFull = errors.New("there is not enough space on the disk")
 
-// FillDisk lets that many files grow, and then there is no space any more until it is called again; a negative number
-// makes room. What is there can be read, renamed and removed.
+// FillDisk makes the disk full after a number of files have grown, until it is called again; a negative number frees space.
+// Existing files can be read, renamed and removed.
 func (w *Windows) FillDisk(after int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.roomFor = after
 }
 
-// Changes counts the changes that programs made, or tried to make, since the computer was made.
+// Changes is the number of changes that programs made, or tried to make, since the computer was created.
 func (w *Windows) Changes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +200,7 @@ func (w *Windows) cutLocked() {
 	w.boot.end()
 }
 
-// PowerOn starts the computer when it is off: features that waited for it are enabled, services start.
+// PowerOn starts the computer if it is off: pending features are enabled, services start.
 func (w *Windows) PowerOn() {
 	w.mu.Lock()
 	before := w.boot
@@ -229,11 +228,11 @@ func (w *Windows) PowerOn() {
 	w.next = make(chan struct{})
 	w.mu.Unlock()
 	for _, name := range names {
-		_ = b.start(name) // a service that does not start keeps nothing else from starting
+		_ = b.start(name) // other services start nevertheless
 	}
 }
 
-// takeEffectLocked lets happen what waits for the computer to start. The caller holds the lock.
+// takeEffectLocked applies the changes that wait for a start. The caller holds the lock.
 func (w *Windows) takeEffectLocked() {
 	for name, state := range w.features {
 		if state == agent.FeaturePending {
@@ -249,7 +248,7 @@ func (w *Windows) takeEffectLocked() {
 	clear(w.programs)
 }
 
-// awaitBoot returns a boot that is on, waiting for one if need be.
+// awaitBoot returns a boot with power, and waits for one if necessary.
 func (w *Windows) awaitBoot(ctx context.Context) (*boot, error) {
 	for {
 		w.mu.Lock()
@@ -283,7 +282,7 @@ func (w *Windows) Restart() {
 	w.PowerOn()
 }
 
-// PowerOff stops everything for good and waits until it is still.
+// PowerOff stops the computer for good and waits until all programs have ended.
 func (w *Windows) PowerOff() {
 	w.PowerCut()
 	w.mu.Lock()
@@ -292,7 +291,7 @@ func (w *Windows) PowerOff() {
 	b.processes.Wait()
 }
 
-// Crash ends the process of a service from outside.
+// Crash kills the process of a service.
 func (w *Windows) Crash(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +301,7 @@ func (w *Windows) Crash(name string) {
 	}
 }
 
-// Service returns a service; its Name is empty when there is none.
+// Service returns a service; its Name is empty if it does not exist.
 func (w *Windows) Service(name string) host.Service {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// CertificatesFixture is one store of trusted certificates for one test. Whatever the test leaves behind is the fixture's
-// to remove; nobody has the keys of the tests' certificates, which are valid for an hour.
+// CertificatesFixture is a store of trusted certificates for one test. The fixture cleans up after the test. The keys of the
+// tests' certificates, which are valid for an hour, are not stored.
 type CertificatesFixture struct {
 	Certificates host.Certificates
 }
 
-// Certificates checks that a store of trusted certificates keeps the promises of daemon.Certificates.
+// Certificates checks the contract of daemon.Certificates.
 func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) {
 	for _, test := range []struct {
 		name string
@@ -43,7 +43,7 @@ func Certificates(t *testing.T, fixture func(t *testing.T) CertificatesFixture) 
 	}
 }
 
-// mustMake makes a certificate that signed itself. All of one name have the same serial number.
+// mustMake creates a self-signed certificate. All certificates of one name have the same serial number.
 func mustMake(t *testing.T, name string) (der []byte, hash string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -132,7 +132,7 @@ func removingWhatIsNotThereIsNoError(t *testing.T, f CertificatesFixture) {
 	expectHashes(t, f, before)
 }
 
-// oneNameCanHaveTwoCertificates is how an authority changes its key: for a while, both are trusted.
+// oneNameCanHaveTwoCertificates happens when a CA changes its key: for a while, both are trusted.
 func oneNameCanHaveTwoCertificates(t *testing.T, f CertificatesFixture) {
 	before := mustHashes(t, f)
 	old, oldHash := mustMake(t, "one")

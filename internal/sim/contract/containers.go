@@ -15,19 +15,18 @@ type ContainersFixture struct {
 	Disk       host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
-	// Start starts a program, of which it makes a copy under this path, and that runs until it is ended. Running tells
-	// whether it runs.
+	// Start copies a program to this path and starts it; it runs until it is killed. Running reports whether it runs.
 	Start   func(t *testing.T, path string)
 	Running func(t *testing.T, path string) bool
-	// Container starts a container, Network makes the network of a pod and returns its GUID, Layer makes a layer; nil where there
-	// are none, and NoContainers says why.
+	// Container starts a container, Network creates the network of a pod and returns its GUID, Layer creates a layer; nil if
+	// there are none, and NoContainers is the reason.
 	Container    func(t *testing.T, name string)
 	Network      func(t *testing.T) (id string)
 	Layer        func(t *testing.T, folder string)
 	NoContainers string
 }
 
-// Containers checks that a Windows keeps the promises of daemon.Containers.
+// Containers checks the contract of daemon.Containers.
 func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
 	for _, test := range []struct {
 		name string

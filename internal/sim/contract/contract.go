@@ -1,6 +1,6 @@
-// Package contract holds the tests that every Windows behind the daemon's ports must pass, the real one and the
-// simulated one alike. An implementation calls Services, Probes, System, Rights, Environment, Certificates, Containers, Networks and NextStart from
-// tests of its own, with a fixture that says how its world is prepared.
+// Package contract has the tests that every implementation of the daemon's ports must pass, the real and the simulated Windows.
+// An implementation calls Services, Probes, System, Rights, Environment, Certificates, Containers, Networks and NextStart from
+// its own tests, with a fixture.
 package contract
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// patience bounds every wait of the tests. A host that is well needs a fraction of it.
+// patience is the timeout of the tests. A healthy host needs a fraction of it.
 const patience = 30 * time.Second
 
-// Names of the services that the tests make. The fixture removes those an earlier run has left.
+// Names of the tests' services. The fixture removes those of earlier runs.
 const (
 	First  = "wicd-contract-first"
 	Second = "wicd-contract-second"
@@ -25,34 +25,34 @@ const (
 // Names returns First, Second and Third.
 func Names() []string { return []string{First, Second, Third} }
 
-// ServicesFixture is one service control manager for one test, in which no service of Names exists. Whatever the
-// test leaves behind is the fixture's to remove (t.Cleanup).
+// ServicesFixture is a service control manager for one test, without services of Names. The fixture cleans up after the test
+// (t.Cleanup).
 type ServicesFixture struct {
 	Services host.Services
 	Changes  host.Changes
-	// Runs is the command line of a program that runs as a service until it is asked to stop.
+	// Runs is the command line of a program that runs as a service until it is stopped.
 	Runs string
 	// AlsoRuns is another command line that does the same; it has an argument with a space in quotes.
 	AlsoRuns string
 	// Missing is the command line of a program that does not exist.
 	Missing string
-	// Crash ends the process of a running service from outside, with an exit code other than zero.
+	// Crash kills the process of a running service, with an exit code other than zero.
 	Crash func(t *testing.T, name string)
-	// Edits change the declaration of a service as somebody else would, each in one way.
+	// Edits change the declaration of a service like other programs, each in one way.
 	Edits map[string]func(t *testing.T, name string)
-	// Delete deletes a service as somebody else would; one that runs goes when it has stopped.
+	// Delete deletes a service, like another program; a running one exists until it has stopped.
 	Delete func(t *testing.T, name string)
-	// DeleteItself makes the program of a running service delete the service by Services.Delete, and go on running. It returns
+	// DeleteItself makes the program of a running service delete the service by Services.Delete, and continue to run. It returns
 	// when that is done.
 	DeleteItself func(t *testing.T, name string)
 	// End makes the program of a running service stop by itself, with this exit code: 0 or 1.
 	End func(t *testing.T, name string, code uint32)
-	// Recovery is how long the service manager waits before it starts again what failed. NoRecovery says why it does
-	// not; empty when it does.
+	// Recovery is how long the service manager waits before it restarts a failed service. NoRecovery is why it does not; empty if
+	// it does.
 	Recovery   time.Duration
 	NoRecovery string
-	// Variables is the environment with which the process of a running service started. NoVariables says why this
-	// service manager does not give a service its own; empty when it does.
+	// Variables is the environment with which the process of a running service started. NoVariables is why this service manager
+	// does not support an environment for a service; empty if it does.
 	Variables   func(t *testing.T, name string) map[string]string
 	NoVariables string
 }
@@ -94,7 +94,7 @@ func mustList(t *testing.T, f ServicesFixture) map[string]host.Service {
 	return found
 }
 
-// eventually waits for what happens without a message to wait for.
+// eventually polls until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for end := time.After(patience); !holds(); {
 		select {
 		case <-end:
-			t.Fatalf("waited %v in vain until %s", patience, what)
+			t.Fatalf("timed out after %v: %s", patience, what)
 		case <-tick.C:
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Names of the variables that the tests make. The fixture removes those an earlier run has left.
+// Names of the tests' variables. The fixture removes those of earlier runs.
 const (
 	FirstVariable  = "WICD_CONTRACT_FIRST"
 	SecondVariable = "WICD_CONTRACT_SECOND"
@@ -21,17 +21,17 @@ const (
 // Variables returns FirstVariable, SecondVariable and ThirdVariable.
 func Variables() []string { return []string{FirstVariable, SecondVariable, ThirdVariable} }
 
-// EnvironmentFixture is one environment of a machine for one test, with at least one variable, but none of Variables.
-// Whatever the test leaves behind is the fixture's to remove.
+// EnvironmentFixture is the environment of a machine for one test, with at least one variable, but none of Variables. The fixture
+// cleans up after the test.
 type EnvironmentFixture struct {
 	Environment host.Environment
-	// Give gives the machine a variable as somebody else would.
+	// Give sets a variable of the machine, like another program.
 	Give func(t *testing.T, name, value string)
-	// All is the environment of the machine as Windows keeps it.
+	// All is the environment of the machine in Windows' form.
 	All func(t *testing.T) map[string]string
 }
 
-// Environment checks that the environment of a machine keeps the promises of daemon.Environment.
+// Environment checks the contract of daemon.Environment.
 func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 	for _, test := range []struct {
 		name string
@@ -49,8 +49,8 @@ func Environment(t *testing.T, fixture func(t *testing.T) EnvironmentFixture) {
 	}
 }
 
-// values that have been mangled on their way: lists with commas, percent-encoded characters that look like the name of
-// a variable, characters beyond the Basic Multilingual Plane, nothing at all.
+// values that programs have damaged: lists with commas, percent-encoded characters that look like the name of a variable,
+// characters beyond the Basic Multilingual Plane, nothing at all.
 func values() map[string]string {
 	return map[string]string{
 		FirstVariable:  `http://user:p%40ss%SystemRoot%"=&;@proxy.example:3128/`,
@@ -68,7 +68,7 @@ func mustSet(t *testing.T, f EnvironmentFixture, variables map[string]string, ou
 	return changed
 }
 
-// expectVariables compares what the machine has of Variables.
+// expectVariables compares the machine's values of Variables.
 func expectVariables(t *testing.T, f EnvironmentFixture, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}
@@ -106,8 +106,8 @@ func setChangesWhatDiffers(t *testing.T, f EnvironmentFixture) {
 	mustSet(t, f, want, Variables()...)
 	want[SecondVariable] = ".svc"
 	expectNames(t, "another value", mustSet(t, f, want, Variables()...), SecondVariable)
-	f.Give(t, FirstVariable, "somebody's")
-	expectNames(t, "somebody changed it", mustSet(t, f, want, Variables()...), FirstVariable)
+	f.Give(t, FirstVariable, "another")
+	expectNames(t, "another program changed it", mustSet(t, f, want, Variables()...), FirstVariable)
 	expectVariables(t, f, want)
 }
 
@@ -125,7 +125,7 @@ func oursWithoutAValueGo(t *testing.T, f EnvironmentFixture) {
 }
 
 func variablesOfOthersStay(t *testing.T, f EnvironmentFixture) {
-	f.Give(t, ThirdVariable, "somebody's")
+	f.Give(t, ThirdVariable, "another")
 	before := f.All(t)
 	mustSet(t, f, map[string]string{FirstVariable: "ours"}, FirstVariable, SecondVariable)
 	mustSet(t, f, nil, FirstVariable, SecondVariable)
@@ -144,7 +144,7 @@ func namesHaveNoCase(t *testing.T, f EnvironmentFixture) {
 	expectVariables(t, f, map[string]string{})
 }
 
-// badVariables are sets of variables that Windows could not keep, each with a secret value.
+// badVariables are sets of variables that Windows could not store, each with a secret value.
 func badVariables() map[string]map[string]string {
 	return map[string]map[string]string{
 		"no name":        {"": "secret", FirstVariable: "secret"},
@@ -161,7 +161,7 @@ func badVariablesChangeNothing(t *testing.T, f EnvironmentFixture) {
 		variables[SecondVariable] = "good"
 		changed, err := f.Environment.Set(deadline(t), variables, Variables())
 		if err == nil || len(changed) > 0 || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: Set() = %q, %v, want an error that tells no value", what, changed, err)
+			t.Errorf("%s: Set() = %q, %v, want an error without a value", what, changed, err)
 		}
 	}
 	expectVariables(t, f, map[string]string{ThirdVariable: "good"})

@@ -12,36 +12,36 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Names of the rules that the tests make. The fixture removes those an earlier run has left.
+// Names of the tests' rules. The fixture removes those of earlier runs.
 const (
 	FirstRule  = "WICD contract: first"
 	SecondRule = "WICD contract: second"
 )
 
-// Rule is a rule of the firewall, as far as the tests look at it.
+// Rule is a rule of the firewall, with the properties that the tests check.
 type Rule struct {
 	desired.FirewallRule
-	// Ours tells the rules of our group from those of others.
+	// Ours is true for rules of our group.
 	Ours bool
-	// Works is true when the rule lets in what it names, from where it should.
+	// Works is true if the rule permits what it names, from where it should.
 	Works bool
 }
 
 // FirewallFixture is one firewall for one test, without rules of ours and without rules that have one of the names above.
 type FirewallFixture struct {
 	Firewall host.Firewall
-	// Rules are those of the firewall that are ours or have one of the names above.
+	// Rules are our rules and those with one of the names above.
 	Rules func(t *testing.T) []Rule
-	// Give adds a rule of somebody else.
+	// Give adds a rule of another program.
 	Give func(t *testing.T, r desired.FirewallRule)
-	// Edits spoil our rule of a name as somebody else could: each so that it does not let in any more what it should.
+	// Edits break our rule of a name like another program, each in one way.
 	Edits map[string]func(t *testing.T, name string)
-	// Stop stops the firewall's service until the test ends; nil where a test must not, and NoStop says why.
+	// Stop stops the firewall's service until the test ends; nil if a test must not, and NoStop is the reason.
 	Stop   func(t *testing.T)
 	NoStop string
 }
 
-// Firewall checks that a firewall keeps the promises of daemon.Firewall.
+// Firewall checks the contract of daemon.Firewall.
 func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
 	for _, test := range []struct {
 		name string
@@ -145,7 +145,7 @@ func rulesOfOthersStay(t *testing.T, f FirewallFixture) {
 	expectRules(t, f, theirs)
 }
 
-// badRules are lists that a firewall could not keep.
+// badRules are lists that a firewall could not store.
 func badRules() map[string][]desired.FirewallRule {
 	edited := func(edit func(*desired.FirewallRule)) []desired.FirewallRule {
 		bad := secondRule()

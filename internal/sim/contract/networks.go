@@ -17,11 +17,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Overlay is what the overlay needs of a Host Network Service.
+// Overlay is the overlay's port for the Host Network Service.
 type Overlay interface {
 	// Networks returns all networks, ordered by ID.
 	Networks(ctx context.Context) ([]hns.Network, error)
-	// CreateNetwork makes a network and returns it with its ID, router MAC and management IP.
+	// CreateNetwork creates a network and returns it with its ID, router MAC and management IP.
 	CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error)
 	// DeleteNetwork deletes a network, with the endpoints on it.
 	DeleteNetwork(ctx context.Context, id string) error
@@ -30,19 +30,18 @@ type Overlay interface {
 	RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error
 }
 
-// NetworksFixture is one Host Network Service for one test, which has no networks and runs. Whatever the test leaves behind is the
-// fixture's to remove.
+// NetworksFixture is a running Host Network Service for one test, without networks. The fixture cleans up after the test.
 type NetworksFixture struct {
 	Networks host.Networks
 	Overlay  Overlay
-	// Balance makes a load balancer, as kube-proxy does, and returns its ID.
+	// Balance creates a load balancer like kube-proxy, and returns its ID.
 	Balance func(t *testing.T, b hns.LoadBalancer) (id string)
-	// Stop stops the service, Start starts it again with what it had; nil when NoStop says why it cannot be stopped.
+	// Stop stops the service, Start starts it with the same objects; nil if NoStop is the reason why it cannot be stopped.
 	Stop, Start func(t *testing.T)
 	NoStop      string
 }
 
-// Networks checks that a Host Network Service keeps the promises of daemon.Networks and of Overlay.
+// Networks checks the contracts of daemon.Networks and Overlay.
 func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 	for _, test := range []struct {
 		name string
@@ -68,7 +67,7 @@ func Networks(t *testing.T, fixture func(t *testing.T) NetworksFixture) {
 	}
 }
 
-// overlayNetwork is what the tests ask for.
+// overlayNetwork is the network of the tests.
 func overlayNetwork() hns.Network {
 	return hns.Network{
 		Name: "wicd-contract", Type: hns.Overlay, HostRoute: true, AutomaticDNS: true, Persistent: true,
@@ -242,7 +241,7 @@ func remoteSubnetsNeedTheirNetwork(t *testing.T, f NetworksFixture) {
 	expectError(t, "removing", f.Overlay.RemoveRemotes(deadline(t), absent, remotes(1)), hns.ErrNotFound)
 }
 
-// absent is the ID of nothing.
+// absent is an ID without an object.
 const absent = "11111111-2222-4333-8444-555555555555"
 
 func anEndpointOfTheHostIsInItsCompartment(t *testing.T, f NetworksFixture) {
@@ -284,7 +283,7 @@ func namesAndAddressesHaveOneEndpoint(t *testing.T, f NetworksFixture) {
 	}
 }
 
-// mustBalance makes an overlay with an endpoint and two load balancers to it.
+// mustBalance creates an overlay with an endpoint and two load balancers to it.
 func mustBalance(t *testing.T, f NetworksFixture) hns.State {
 	t.Helper()
 	n := mustCreateNetwork(t, f, overlayNetwork())
@@ -313,7 +312,7 @@ func onlyWhatIsNamedIsRemoved(t *testing.T, f NetworksFixture) {
 	all := mustBalance(t, f)
 	expectLeft := func(what string, remove, left hns.State) {
 		t.Helper()
-		for range 2 { // the second time it is gone
+		for range 2 { // the second time it does not exist
 			if err := f.Networks.Remove(deadline(t), remove); err != nil {
 				t.Errorf("removing %s: %v", what, err)
 			}

@@ -8,20 +8,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// NextStartFixture is one computer for one test, which waits for nothing. What a test leaves behind is the fixture's to remove.
+// NextStartFixture is a computer for one test, which needs no restart. The fixture cleans up after the test.
 type NextStartFixture struct {
 	NextStart host.NextStart
 	System    host.System
-	// Await makes Windows wait for a restart, as installing updates does.
+	// Await makes Windows need a restart, as installing updates does.
 	Await func(t *testing.T)
-	// Restart restarts the computer; nil where a test cannot, and NoRestart says why.
+	// Restart restarts the computer; nil if a test cannot, and NoRestart is the reason.
 	Restart   func(t *testing.T)
 	NoRestart string
-	// AtOnce says why a new name is told before the restart; empty where it is not.
+	// AtOnce is why a new name is reported before the restart; empty if it is not.
 	AtOnce string
 }
 
-// NextStart checks that a Windows keeps the promises of daemon.NextStart.
+// NextStart checks the contract of daemon.NextStart.
 func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 	for _, test := range []struct {
 		name string

@@ -8,16 +8,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ProbesFixture is one service that can be asked, for one test.
+// ProbesFixture is a service to probe, for one test.
 type ProbesFixture struct {
 	Probes host.Probes
-	// Address is where the service answers, Absent an address of the same kind at which nobody does.
+	// Address is the address of the service, Absent one of the same kind without a service.
 	Address, Absent string
-	// Set makes the service answer well, or not.
+	// Set makes the service healthy or not.
 	Set func(well bool)
 }
 
-// Probes checks that services are asked as daemon.Probes promises. The fixture gives one service for each kind of address.
+// Probes checks the contract of daemon.Probes. The fixture has one service for each kind of address.
 func Probes(t *testing.T, fixture func(t *testing.T) []ProbesFixture) {
 	for _, f := range fixture(t) {
 		t.Run(f.Address, func(t *testing.T) {
@@ -28,12 +28,12 @@ func Probes(t *testing.T, fixture func(t *testing.T) []ProbesFixture) {
 				}
 			}
 			if err := f.Probes.Probe(deadline(t), f.Absent); err == nil {
-				t.Error("nobody is there, and Probe() returned no error")
+				t.Error("Probe() of an address without a service returned no error")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 			defer cancel()
 			if err := f.Probes.Probe(ctx, f.Address); err == nil {
-				t.Error("the context was over, and Probe() returned no error")
+				t.Error("Probe() returned no error after the end of its context")
 			}
 		})
 	}

@@ -16,18 +16,18 @@ type RightsFixture struct {
 	Disk host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
-	// Open lets everybody do everything with a folder. NoLook says why rights cannot be looked at; empty when they can.
+	// Open gives everyone full access to a folder. NoLook is why rights cannot be read; empty if they can.
 	Open   func(t *testing.T, folder string)
 	NoLook string
-	// GiveAway gives a file or folder to somebody who is no administrator. NoStrangers says why that is not possible; empty when it is.
+	// GiveAway makes an ordinary user the owner of a file or folder. NoStrangers is why that is not possible; empty if it is.
 	GiveAway    func(t *testing.T, name string)
 	NoStrangers string
-	// Link makes a link to a folder. NoLinks says why that is not possible; empty when it is.
+	// Link creates a link to a folder. NoLinks is why that is not possible; empty if it is.
 	Link    func(t *testing.T, to, name string)
 	NoLinks string
 }
 
-// Rights checks that a Windows keeps the promises of daemon.Rights.
+// Rights checks the contract of daemon.Rights.
 func Rights(t *testing.T, fixture func(t *testing.T) RightsFixture) {
 	for _, test := range []struct {
 		name string
@@ -59,7 +59,7 @@ func mustMakeFolder(t *testing.T, f RightsFixture, base string, who host.Access)
 	return folder
 }
 
-// expectRights looks who may use something, whom only administrators own.
+// expectRights checks the rights of an object, which only administrators may own.
 func expectRights(t *testing.T, f RightsFixture, name string, want host.Access) {
 	t.Helper()
 	for _, who := range accesses() {

@@ -10,7 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Destination is where the routes go that the tests add (RFC 5737). The fixture removes one that an earlier run has left.
+// Destination is the destination of the tests' routes (RFC 5737). The fixture removes routes of earlier runs.
 const Destination = "203.0.113.9/32"
 
 // RoutesFixture is the table of routes of one computer for one test.
@@ -18,13 +18,13 @@ type RoutesFixture struct {
 	Routes host.Routes
 	// Address is one of the computer's.
 	Address netip.Addr
-	// Remove removes the routes to Destination, as somebody else would.
+	// Remove removes the routes to Destination, like another program.
 	Remove func(t *testing.T)
-	// NoRoutes says why routes cannot be added; empty where they can. NoWatch is the same for what is told of them.
+	// NoRoutes is why routes cannot be added; empty if they can. NoWatch is why changes are not reported.
 	NoRoutes, NoWatch string
 }
 
-// Routes checks that a table of routes keeps the promises of daemon.Routes.
+// Routes checks the contract of daemon.Routes.
 func Routes(t *testing.T, fixture func(t *testing.T) RoutesFixture) {
 	for _, test := range []struct {
 		name string
@@ -57,7 +57,7 @@ func aRouteIsAddedOnce(t *testing.T, f RoutesFixture) {
 	for _, gateway := range []bool{false, true} {
 		expectEnsured(t, f, f.route(gateway), true)
 		expectEnsured(t, f, f.route(gateway), false)
-		expectEnsured(t, f, f.route(!gateway), false) // one that is there does
+		expectEnsured(t, f, f.route(!gateway), false) // an existing route is enough
 		f.Remove(t)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// Services checks that a service control manager keeps the promises of daemon.Services.
+// Services checks the contract of daemon.Services.
 func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 	for _, test := range []struct {
 		name string
@@ -39,7 +39,7 @@ func Services(t *testing.T, fixture func(t *testing.T) ServicesFixture) {
 		{"DeleteOfWhatIsNotThereIsNoError", deleteOfWhatIsNotThereIsNoError},
 		{"AServiceThatDeletesItselfGoesWhenItStops", aServiceThatDeletesItselfGoesWhenItStops},
 		{"WatchTellsOfStartStopAndCrash", watchTellsOfStartStopAndCrash},
-		{"WatchTellsOfEdits", watchTellsOfEdits},
+		{"WatchTellsOfEdits", watchReportsEdits},
 		{"WatchTellsOfADeletion", watchTellsOfADeletion},
 		{"WatchEndsWithItsContext", watchEndsWithItsContext},
 		{"AServiceThatWasDeletedComesAgainWhenItHasStopped", aServiceThatWasDeletedComesAgainWhenItHasStopped},
@@ -138,7 +138,7 @@ func putRefusesBadVariables(t *testing.T, f ServicesFixture) {
 	for what, variables := range badVariables() {
 		changed, err := f.Services.Put(deadline(t), with(declare(First, f.Runs), variables))
 		if err == nil || changed || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: Put() = %v, %v, want an error that tells no value", what, changed, err)
+			t.Errorf("%s: Put() = %v, %v, want an error without a value", what, changed, err)
 		}
 	}
 	if found := mustList(t, f); len(found) > 0 {
@@ -172,8 +172,8 @@ func markedServicesAreListedUnasked(t *testing.T, f ServicesFixture) {
 }
 
 func foreignServicesAreListedByNameOnly(t *testing.T, f ServicesFixture) {
-	mustPut(t, f, desired.Service{Name: First, Description: "somebody else's", Command: f.Runs})
-	if mustList(t, f)[First].Description != "somebody else's" {
+	mustPut(t, f, desired.Service{Name: First, Description: "of another program", Command: f.Runs})
+	if mustList(t, f)[First].Description != "of another program" {
 		t.Errorf("%s is not listed by its name", First)
 	}
 	list, err := f.Services.List(deadline(t), []string{Second})
@@ -182,7 +182,7 @@ func foreignServicesAreListedByNameOnly(t *testing.T, f ServicesFixture) {
 	}
 	for _, s := range list {
 		if s.Name == First {
-			t.Errorf("%s is listed although nobody asked for it", First)
+			t.Errorf("%s is listed although it was not requested", First)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func whatCrashedIsStartedAgain(t *testing.T, f ServicesFixture) {
 	expectRestart(t, f, func() { f.Crash(t, First) })
 }
 
-// whatEndsWithAnErrorIsStartedAgain is what Windows calls a failure that is no crash.
+// whatEndsWithAnErrorIsStartedAgain is a failure for Windows, but not a crash.
 func whatEndsWithAnErrorIsStartedAgain(t *testing.T, f ServicesFixture) {
 	if f.NoRecovery != "" {
 		t.Skip(f.NoRecovery)

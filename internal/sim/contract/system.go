@@ -10,19 +10,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// SystemFixture is one Windows for one test.
+// SystemFixture is a Windows for one test.
 type SystemFixture struct {
 	System host.System
 	// Disk is where Folder is.
 	Disk host.Disk
 	// Folder is an empty folder for the test, by its Windows name.
 	Folder string
-	// Feature is a feature that may be enabled, or is; empty when NoFeatures says why there is none.
+	// Feature is a feature that the test can enable, or that is enabled; empty if NoFeatures is why there is none.
 	Feature    string
 	NoFeatures string
 }
 
-// System checks that a Windows keeps the promises of daemon.System. It restarts nothing.
+// System checks the contract of daemon.System, without a restart.
 func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 	for _, test := range []struct {
 		name string
@@ -112,7 +112,7 @@ func enablingAFeatureTwiceIsHarmless(t *testing.T, f SystemFixture) {
 
 func aLockExcludesOthers(t *testing.T, f SystemFixture) {
 	name := f.Folder + `\test.lock`
-	for range 2 { // the second time the file is there
+	for range 2 { // the second time the file exists
 		release, err := f.System.Lock(name)
 		if err != nil {
 			t.Fatal(err)

@@ -33,8 +33,8 @@ func watchTellsOfStartStopAndCrash(t *testing.T, f ServicesFixture) {
 	}
 }
 
-// watchTellsOfEdits also shows that Put mends what was edited, and that it then has nothing more to do.
-func watchTellsOfEdits(t *testing.T, f ServicesFixture) {
+// watchReportsEdits also checks that Put restores what was edited, and then has nothing more to do.
+func watchReportsEdits(t *testing.T, f ServicesFixture) {
 	declared := with(declare(Second, f.Runs, First), values())
 	mustPut(t, f, declare(First, f.Runs), declared)
 	mustStart(t, f, Second)

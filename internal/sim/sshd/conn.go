@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// conn counts the bytes of a connection and cuts it where its fault says so. SSH reads and writes a connection with one
-// goroutine at a time in each direction, so what is left needs no lock.
+// conn counts the bytes of a connection and cuts it according to its fault. SSH reads and writes a connection with one goroutine
+// at a time in each direction, so that the fields need no lock.
 type conn struct {
 	net.Conn
 	server          *Server

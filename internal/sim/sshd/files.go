@@ -19,7 +19,7 @@ type files struct {
 	wrote      func() // called for each file opened for writing
 }
 
-// local is where this machine keeps a name of the client: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
+// local is the local path of a client's name: /C:/k/x is <root>/C/k/x, or C:\k\x on Windows without a root.
 func (f *files) local(name string) string {
 	if letter, rest, ok := cutDrive(name); ok {
 		if f.root != "" {
@@ -32,8 +32,8 @@ func (f *files) local(name string) string {
 	return filepath.Join(f.root, filepath.FromSlash(name))
 }
 
-// cutDrive finds C and k/x in /C:/k/x. The last drive of a name counts, because a client that asks for C:/k/x without
-// a leading slash reaches here as <home>/C:/k/x.
+// cutDrive returns C and k/x for /C:/k/x. The last drive of a name counts: a client's C:/k/x without a leading slash arrives as
+// <home>/C:/k/x.
 func cutDrive(name string) (letter, rest string, ok bool) {
 	before, rest, found := cutLast(name+"/", ":/")
 	if !found || len(before) < 2 || before[len(before)-2] != '/' {
@@ -50,7 +50,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// remote is the name by which the client knows a local folder; the inverse of local.
+// remote is the client's name of a local folder; the inverse of local.
 func (f *files) remote(folder string) string {
 	name := filepath.ToSlash(folder)
 	if f.root != "" {
@@ -151,7 +151,7 @@ func (f *files) Filelist(r *sftp.Request) (sftp.ListerAt, error) {
 		}
 		var l listing
 		for _, e := range entries {
-			if info, err := e.Info(); err == nil { // else removed meanwhile
+			if info, err := e.Info(); err == nil { // else it was removed
 				l = append(l, info)
 			}
 		}
@@ -172,7 +172,7 @@ func described(info fs.FileInfo, err error) (sftp.ListerAt, error) {
 	return listing{info}, nil
 }
 
-// listing is an answer in the form the SFTP library asks for.
+// listing is an answer in the form that the SFTP library requires.
 type listing []fs.FileInfo
 
 // ListAt copies the entries from the given one on.

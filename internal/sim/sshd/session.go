@@ -72,7 +72,7 @@ func (s *Server) serveChannel(ctx context.Context, user string, offered ssh.NewC
 	channel.Close()
 }
 
-// program is what a request asks for, already counted; nil when the server has no such thing.
+// program is what a request starts, already counted; nil if the server does not support it.
 func (s *Server) program(r *ssh.Request, user string) func(context.Context, ssh.Channel) int {
 	var asked struct{ Name string } // the command of RFC 4254 section 6.5, and the subsystem too
 	if ssh.Unmarshal(r.Payload, &asked) != nil {
@@ -105,7 +105,7 @@ func (s *Server) transfer(_ context.Context, c ssh.Channel) int {
 	return 0
 }
 
-// finish tells the client how its program ended.
+// finish sends the exit status of a program to the client.
 func finish(c ssh.Channel, status int) {
 	_, _ = c.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{uint32(status)}))
 	_ = c.Close()

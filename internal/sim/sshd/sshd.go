@@ -1,8 +1,7 @@
-// Package sshd is a small SSH server for simulated and laboratory Windows hosts. It does what the operator needs
-// from a host, over the real protocol: public-key logins, commands handed to a Go function, and file transfers
-// into a folder. It counts what reaches it, so that a test can ask the host instead of the operator, and it
-// misbehaves on demand. A server without connections costs one goroutine; nothing in it depends on the system
-// it runs on.
+// Package sshd is a small SSH server for simulated Windows hosts. It supports what the operator needs from a host, with the real
+// protocol: public-key logins, commands executed by a Go function, and file transfers into a folder. It counts requests, so that
+// tests can check the host's view, and it can inject faults. A server without connections costs one goroutine; it does not depend
+// on the operating system.
 package sshd
 
 import (
@@ -21,25 +20,25 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// loginGrace is how long a connection may take to log in; OpenSSH's LoginGraceTime has the same default.
+// loginGrace is how long a login may take; OpenSSH's LoginGraceTime has the same default.
 const loginGrace = 2 * time.Minute
 
-// Options is what a server needs. It must not be changed after New.
+// Options are the options of a server. They must not be changed after New.
 type Options struct {
 	// HostKeys identify the host. Each key is offered, the client chooses by type. At least one is needed.
 	HostKeys []ssh.Signer
 	// Users maps user names to the keys they may log in with. Names are compared as Windows does, without case.
 	Users map[string][]ssh.PublicKey
-	// Keys, when set, is asked at each login for further keys of a user.
+	// Keys, if set, returns additional keys of a user at each login.
 	Keys func(user string) []ssh.PublicKey
 	// Home is an existing folder of this machine: commands start there, relative names of file transfers begin there.
 	Home string
-	// Root, when set, holds the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is
-	// <Root>/etc/x. When empty, absolute names mean what they mean to this machine.
+	// Root, if set, contains the simulated drives: the transferred file C:/k/x is <Root>/C/k/x, and /etc/x is <Root>/etc/x. If
+	// empty, absolute names are those of this machine.
 	Root string
-	// Exec runs a command. When nil, commands are refused.
+	// Exec runs a command. If nil, commands are rejected.
 	Exec Handler
-	// EndlessFolders has every folder list files without end, as a host that means harm may.
+	// EndlessFolders makes every folder list endless files, as a hostile host could.
 	EndlessFolders bool
 }
 
@@ -57,7 +56,7 @@ type Command struct {
 // the client signals the command, closes its channel or loses its connection. Each stream is used by one goroutine at a time.
 type Handler func(ctx context.Context, c Command, stdin io.Reader, stdout, stderr io.Writer) int
 
-// Counters is what a server has seen since New.
+// Counters are the counts since New.
 type Counters struct {
 	// Connections counts TCP connections, those that never logged in included.
 	Connections int
@@ -71,7 +70,7 @@ type Counters struct {
 	Commands []string
 }
 
-// Fault is what goes wrong with one connection. The zero value is a healthy connection.
+// Fault is an injected fault of one connection. The zero value is none.
 type Fault struct {
 	// CutAfterIn closes the connection once this many bytes came in; 0 means never.
 	CutAfterIn int64
@@ -79,9 +78,9 @@ type Fault struct {
 	CutAfterOut int64
 	// Stall keeps the connection open and never answers.
 	Stall bool
-	// RefuseLogin refuses every key.
+	// RefuseLogin rejects every key.
 	RefuseLogin bool
-	// HostKey is shown instead of Options.HostKeys.
+	// HostKey is used instead of Options.HostKeys.
 	HostKey ssh.Signer
 }
 
@@ -96,7 +95,7 @@ type Server struct {
 	live   map[*conn]struct{}
 }
 
-// New returns a server that waits for Serve.
+// New returns a server; see Serve.
 func New(o Options) (*Server, error) {
 	if len(o.HostKeys) == 0 {
 		return nil, errors.New("creating an SSH server: Options.HostKeys is empty")
@@ -138,15 +137,15 @@ func (s *Server) Counters() Counters {
 	return c
 }
 
-// SetFaults decides what goes wrong from now on: fault is asked once for each new connection, with its number
-// since New, the first being 1. It is called one connection at a time. Nil means that all is well again.
+// SetFaults sets the faults from now on: fault is called once for each new connection, with its number since New, starting with
+// 1. Calls are not concurrent. Nil means no faults.
 func (s *Server) SetFaults(fault func(connection int) Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = fault
 }
 
-// Cut closes the connections that are open now, without a word to the clients.
+// Cut closes all open connections without a message.
 func (s *Server) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +161,7 @@ func (s *Server) count(change func(*Counters)) {
 	change(&s.counts)
 }
 
-// admit registers a new connection and decides what will go wrong with it.
+// admit registers a new connection and determines its fault.
 func (s *Server) admit(c net.Conn) (*conn, Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,24 +7,27 @@ import (
 	"sync"
 )
 
-// Dial connects to the API server: NewIsolatedCluster's is reached in no other way. It is WindowsOptions.Dial of hosts.
+// Dial connects to the API server. It is the only way to reach that of NewIsolatedCluster. Use it as WindowsOptions.Dial of
+// hosts.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if c.cable == nil {
+	if c.listener == nil {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}
-	return c.cable.dial(ctx)
+	return c.listener.dial(ctx)
 }
 
-// cable is a net.Listener that is reached by dial alone.
-type cable struct {
+// pipeListener is a net.Listener that is reached only by dial.
+type pipeListener struct {
 	connections chan net.Conn
 	closed      chan struct{}
 	once        sync.Once
 }
 
-func newCable() *cable { return &cable{connections: make(chan net.Conn), closed: make(chan struct{})} }
+func newPipeListener() *pipeListener {
+	return &pipeListener{connections: make(chan net.Conn), closed: make(chan struct{})}
+}
 
-func (c *cable) dial(ctx context.Context) (net.Conn, error) {
+func (c *pipeListener) dial(ctx context.Context) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
 	case c.connections <- theirs:
@@ -37,7 +40,7 @@ func (c *cable) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // Accept implements net.Listener.
-func (c *cable) Accept() (net.Conn, error) {
+func (c *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case connection := <-c.connections:
 		return connection, nil
@@ -47,10 +50,10 @@ func (c *cable) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (c *cable) Close() error {
+func (c *pipeListener) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	return nil
 }
 
 // Addr implements net.Listener. It is an address for which the API server has a certificate.
-func (c *cable) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
+func (c *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6443} }
