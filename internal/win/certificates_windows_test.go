@@ -14,10 +14,10 @@ import (
 
 const serverName = "registry.example"
 
-// mustSign makes an authority, and a certificate for a server which it signed.
+// mustSign creates a CA, and a server certificate that it signed.
 func mustSign(t *testing.T) (authority, server []byte) {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048) // of ECDSA signatures, Wine 8 takes one in 128 for wrong; see lab/pki.go
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // Wine 8 rejects one in 128 ECDSA signatures; see lab/pki.go
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func mustSign(t *testing.T) (authority, server []byte) {
 	return authority, server
 }
 
-// verify asks Windows about a server's certificate, as every Go program does that has no list of its own.
+// verify verifies a server's certificate with Windows' roots, like every Go program without roots of its own.
 func verify(file string) error {
 	der, err := os.ReadFile(file)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestWhatAnAddedAuthoritySignedIsTrusted(t *testing.T) {
 	}
 	expect := func(when string, want bool) {
 		t.Helper()
-		client := exec.Command(program) // Wine looks once in the life of a process
+		client := exec.Command(program) // a process on Wine reads the roots once
 		client.Env = append(os.Environ(), asClient+"="+file)
 		if output, err := client.CombinedOutput(); (err == nil) != want {
 			t.Errorf("%s: %v: %s", when, err, output)

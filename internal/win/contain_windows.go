@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Contain puts this process into a job that ends all its processes when its last handle is closed, which this process has and never
-// closes: so the processes that this one starts from now on end with it, however it ends.
+// Contain adds this process to a job that kills all its processes when its last handle is closed. Only this process has a handle,
+// so all processes that it starts from now on end with it.
 func Contain() error {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {

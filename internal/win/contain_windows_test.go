@@ -57,7 +57,7 @@ func TestProcessesEndWithTheOneThatContainsThem(t *testing.T) {
 
 func TestAServiceEndsWithTheCodeOfItsProgram(t *testing.T) {
 	s, _ := mustServe(t, "ends")
-	_ = s.Start(t.Context(), testName) // it may have ended before it is seen running
+	_ = s.Start(t.Context(), testName) // it may have exited before it is seen running
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		found := mustFind(t, testName)
 		if found.State == host.Stopped && found.ExitCode == endsWith {

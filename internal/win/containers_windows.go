@@ -18,17 +18,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/network"
 )
 
-// containers are the compute systems of the Host Compute Service that shims of containerd made. Its functions are called without
-// hcsshim, which keeps them to itself (internal/vmcompute and internal/wclayer there). Where the feature Containers is not enabled
-// there is no such service, and there are no containers.
+// containers are the compute systems of the Host Compute Service that containerd's shims created. Its functions are called
+// without hcsshim, where they are internal (internal/vmcompute and internal/wclayer). Without the feature Containers there is no
+// such service, and there are no containers.
 type containers struct {
 	// patience is how long a container or a process may take to end.
 	patience time.Duration
-	// networks are what pods have their namespaces from.
+	// networks has the namespaces of pods.
 	networks *network.HNS
 }
 
-// shimOwner is who owns the compute systems that shims make: they tell the name of their program.
+// shimOwner is the owner of the shims' compute systems: the name of their program.
 const shimOwner = "containerd-shim-runhcs-v1.exe"
 
 // Results of the Host Compute Service that are no failures here (internal/hcs/errors.go of hcsshim).
@@ -50,7 +50,7 @@ func (c containers) List(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var systems, result *uint16
-	err = ask(dll, function, uintptr(unsafe.Pointer(query)), uintptr(unsafe.Pointer(&systems)), uintptr(unsafe.Pointer(&result)))
+	err = hcsCall(dll, function, uintptr(unsafe.Pointer(query)), uintptr(unsafe.Pointer(&systems)), uintptr(unsafe.Pointer(&result)))
 	list := textOf(systems)
 	textOf(result)
 	if err != nil {
@@ -104,7 +104,7 @@ func terminate(name string) error {
 	}
 	var system windows.Handle
 	var result *uint16
-	err := ask(dll, "HcsOpenComputeSystem", uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&result)))
+	err := hcsCall(dll, "HcsOpenComputeSystem", uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&result)))
 	textOf(result)
 	if errors.Is(err, hcsSystemNotFound) {
 		return nil
@@ -113,12 +113,12 @@ func terminate(name string) error {
 		return err
 	}
 	result = nil
-	err = ask(dll, "HcsTerminateComputeSystem", uintptr(system), uintptr(unsafe.Pointer(none)), uintptr(unsafe.Pointer(&result)))
+	err = hcsCall(dll, "HcsTerminateComputeSystem", uintptr(system), uintptr(unsafe.Pointer(none)), uintptr(unsafe.Pointer(&result)))
 	textOf(result)
 	if errors.Is(err, hcsPending) || errors.Is(err, hcsSystemNotFound) || errors.Is(err, hcsAlreadyStopped) {
 		err = nil
 	}
-	return errors.Join(err, ask(dll, "HcsCloseComputeSystem", uintptr(system)))
+	return errors.Join(err, hcsCall(dll, "HcsCloseComputeSystem", uintptr(system)))
 }
 
 // RemoveNamespace implements daemon.Containers.
@@ -126,17 +126,17 @@ func (c containers) RemoveNamespace(ctx context.Context, id string) (removed boo
 	return c.networks.RemoveNamespace(ctx, id)
 }
 
-// driver says in which folder a layer is: in none, so that its name is its path; a flavor of 1 is a layer in the file system.
+// driver is the folder of a layer. It is empty, so that the layer's name is its path; flavor 1 is a layer in the file system.
 type driver struct {
 	flavor uintptr
 	home   *uint16
 }
 
-// RemoveLayer implements daemon.Containers. A layer that is in use is taken out of use first; that one is not is no matter.
+// RemoveLayer implements daemon.Containers. It first unprepares and deactivates a layer that is in use.
 func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	dll := windows.NewLazySystemDLL("vmcompute.dll")
 	if dll.Load() != nil {
-		return nil // then it is a folder like others
+		return nil // then it is an ordinary folder
 	}
 	if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -147,19 +147,19 @@ func (c containers) RemoveLayer(_ context.Context, folder string) error {
 	}
 	where := &driver{flavor: 1, home: new(uint16)}
 	for _, function := range []string{"UnprepareLayer", "DeactivateLayer"} {
-		_ = ask(dll, function, uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path)))
+		_ = hcsCall(dll, function, uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path)))
 	}
-	if err := ask(dll, "DestroyLayer", uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path))); err != nil {
+	if err := hcsCall(dll, "DestroyLayer", uintptr(unsafe.Pointer(where)), uintptr(unsafe.Pointer(path))); err != nil {
 		return fmt.Errorf("removing layer %s: %w", folder, err)
 	}
 	return nil
 }
 
-// ask calls a function that answers with an HRESULT. What its arguments point to stays where it is, as long as they are converted in
-// the call itself.
+// hcsCall calls a function that returns an HRESULT. Arguments that point to memory must be converted in the call itself, so that the
+// memory stays in place.
 //
 //go:uintptrescapes
-func ask(dll *windows.LazyDLL, function string, arguments ...uintptr) error {
+func hcsCall(dll *windows.LazyDLL, function string, arguments ...uintptr) error {
 	call := dll.NewProc(function)
 	if err := call.Find(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func ask(dll *windows.LazyDLL, function string, arguments ...uintptr) error {
 	return fmt.Errorf("%s answers: %w", function, syscall.Errno(code))
 }
 
-// textOf is a text that a function gave, which is freed.
+// textOf is a text that a function returned, which is freed.
 func textOf(text *uint16) string {
 	if text == nil {
 		return ""

@@ -17,23 +17,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// mustCreateContainer makes a container without processes, as a shim does.
+// mustCreateContainer creates a container without processes, like a shim.
 func mustCreateContainer(t *testing.T, name string) {
 	t.Helper()
 	id, document := wide(t, name), wide(t, `{"Owner":"`+shimOwner+`","Container":{"Storage":{"Path":"C:\\"}}}`)
 	var system windows.Handle
 	var failure *uint16
-	err := ask(windows.NewLazySystemDLL("vmcompute.dll"), "HcsCreateComputeSystem", uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(document)), 0,
+	err := hcsCall(windows.NewLazySystemDLL("vmcompute.dll"), "HcsCreateComputeSystem", uintptr(unsafe.Pointer(id)), uintptr(unsafe.Pointer(document)), 0,
 		uintptr(unsafe.Pointer(&system)), uintptr(unsafe.Pointer(&failure)))
 	if err != nil {
 		t.Fatal(err, textOf(failure))
 	}
 }
 
-// mustCreateNetwork makes a network, and an endpoint of it in a namespace, as win-overlay and containerd do.
+// mustCreateNetwork creates a network, and an endpoint of it in a namespace, like win-overlay and containerd.
 func mustCreateNetwork(t *testing.T) (namespace string) {
 	t.Helper()
-	keepAddresses(t)
+	serveAddresses(t)
 	h := network.NewHNS(scm.NewChanges())
 	made, err := h.CreateNetwork(t.Context(), hns.Network{Name: "wicd-contract", Type: hns.Overlay, Subnets: []hns.Subnet{{
 		Prefix: netip.MustParsePrefix("10.250.0.0/24"), Gateway: netip.MustParseAddr("10.250.0.1"), VNI: 4097,
@@ -66,8 +66,8 @@ func mustCreateNetwork(t *testing.T) (namespace string) {
 	return strings.ToLower(space.Id)
 }
 
-// keepAddresses answers as the lab's keeper of a host's addresses (lab/guestapi), which its stand-in asks.
-func keepAddresses(t *testing.T) {
+// serveAddresses answers like the lab's reaper of a host (lab/guestapi), which the lab's vmcompute.dll calls.
+func serveAddresses(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:7")
 	if err != nil {

@@ -110,7 +110,7 @@ func TestContainersKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// mustStartCopy starts a copy of the test program that does nothing until it is ended.
+// mustStartCopy starts a copy of the test program that runs until it is killed.
 func mustStartCopy(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
 	mustCopySelf(t, path)
@@ -176,7 +176,7 @@ func mustReadAll(t *testing.T, key registry.Key) map[string]string {
 	return all
 }
 
-// mustReadVariables reads what a service told of its environment.
+// mustReadVariables reads what a service reported of its environment.
 func mustReadVariables(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -207,7 +207,7 @@ func untrustAfter(t *testing.T, certificates host.Certificates) {
 	})
 }
 
-// tempFolder is an empty folder for a test. Wine refuses how Go removes a whole one, so t.TempDir does not do.
+// tempFolder is an empty folder for a test. Wine rejects how Go removes a tree, so t.TempDir cannot be used.
 func tempFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "wicd-test-")
@@ -231,7 +231,7 @@ func mustHost(t *testing.T) host.Host {
 	return host
 }
 
-// crash ends the process of a service.
+// crash kills the process of a service.
 func crash(t *testing.T, name string) {
 	t.Helper()
 	h, err := windows.OpenProcess(windows.PROCESS_TERMINATE, false, mustFind(t, name).PID)
@@ -308,7 +308,7 @@ func end(t *testing.T, name string, code uint32) {
 	request(t, name, endRequest+code)
 }
 
-// request sends one of everybody's requests to a service, which answers when it has done it.
+// request sends a user-defined control to a service, and returns when it has handled it.
 func request(t *testing.T, name string, code uint32) {
 	t.Helper()
 	const access = 0x100 // SERVICE_USER_DEFINED_CONTROL
@@ -317,7 +317,7 @@ func request(t *testing.T, name string, code uint32) {
 	})
 }
 
-// mustFind returns a service as it is.
+// mustFind returns the state of a service.
 func mustFind(t *testing.T, name string) host.Service {
 	t.Helper()
 	found, err := (&services{}).List(t.Context(), []string{name})

@@ -22,7 +22,7 @@ const machineEnvironment = `SYSTEM\CurrentControlSet\Control\Session Manager\Env
 
 // environment is the environment of the machine.
 type environment struct {
-	// patience is how long all windows together may take to hear of a change.
+	// patience is the timeout for notifying all windows of a change.
 	patience time.Duration
 }
 
@@ -34,7 +34,7 @@ func (e environment) Set(ctx context.Context, variables map[string]string, ours 
 		changed, err = write(variables, ours)
 	}
 	if len(changed) > 0 {
-		e.tell(ctx)
+		e.notify(ctx)
 	}
 	if err != nil {
 		return changed, fmt.Errorf("setting the environment of the machine: %w", err)
@@ -89,10 +89,9 @@ func remove(key registry.Key, name string) (changed bool, err error) {
 	return err == nil, err
 }
 
-// tell tells all windows of this session that the environment changed: programs that are started from them afterwards
-// get it. Nothing of ours depends on it. The time that Windows grants is that of each window, hence a limit for all
-// of them.
-func (e environment) tell(ctx context.Context) {
+// notify notifies all windows of this session that the environment changed, so that programs started from them get it. None of
+// our programs depends on it. Windows' timeout is for each window, so this has one for all.
+func (e environment) notify(ctx context.Context) {
 	const (
 		everybody      = 0xffff // HWND_BROADCAST
 		settingChanged = 0x1a   // WM_SETTINGCHANGE
@@ -104,13 +103,13 @@ func (e environment) tell(ctx context.Context) {
 	if err != nil || send.Find() != nil {
 		return
 	}
-	told := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(done)
 		_, _, _ = send.Call(everybody, settingChanged, 0, uintptr(unsafe.Pointer(what)), abortIfHung, milliseconds, 0)
 	}()
 	select {
-	case <-told:
+	case <-done:
 	case <-time.After(e.patience):
 	case <-ctx.Done():
 	}
@@ -161,14 +160,14 @@ func setOwnVariables(service string, variables map[string]string) (changed bool,
 	return true, nil
 }
 
-// Rights to a key: full control for SYSTEM and Administrators, nothing inherited and nobody else.
+// Rights to a key: full control for SYSTEM and Administrators, nothing inherited, no other account.
 const (
 	onlyOwnRights = "D:P"
 	keyRights     = "(A;CI;KA;;;SY)(A;CI;KA;;;BA)"
 )
 
-// closeKey keeps users of the host from reading the key of a service, which Windows lets them do when it makes one. It is closed as soon
-// as there is one, and not when it gets a secret: who had opened it before could go on reading.
+// closeKey denies users of the host access to the key of a service, which Windows grants by default. It does so before the key
+// gets a secret, because a user who opened it earlier could still read it.
 func closeKey(service string) error {
 	const access = registry.QUERY_VALUE | registry.WOW64_64KEY | windows.READ_CONTROL | windows.WRITE_DAC
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, scm.ServicesKey+service, access)
@@ -203,7 +202,7 @@ func rightsOf(key registry.Key) string {
 	return behind(descriptor, onlyOwnRights)
 }
 
-// lines are variables as Windows keeps them, sorted.
+// lines are variables in Windows' form, sorted.
 func lines(variables map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -212,8 +211,8 @@ func lines(variables map[string]string) []string {
 	return all
 }
 
-// parse reads lines, nil when there are none. A line that declares nothing, or a variable again, is kept under a name
-// that no variable has, so that the whole equals nothing that can be declared.
+// parse parses lines; nil if there are none. An invalid or duplicate line gets a name that no variable has, so that the result
+// differs from every declaration.
 func parse(lines []string) map[string]string {
 	var variables map[string]string
 	for _, line := range lines {

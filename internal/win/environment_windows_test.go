@@ -36,7 +36,7 @@ func TestSetWritesPlainText(t *testing.T) {
 	}
 }
 
-func TestWindowsHearOfAChange(t *testing.T) {
+func TestWindowsAreNotifiedOfAChange(t *testing.T) {
 	mustOpenEnvironment(t, testVariable)
 	heard := make(chan string, 100)
 	mustOpenWindow(t, func(message, text uintptr) {
@@ -58,7 +58,7 @@ func TestWindowsHearOfAChange(t *testing.T) {
 	}
 }
 
-func TestWindowsThatDoNotAnswerHoldNothingUp(t *testing.T) {
+func TestWindowsThatDoNotAnswerDoNotBlock(t *testing.T) {
 	mustOpenEnvironment(t, testVariable)
 	wake := make(chan struct{})
 	for range 4 {
@@ -83,14 +83,14 @@ func TestWindowsThatDoNotAnswerHoldNothingUp(t *testing.T) {
 	}
 }
 
-// mustOpenWindow opens a window, which nobody sees, with a thread that answers its messages.
+// mustOpenWindow opens an invisible window, with a thread that handles its messages.
 func mustOpenWindow(t *testing.T, hear func(message, lParam uintptr)) {
 	t.Helper()
 	user32 := windows.NewLazySystemDLL("user32.dll")
 	ready, done := make(chan uintptr), make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and not unlocked: the thread ends, and the window with it
+		runtime.LockOSThread() // never unlocked: the thread ends with the window
 		answer := user32.NewProc("DefWindowProcW")
 		class := struct { // WNDCLASSEXW
 			size, style       uint32
@@ -165,7 +165,7 @@ func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
 	}
 }
 
-// The service has no secret yet. Somebody who had opened its key before it had one could read it.
+// The service has no secret yet. A user who opened its key now could read one later.
 func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	for _, step := range []string{"new", "opened to everybody"} {
@@ -175,7 +175,7 @@ func TestUsersOfTheHostCannotReadTheKeyOfAService(t *testing.T) {
 		key := mustOpenService(t)
 		want := onlyOwnRights + keyRights
 		if onWine() {
-			want = "D:" + keyRights // it does not say whether rights are inherited
+			want = "D:" + keyRights // it does not report whether rights are inherited
 		}
 		descriptor, err := windows.GetSecurityInfo(windows.Handle(key), windows.SE_REGISTRY_KEY, windows.DACL_SECURITY_INFORMATION)
 		if err != nil {
@@ -205,7 +205,7 @@ func mustSetKeyRights(t *testing.T, key registry.Key, rights string) {
 	}
 }
 
-func TestPutRestoresTheEnvironmentThatSomebodyChanged(t *testing.T) {
+func TestPutRestoresAChangedEnvironment(t *testing.T) {
 	s, d := mustServe(t, "runs")
 	key := mustOpenService(t)
 	lists := func(lines ...string) func() error {
@@ -252,7 +252,7 @@ func FuzzLinesOfAnEnvironment(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		variables := parse(strings.Split(text, "\n"))
 		if _, bad := variables[""]; bad {
-			return // equals nothing that can be declared
+			return // differs from every declaration
 		}
 		if again := parse(lines(variables)); !maps.Equal(variables, again) {
 			t.Errorf("%q is read as %q, and written and read as %q", text, variables, again)

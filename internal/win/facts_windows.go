@@ -24,7 +24,7 @@ const (
 	updateReboot    = `SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired`
 )
 
-// Facts implements daemon.System. Asking for the state of features takes Windows a few seconds.
+// Facts implements daemon.System. Reading the state of features takes Windows a few seconds.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
 		Architecture:  architecture(),
@@ -76,7 +76,7 @@ func architecture() string {
 	return fmt.Sprintf("unknown (machine type %#x)", native)
 }
 
-// bootID is the number the kubelet reports as well. Windows counts it up at each start.
+// bootID is the number that the kubelet reports as well. Windows increases it at each start.
 func bootID() (string, error) {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, prefetch, registry.QUERY_VALUE|registry.WOW64_64KEY)
 	if err != nil {
@@ -90,7 +90,7 @@ func bootID() (string, error) {
 	return strconv.FormatUint(id, 10), nil
 }
 
-// dnsName is a name of one kind that Windows has until its next start; those of the physical computer would be the ones after it.
+// dnsName is a current name of Windows; those of the physical computer would be the ones after the next start.
 func dnsName(kind uint32) (string, error) {
 	size := uint32(256) // a host name has 63 characters at most, and all of it 255
 	name := make([]uint16, size)
@@ -125,7 +125,7 @@ func memoryBytes() (uint64, error) {
 	return status.total, nil
 }
 
-// pendingReboot lists why Windows waits for a restart, in our words.
+// pendingReboot lists why Windows needs a restart.
 func pendingReboot() []string {
 	var why []string
 	if exists(servicingReboot) {

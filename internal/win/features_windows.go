@@ -47,8 +47,8 @@ func (s featureState) state() agent.FeatureState {
 	return agent.FeatureDisabled
 }
 
-// features returns the state of each feature: FeatureUnknown when this Windows does not have it, or no DISM. A DISM
-// that fails is an error: a host must not go on as if it had no such feature.
+// features returns the state of each feature: FeatureUnknown if this Windows does not have it, or has no DISM. If DISM fails, it
+// is an error, because the host could have the feature.
 func (s *system) features(ctx context.Context, names ...string) (map[string]agent.FeatureState, error) {
 	states := map[string]agent.FeatureState{}
 	for _, name := range names {
@@ -88,7 +88,7 @@ func (s *system) EnableFeature(ctx context.Context, name string) (reboot bool, e
 	return reboot, nil
 }
 
-// dism is a session of DismApi.dll on the running Windows. The structures of that DLL are packed to single bytes.
+// dism is a session of DismApi.dll for the running Windows. The structures of that DLL are packed to single bytes.
 type dism struct {
 	dll     *windows.LazyDLL
 	session uint32
@@ -143,8 +143,8 @@ func (d *dism) state(feature string) (agent.FeatureState, error) {
 	return state, d.call("DismDelete", uintptr(unsafe.Pointer(info)))
 }
 
-// enable enables a feature and those it needs. Windows fetches what is missing on the disk the way the host is
-// configured to (LimitAccess is off).
+// enable enables a feature and those it depends on. Windows downloads missing files as configured on the host (LimitAccess is
+// off).
 func (d *dism) enable(ctx context.Context, feature string) (reboot bool, err error) {
 	name, err := windows.UTF16PtrFromString(feature)
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// firewallService is that of Windows' firewall. Without it, there is no filter, and nobody answers for rules.
+// firewallService is the service of Windows' firewall. Without it, nothing is filtered, and rules cannot be read.
 const firewallService = "MpsSvc"
 
-// firewall is Windows' own, which is asked by its COM objects: HNetCfg.FwPolicy2 has the rules, HNetCfg.FwRule is one
-// (netfw.h, https://learn.microsoft.com/windows/win32/api/netfw/).
+// firewall is Windows' firewall, used by its COM objects: HNetCfg.FwPolicy2 has the rules, HNetCfg.FwRule is a rule (netfw.h,
+// https://learn.microsoft.com/windows/win32/api/netfw/).
 type firewall struct{}
 
-// Set implements daemon.Firewall. What is missing is added before what is surplus goes.
+// Set implements daemon.Firewall. It adds missing rules before it removes surplus ones.
 func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string, error) {
 	if err := host.CheckRules(rules); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 	return slices.Sorted(maps.Keys(changed)), err
 }
 
-// firewallRuns tells whether the service runs. A Windows that has none is daemon.ErrNotFound.
+// firewallRuns reports whether the service runs. Without it, the error is daemon.ErrNotFound.
 func firewallRuns() (bool, error) {
 	m, err := connect(0)
 	if err != nil {
@@ -89,7 +89,7 @@ func initializeCOM() (release func(), err error) {
 	return func() { ole.CoUninitialize(); runtime.UnlockOSThread() }, nil
 }
 
-// explained is an error of COM with its number, which is all that many have.
+// explained is an error of COM with its number, which is often all it has.
 func explained(err error) error {
 	failed := (*ole.OleError)(nil)
 	if !errors.As(err, &failed) {
@@ -105,7 +105,7 @@ func explained(err error) error {
 	return fmt.Errorf("error %#08x", code)
 }
 
-// comObject is called by names.
+// comObject is a COM object that is called by names.
 type comObject struct{ *ole.IDispatch }
 
 func newCOMObject(name string) (comObject, error) {
@@ -173,7 +173,7 @@ func (p policy) close() {
 	p.whole.Release()
 }
 
-// set makes our rules be these, and notes the names of those that it changes.
+// set makes our rules equal to these, and records the names of changed ones.
 func (p policy) set(ctx context.Context, wanted []desired.FirewallRule, changed map[string]bool) error {
 	ours, err := p.ours()
 	defer func() {
@@ -244,8 +244,8 @@ const (
 	anything    = "*"
 )
 
-// properties with which a rule lets in what it names, and nothing that came through a tunnel past a router (edge traversal). The order is that in which they can be set: ports need
-// a protocol.
+// properties of a rule that permits exactly what it names, and nothing through a tunnel past a router (edge traversal). They must
+// be set in this order: ports need a protocol.
 func properties(r desired.FirewallRule) []property {
 	protocol := int32(windows.IPPROTO_TCP)
 	if r.Protocol == desired.UDP {
@@ -279,7 +279,7 @@ func properties(r desired.FirewallRule) []property {
 	}
 }
 
-// is tells whether a rule of ours lets in what it should. What cannot be read is not as it should be.
+// is reports whether a rule of ours permits what it should. An unreadable property counts as wrong.
 func (o comObject) is(r desired.FirewallRule) bool {
 	return !slices.ContainsFunc(properties(r), func(p property) bool {
 		is, err := o.get(p.name)
@@ -287,7 +287,7 @@ func (o comObject) is(r desired.FirewallRule) bool {
 	})
 }
 
-// has tells whether a property is what a rule needs. Windows writes lists in its own way.
+// has reports whether a property has the wanted value. Windows has its own form of lists.
 func (p property) has(is any, r desired.FirewallRule) bool {
 	text, isText := is.(string)
 	switch {
@@ -316,7 +316,8 @@ func (p policy) add(r desired.FirewallRule) error {
 	return p.rules.call("Add", o.IDispatch)
 }
 
-// remove removes a rule of ours. Windows removes by name, and somebody else's may have the same: so it gets a name of its own first.
+// remove removes a rule of ours. Windows removes by name, and a rule of another program can have the same name, so this renames
+// it first.
 func (p policy) remove(o comObject) (name string, err error) {
 	is, err := o.get("Name")
 	name, _ = is.(string)
@@ -334,7 +335,7 @@ func (p policy) remove(o comObject) (name string, err error) {
 	return name, p.rules.call("Remove", own)
 }
 
-// effect tells why rules of the computer itself have none, where that is so.
+// effect returns why the computer's own rules have no effect, if so.
 func (p policy) effect() error {
 	state, err := p.whole.get("LocalPolicyModifyState")
 	if err != nil {

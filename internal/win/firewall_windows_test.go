@@ -17,7 +17,7 @@ import (
 )
 
 func TestTheFirewallKeepsItsPromises(t *testing.T) {
-	mustBeWine(t) // rules of ours on a real Windows belong to a node
+	mustBeWine(t) // on a real Windows our rules belong to a node
 	mustHaveFirewall(t)
 	host := mustHost(t)
 	contract.Firewall(t, func(t *testing.T) contract.FirewallFixture {
@@ -56,8 +56,8 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestAWindowsWithoutFirewallIsTold: rules are not needed where nothing filters, and there are none to be taken away.
-func TestAWindowsWithoutFirewallIsTold(t *testing.T) {
+// TestAWindowsWithoutFirewallIsReported: without a filter no rules are needed, and there are none to remove.
+func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
 	if _, err := firewallRuns(); !errors.Is(err, host.ErrNotFound) {
 		t.Skipf("this Windows has the firewall's service (%v)", err)
 	}
@@ -70,7 +70,7 @@ func TestAWindowsWithoutFirewallIsTold(t *testing.T) {
 	}
 }
 
-// mustHaveFirewall skips where the firewall's objects do nothing, as those of Wine.
+// mustHaveFirewall skips the test where the firewall's objects have no effect, as on Wine.
 func mustHaveFirewall(t *testing.T) {
 	t.Helper()
 	withPolicy(t, func(p policy) error {
@@ -81,7 +81,7 @@ func mustHaveFirewall(t *testing.T) {
 	})
 }
 
-// mustRunFirewall declares the firewall's service, which Wine does not have, until the test ends.
+// mustRunFirewall creates the firewall's service, which Wine does not have, until the test ends.
 func mustRunFirewall(t *testing.T, s host.Services) {
 	t.Helper()
 	removeAfter(t, s, firewallService)

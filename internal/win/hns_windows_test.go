@@ -23,7 +23,7 @@ func TestNetworksKeepTheirPromises(t *testing.T) {
 	mustHaveHNS(t)
 	host := mustHost(t)
 	contract.Networks(t, func(t *testing.T) contract.NetworksFixture {
-		keepAddresses(t)
+		serveAddresses(t)
 		service := desired.Service{Name: hnsService, Description: "the Host Network Service of the tests", Command: command(t, "serves")}
 		removeAfter(t, host.Services, hnsService)
 		if _, err := host.Services.Put(t.Context(), service); err != nil {
@@ -59,8 +59,8 @@ func mustHaveHNS(t *testing.T) {
 	}
 }
 
-// servedFile is what the lab's stand-in for the service locks while it runs; without it, calls are answered without a service. It
-// stays, because the calls of this process have it open: testdata/wine removes it.
+// servedFile is locked by the lab's network service while it runs; without it, calls are answered without a service.
+// testdata/wine removes it, because the calls of this process have it open.
 const servedFile = `C:\lab\hns\service`
 
 // serveNetworks is Store.Serve of lab/hns.

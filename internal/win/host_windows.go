@@ -12,7 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// Host is the Windows this program runs on. It is made once in a process: each call takes one of the two thousand
+// Host is the Windows that this program runs on. It is created once per process: each call needs one of the two thousand
 // callbacks that Go can give to Windows.
 func Host() (host.Host, error) {
 	folder, err := windows.GetSystemDirectory()
@@ -43,6 +43,6 @@ func Host() (host.Host, error) {
 type system struct {
 	// shutdown is the path of shutdown.exe.
 	shutdown string
-	// dism is held while DismApi.dll is in use: it can be initialized once in a process.
+	// dism is locked while DismApi.dll is in use: it can be initialized only once per process.
 	dism sync.Mutex
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// TestAHostLeaves takes services, processes, files and settings off this Windows. One service has a process that goes on for a while
-// after it says that it has stopped; the shim of a container is nobody's service.
+// TestAHostLeaves removes services, processes, files and settings. One service has a process that continues for a while after it
+// reported that it has stopped; the shim of a container belongs to no service.
 func TestAHostLeaves(t *testing.T) {
-	mustBeWine(t) // it would take a real node off
+	mustBeWine(t) // it would remove a real node
 	host := mustHost(t)
 	key := mustOpenEnvironment(t, "WICD_TEST_PROXY")
 	if err := key.SetStringValue("WICD_TEST_PROXY", "x"); err != nil {

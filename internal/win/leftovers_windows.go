@@ -14,9 +14,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// endLeftovers ends what a service that has stopped left behind: the programs that its process started, as kube-log-runner
-// does the kubelet, when that process was ended by force. They would keep the ports that the next one needs. Only programs
-// that the command line names are meant: containers go on without containerd.
+// endLeftovers kills the programs that the killed process of a service left running, such as the kubelet of kube-log-runner. They
+// would block the ports of the next process. Only programs in the command line are killed: containers run on without containerd.
 func endLeftovers(ctx context.Context, command string) error {
 	for _, program := range furtherPrograms(command) {
 		left, err := processesOf(program)
@@ -72,7 +71,7 @@ func openProcesses(file string, wanted func(image string) bool) (found []scm.Pro
 		h, err := windows.OpenProcess(access, false, entry.ProcessID)
 		if err != nil || entry.ProcessID == windows.GetCurrentProcessId() {
 			scm.Process{Handle: h}.Close()
-			continue // gone meanwhile, or not for us to end
+			continue // exited meanwhile, or no permission
 		}
 		if p := (scm.Process{Handle: h}); wanted(image(p)) && !p.Ended() {
 			found = append(found, p)
@@ -115,7 +114,7 @@ func (c containers) EndPrograms(ctx context.Context, folder string) (ended []str
 	return ended, nil
 }
 
-// image is the path of the program of a process, empty when Windows does not say.
+// image is the path of a process's program; empty if Windows does not return it.
 func image(p scm.Process) string {
 	buffer := make([]uint16, windows.MAX_LONG_PATH)
 	size := uint32(len(buffer))

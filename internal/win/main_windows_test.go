@@ -17,7 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// What makes the test program something else than tests.
+// How the test program is started as another program.
 const (
 	// The first argument.
 	asService = "service"
@@ -30,7 +30,7 @@ const (
 	asContained  = "WICD_TEST_CONTAINED"
 )
 
-// TestMain lets the test program be the service that tests declare, the shutdown.exe that they call, and other processes.
+// TestMain makes the test program the service that tests create, the shutdown.exe that they call, and other processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asService && os.Args[2] == "vanishes" {
 		os.Exit(vanish())
@@ -83,7 +83,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// vanish is a service whose process ends before the SCM has the answer to its request to stop.
+// vanish is a service whose process exits before the SCM has the answer to its stop request.
 func vanish() int {
 	handler := windows.NewCallback(func(control uint32, _, _, _ uintptr) uintptr {
 		if control == windows.SERVICE_CONTROL_STOP {
@@ -123,8 +123,8 @@ func contained() int {
 	return 0
 }
 
-// echo says its arguments and the first line that it reads; with the argument fail it complains with it, and with hang it
-// does not end.
+// echo prints its arguments and the first line of its input; with the argument fail it also prints an error, and with hang it
+// does not exit.
 func echo(args []string) int {
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	switch args[0] {
@@ -151,8 +151,8 @@ func command(t *testing.T, behavior string) string {
 // testService is a service with a behavior: runs, tells, slow, hangs, fails, lingers, serves, starts or stuck. Others are vanish and ends.
 type testService string
 
-// endRequest is the first of the requests with which a service stops by itself: its exit code is added. Codes from
-// 128 to 255 are for everybody's use.
+// endRequest is the first of the controls with which a service stops by itself: its exit code is added. Controls from 128 to 255
+// are user-defined.
 const endRequest = 128
 
 // endsWith is the exit code of the service ends, which Serve runs.
@@ -213,7 +213,7 @@ func (b testService) Execute(args []string, requests <-chan svc.ChangeRequest, s
 	return false, 0
 }
 
-// onWine tells whether this Windows is Wine.
+// onWine reports whether this Windows is Wine.
 func onWine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }

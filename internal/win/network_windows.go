@@ -55,15 +55,14 @@ func describe(a *windows.IpAdapterAddresses) agent.Interface {
 // networkAdapters is the class of drivers below which each adapter has a key with a number.
 const networkAdapters = `SYSTEM\CurrentControlSet\Control\Class\{4d36e972-e325-11ce-bfc1-08002be10318}`
 
-// vlan is what an adapter's driver was told, under the name that Windows gives this setting (VlanID, a standardized keyword of
-// NDIS); 0 where it was told nothing.
+// vlan is the VLAN ID configured for an adapter's driver, under Windows' standardized keyword VlanID (NDIS); 0 if none.
 func vlan(adapter string) uint16 {
 	class, err := registry.OpenKey(registry.LOCAL_MACHINE, networkAdapters, registry.ENUMERATE_SUB_KEYS|registry.WOW64_64KEY)
 	if err != nil {
 		return 0
 	}
 	defer class.Close()
-	keys, _ := class.ReadSubKeyNames(-1) // some are not for us to read
+	keys, _ := class.ReadSubKeyNames(-1) // some cannot be read
 	for _, key := range keys {
 		path := networkAdapters + `\` + key
 		if !strings.EqualFold(text(path, "NetCfgInstanceId"), adapter) {

@@ -10,13 +10,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// nextStart is what Windows does when it starts the next time.
+// nextStart is what Windows does at its next start.
 type nextStart struct{}
 
 // Waits implements daemon.NextStart. It reads a few values of the registry.
 func (nextStart) Waits(ctx context.Context) ([]string, error) { return pendingReboot(), ctx.Err() }
 
-// Rename implements daemon.NextStart. Windows makes the NetBIOS name of it by itself.
+// Rename implements daemon.NextStart. Windows derives the NetBIOS name.
 func (nextStart) Rename(_ context.Context, hostname string) error {
 	if err := host.CheckHostname(hostname); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// probes asks services of this host.
+// probes sends probes to services of this host.
 type probes struct{}
 
 // Probe implements daemon.Probes.
@@ -95,8 +95,8 @@ func probeRuntime(ctx context.Context, pipe string) error {
 	return nil
 }
 
-// dialPipe connects to a pipe. Whoever made the pipe learns nothing of us: by default he could act in our name, and we
-// are SYSTEM (Microsoft's documentation of CreateFile, SECURITY_SQOS_PRESENT).
+// dialPipe connects to a pipe. The pipe's server cannot impersonate this process: by default it could, and we are SYSTEM
+// (Microsoft's documentation of CreateFile, SECURITY_SQOS_PRESENT).
 func dialPipe(ctx context.Context, name string) (net.Conn, error) {
 	const anonymous = windows.SECURITY_SQOS_PRESENT | windows.SECURITY_ANONYMOUS
 	for {
@@ -119,8 +119,8 @@ type readAheadConn struct {
 	read *io.PipeReader
 }
 
-// readAhead begins to read before anything is written. containerd's pipe has no buffers: what one side writes waits until the
-// other reads, and gRPC's server writes before it reads. Go's client of HTTP/2 does so, too.
+// readAhead starts to read before anything is written. containerd's pipe has no buffers: a write waits until the other side
+// reads, and both gRPC's server and Go's HTTP/2 client write before they read.
 func readAhead(c net.Conn) net.Conn {
 	read, write := io.Pipe()
 	go func() {
@@ -135,7 +135,7 @@ func (e readAheadConn) Read(b []byte) (int, error) { return e.read.Read(b) }
 
 // Close implements net.Conn.
 func (e readAheadConn) Close() error {
-	_ = e.read.Close() // whoever copies to it ends
+	_ = e.read.Close() // ends the copying goroutine
 	return e.Conn.Close()
 }
 

@@ -47,7 +47,7 @@ func TestProbesKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// flag is whether a service of the tests is well.
+// flag is whether a service of the tests is healthy.
 type flag struct {
 	mu   sync.Mutex
 	well bool
@@ -105,8 +105,8 @@ func awaitPipe(t *testing.T) {
 	t.Fatal("the pipe is not there")
 }
 
-// pipeListener takes connections of testPipe, one after the other. Like containerd's, the pipe has no buffers: what one side
-// writes waits until the other reads.
+// pipeListener accepts connections of testPipe, one after another. Like containerd's, the pipe has no buffers: a write waits
+// until the other side reads.
 type pipeListener struct {
 	once  sync.Once
 	ended chan struct{}
@@ -155,7 +155,7 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return pipeAddr(testPipe) }
 
-// TestBothMayWriteFirst has a server that reads nothing until what it wrote was read, as grpc-go's does.
+// TestBothMayWriteFirst has a server that does not read before its first write was read, like grpc-go's.
 func TestBothMayWriteFirst(t *testing.T) {
 	listener := &pipeListener{ended: make(chan struct{})}
 	done := make(chan error, 1)
@@ -192,7 +192,7 @@ func TestBothMayWriteFirst(t *testing.T) {
 	_ = c.Close()
 }
 
-func TestAProbeTellsWhatTheRuntimeSaid(t *testing.T) {
+func TestAProbeReturnsTheRuntimesError(t *testing.T) {
 	serveRuntime(t, func() (string, string) { return "14", "server is not initialized yet" })
 	err := probes{}.Probe(t.Context(), testPipeAddress)
 	for _, want := range []string{testPipeAddress, `"14"`, "not initialized yet"} {
@@ -202,7 +202,7 @@ func TestAProbeTellsWhatTheRuntimeSaid(t *testing.T) {
 	}
 }
 
-func TestAProbeGivesUpOnAServerThatSaysNothing(t *testing.T) {
+func TestAProbeTimesOut(t *testing.T) {
 	release := make(chan struct{})
 	serveRuntime(t, func() (string, string) { <-release; return "0", "" })
 	defer close(release)
@@ -213,7 +213,7 @@ func TestAProbeGivesUpOnAServerThatSaysNothing(t *testing.T) {
 	}
 }
 
-func TestOtherAddressesAreRefused(t *testing.T) {
+func TestOtherAddressesAreRejected(t *testing.T) {
 	for _, address := range []string{"", "tcp://127.0.0.1:1", "npipe://other/pipe/x", `C:\file`} {
 		if err := (probes{}).Probe(t.Context(), address); err == nil {
 			t.Errorf("%q: no error", address)

@@ -13,8 +13,8 @@ import (
 // programs runs programs of this host.
 type programs struct{}
 
-// complaintBytes is how much of what a program writes to its standard error is told, killedAfter how long it may hold its
-// output open when it was ended.
+// complaintBytes is how much of a program's standard error is reported; killedAfter is how long it may hold its output open after
+// it was killed.
 const (
 	complaintBytes = 2 << 10
 	killedAfter    = 10 * time.Second

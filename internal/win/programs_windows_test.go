@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAProgramIsGivenWhatItReadsAndTellsWhatItSays(t *testing.T) {
+func TestAProgramGetsInputAndReturnsOutput(t *testing.T) {
 	t.Setenv(asEcho, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -45,7 +45,7 @@ func TestAProgramEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// deadline bounds what a test waits for.
+// deadline is the timeout of a test.
 func deadline(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Reboot implements daemon.System. It asks shutdown.exe, the documented way, which finds the needed privilege in
-// service and SSH sessions alike. The delay is rounded up to whole seconds.
+// Reboot implements daemon.System. It calls shutdown.exe, the documented way, which enables the needed privilege in services and
+// SSH sessions. The delay is rounded up to whole seconds.
 func (s *system) Reboot(ctx context.Context, reason string, after time.Duration) error {
-	const longest = 512 // characters that shutdown.exe takes as a reason
+	const longest = 512 // the maximum length of a reason
 	if r := []rune(reason); len(r) > longest {
 		reason = string(r[:longest])
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ownRights is the beginning of rights in the security descriptor definition language: owner Administrators, nothing inherited from above.
+// ownRights is the beginning of rights in the security descriptor definition language: owner Administrators, nothing inherited.
 const ownRights = "O:BAD:P"
 
-// Rights to a file, or a folder with what is made in it.
+// Rights of a file, or of a folder and what is created in it.
 const (
 	privateFile  = "(A;;FA;;;SY)(A;;FA;;;BA)"
 	readableFile = privateFile + "(A;;0x1200a9;;;BU)" // to read and to run
@@ -43,7 +43,7 @@ func rightsFor(who host.Access, isFolder bool) string {
 // rights are those of the files of this Windows.
 type rights struct{}
 
-// ownPrivileges let administrators open, and own, what others have closed to them.
+// ownPrivileges permit administrators to open and own objects whose rights exclude them.
 func ownPrivileges() []string {
 	return []string{"SeBackupPrivilege", "SeRestorePrivilege", "SeTakeOwnershipPrivilege"}
 }
@@ -114,8 +114,8 @@ type object struct {
 	folder, link bool
 }
 
-// openObject opens a file or folder itself, never what it links to; from then on the path is not looked up again. What it may tell can
-// be read, access is what else is to be done with it.
+// openObject opens a file or folder itself, never the target of a link. Later calls do not use the path. The object can be
+// inspected; access is what else is to be done with it.
 func openObject(path string, access uint32) (object, error) {
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -146,8 +146,9 @@ const (
 	containerAdministrator = "S-1-5-93-2-1"
 )
 
-// stranger names the owner of an object, unless that is Administrators, SYSTEM, the installer of Windows, this process' own account, the
-// account Administrator of this host or a domain, or the administrator of a container, who is one of the host's for Windows, too.
+// stranger is the owner of an object, unless that is Administrators, SYSTEM, Windows' installer, this process' account, the
+// account Administrator of this host or a domain, or the administrator of a container, who is an administrator of the host for
+// Windows, too.
 func (o object) stranger() (string, error) {
 	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {
@@ -178,7 +179,7 @@ func (o object) stranger() (string, error) {
 	return owner.String(), nil
 }
 
-// secure gives an object to Administrators with these rights. It touches nothing but the object.
+// secure makes Administrators the owner of an object and sets these rights. It does not change objects below.
 func (o object) secure(rights string) error {
 	descriptor, err := windows.SecurityDescriptorFromString(ownRights + rights)
 	if err != nil {
@@ -188,7 +189,7 @@ func (o object) secure(rights string) error {
 	return windows.SetKernelObjectSecurity(o.handle, what, descriptor)
 }
 
-// has tells whether an object belongs to Administrators and has exactly these rights.
+// has reports whether an object belongs to Administrators and has exactly these rights.
 func (o object) has(rights string) bool {
 	const what = windows.OWNER_SECURITY_INFORMATION | windows.DACL_SECURITY_INFORMATION
 	descriptor, err := windows.GetSecurityInfo(o.handle, windows.SE_FILE_OBJECT, what)
@@ -208,12 +209,12 @@ func behind(descriptor *windows.SECURITY_DESCRIPTOR, beginning string) string {
 	return strings.TrimLeft(rights, "AIR")
 }
 
-// privileged runs a function with privileges that the process has, but not switched on. They are switched on for a
-// thread of its own, which ends with it.
+// privileged runs a function with privileges that the process has but that are disabled. They are enabled for a new thread, which
+// ends with it.
 func privileged(do func() error, privileges ...string) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		done <- func() error {
 			if err := windows.ImpersonateSelf(windows.SecurityImpersonation); err != nil {
 				return err
@@ -228,7 +229,7 @@ func privileged(do func() error, privileges ...string) error {
 	return <-done
 }
 
-// enable switches privileges on for this thread. Those its owner does not have stay off: what needs them fails.
+// enable enables privileges for this thread. Those that the user does not have stay disabled: what needs them fails.
 func enable(privileges []string) error {
 	var token windows.Token
 	const access = windows.TOKEN_ADJUST_PRIVILEGES | windows.TOKEN_QUERY

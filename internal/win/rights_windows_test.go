@@ -33,7 +33,7 @@ func TestRightsKeepTheirPromises(t *testing.T) {
 	})
 }
 
-// mustGiveAway gives a file or folder to somebody.
+// mustGiveAway makes another user the owner of a file or folder.
 func mustGiveAway(t *testing.T, name string, who windows.WELL_KNOWN_SID_TYPE) {
 	t.Helper()
 	sid, err := windows.CreateWellKnownSid(who)
@@ -47,7 +47,7 @@ func mustGiveAway(t *testing.T, name string, who windows.WELL_KNOWN_SID_TYPE) {
 	}
 }
 
-// Windows reads the rights that we write, and writes them as we do: else each look would find others.
+// Windows returns rights in the form in which we write them. Otherwise every check would find differences.
 func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 	for _, list := range []string{privateFile, readableFile, privateFolder, readableFolder, volumesFolder} {
 		descriptor, err := windows.SecurityDescriptorFromString(ownRights + list)
@@ -56,7 +56,7 @@ func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 		}
 		got := descriptor.String()
 		if onWine() {
-			got = strings.Replace(got, "D:(", "D:P(", 1) // it does not say whether rights are inherited
+			got = strings.Replace(got, "D:(", "D:P(", 1) // it does not report whether rights are inherited
 		}
 		if got != ownRights+list {
 			t.Errorf("Windows writes %s, we write %s", got, ownRights+list)
@@ -64,7 +64,7 @@ func TestRightsAreSpelledAsWindowsDoes(t *testing.T) {
 	}
 }
 
-func TestProtectTakesAwayTheRightsOfOthers(t *testing.T) {
+func TestProtectRemovesTheRightsOfOthers(t *testing.T) {
 	folder := tempFolder(t)
 	file := folder + `\file`
 	if err := os.WriteFile(file, nil, 0o666); err != nil {
@@ -82,14 +82,14 @@ func TestProtectTakesAwayTheRightsOfOthers(t *testing.T) {
 		if strings.Contains(got, ";;;WD)") {
 			t.Errorf("%s is still everybody's: %s", path, got)
 		}
-		// Wine tells the rights of the file of its host system.
+		// Wine returns the rights of the file on its host system.
 		if !onWine() && got != want {
 			t.Errorf("%s has %s, want %s", path, got, want)
 		}
 	}
 }
 
-func TestProtectKeepsUsersOutOfWhatIsMadeLater(t *testing.T) {
+func TestProtectAppliesToFilesCreatedLater(t *testing.T) {
 	if onWine() {
 		t.Skip("Wine hands no rights down from folders")
 	}
@@ -106,7 +106,7 @@ func TestProtectKeepsUsersOutOfWhatIsMadeLater(t *testing.T) {
 	}
 }
 
-// mustRights sets rights, unless they are empty, and returns those that Windows then tells.
+// mustRights sets rights, unless they are empty, and returns those that Windows then reports.
 func mustRights(t *testing.T, path, rights string) string {
 	t.Helper()
 	o, err := openObject(path, windows.WRITE_DAC|windows.WRITE_OWNER)

@@ -15,13 +15,13 @@ import (
 
 // routes is the table of IPv4 routes of this Windows.
 type routes struct {
-	// told is what Windows calls when a route changed; see newRoutes.
-	told uintptr
+	// notified is Windows' callback for changed routes; see newRoutes.
+	notified uintptr
 }
 
-// newRoutes takes one of the callbacks that there are. Windows calls it on a thread of its own, with the routeWatch that asked for it.
+// newRoutes uses one of the limited callbacks. Windows calls it on its own thread, with the routeWatch that registered it.
 func newRoutes() routes {
-	return routes{told: windows.NewCallback(func(w *routeWatch, _, _ uintptr) uintptr {
+	return routes{notified: windows.NewCallback(func(w *routeWatch, _, _ uintptr) uintptr {
 		select {
 		case w.changes <- struct{}{}:
 		default: // one is waiting to be read
@@ -55,10 +55,10 @@ func (routes) Ensure(_ context.Context, r host.Route) (changed bool, err error) 
 	if !r.Gateway || !gateway.IsValid() {
 		gateway = netip.IPv4Unspecified() // the destination is on the link
 	}
-	return network.AddRoute(index, r.To, gateway, 0) // not, where somebody was faster
+	return network.AddRoute(index, r.To, gateway, 0) // does nothing if another program was faster
 }
 
-// routeWatch is one that asked to be told.
+// routeWatch is a registered watch.
 type routeWatch struct{ changes chan struct{} }
 
 // Watch implements daemon.Routes.
@@ -67,12 +67,12 @@ func (r routes) Watch(ctx context.Context) (<-chan struct{}, error) {
 	pinned := &runtime.Pinner{}
 	pinned.Pin(w)
 	var notices windows.Handle
-	if err := windows.NotifyRouteChange2(windows.AF_INET, r.told, unsafe.Pointer(w), false, &notices); err != nil {
+	if err := windows.NotifyRouteChange2(windows.AF_INET, r.notified, unsafe.Pointer(w), false, &notices); err != nil {
 		pinned.Unpin()
 		return nil, fmt.Errorf("requesting notification of changed routes: %w", err)
 	}
 	context.AfterFunc(ctx, func() {
-		_ = windows.CancelMibChangeNotify2(notices) // waits for calls that are under way
+		_ = windows.CancelMibChangeNotify2(notices) // waits for running calls
 		close(w.changes)
 		pinned.Unpin()
 	})

@@ -62,7 +62,7 @@ func mustRemoveRoutes(t *testing.T, to netip.Prefix) {
 	}
 }
 
-// TestRoutesOfWindowsAreRead compares the default route with what the facts say of it.
+// TestRoutesOfWindowsAreRead compares the default route with the facts.
 func TestRoutesOfWindowsAreRead(t *testing.T) {
 	for _, i := range mustFacts(t).Interfaces {
 		if !i.DefaultRoute {

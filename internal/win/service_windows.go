@@ -14,15 +14,15 @@ import (
 // service is an open service.
 type service struct{ scm.Service }
 
-// config is what QueryServiceConfig says of a service, as far as it is declared.
+// config is the declared part of QueryServiceConfig.
 type config struct {
 	kind, start      uint32
 	command, account string
 	dependsOn        []string
 }
 
-// config reads the configuration of a service by its name. Wine's SCM leaves the dependencies out of its answer, but
-// like that of Windows it keeps them in the registry.
+// config reads the configuration of a service by its name. Wine's SCM does not return the dependencies, but stores them in the
+// registry like Windows' SCM.
 func (s service) config(name string) (config, error) {
 	buffer, err := scm.Answer(func(buffer *byte, size uint32, needed *uint32) error {
 		return windows.QueryServiceConfig(s.Handle, (*windows.QUERY_SERVICE_CONFIG)(unsafe.Pointer(buffer)), size, needed)
@@ -79,7 +79,7 @@ func (s service) setting(level uint32) ([]byte, error) {
 	})
 }
 
-// ended says for people why a service is stopped.
+// ended describes why a service is stopped.
 func ended(status windows.SERVICE_STATUS_PROCESS) string {
 	if syscall.Errno(status.Win32ExitCode) == windows.ERROR_SERVICE_SPECIFIC_ERROR {
 		return fmt.Sprintf("it ended with code %d of its own (Win32 exit code %d)", status.ServiceSpecificExitCode, status.Win32ExitCode)

@@ -28,7 +28,7 @@ func (s *services) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// isOwnProcess tells whether a service is the process that asks.
+// isOwnProcess reports whether a service is this process.
 func isOwnProcess(name string) (bool, error) {
 	m, err := connect(0)
 	if err != nil {

@@ -17,24 +17,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// What every service of ours has. The SCM takes milliseconds, and seconds for the reset period.
+// Settings of each of our services. The SCM uses milliseconds, and seconds for the reset period.
 const (
 	account = "LocalSystem"
-	// resetSeconds without a failure make the next one the first again.
+	// resetSeconds without a failure reset the count of failures.
 	resetSeconds = 300
-	// preShutdown is how long Windows waits for a service that asked to be told of a shutdown early. A longer time
-	// stays: the kubelet sets one for the grace periods of its pods.
+	// preShutdown is how long Windows waits for a service that handles PRESHUTDOWN. A longer time stays: the kubelet sets one for
+	// the grace periods of its pods.
 	preShutdown = 3 * time.Minute
 )
 
-// restarts are the delays before the first, the second, and every further restart of a service that ended.
+// restarts are the delays before the first, the second, and every further restart of a failed service.
 func restarts() []time.Duration {
 	return []time.Duration{5 * time.Second, 10 * time.Second, time.Minute}
 }
 
-// Put implements daemon.Services. A setting that the SCM takes but cannot be asked for (Wine's answers for few)
-// is written when the service is created and whenever something else differs, so that changed stays true to what
-// was seen.
+// Put implements daemon.Services. Some settings cannot be read (Wine returns only a few). They are written when the service is
+// created and with any other change, so that the result changed is accurate.
 func (s *services) Put(ctx context.Context, d desired.Service) (changed bool, err error) {
 	if err := host.CheckVariables(d.Environment); err != nil {
 		return false, fmt.Errorf("declaring service %s: %w", d.Name, err)
@@ -67,13 +66,13 @@ func put(d desired.Service) (changed bool, err error) {
 		return false, err
 	}
 	defer s.Close()
-	if err := closeKey(d.Name); err != nil && !errors.Is(err, registry.ErrNotExist) { // then the service is about to go
+	if err := closeKey(d.Name); err != nil && !errors.Is(err, registry.ErrNotExist) { // then the service is being deleted
 		return created, err
 	}
 	changed, err = s.configure(d)
 	changed = changed || created
 	if errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE) && s.runs() {
-		return changed, host.ErrDeleted // to wait is of no use
+		return changed, host.ErrDeleted // waiting does not help
 	}
 	if err != nil {
 		return changed, err
@@ -100,7 +99,7 @@ func (m manager) create(d desired.Service, access uint32) (service, error) {
 	return service{scm.Service{Handle: h}}, err
 }
 
-// configure makes what QueryServiceConfig tells equal to a declaration; it writes what differs.
+// configure writes the settings of QueryServiceConfig that differ from a declaration.
 func (s service) configure(d desired.Service) (changed bool, err error) {
 	now, err := s.config(d.Name)
 	if err != nil {
@@ -130,13 +129,13 @@ func (s service) configure(d desired.Service) (changed bool, err error) {
 		}
 		changed = true
 	}
-	// With nothing to change it still tells when the service is about to be deleted. The dependencies are always
-	// given: Wine's SCM forgets them otherwise.
+	// Without a change the call still fails if the service is being deleted. It always includes the dependencies, because Wine's
+	// SCM removes them otherwise.
 	return changed, windows.ChangeServiceConfig(s.Handle, kind, start, keep, command, nil, nil,
 		&block(d.DependsOn)[0], user, nil, nil)
 }
 
-// runs tells whether a service is anything but stopped.
+// runs reports whether a service is in any state except stopped.
 func (s service) runs() bool {
 	status, err := s.Status()
 	return err == nil && status.CurrentState != windows.SERVICE_STOPPED
@@ -159,9 +158,9 @@ func sorted(names []string) []string {
 // setting is one of the SCM's further settings of a service, SERVICE_CONFIG_* in winsvc.h.
 type setting struct {
 	level uint32
-	// value is the structure ChangeServiceConfig2 takes.
+	// value is the structure for ChangeServiceConfig2.
 	value unsafe.Pointer
-	// holds tells whether an answer of QueryServiceConfig2 is as declared.
+	// holds reports whether a result of QueryServiceConfig2 is as declared.
 	holds func(answer unsafe.Pointer) bool
 }
 
@@ -209,8 +208,8 @@ func settings(d desired.Service) []setting {
 	}}
 }
 
-// set writes the settings that do not hold and, with them or when something else changed, those that the SCM
-// cannot be asked for. Every Windows knows all levels; Wine's SCM refuses some (ERROR_INVALID_LEVEL).
+// set writes the settings that differ and, with them or after another change, those that cannot be read. Every Windows supports
+// all levels; Wine's SCM rejects some (ERROR_INVALID_LEVEL).
 func (s service) set(all []setting, changed bool) (bool, error) {
 	var unknown []setting
 	for _, one := range all {

@@ -24,7 +24,7 @@ func (s *services) Start(ctx context.Context, name string) error {
 	return nil
 }
 
-// start starts a service that the services in above wait for.
+// start starts a service on which the services in above depend.
 func (s *services) start(ctx context.Context, name string, above []string) error {
 	if _, circle := spelled(name, above); circle {
 		return errors.New("it depends on itself")
@@ -38,7 +38,7 @@ func (s *services) start(ctx context.Context, name string, above []string) error
 	if err != nil || status.CurrentState == windows.SERVICE_RUNNING {
 		return err
 	}
-	// The SCM would start the dependencies, too, but not say which of them fails.
+	// The SCM would start the dependencies, too, but not report which of them fails.
 	for _, dependency := range config.dependsOn {
 		if strings.HasPrefix(dependency, "+") {
 			continue // a group of services: left to the SCM
@@ -71,8 +71,7 @@ func (m manager) look(name string) (status windows.SERVICE_STATUS_PROCESS, c con
 	return status, c, err
 }
 
-// begin asks the SCM to start a service, once it has stopped if it is about to. The SCM answers when the process is
-// there and speaks to it.
+// begin makes the SCM start a service, after it has stopped if it is stopping. The SCM returns when the process is connected.
 func (m manager) begin(ctx context.Context, name, command string) error {
 	svc, err := m.open(name, windows.SERVICE_START|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
@@ -104,7 +103,7 @@ func (m manager) begin(ctx context.Context, name, command string) error {
 	case errors.Is(err, windows.ERROR_SERVICE_DATABASE_LOCKED), errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE):
 		return err
 	case errors.As(err, &code):
-		// Not wrapped: a program that is missing must not look like a service that is.
+		// Not wrapped: a missing program is not a missing service.
 		err = fmt.Errorf("the service control manager answers error %s", numbered(code))
 		if status, statusErr := svc.Status(); statusErr == nil && status.Win32ExitCode == uint32(windows.ERROR_SERVICE_SPECIFIC_ERROR) {
 			err = fmt.Errorf("%w; %s", err, ended(status))
@@ -149,8 +148,8 @@ func (s *services) started(ctx context.Context, m manager, name string) error {
 	}
 }
 
-// Stop implements daemon.Services. A process that does not end in time (two minutes, or three quarters of the time
-// that ctx leaves when that is less) is ended by force, which is logged and is no error.
+// Stop implements daemon.Services. A process that does not exit in time (two minutes, or three quarters of the time until ctx
+// ends if that is less) is killed, which is logged and is no error.
 func (s *services) Stop(ctx context.Context, name string) error {
 	m, err := connect(windows.SC_MANAGER_ENUMERATE_SERVICE)
 	if err != nil {
@@ -169,8 +168,8 @@ func (s *services) Stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// dependants lists the active services that depend on a service, directly or not, in the order in which they can be
-// stopped; the service itself is last. It reads their declarations: Wine's EnumDependentServices always says none.
+// dependants lists the active services that depend on a service, directly or not, in the order in which they can be stopped; the
+// service itself is last. It reads their declarations: Wine's EnumDependentServices always returns none.
 func (m manager) dependants(name string) ([]string, error) {
 	all, err := m.Services()
 	if err != nil {
@@ -183,7 +182,7 @@ func (m manager) dependants(name string) ([]string, error) {
 		}
 		_, config, err := m.look(e.Name)
 		if err != nil {
-			continue // gone, or not for us to stop
+			continue // gone, or no permission to stop it
 		}
 		for _, dependency := range config.dependsOn {
 			dependency = strings.ToLower(dependency)
@@ -208,7 +207,7 @@ func (m manager) dependants(name string) ([]string, error) {
 	return order, nil
 }
 
-// stop stops one service, on which no running service depends, with all that its command line names.
+// stop stops one service, on which no running service depends, with all programs of its command line.
 func (s *services) stop(ctx context.Context, m manager, name string) error {
 	_, config, err := m.look(name)
 	if err != nil {
@@ -237,7 +236,7 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 	if end, limited := ctx.Deadline(); limited {
 		grace = min(grace, time.Until(end)*3/4)
 	}
-	asked := false
+	sent := false
 	for end := time.Now().Add(grace); ; {
 		status, err := svc.Status()
 		switch {
@@ -248,8 +247,8 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 		case time.Now().After(end):
 			slog.Warn("Ending the process of a service that does not stop", "service", name, "pid", status.ProcessId, "after", grace)
 			return m.kill(ctx, name, p)
-		case !asked && status.CurrentState != windows.SERVICE_STOPPED && status.CurrentState != windows.SERVICE_STOP_PENDING:
-			if asked, err = svc.askToStop(); err != nil {
+		case !sent && status.CurrentState != windows.SERVICE_STOPPED && status.CurrentState != windows.SERVICE_STOP_PENDING:
+			if sent, err = svc.sendStop(); err != nil {
 				return err
 			}
 		}
@@ -259,16 +258,15 @@ func (s *services) halt(ctx context.Context, m manager, name string) error {
 	}
 }
 
-// askToStop sends a service the request to stop. asked is false when it cannot be asked now; a service that is
-// starting can later.
-func (s service) askToStop() (asked bool, err error) {
+// sendStop sends a service the stop control. sent is false if the service cannot accept it now, for example while it starts.
+func (s service) sendStop() (sent bool, err error) {
 	var status windows.SERVICE_STATUS
 	err = windows.ControlService(s.Handle, windows.SERVICE_CONTROL_STOP, &status)
 	switch {
 	case err == nil, errors.Is(err, windows.ERROR_SERVICE_NOT_ACTIVE):
 		return true, nil
 	case errors.Is(err, windows.ERROR_BROKEN_PIPE), errors.Is(err, windows.ERROR_SERVICE_REQUEST_TIMEOUT):
-		return true, nil // its process ended, or is too busy, before it has answered
+		return true, nil // its process has exited, or is too busy, before it answered
 	case errors.Is(err, windows.ERROR_SERVICE_CANNOT_ACCEPT_CTRL), errors.Is(err, windows.ERROR_INVALID_SERVICE_CONTROL),
 		errors.Is(err, windows.ERROR_DEPENDENT_SERVICES_RUNNING):
 		return false, nil
@@ -276,8 +274,8 @@ func (s service) askToStop() (asked bool, err error) {
 	return false, err
 }
 
-// kill ends the process of a service. The SCM would take that for a failure and start the service again: until it
-// knows that the service has stopped, there is no recovery.
+// kill kills the process of a service. The SCM would treat that as a failure and start the service again, so recovery is disabled
+// until the SCM has noticed that the service has stopped.
 func (m manager) kill(ctx context.Context, name string, p scm.Process) error {
 	const access = windows.SERVICE_QUERY_STATUS | windows.SERVICE_QUERY_CONFIG | windows.SERVICE_CHANGE_CONFIG | windows.SERVICE_START
 	svc, err := m.open(name, access)

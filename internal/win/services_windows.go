@@ -15,18 +15,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// services are the services of this Windows. Each call connects to the SCM anew and closes all handles: an open
-// handle keeps a deleted service from going away.
+// services are the services of this Windows. Each call connects to the SCM and closes all handles: an open handle prevents the
+// removal of a deleted service.
 type services struct {
-	// patience is how long a call waits for an SCM that is busy, or for a service that is about to be deleted.
+	// patience is how long a call waits for a busy SCM, or for a service that is being deleted.
 	patience time.Duration
-	// silence is how long a service may be starting without a sign of progress, unless it asks for more.
+	// silence is how long a service may be starting without progress, unless it requests more.
 	silence time.Duration
-	// grace is how long a service may take to stop, and its process to end, before the process is ended.
+	// grace is how long a service may take to stop, and its process to exit, before the process is killed.
 	grace time.Duration
 }
 
-// tick is how often a service that is starting or stopping is looked at.
+// tick is how often a service that is starting or stopping is polled.
 const tick = 100 * time.Millisecond
 
 // List implements daemon.Services.
@@ -57,8 +57,7 @@ func (s *services) List(ctx context.Context, names []string) ([]host.Service, er
 	return found, nil
 }
 
-// read reads a service; listed is false, and no more than its description is read, when it is neither asked for
-// nor marked as ours.
+// read reads a service. If it is neither requested nor marked as ours, listed is false and only its description is read.
 func (m manager) read(name string, asked bool) (found host.Service, listed bool, err error) {
 	s, err := m.open(name, windows.SERVICE_QUERY_CONFIG|windows.SERVICE_QUERY_STATUS)
 	if err != nil {
@@ -84,7 +83,7 @@ func (m manager) read(name string, asked bool) (found host.Service, listed bool,
 	return observed(declared, status), true, err
 }
 
-// spelled looks for a name among others, as Windows compares them; it returns the spelling of the others.
+// spelled finds a name in a list as Windows compares names, and returns the list's spelling.
 func spelled(name string, names []string) (string, bool) {
 	for _, n := range names {
 		if strings.EqualFold(n, name) {
@@ -101,7 +100,7 @@ func observed(declaration desired.Service, status windows.SERVICE_STATUS_PROCESS
 		s.PID = 0
 	}
 	switch syscall.Errno(s.ExitCode) {
-	case windows.ERROR_SERVICE_NEVER_STARTED: // there was no process yet
+	case windows.ERROR_SERVICE_NEVER_STARTED: // no process yet
 		s.ExitCode = 0
 	case windows.ERROR_SERVICE_SPECIFIC_ERROR:
 		s.ExitCode = status.ServiceSpecificExitCode
@@ -123,13 +122,13 @@ func state(status windows.SERVICE_STATUS_PROCESS) host.ServiceState {
 	return host.Stopped
 }
 
-// gone tells whether a service does not exist, or not for long.
+// gone reports whether a service does not exist or is being deleted.
 func gone(err error) bool {
 	return errors.Is(err, host.ErrNotFound) || errors.Is(err, windows.ERROR_SERVICE_MARKED_FOR_DELETE)
 }
 
-// patiently repeats a call while the SCM is busy: its database is locked right after the start of Windows, and a
-// deleted service goes only when the last handle to it is closed. The call must not keep a handle open.
+// patiently repeats a call while the SCM is busy: its database is locked right after the start of Windows, and a deleted service
+// exists until the last handle to it is closed. The call must not keep a handle open.
 func (s *services) patiently(ctx context.Context, call func() error) error {
 	for end := time.Now().Add(s.patience); ; {
 		err := call()
@@ -167,7 +166,7 @@ func connect(access uint32) (manager, error) {
 	return manager{m}, err
 }
 
-// open opens a service. An absent one is daemon.ErrNotFound.
+// open opens a service. A missing one is daemon.ErrNotFound.
 func (m manager) open(name string, access uint32) (service, error) {
 	s, err := m.Open(name, access)
 	return service{s}, err

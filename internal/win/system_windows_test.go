@@ -23,7 +23,7 @@ func mustBeWine(t *testing.T) {
 	}
 }
 
-// mustSet writes a number of the registry and puts back what was there after the test.
+// mustSet writes a number to the registry and restores it after the test.
 func mustSet(t *testing.T, path, name string, value uint32) {
 	t.Helper()
 	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
@@ -79,7 +79,7 @@ func TestFactsAreThoseOfTheServer(t *testing.T) {
 
 func TestMissingBootIDIsNamed(t *testing.T) {
 	mustBeWine(t)
-	mustSet(t, prefetch, "BootId", 1) // puts it back afterwards
+	mustSet(t, prefetch, "BootId", 1) // restores it afterwards
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, prefetch, registry.SET_VALUE)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestTheDefaultRouteHasItsInterface(t *testing.T) {
 	}
 }
 
-// TestTheVLANOfAnAdapterIsFound has two drivers' keys, one of them that of another adapter.
+// TestTheVLANOfAnAdapterIsFound has keys of two drivers, one of them of another adapter.
 func TestTheVLANOfAnAdapterIsFound(t *testing.T) {
 	mustBeWine(t)
 	list := mustFacts(t).Interfaces
@@ -123,7 +123,7 @@ func TestTheVLANOfAnAdapterIsFound(t *testing.T) {
 	}
 }
 
-// mustMakeKey makes a key of the registry with texts in it, which goes after the test.
+// mustMakeKey creates a registry key with texts, which is removed after the test.
 func mustMakeKey(t *testing.T, path string, values map[string]string) {
 	t.Helper()
 	key, _, err := registry.CreateKey(registry.LOCAL_MACHINE, path, registry.ALL_ACCESS)
@@ -187,7 +187,7 @@ func mustAwaitUpdates(t *testing.T) {
 	}
 }
 
-// keepName gives the computer back the name that it is to have after its next start.
+// keepName restores the computer's name for its next start.
 func keepName(t *testing.T) {
 	t.Helper()
 	for path, name := range map[string]string{
@@ -211,7 +211,7 @@ func keepName(t *testing.T) {
 	}
 }
 
-// tcpip is where Windows keeps the DNS host name.
+// tcpip is the key with the DNS host name.
 const tcpip = `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters`
 
 func TestAFeatureIsPendingUntilTheNextBoot(t *testing.T) {

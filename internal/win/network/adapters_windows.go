@@ -38,7 +38,7 @@ func Adapters() ([]*windows.IpAdapterAddresses, error) {
 
 // Addresses are those of an adapter, each with the prefix of its subnet.
 func Addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
-	const duplicate = 2 // IpDadStateDuplicate: somebody else has it, so that Windows does not use it
+	const duplicate = 2 // IpDadStateDuplicate: another host has it, so that Windows does not use it
 	all := []netip.Prefix{}
 	for u := a.FirstUnicastAddress; u != nil; u = u.Next {
 		if ip, ok := netip.AddrFromSlice(u.Address.IP()); ok && u.DadState != duplicate {
@@ -49,7 +49,7 @@ func Addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
 	return all
 }
 
-// InterfaceWith returns the index of the interface that has an address. When none has it, that is fs.ErrNotExist.
+// InterfaceWith returns the index of the interface with an address. If there is none, the error is fs.ErrNotExist.
 func InterfaceWith(address netip.Addr) (uint32, error) {
 	list, err := Adapters()
 	if err != nil {

@@ -28,7 +28,7 @@ func (h *HNS) Look(ctx context.Context) (hns.State, error) {
 	return s, nil
 }
 
-// unlessNone is an error, but for that of a Windows without the service, which has no objects.
+// unlessNone drops the error of a Windows without the service, which has no objects.
 func unlessNone(err error) error {
 	if errors.Is(err, errNoHNS) {
 		return nil
@@ -48,7 +48,7 @@ func stateNow() (s hns.State, err error) {
 	if err != nil {
 		return s, err
 	}
-	// The second generation of the API is asked for each object by itself; there can be thousands. The first tells all at once.
+	// The second generation of the API reads each object separately; there can be thousands. The first returns all at once.
 	endpoints, err := hcsshim.HNSListEndpointRequest()
 	if err != nil {
 		return s, err
@@ -71,7 +71,7 @@ func stateNow() (s hns.State, err error) {
 	return s, nil
 }
 
-// hostSpaces are the namespaces of the host's own compartment: one, or none when no endpoint was in it yet.
+// hostSpaces are the namespaces of the host's own compartment: one, or none if it had no endpoint yet.
 func hostSpaces() ([]string, error) {
 	all, err := listed(hcn.ListNamespaces)
 	var ids []string
@@ -105,7 +105,7 @@ func createEndpoint(e hns.Endpoint) (hns.Endpoint, error) {
 	if err != nil {
 		return hns.Endpoint{}, err
 	}
-	for _, other := range others { // Windows allows two of one name
+	for _, other := range others { // Windows allows duplicate names
 		o := listedEndpoint(other, nil)
 		if same(o.Network, e.Network) && (o.Name == e.Name || e.Address.IsValid() && o.Address == e.Address) {
 			return hns.Endpoint{}, fmt.Errorf("endpoint %s, %s, %v: %w", o.ID, o.Name, o.Address, hns.ErrExists)
@@ -130,7 +130,7 @@ func createEndpoint(e hns.Endpoint) (hns.Endpoint, error) {
 	return asEndpoint(made, []string{space}), nil
 }
 
-// asEndpoint is endpointOf of an endpoint that may be absent.
+// asEndpoint is endpointOf for an endpoint that may be missing.
 func asEndpoint(from *hcn.HostComputeEndpoint, host []string) hns.Endpoint {
 	if from == nil {
 		return hns.Endpoint{}
@@ -148,7 +148,7 @@ func prefixLength(n hns.Network, e hns.Endpoint) uint8 {
 	return uint8(e.Address.BitLen())
 }
 
-// attachToHost puts an endpoint into the host's own compartment, and returns the namespace of that.
+// attachToHost adds an endpoint to the host's own compartment, and returns its namespace.
 func attachToHost(e *hcn.HostComputeEndpoint) (space string, err error) {
 	spaces, err := hostSpaces()
 	if err != nil {
@@ -182,7 +182,7 @@ func (h *HNS) Remove(ctx context.Context, s hns.State) error {
 	return failures
 }
 
-// remove removes an object; an absent one is no error.
+// remove removes an object; a missing one is no error.
 func (h *HNS) remove(ctx context.Context, what string, call func() error) error {
 	err := h.change(ctx, "removing "+what, call)
 	if errors.Is(err, hns.ErrNotFound) {
@@ -195,7 +195,7 @@ func (h *HNS) remove(ctx context.Context, what string, call func() error) error 
 func (h *HNS) RemoveNamespace(ctx context.Context, id string) (removed bool, err error) {
 	var space *hcn.HostComputeNamespace
 	err = h.look(ctx, "looking for namespace "+id, func() error {
-		all, err := listed(hcn.ListNamespaces) // asking for one that is not there has no error of its own
+		all, err := listed(hcn.ListNamespaces) // reading a missing one has no error of its own
 		if i := slices.IndexFunc(all, func(n hcn.HostComputeNamespace) bool { return same(n.Id, id) }); i >= 0 {
 			space = &all[i]
 		}

@@ -53,11 +53,11 @@ func findNetwork(id string) (hcn.HostComputeNetwork, error) {
 	return all[i], nil
 }
 
-// tick is how often a new network is looked at that has no addresses yet.
+// tick is how often a new network without addresses is read.
 const tick = 100 * time.Millisecond
 
-// CreateNetwork implements the port of the overlay: it makes a network and returns it with the addresses that Windows gave it.
-// When it does not get them before ctx ends, there is a network without them. One of that name is hns.ErrExists.
+// CreateNetwork implements the port of the overlay: it creates a network and returns it with its addresses. If it does not get
+// them before ctx ends, the network exists without them. A duplicate name is hns.ErrExists.
 func (h *HNS) CreateNetwork(ctx context.Context, n hns.Network) (hns.Network, error) {
 	what := "creating network " + n.Name
 	var made hns.Network
@@ -92,7 +92,7 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	if err != nil {
 		return hns.Network{}, err
 	}
-	for _, other := range others { // Windows allows two of one name
+	for _, other := range others { // Windows allows duplicate names
 		if other.Name == n.Name {
 			return hns.Network{}, fmt.Errorf("network %s: %w", other.ID, hns.ErrExists)
 		}
@@ -104,7 +104,7 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	if err != nil {
 		return hns.Network{}, err
 	}
-	if n.HostRoute { // a network takes it only when it is there
+	if n.HostRoute { // only an existing network accepts it
 		if err := made.AddPolicy(hcn.PolicyNetworkRequest{Policies: []hcn.NetworkPolicy{policyOf(hcn.HostRoute, struct{}{})}}); err != nil {
 			return hns.Network{}, errors.Join(fmt.Errorf("giving it a route from the host: %w", asOurs(err)), made.Delete())
 		}
@@ -114,24 +114,24 @@ func createNetwork(n hns.Network) (hns.Network, error) {
 	return is, nil
 }
 
-// canHavePort refuses a port of its own for an overlay where the service would not heed it (VxlanPortVersion in hcn).
+// canHavePort rejects a VXLAN port if the service would ignore it (VxlanPortVersion in hcn).
 func canHavePort(port uint16) error {
 	if hns.OwnVXLANPort(port) == 0 {
 		return nil
 	}
 	globals, err := hcn.GetGlobals()
 	if err != nil {
-		return fmt.Errorf("asking for the version of the Host Network Service: %w", err)
+		return fmt.Errorf("reading the version of the Host Network Service: %w", err)
 	}
 	v, least := globals.Version, hcn.VxlanPortVersion[0].MinVersion
 	if v.Major < least.Major || v.Major == least.Major && v.Minor < least.Minor {
-		return fmt.Errorf("this Windows can have no other VXLAN port than %d: its Host Network Service is %d.%d, and must be %d.%d for port %d",
+		return fmt.Errorf("this Windows supports only VXLAN port %d: its Host Network Service is %d.%d, and port %[6]d needs %[4]d.%[5]d",
 			hns.DefaultVXLANPort, v.Major, v.Minor, least.Major, least.Minor, port)
 	}
 	return nil
 }
 
-// documentOf is a network as hcn wants it.
+// documentOf converts a network to hcn's form.
 func documentOf(n hns.Network) *hcn.HostComputeNetwork {
 	d := &hcn.HostComputeNetwork{Name: n.Name, Type: hcn.NetworkType(n.Type), SchemaVersion: hcn.V2SchemaVersion()}
 	if !n.Persistent {
@@ -173,19 +173,19 @@ func policyOf(kind hcn.NetworkPolicyType, settings any) hcn.NetworkPolicy {
 	return hcn.NetworkPolicy{Type: kind, Settings: written(settings)}
 }
 
-// written is one of hcn's documents as JSON, which they can always be.
+// written is a document of hcn as JSON, which cannot fail.
 func written(document any) json.RawMessage {
 	raw, _ := json.Marshal(document)
 	return raw
 }
 
-// DeleteNetwork implements the port of the overlay. An absent network is hns.ErrNotFound.
+// DeleteNetwork implements the port of the overlay. A missing network is hns.ErrNotFound.
 func (h *HNS) DeleteNetwork(ctx context.Context, id string) error {
 	return h.change(ctx, "deleting network "+id, (&hcn.HostComputeNetwork{Id: id}).Delete)
 }
 
-// AddRemotes implements the port of the overlay. Remotes that are there stay as they are; a subnet that another host has is
-// hns.ErrExists, and nothing changes.
+// AddRemotes implements the port of the overlay. Existing remotes stay unchanged; a subnet of another host is hns.ErrExists, and
+// nothing changes.
 func (h *HNS) AddRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
 	return h.changeRemotes(ctx, "adding remote subnets to network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
 		have := networkOf(n).Remotes
@@ -208,10 +208,10 @@ func (h *HNS) AddRemotes(ctx context.Context, network string, remotes []hns.Remo
 	}, (*hcn.HostComputeNetwork).AddPolicy)
 }
 
-// maxRemoteVNI is what fits into the policy of a remote subnet.
+// maxRemoteVNI is the largest VNI in the policy of a remote subnet.
 const maxRemoteVNI = 1<<16 - 1
 
-// RemoveRemotes implements the port of the overlay. Absent ones are no error.
+// RemoveRemotes implements the port of the overlay. Missing ones are no error.
 func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.RemoteSubnet) error {
 	return h.changeRemotes(ctx, "removing remote subnets from network "+network, network, func(n hcn.HostComputeNetwork) ([]hcn.NetworkPolicy, error) {
 		var there []hcn.NetworkPolicy
@@ -221,7 +221,7 @@ func (h *HNS) RemoveRemotes(ctx context.Context, network string, remotes []hns.R
 			}
 			is := remoteOf(p)
 			if slices.ContainsFunc(remotes, func(r hns.RemoteSubnet) bool { r.RouterMAC = macOf(r.RouterMAC); return r == is }) {
-				there = append(there, p) // as Windows writes it, by which it finds it
+				there = append(there, p) // in Windows' form, by which it finds it
 			}
 		}
 		return there, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// networkOf is what we see of a network. What cannot be read in it is absent: others make networks too.
+// networkOf converts a network. Unreadable parts are omitted: other programs create networks, too.
 func networkOf(from hcn.HostComputeNetwork) hns.Network {
 	n := hns.Network{
 		ID: strings.ToLower(from.Id), Name: from.Name, Type: hns.NetworkType(from.Type), Persistent: from.Flags&hcn.EnableNonPersistent == 0,
@@ -48,7 +48,7 @@ func subnetOf(from hcn.Subnet) hns.Subnet {
 	return s
 }
 
-// readPolicy takes one policy of a network into it.
+// readPolicy adds one policy of a network to it.
 func readPolicy(n *hns.Network, p hcn.NetworkPolicy) {
 	switch p.Type {
 	case hcn.NetAdapterName:
@@ -70,13 +70,13 @@ func readPolicy(n *hns.Network, p hcn.NetworkPolicy) {
 	}
 }
 
-// settingsOf reads the settings of a policy; what cannot be read is empty.
+// settingsOf decodes the settings of a policy; unreadable ones are empty.
 func settingsOf[T any](raw json.RawMessage) (settings T) {
 	_ = json.Unmarshal(raw, &settings)
 	return settings
 }
 
-// remoteOf reads a policy of type RemoteSubnetRoute.
+// remoteOf decodes a policy of type RemoteSubnetRoute.
 func remoteOf(p hcn.NetworkPolicy) hns.RemoteSubnet {
 	s := settingsOf[hcn.RemoteSubnetRoutePolicySetting](p.Settings)
 	r := hns.RemoteSubnet{VNI: uint32(s.IsolationId), RouterMAC: macOf(s.DistributedRouterMacAddress)}
@@ -85,7 +85,7 @@ func remoteOf(p hcn.NetworkPolicy) hns.RemoteSubnet {
 	return r
 }
 
-// macOf writes an address as Windows does, such as 00-15-5D-0A-0B-0C.
+// macOf formats an address as Windows does, such as 00-15-5D-0A-0B-0C.
 func macOf(text string) string {
 	mac, err := net.ParseMAC(text)
 	if err != nil {
@@ -94,7 +94,7 @@ func macOf(text string) string {
 	return strings.ToUpper(strings.ReplaceAll(mac.String(), ":", "-"))
 }
 
-// endpointOf is what we see of an endpoint; host are the namespaces of the host's own compartment.
+// endpointOf converts an endpoint; host are the namespaces of the host's own compartment.
 func endpointOf(from hcn.HostComputeEndpoint, host []string) hns.Endpoint {
 	e := hns.Endpoint{
 		ID: strings.ToLower(from.Id), Network: strings.ToLower(from.HostComputeNetwork), Name: from.Name, MAC: macOf(from.MacAddress),
@@ -107,7 +107,7 @@ func endpointOf(from hcn.HostComputeEndpoint, host []string) hns.Endpoint {
 	return e
 }
 
-// listedEndpoint is endpointOf of one as the first generation of the API has it.
+// listedEndpoint is endpointOf for the first generation of the API.
 func listedEndpoint(from hcsshim.HNSEndpoint, host []string) hns.Endpoint {
 	e := hns.Endpoint{
 		ID: strings.ToLower(from.Id), Network: strings.ToLower(from.VirtualNetwork), Name: from.Name, MAC: macOf(from.MacAddress),
@@ -123,7 +123,7 @@ func listedEndpoint(from hcsshim.HNSEndpoint, host []string) hns.Endpoint {
 	return e
 }
 
-// listedLoadBalancer reads a policy list, which is one of load balancing, or another.
+// listedLoadBalancer converts a policy list if it is a load balancer.
 func listedLoadBalancer(from hcsshim.PolicyList) (b hns.LoadBalancer, is bool) {
 	b = hns.LoadBalancer{ID: strings.ToLower(from.ID)}
 	for _, reference := range from.EndpointReferences {

@@ -17,22 +17,22 @@ import (
 	"github.com/windows-machine-config/wmco/internal/win/scm"
 )
 
-// HNS is the Host Network Service of this Windows, by the calls of hcsshim's package hcn. It answers the daemon's port and that of
-// the overlay.
+// HNS is the Host Network Service of this Windows, called with hcsshim's package hcn. It implements the ports of the daemon and
+// of the overlay.
 //
-// hcn cannot be told to give up. A call that has not ended when its context does goes on by itself, and what it says is lost; the
-// next one waits for it, so that a service that hangs costs two threads at most. hcn's log (logrus) has what it does on level
-// Debug only, which is off.
+// Calls of hcn cannot be canceled. A call that takes longer than its context continues in the background, and its result is lost;
+// the next call waits for it, so that a service that hangs costs at most two threads. hcn logs (logrus) its calls only at level
+// Debug, which is off.
 type HNS struct {
 	services *scm.Changes
-	// looks and changes hold one thing each while a call of that kind is under way.
+	// looks and changes limit running calls to one of each kind.
 	looks, changes chan struct{}
-	// patience is how long a look, longPatience how long a change may take at most: making the first overlay cuts the host's
-	// connections for up to a minute.
+	// patience is the timeout of reads, longPatience that of changes: creating the first overlay cuts the host's connections for
+	// up to a minute.
 	patience, longPatience time.Duration
 }
 
-// NewHNS makes the Host Network Service of this Windows, whose watch is one of services. It is made once in a process.
+// NewHNS returns the Host Network Service of this Windows; watch is a watch of services. It is called once per process.
 func NewHNS(services *scm.Changes) *HNS {
 	return &HNS{
 		services: services, looks: make(chan struct{}, 1), changes: make(chan struct{}, 1),
@@ -43,8 +43,8 @@ func NewHNS(services *scm.Changes) *HNS {
 // hnsService is the name of the service.
 const hnsService = "hns"
 
-// errNoHNS says that this Windows has no Host Network Service at all, so that there are no objects: the feature Containers is not
-// enabled.
+// errNoHNS means that this Windows has no Host Network Service because the feature Containers is not enabled. Then there are no
+// objects.
 var errNoHNS = fmt.Errorf("%w: this Windows has none, because its feature Containers is not enabled", hns.ErrUnavailable)
 
 // Watch sends a message when the service stopped or started, until ctx is done; then it closes the channel.
@@ -95,7 +95,7 @@ func (h *HNS) run(ctx context.Context, turn chan struct{}, what string, call fun
 	}
 }
 
-// late is the error of a call that has not ended in time.
+// late is the error of a call that timed out.
 func late(ctx context.Context, what string) error {
 	err := ctx.Err()
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -104,7 +104,7 @@ func late(ctx context.Context, what string) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// asOurs is an error of hcn with the error of package hns that it is, if it is one.
+// asOurs adds the matching error of package hns to an error of hcn.
 func asOurs(err error) error {
 	code := codeOf(err)
 	switch {
@@ -122,7 +122,7 @@ func asOurs(err error) error {
 	return err
 }
 
-// codeOf is the code of an error of hcn, which unwraps to none; 0 when it has none.
+// codeOf is the code of an error of hcn, which cannot be unwrapped; 0 if it has none.
 func codeOf(err error) syscall.Errno {
 	var failure *hcn.HcnError
 	var code syscall.Errno
@@ -132,7 +132,7 @@ func codeOf(err error) syscall.Errno {
 	return code
 }
 
-// codesOfAbsence say that an object is not there.
+// codesOfAbsence mean that an object does not exist.
 func codesOfAbsence() []syscall.Errno {
 	return []syscall.Errno{
 		windows.ERROR_NOT_FOUND, syscall.Errno(windows.HCN_E_NETWORK_NOT_FOUND), syscall.Errno(windows.HCN_E_ENDPOINT_NOT_FOUND),
@@ -140,7 +140,7 @@ func codesOfAbsence() []syscall.Errno {
 	}
 }
 
-// codesOfPresence say that another object is in the way.
+// codesOfPresence mean that another object conflicts.
 func codesOfPresence() []syscall.Errno {
 	return []syscall.Errno{
 		windows.ERROR_ALREADY_EXISTS, windows.ERROR_OBJECT_ALREADY_EXISTS, syscall.Errno(windows.HCN_E_NETWORK_ALREADY_EXISTS),
@@ -148,8 +148,8 @@ func codesOfPresence() []syscall.Errno {
 	}
 }
 
-// codesOfSilence say that the service is stopped, has ended, or stops just now. The call to it is one of RPC; hcn has the codes
-// of Win32 as they are and the others as HRESULTs.
+// codesOfSilence mean that the service is stopped or stopping. The call to it is an RPC; hcn returns codes of Win32 unchanged and
+// others as HRESULTs.
 func codesOfSilence() []syscall.Errno {
 	const (
 		unknownInterface = syscall.Errno(1717) // RPC_S_UNKNOWN_IF
@@ -168,7 +168,7 @@ func codesOfSilence() []syscall.Errno {
 	}
 }
 
-// isInstalled tells whether there is a service of this name. It is taken to be there when nobody knows.
+// isInstalled reports whether there is a service of this name. If that cannot be determined, it is true.
 func isInstalled(name string) bool {
 	m, err := scm.Connect(0)
 	if err != nil {
@@ -182,8 +182,8 @@ func isInstalled(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// listed lists with a function of hcn, which first asks which objects there are and then for each of them: one that goes in
-// between fails it.
+// listed lists with a function of hcn, which first lists the IDs and then reads each object. It retries if an object was removed
+// in between.
 func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	for range 5 {
 		all, err = list()
@@ -194,5 +194,5 @@ func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	return all, err
 }
 
-// same tells whether two GUIDs are the same. Windows writes them in upper case, we in lower case.
+// same reports whether two GUIDs are the same. Windows writes them in upper case, we in lower case.
 func same(a, b string) bool { return strings.EqualFold(a, b) }

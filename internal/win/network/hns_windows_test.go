@@ -44,7 +44,7 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 		}
 	}
 	if err := asOurs(hcn.NetworkNotFoundError{NetworkID: "x"}); !errors.Is(err, hns.ErrNotFound) {
-		t.Errorf("a search in vain is %v", err)
+		t.Errorf("a search without a result is %v", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestACallThatHangsKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// mustHaveCalls skips tests where there is nothing to call.
+// mustHaveCalls skips tests if the service cannot be called.
 func mustHaveCalls(t *testing.T) {
 	t.Helper()
 	if windows.NewLazySystemDLL("computenetwork.dll").Load() != nil {

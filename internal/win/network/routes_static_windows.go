@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// StaticRoute is an IPv4 route that somebody has set; Windows makes those to the subnets of an interface itself.
+// StaticRoute is a static IPv4 route; Windows creates the routes to the subnets of an interface itself.
 type StaticRoute struct {
 	To      netip.Prefix
 	Gateway netip.Addr
 	Metric  uint32
 }
 
-// StaticRoutes returns the routes of the interface that has an address. When none has it, that is fs.ErrNotExist.
+// StaticRoutes returns the routes of the interface with an address. If there is none, the error is fs.ErrNotExist.
 func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
 	index, err := InterfaceWith(address)
 	if err != nil {
@@ -29,7 +29,7 @@ func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
 	return found, err
 }
 
-// AddStaticRoute adds a route to the interface that has an address. It lasts until the next start of Windows. One that is there is no
+// AddStaticRoute adds a route to the interface with an address. It lasts until the next start of Windows. An existing one is no
 // error.
 func AddStaticRoute(address netip.Addr, r StaticRoute) error {
 	index, err := InterfaceWith(address)

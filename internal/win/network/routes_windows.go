@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// EachRoute hands all IPv4 routes to a function.
+// EachRoute calls a function with each IPv4 route.
 func EachRoute(use func(*windows.MibIpForwardRow2)) error {
 	var table *windows.MibIpForwardTable2
 	err := windows.GetIpForwardTable2(windows.AF_INET, &table)
@@ -38,8 +38,8 @@ func setIPv4(a *windows.RawSockaddrInet, ip netip.Addr) {
 	*(*[4]byte)(unsafe.Pointer(&a.Data[0])) = ip.As4()
 }
 
-// AddRoute adds a route that lasts until the next start of Windows. One that is there is no error, and not added. golang.org/x/sys
-// lacks what it takes.
+// AddRoute adds a route that lasts until the next start of Windows. An existing one is no error, and not changed.
+// golang.org/x/sys lacks the call.
 func AddRoute(index uint32, to netip.Prefix, gateway netip.Addr, metric uint32) (added bool, err error) {
 	dll := windows.NewLazySystemDLL("iphlpapi.dll")
 	prepare, create := dll.NewProc("InitializeIpForwardEntry"), dll.NewProc("CreateIpForwardEntry2")

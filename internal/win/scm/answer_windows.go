@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Answer calls a function of Windows that fills a buffer, with a larger one until it is large enough.
+// Answer calls a function of Windows that fills a buffer, with a larger buffer until it is large enough.
 func Answer(call func(buffer *byte, size uint32, needed *uint32) error) ([]byte, error) {
-	const most = 256 << 10 // the SCM takes no larger one
+	const most = 256 << 10 // the SCM accepts no larger one
 	for size := uint32(4096); ; {
 		buffer, needed := make([]byte, size), uint32(0)
 		err := call(&buffer[0], size, &needed)

@@ -27,7 +27,7 @@ func Connect(access uint32) (Manager, error) {
 // Close ends the connection.
 func (m Manager) Close() { _ = windows.CloseServiceHandle(m.Handle) }
 
-// Open opens a service. An absent one is fs.ErrNotExist.
+// Open opens a service. A missing one is fs.ErrNotExist.
 func (m Manager) Open(name string, access uint32) (Service, error) {
 	n, err := windows.UTF16PtrFromString(name)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Died tells whether there is no such process any more. It is false when Windows does not say.
+// Died reports whether a process does not exist any more. It is false if Windows does not say.
 func Died(pid uint32) bool {
 	if pid == 0 {
 		return false
@@ -20,12 +20,11 @@ func Died(pid uint32) bool {
 	return p.Ended()
 }
 
-// Process is the open process of a service, or nothing: of a stopped service, or of one that shares its process
-// with others.
+// Process is the open process of a service; empty for a stopped service, or one that shares its process.
 type Process struct{ Handle windows.Handle }
 
-// Process opens the process of a service. The handle stays that of this process, also when it has ended and its
-// number is taken by another.
+// Process opens the process of a service. The handle stays that of this process, even if it has exited and its ID is used by
+// another.
 func (s Service) Process() (Process, error) {
 	for {
 		status, err := s.Status()
@@ -37,10 +36,10 @@ func (s Service) Process() (Process, error) {
 			return Process{}, nil
 		}
 		h, err := windows.OpenProcess(windows.SYNCHRONIZE|windows.PROCESS_TERMINATE, false, status.ProcessId)
-		if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // that one: no such process any more
+		if err != nil && !errors.Is(err, windows.ERROR_INVALID_PARAMETER) { // the process does not exist any more
 			return Process{}, err
 		}
-		// While the service still has this process, the number cannot have been given to another.
+		// While the service still has this process, its ID cannot belong to another.
 		if again, err := s.Status(); err == nil && again.ProcessId == status.ProcessId {
 			return Process{h}, nil
 		}
@@ -55,7 +54,7 @@ func (p Process) Close() {
 	}
 }
 
-// Ended tells whether the process is gone. No process is.
+// Ended reports whether the process has exited. It is true without a process.
 func (p Process) Ended() bool {
 	if p.Handle == 0 {
 		return true
@@ -64,7 +63,7 @@ func (p Process) Ended() bool {
 	return err == nil && event == windows.WAIT_OBJECT_0
 }
 
-// End ends the process by force.
+// End kills the process.
 func (p Process) End() error {
 	if p.Handle == 0 {
 		return errors.New("it has none of its own")

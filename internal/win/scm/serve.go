@@ -2,17 +2,17 @@ package scm
 
 import "context"
 
-// control is what the service manager asks of a service.
+// control is a control code of the service manager.
 type control int
 
 const (
-	// controlStop is each way in which Windows ends a service: stop, shutdown, and the notice before a shutdown.
+	// controlStop is any of the ways in which Windows ends a service: stop, shutdown and preshutdown.
 	controlStop control = iota
-	// controlReport asks for the state.
+	// controlReport requests the state.
 	controlReport
 )
 
-// serviceState is what a service tells the service manager.
+// serviceState is a state that a service reports.
 type serviceState int
 
 const (
@@ -21,16 +21,16 @@ const (
 	stopPending
 )
 
-// serve runs the program as a service. It tells every state, and ends the program's context when it is asked to stop.
-// The exit code is that of a program that ended without being asked to, and never 0 then: so the service manager starts it again.
-func serve(controls <-chan control, tell func(serviceState), run func(context.Context) uint32) (exitCode uint32) {
+// serve runs the program as a service. It reports every state, and ends the program's context at a stop control. If the program
+// exits by itself, the exit code is never 0, so that the service manager starts it again.
+func serve(controls <-chan control, report func(serviceState), run func(context.Context) uint32) (exitCode uint32) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	tell(startPending)
+	report(startPending)
 	ended := make(chan uint32, 1)
 	go func() { ended <- run(ctx) }()
 	now := running
-	tell(now)
+	report(now)
 	for {
 		select {
 		case code := <-ended:
@@ -43,7 +43,7 @@ func serve(controls <-chan control, tell func(serviceState), run func(context.Co
 				now = stopPending
 				cancel()
 			}
-			tell(now)
+			report(now)
 		}
 	}
 }

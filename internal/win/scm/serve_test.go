@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// untilTold is a program that ends when it is told to.
-func untilTold(ctx context.Context) uint32 {
+// untilStopped is a program that exits when it is stopped.
+func untilStopped(ctx context.Context) uint32 {
 	<-ctx.Done()
 	return 5
 }
@@ -26,25 +26,25 @@ func TestServiceTellsItsStates(t *testing.T) {
 		want     []serviceState
 		exit     uint32
 	}{
-		"stop":                {untilTold, []control{controlStop}, []serviceState{startPending, running, stopPending}, 0},
-		"report, then stop":   {untilTold, []control{controlReport, controlStop}, []serviceState{startPending, running, running, stopPending}, 0},
+		"stop":                {untilStopped, []control{controlStop}, []serviceState{startPending, running, stopPending}, 0},
+		"report, then stop":   {untilStopped, []control{controlReport, controlStop}, []serviceState{startPending, running, running, stopPending}, 0},
 		"ends without a stop": {with(0), nil, []serviceState{startPending, running}, 1},
 		"fails":               {with(7), nil, []serviceState{startPending, running}, 7},
-		"unknown, then stop":  {untilTold, []control{control(99), controlStop}, []serviceState{startPending, running, running, stopPending}, 0},
+		"unknown, then stop":  {untilStopped, []control{control(99), controlStop}, []serviceState{startPending, running, running, stopPending}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				controls := make(chan control)
-				var told []serviceState
+				var reported []serviceState
 				done := make(chan uint32)
-				go func() { done <- serve(controls, func(s serviceState) { told = append(told, s) }, test.run) }()
+				go func() { done <- serve(controls, func(s serviceState) { reported = append(reported, s) }, test.run) }()
 				for _, c := range test.controls {
 					controls <- c
 				}
 				if exit := <-done; exit != test.exit {
 					t.Errorf("exit code %d, want %d", exit, test.exit)
 				}
-				if diff := cmp.Diff(test.want, told); diff != "" {
+				if diff := cmp.Diff(test.want, reported); diff != "" {
 					t.Errorf("states (-want +got):\n%s", diff)
 				}
 			})
@@ -55,9 +55,9 @@ func TestServiceTellsItsStates(t *testing.T) {
 func TestServiceTakesControlsWhileItStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		controls, release, done := make(chan control), make(chan struct{}), make(chan uint32)
-		var told []serviceState
+		var reported []serviceState
 		slow := func(ctx context.Context) uint32 { <-ctx.Done(); <-release; return 0 }
-		go func() { done <- serve(controls, func(s serviceState) { told = append(told, s) }, slow) }()
+		go func() { done <- serve(controls, func(s serviceState) { reported = append(reported, s) }, slow) }()
 		controls <- controlStop
 		controls <- controlReport
 		controls <- controlStop
@@ -67,7 +67,7 @@ func TestServiceTakesControlsWhileItStops(t *testing.T) {
 			t.Errorf("exit code %d", exit)
 		}
 		want := []serviceState{startPending, running, stopPending, stopPending, stopPending}
-		if diff := cmp.Diff(want, told); diff != "" {
+		if diff := cmp.Diff(want, reported); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 // stopHint is how many milliseconds the service manager waits for the service to stop.
 const stopHint = 20_000
 
-// Serve runs a program as the service of that name, under the control of Windows' service manager, which ends it by way of the context.
+// Serve runs a program as the Windows service of that name. The service manager ends it by its context.
 func Serve(service string, run func(context.Context)) error {
 	return ServeCode(service, func(ctx context.Context) uint32 {
 		run(ctx)
@@ -17,7 +17,7 @@ func Serve(service string, run func(context.Context)) error {
 	})
 }
 
-// ServeCode is Serve for a program with an exit code: it is the service's, where the program ends without being asked to.
+// ServeCode is Serve for a program with an exit code, which is that of the service if the program exits by itself.
 func ServeCode(service string, run func(context.Context) (exitCode uint32)) error {
 	return svc.Run(service, handler(run))
 }

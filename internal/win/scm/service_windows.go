@@ -6,14 +6,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Service is an open service. While it is open, it does not go away when it is deleted.
+// Service is an open service. While it is open, it exists even if it is deleted.
 type Service struct{ Handle windows.Handle }
 
 // Close closes the service.
 func (s Service) Close() { _ = windows.CloseServiceHandle(s.Handle) }
 
-// Status of a service. One whose process has died is stopped; the SCM of Windows takes a moment to see that, Wine's
-// never does.
+// Status of a service. One whose process has died is stopped; Windows' SCM takes a moment to notice that, Wine's never does.
 func (s Service) Status() (windows.SERVICE_STATUS_PROCESS, error) {
 	var status windows.SERVICE_STATUS_PROCESS
 	var needed uint32

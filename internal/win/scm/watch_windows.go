@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// gather is how long changes are gathered for one message.
+	// gather is how long changes are collected for one message.
 	gather = 50 * time.Millisecond
-	// pending marks a notice that has not come; Windows writes the outcome over it.
+	// pending marks a notification that has not arrived; Windows writes the result over it.
 	pending = ^uint32(0)
-	// maxWatched services fit into one wait: Windows takes 64 objects (MAXIMUM_WAIT_OBJECTS in winnt.h), two for each
-	// service and one for the end.
+	// maxWatched services fit into one wait: Windows accepts 64 objects (MAXIMUM_WAIT_OBJECTS in winnt.h), two for each service
+	// and one for the end.
 	maxWatched = 31
 )
 
-// Changes tells of services that changed.
+// Changes watches services.
 type Changes struct {
-	// LookAgain is how often watched services are opened and looked at without a notice. There is none for absent services,
-	// and from Wine none for services about to be deleted, which an open handle holds up.
+	// LookAgain is how often watched services are opened and read without a notification. There are none for missing services,
+	// and on Wine none for services that are being deleted, which an open handle delays.
 	LookAgain time.Duration
-	// wake is a callback for Windows that does nothing; that it was called wakes the thread that watches.
+	// wake is a callback of Windows that does nothing; its call wakes the watching thread.
 	wake uintptr
 }
 
-// NewChanges is called once in a process: each call takes one of the two thousand callbacks that Go can give to Windows.
+// NewChanges is called once per process: each call uses one of the two thousand callbacks that Go can give to Windows.
 func NewChanges() *Changes {
 	return &Changes{LookAgain: 2 * time.Second, wake: windows.NewCallback(func(uintptr) uintptr { return 0 })}
 }
 
-// Watch sends a message when one of the services changed, several changes in a short while with one, until ctx is done; then
-// it closes the channel. Services need not be there. It is the daemon's port for changes.
+// Watch sends a message when one of the services changes, one for several changes within a short time, until ctx is done; then it
+// closes the channel. Services need not exist.
 //
-// The SCM sends its notices (NotifyServiceStatusChange) to the thread that asked for them while it waits, so one thread is
-// taken until ctx is done. A notice only wakes it: what changed it sees by itself, so that none can be missed.
+// The SCM sends its notifications (NotifyServiceStatusChange) to the waiting thread that registered, so one thread is used until
+// ctx is done. A notification only wakes it: it reads the changes itself, so that none is missed.
 //
-// The SCM tells nothing of declarations. They are in the registry, which signals edits of a service's key.
+// The SCM sends no notifications about declarations. They are in the registry, which signals changes of a service's key.
 func (c *Changes) Watch(ctx context.Context, names []string) (<-chan struct{}, error) {
 	if len(names) > maxWatched {
 		return nil, fmt.Errorf("watching %d services: at most %d can be watched", len(names), maxWatched)
@@ -78,7 +78,7 @@ type watcher struct {
 	changes   chan struct{}
 }
 
-// run watches until ctx is done. ready is closed when every service was seen once.
+// run watches until ctx is done. ready is closed when every service was read once.
 func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -99,13 +99,13 @@ func (w *watcher) run(ctx context.Context, ready chan<- struct{}) {
 	}
 	<-stopped
 	w.close()
-	windows.SleepEx(0, true) // takes notices that were under way
+	windows.SleepEx(0, true) // receives the notifications in flight
 	runtime.KeepAlive(w.services)
 	w.free()
 	close(w.changes)
 }
 
-// free gives back what Watch made.
+// free releases the resources of Watch.
 func (w *watcher) free() {
 	w.close()
 	for _, s := range w.services {
@@ -114,7 +114,7 @@ func (w *watcher) free() {
 	_ = windows.CloseHandle(w.stop)
 }
 
-// reopen makes a new connection to the SCM, which sends nothing more to one that lags behind.
+// reopen creates a new connection. The SCM sends nothing more on one that lags behind.
 func (w *watcher) reopen() {
 	if m, err := Connect(0); err == nil {
 		w.close()
@@ -131,7 +131,7 @@ func (w *watcher) close() {
 	w.Manager = Manager{}
 }
 
-// noticed waits for a notice, an edit, the end of a process or of ctx, which is true, or for the time to look again.
+// noticed waits for a notification, an edit, the exit of a process, the next poll, or the end of ctx, for which it returns true.
 func (w *watcher) noticed() bool {
 	objects := []windows.Handle{w.stop}
 	for _, s := range w.services {
@@ -149,7 +149,7 @@ func (w *watcher) noticed() bool {
 	return true
 }
 
-// look looks at every service and asks to be told of the next change; it tells whether something changed.
+// look reads every service and subscribes to its next change; it reports whether something changed.
 func (w *watcher) look() (changed bool) {
 	for _, s := range w.services {
 		if s.look(w.Manager, w.wake) {

@@ -8,17 +8,17 @@ import (
 // watched is a service of a watcher.
 type watched struct {
 	name   string
-	handle windows.Handle // 0 when the service is absent
-	// subscribed is true while Windows writes to notice when the service changes. A notice that was under way when
-	// its handle was closed may still come: the memory stays the same for the whole watch.
+	handle windows.Handle // 0 if the service does not exist
+	// subscribed is true while Windows writes to notice when the service changes. A notification can arrive after its handle was
+	// closed: the memory stays in place for the whole watch.
 	subscribed bool
 	notice     windows.SERVICE_NOTIFY
 	// key is open while Windows sets the event edited when a value of the service's registry key changes; 0 otherwise.
 	key    registry.Key
 	edited windows.Handle
-	// missed is true when the key was closed after an edit that nobody was told of.
+	// missed is true if the key was closed after an unreported edit.
 	missed bool
-	// process ends without a notice from Wine's SCM; that of Windows takes a moment longer to tell.
+	// process: Wine's SCM does not notify of its exit, Windows' does a moment later.
 	process Process
 	seen    uint32 // SERVICE_*, 0 when absent
 	pid     uint32
@@ -34,7 +34,7 @@ func (s *watched) look(m Manager, wake uintptr) (changed bool) {
 		s.subscribed = false
 		deleted := s.notice.NotificationTriggered&windows.SERVICE_NOTIFY_DELETE_PENDING != 0
 		if deleted || s.notice.NotificationStatus != 0 {
-			s.close() // an open handle would keep it from going; a client that lags must open it anew
+			s.close() // an open handle would delay the deletion; a client that lags must open it again
 		}
 	}
 	if s.process.Handle != 0 && s.process.Ended() {
@@ -59,7 +59,7 @@ func (s *watched) look(m Manager, wake uintptr) (changed bool) {
 	return s.now(status.CurrentState, status.ProcessId) || edited
 }
 
-// now remembers what a service is and tells whether that is new.
+// now stores the state of a service and reports whether it has changed.
 func (s *watched) now(state, pid uint32) (changed bool) {
 	changed = s.seen != state || s.pid != pid
 	s.seen, s.pid = state, pid
@@ -71,8 +71,8 @@ func (s *watched) isSignalled() bool {
 	return err == nil && event == windows.WAIT_OBJECT_0
 }
 
-// subscribe asks to be told of the next change, in each way that is not asked for yet. Where that fails (the service is
-// being deleted) the service is looked at from time to time.
+// subscribe registers for the next change, in each way that is not registered yet. If that fails (the service is being deleted),
+// the service is polled.
 func (s *watched) subscribe(wake uintptr) {
 	const mask = windows.SERVICE_NOTIFY_STOPPED | windows.SERVICE_NOTIFY_START_PENDING | windows.SERVICE_NOTIFY_STOP_PENDING |
 		windows.SERVICE_NOTIFY_RUNNING | windows.SERVICE_NOTIFY_CONTINUE_PENDING | windows.SERVICE_NOTIFY_PAUSE_PENDING |
@@ -93,8 +93,8 @@ func (s *watched) subscribe(wake uintptr) {
 	}
 }
 
-// openKey asks for a signal when a value of the service's key changes. The key is opened anew each time: one that was
-// deleted, and made again, is another.
+// openKey registers for the next change of a value of the service's key. It opens the key each time, because it may have been
+// deleted and created again.
 func (s *watched) openKey() {
 	key, err := registry.OpenKey(registry.LOCAL_MACHINE, ServicesKey+s.name, registry.NOTIFY|registry.WOW64_64KEY)
 	if err != nil {
