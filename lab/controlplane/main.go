@@ -1,6 +1,6 @@
-// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler, linked once because they share nearly all
-// of their code. The first argument names the program to be; the others are its own.
+// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager and
+// kube-scheduler, linked into one program because they share nearly all of their code. The first argument is the name of the
+// program to run; the others are its arguments.
 package main
 
 import (

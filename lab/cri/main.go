@@ -1,7 +1,7 @@
 //go:build windows
 
-// Command cri asks the container runtime of a Windows host what its kubelet would ask: over CRI, and with the
-// credentials that the kubelet finds for an image.
+// Command cri sends requests to the container runtime of a Windows host as its kubelet does: over CRI, and with the credentials
+// that the kubelet finds for an image.
 //
 //	cri pull IMAGE    pulls and unpacks an image, and prints its ID
 //	cri remove IMAGE  removes it
@@ -26,7 +26,7 @@ import (
 
 const (
 	pipe = `\\.\pipe\containerd-containerd`
-	// kubeletConfig is where the kubelet finds its credentials.
+	// kubeletConfig is the file of the kubelet's credentials.
 	kubeletConfig = `C:\var\lib\kubelet\config.json`
 	patience      = time.Minute
 )
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("want pull or remove, got %s", args[0])
 }
 
-// pull tries one credential after the other, as the kubelet does (pkg/kubelet/kuberuntime/kuberuntime_image.go).
+// pull tries all credentials in turn, as the kubelet does (pkg/kubelet/kuberuntime/kuberuntime_image.go).
 func pull(ctx context.Context, client cri.ImageServiceClient, spec *cri.ImageSpec) error {
 	config, err := credentialprovider.ReadSpecificDockerConfigJSONFile(kubeletConfig)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +87,7 @@ func pull(ctx context.Context, client cri.ImageServiceClient, spec *cri.ImageSpe
 	return failures
 }
 
-// repository cuts tag and digest off an image.
+// repository is the name of an image without tag and digest.
 func repository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {

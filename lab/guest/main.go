@@ -1,10 +1,8 @@
 //go:build windows
 
-// Command guest is what the lab puts into a Windows host, under several names: guest.exe
-// keeps Wine running and does what the lab asks for, sshd.exe is the SSH server's service, hns.exe
-// that of networks,
-// shutdown.exe restarts the host, which Wine itself cannot, and powershell.exe, which Wine
-// lacks, records that somebody wanted it.
+// Command guest is the lab's program on a Windows host, under several names: guest.exe keeps Wine running and serves the lab's
+// requests, sshd.exe is the service of the SSH server and hns.exe that of networks, shutdown.exe restarts the host, which Wine's
+// own cannot, and powershell.exe, which Wine lacks, records that it was started.
 package main
 
 import (

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/windows/svc"
 )
 
-// networksService is the name that Windows has for it.
+// networksService is Windows' name of the service.
 const networksService = "hns"
 
-// serveNetworks is the service of networks. It does nothing: calls are answered in the processes that make them, while it runs.
+// serveNetworks is the service of networks. It only runs: calls are handled in the processes that make them, while it does.
 func serveNetworks() error {
 	if err := svc.Run(networksService, networksHandler{}); err != nil {
 		return fmt.Errorf("running as a service: %w", err)

@@ -87,7 +87,7 @@ func openSSH(stop <-chan struct{}) (net.Listener, *sshd.Server, error) {
 	}), nil
 }
 
-// logIn gives this process, and so the commands it starts, the environment of the user who may log in.
+// logIn sets the environment of the user who can log in, for this process and its children.
 func logIn() (user, home string, err error) {
 	name, err := os.ReadFile(guestapi.UserFile)
 	if err != nil {
@@ -96,7 +96,7 @@ func logIn() (user, home string, err error) {
 	user = strings.TrimSpace(string(name))
 	home = `C:\users\` + user
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return "", "", fmt.Errorf("making the user's home: %w", err)
+		return "", "", fmt.Errorf("creating the user's home: %w", err)
 	}
 	for name, value := range map[string]string{"USERNAME": user, "USERPROFILE": home, "HOMEDRIVE": "C:", "HOMEPATH": home[2:]} {
 		if err := os.Setenv(name, value); err != nil {
@@ -106,7 +106,7 @@ func logIn() (user, home string, err error) {
 	return user, home, nil
 }
 
-// shutdown understands shutdown.exe /r or /s with /t SECONDS (30 as on Windows); other switches are ignored.
+// shutdown supports shutdown.exe /r and /s with /t SECONDS (30 by default, as on Windows); it ignores other switches.
 func shutdown(args []string) error {
 	request := guestapi.Shutdown{Seconds: 30}
 	var asked bool
@@ -138,7 +138,7 @@ func shutdown(args []string) error {
 	client := http.Client{Timeout: 10 * time.Second}
 	answer, err := client.Post("http://127.0.0.1:"+strconv.Itoa(guestapi.Port)+guestapi.ShutdownPath, "application/json", bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("asking for a shutdown: %w", err)
+		return fmt.Errorf("requesting a shutdown: %w", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -148,7 +148,7 @@ func shutdown(args []string) error {
 	return nil
 }
 
-// recordPowerShell leaves a trace and fails: nothing in the product may depend on PowerShell.
+// recordPowerShell records the start and fails: the product must not depend on PowerShell.
 func recordPowerShell() error {
 	line, err := json.Marshal(windows.UTF16PtrToString(windows.GetCommandLine()))
 	if err != nil {
@@ -176,7 +176,7 @@ func setup(in io.Reader) error {
 			return err
 		}
 	}
-	// A version that somebody chose in Wine's own settings would win over the entries.
+	// A version in Wine's own settings would override the entries.
 	if err := registry.DeleteKey(registry.CURRENT_USER, `Software\Wine\Version`); err != nil && !errors.Is(err, registry.ErrNotExist) {
 		return fmt.Errorf("removing Wine's own version: %w", err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-// serveLab answers the lab until the host is to go down, which its exit code tells. Wine stops all services when the last
-// ordinary process ends: this is that process.
+// serveLab serves the lab's requests until the host must go down; the exit code says how. When the last ordinary process ends,
+// Wine stops all services: this is that process.
 func serveLab() error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.Port)))
 	if err != nil {
@@ -50,7 +50,7 @@ func serveLab() error {
 	case err := <-failed:
 		return fmt.Errorf("serving the lab: %w", err)
 	case s := <-down:
-		time.Sleep(time.Duration(s.Seconds)*time.Second + 100*time.Millisecond) // the answer is still on its way
+		time.Sleep(time.Duration(s.Seconds)*time.Second + 100*time.Millisecond) // after the answer was sent
 		stopServices()
 		if s.Reboot {
 			os.Exit(guestapi.ExitReboot)
@@ -60,7 +60,7 @@ func serveLab() error {
 	return nil
 }
 
-// answer turns a function into a handler: JSON in, JSON out, errors as status 500 with the text.
+// answer converts a function to a handler: JSON in, JSON out, errors as status 500 with the text.
 func answer[In, Out any](do func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in In

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/windows/svc/mgr"
 )
 
-// Where the programs of the lab's services are: the SSH server where Windows has it.
+// Paths of the lab's service programs: the SSH server is at Windows' own path.
 const (
 	sshProgram      = `C:\windows\system32\OpenSSH\sshd.exe`
 	networksProgram = `C:\lab\hns.exe`

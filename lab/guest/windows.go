@@ -148,7 +148,7 @@ func services(context.Context, guestapi.Nothing) ([]guestapi.Service, error) {
 	for _, name := range names {
 		s, err := m.OpenService(name)
 		if err != nil {
-			continue // deleted since
+			continue // deleted meanwhile
 		}
 		status, err := s.Query()
 		_ = s.Close()
@@ -173,7 +173,7 @@ func editService(ctx context.Context, e guestapi.ServiceEdit) (guestapi.Nothing,
 		return guestapi.Nothing{}, fmt.Errorf("opening service %s: %w", e.Name, err)
 	}
 	defer s.Close()
-	if e.DependsOn == nil { // Wine's service manager forgets those that are not given
+	if e.DependsOn == nil { // Wine's service manager removes those that are not given
 		was, err := getRegistry(ctx, guestapi.RegistryName{Key: `HKLM\SYSTEM\CurrentControlSet\Services\` + e.Name, Name: "DependOnService"})
 		if err != nil {
 			return guestapi.Nothing{}, err
@@ -205,8 +205,8 @@ func state(s svc.State) string {
 	return fmt.Sprintf("state %d", s)
 }
 
-// stopServices gives services what they get on Windows before the machine goes down: five seconds and a chance to end well. (The control
-// for that, SHUTDOWN, can be sent by the system only; STOP is as near as a program gets.)
+// stopServices gives services the five seconds that Windows gives them to stop before it goes down. (Only the system can send the
+// control SHUTDOWN; this sends STOP.)
 func stopServices() {
 	m, err := mgr.Connect()
 	if err != nil {

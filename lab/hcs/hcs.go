@@ -1,7 +1,6 @@
-// Package hcs is what the lab has for Windows' Host Compute Service, as far as it can be said without Windows: layers of
-// images as folders, what the documents of the API mean, and the compute systems of a host as files that all its
-// processes share. Package hostcompute makes vmcompute.dll of it, in which a compute system is a job of ordinary
-// processes.
+// Package hcs simulates the parts of Windows' Host Compute Service that do not need Windows: layers of images as folders, the
+// documents of the API, and the compute systems of a host as files that all of its processes share. Package hostcompute builds
+// vmcompute.dll from it, where a compute system is a job of ordinary processes.
 package hcs
 
 import (
@@ -16,10 +15,10 @@ import (
 	"time"
 )
 
-// A Result is an HRESULT that is no success.
+// A Result is an HRESULT other than success.
 type Result uint32
 
-// Results that callers tell apart (internal/hcs/errors.go of hcsshim).
+// Results that callers distinguish (internal/hcs/errors.go of hcsshim).
 const (
 	NotFound       Result = 0xC037010E // no such compute system
 	AlreadyExists  Result = 0xC037010F
@@ -36,7 +35,7 @@ const (
 
 func (r Result) Error() string { return fmt.Sprintf("result %08x", uint32(r)) }
 
-// ResultOf is the HRESULT of an error; 0 of none.
+// ResultOf is the HRESULT of an error; 0 for nil.
 func ResultOf(err error) Result {
 	var r Result
 	switch {
@@ -50,20 +49,20 @@ func ResultOf(err error) Result {
 	return Fail
 }
 
-// System is what is known of a compute system to all processes of a host.
+// System is the shared information about a compute system.
 type System struct {
-	// ID, Owner and Host are those of the document that made it; Host is the name that its processes should see.
+	// ID, Owner and Host are from the document that created it; Host is the host name for its processes.
 	ID, Owner, Host string
 	// Root is the volume with its files.
 	Root string
-	// EndsWithHandle says that it ends when nobody holds a handle to it.
+	// EndsWithHandle makes it end with its last handle.
 	EndsWithHandle bool
 	Created        time.Time
-	// Started says that it was started.
+	// Started is true after its start.
 	Started bool
 }
 
-// ParseDocument reads the document that makes a compute system, of schema 1 or 2.
+// ParseDocument parses the document that creates a compute system, of schema 1 or 2.
 func ParseDocument(id, document string) (System, error) {
 	var d struct {
 		Owner                                                          string
@@ -80,7 +79,7 @@ func ParseDocument(id, document string) (System, error) {
 		return System{}, fmt.Errorf("%w: %v", InvalidJSON, err)
 	}
 	if d.HvPartition || d.VirtualMachine != nil {
-		return System{}, fmt.Errorf("making virtual machine %s: %w", id, NotImplemented)
+		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
 	}
 	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path,
 		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
@@ -88,27 +87,27 @@ func ParseDocument(id, document string) (System, error) {
 		s.Root, s.Host = d.VolumePath, d.HostName
 	}
 	if s.Root == "" {
-		return System{}, fmt.Errorf("making compute system %s: its document names no storage: %w", id, InvalidJSON)
+		return System{}, fmt.Errorf("creating compute system %s: its document has no storage: %w", id, InvalidJSON)
 	}
 	return s, nil
 }
 
-// Systems is the folder with what is known of all compute systems. One whose job is gone does not exist any more,
-// whatever is in the folder.
+// Systems is the folder with the information about all compute systems. A system without a job does not exist any more, whatever
+// is in the folder.
 type Systems struct {
 	Dir string
-	// Alive tells whether the job of a compute system exists.
+	// Alive reports whether the job of a compute system exists.
 	Alive func(id string) bool
 }
 
-// Put writes what is known of a compute system.
+// Put writes a compute system.
 func (all Systems) Put(s System) error {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("encoding compute system %s: %w", s.ID, err)
 	}
 	if err := os.MkdirAll(all.Dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of compute systems: %w", err)
+		return fmt.Errorf("creating the folder of compute systems: %w", err)
 	}
 	path := all.path(s.ID)
 	if err := os.WriteFile(path+".new", raw, 0o644); err != nil {
@@ -117,7 +116,7 @@ func (all Systems) Put(s System) error {
 	return os.Rename(path+".new", path)
 }
 
-// Get returns a compute system that exists; else the error is NotFound.
+// Get returns a compute system, or NotFound.
 func (all Systems) Get(id string) (System, error) {
 	var s System
 	raw, err := os.ReadFile(all.path(id))
@@ -137,7 +136,7 @@ func (all Systems) Get(id string) (System, error) {
 	return s, nil
 }
 
-// Remove forgets a compute system.
+// Remove removes a compute system.
 func (all Systems) Remove(id string) error {
 	err := os.Remove(all.path(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,7 +145,7 @@ func (all Systems) Remove(id string) error {
 	return err
 }
 
-// List returns the compute systems that exist and are asked for, ordered by ID, as Windows enumerates them.
+// List returns the compute systems that match a query, sorted by ID like Windows' list.
 func (all Systems) List(query string) (string, error) {
 	var q struct{ Ids, Types, Names, Owners []string }
 	if query != "" {
@@ -175,7 +174,7 @@ func (all Systems) List(query string) (string, error) {
 	return string(raw), err
 }
 
-// admits says whether a value is in a list, or there is none.
+// admits reports whether a list is empty or contains a value.
 func admits(list []string, value string) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, value) })
 }

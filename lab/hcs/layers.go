@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// Layers are the layers of images, and of containers over them: folders. Mounts is the folder in which mounted
-// layers of containers are, each a folder with copies of all files below it; Windows has volumes there.
+// Layers are the layers of images and containers: folders. Mounts is the folder for mounted layers of containers, each a folder
+// with copies of all files of the layers below; on Windows they are volumes.
 type Layers struct {
 	Mounts string
 }
 
-// separateData ends the name of a file with what is known of a folder beside it.
+// separateData is the suffix of files with the metadata of a folder.
 const separateData = ".$wcidirs$"
 
-// Import makes a layer of what was unpacked from an image: its files, which come wrapped in backup streams, and what it
-// changes in the registry (Hives), which comes as it is.
+// Import creates a layer from an unpacked image: its files, which are in backup streams, and its changes of the registry (Hives),
+// which are not.
 func (Layers) Import(layer, folder string) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -46,7 +46,7 @@ func (Layers) Import(layer, folder string) error {
 	})
 }
 
-// copyFile makes a file from another one.
+// copyFile copies a file.
 func copyFile(from, to string, how func(io.Writer, io.Reader) error) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -75,10 +75,10 @@ type streamHeader struct {
 	NameSize       uint32
 }
 
-// backupData is the kind of stream that a file's content is in.
+// backupData is the kind of the stream with a file's content.
 const backupData = 1
 
-// unwrap takes a file out of its wrapping: its attributes, then streams. Of those only the content is of use here.
+// unwrap extracts a file's content from its attributes and streams.
 func unwrap(w io.Writer, r io.Reader) error {
 	if _, err := io.CopyN(io.Discard, r, 4); err != nil {
 		return fmt.Errorf("reading the attributes: %w", err)
@@ -105,14 +105,14 @@ func unwrap(w io.Writer, r io.Reader) error {
 	}
 }
 
-// ProcessBase leaves what containers on a base layer begin with: empty disks.
+// ProcessBase creates the initial disks of containers on a base layer. They are empty.
 func (Layers) ProcessBase(layer string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(layer, "blank-base.vhdx"), nil, 0o644),
 		os.WriteFile(filepath.Join(layer, "blank.vhdx"), nil, 0o644))
 }
 
-// CreateScratch makes the layer of a container.
+// CreateScratch creates the layer of a container.
 func (Layers) CreateScratch(layer string) error {
 	if err := os.MkdirAll(layer, 0o755); err != nil {
 		return err
@@ -120,10 +120,10 @@ func (Layers) CreateScratch(layer string) error {
 	return os.WriteFile(filepath.Join(layer, "sandbox.vhdx"), nil, 0o644)
 }
 
-// Destroy removes a layer; one that is not there is gone.
+// Destroy removes a layer; a missing one is no error.
 func (Layers) Destroy(layer string) error { return removeTree(layer) }
 
-// removeTree removes a folder with all that is in it, or a file. os.RemoveAll asks for deletes that Wine refuses.
+// removeTree removes a file, or a folder with its content. os.RemoveAll uses deletes that Wine rejects.
 func removeTree(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -149,7 +149,7 @@ func removeTree(path string) error {
 // parentsFile is in a container's layer while it is prepared.
 const parentsFile = "parents.json"
 
-// Prepare mounts the layer of a container over others, the topmost first: their files are there together.
+// Prepare mounts the layer of a container over others, the topmost first.
 func (l Layers) Prepare(layer string, parents []string) error {
 	mount := l.Mount(layer)
 	if err := os.MkdirAll(mount, 0o755); err != nil {
@@ -184,7 +184,7 @@ func overlay(from, to string) error {
 	})
 }
 
-// Unprepare unmounts the layer of a container; what was written there is lost.
+// Unprepare unmounts the layer of a container; its changes are lost.
 func (l Layers) Unprepare(layer string) error {
 	err := os.Remove(filepath.Join(layer, parentsFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -193,10 +193,10 @@ func (l Layers) Unprepare(layer string) error {
 	return errors.Join(err, removeTree(l.Mount(layer)))
 }
 
-// Mount is the folder in which a prepared layer is.
+// Mount is the folder of a prepared layer.
 func (l Layers) Mount(layer string) string { return filepath.Join(l.Mounts, GUIDOf(layer).String()) }
 
-// Volume names what is mounted of a layer as Windows names volumes.
+// Volume is the name of a mounted layer's volume.
 func (Layers) Volume(layer string) string { return `\\?\Volume{` + GUIDOf(layer).String() + `}\` }
 
 // Folder is the folder of a volume, with or without the backslash at its end.
@@ -205,17 +205,17 @@ func (l Layers) Folder(volume string) string {
 	return filepath.Join(l.Mounts, strings.TrimSuffix(id, "}"))
 }
 
-// GUID is a number as Windows has it in memory.
+// GUID is a GUID in Windows' memory layout.
 type GUID [16]byte
 
-// GUIDOf gives equal names equal numbers, in any case. Windows has others for them.
+// GUIDOf returns the same GUID for the same name in any case. Windows' GUIDs of names differ.
 func GUIDOf(name string) GUID {
 	h := fnv.New128a()
 	h.Write([]byte(strings.ToLower(name)))
 	return GUID(h.Sum(nil))
 }
 
-// String writes the number as Windows does.
+// String formats the GUID as Windows does.
 func (g GUID) String() string {
 	return fmt.Sprintf("%08X-%04X-%04X-%X-%X", binary.LittleEndian.Uint32(g[0:]), binary.LittleEndian.Uint16(g[4:]),
 		binary.LittleEndian.Uint16(g[6:]), g[8:10], g[10:16])

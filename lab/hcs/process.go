@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Parameters say which process to create in a compute system.
+// Parameters are the parameters of a new process.
 type Parameters struct {
 	CommandLine, WorkingDirectory                       string
 	Environment                                         map[string]string
@@ -16,7 +16,7 @@ type Parameters struct {
 	EmulateConsole                                      bool
 }
 
-// ParseParameters reads the document for a process.
+// ParseParameters parses the document of a new process.
 func ParseParameters(document string) (Parameters, error) {
 	var p Parameters
 	if err := json.Unmarshal([]byte(document), &p); err != nil {
@@ -28,8 +28,8 @@ func ParseParameters(document string) (Parameters, error) {
 	return p, nil
 }
 
-// Inside is where a path of a compute system is for the host, which has no drive C: for each: below root, when there is
-// something; else the path itself, so that the programs of Windows are found. A program may be named without ".exe".
+// Inside is the host's path of a path in a compute system, which has no drive C: of its own: below root if it exists there, or
+// else the path itself, so that the programs of Windows are found. ".exe" may be omitted.
 func Inside(root, path string, exists func(string) bool) string {
 	path = strings.ReplaceAll(path, "/", `\`)
 	below := strings.TrimPrefix(path, `\`)
@@ -46,8 +46,8 @@ func Inside(root, path string, exists func(string) bool) string {
 	return path
 }
 
-// Block is the environment as processes get it: what every process on Windows has, unless the container says otherwise,
-// and the container's own, ordered by name.
+// Block is the environment of a process: Windows' own variables unless the container overrides them, and the container's, sorted
+// by name.
 func (p Parameters) Block(hostName string) []string {
 	values := map[string]string{
 		"SYSTEMROOT": `SystemRoot=C:\windows`, "SYSTEMDRIVE": "SystemDrive=C:", "PATH": `PATH=C:\windows\system32;C:\windows`,
@@ -63,10 +63,10 @@ func (p Parameters) Block(hostName string) []string {
 	return block
 }
 
-// An Event is a control event of consoles, by the number that handlers get.
+// An Event is a console control event, with the number that handlers get.
 type Event uint32
 
-// SignalOf reads the options of a signal: the event to send, or, without one, whether to terminate.
+// SignalOf parses the options of a signal: the event to send, or whether to terminate.
 func SignalOf(options string) (event Event, terminate bool, err error) {
 	var o struct{ Signal string }
 	if options != "" {
@@ -85,7 +85,7 @@ func SignalOf(options string) (event Event, terminate bool, err error) {
 	return event, false, nil
 }
 
-// ClosesInput says whether a request to modify a process asks to close its standard input.
+// ClosesInput reports whether a request to modify a process closes its standard input.
 func ClosesInput(request string) bool {
 	var r struct {
 		Operation   string

@@ -8,7 +8,7 @@ import (
 // container is the type of all compute systems here.
 const container = "Container"
 
-// Usage is what a process of a compute system has used.
+// Usage is the resource usage of a compute system.
 type Usage struct {
 	PID          uint32
 	Image        string
@@ -17,7 +17,7 @@ type Usage struct {
 	Memory       uint64 // bytes
 }
 
-// Properties renders the properties of a compute system, of schema 1 and 2 alike.
+// Properties formats the properties of a compute system, for schema 1 and 2.
 func (s System) Properties(now time.Time, running []Usage) (string, error) {
 	p := s.properties()
 	var user, kernel time.Duration
@@ -52,7 +52,7 @@ func (s System) properties() map[string]any {
 // ticks are of 100 ns, as Windows counts.
 func ticks(d time.Duration) int64 { return int64(d / 100) }
 
-// ProcessStatus renders the properties of a process.
+// ProcessStatus formats the properties of a process.
 func ProcessStatus(pid uint32, exited bool, code uint32) (string, error) {
 	raw, err := json.Marshal(map[string]any{"ProcessId": pid, "Exited": exited, "ExitCode": code, "LastWaitResult": 0})
 	return string(raw), err

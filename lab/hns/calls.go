@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Create makes an object with an ID. It has the ID that is returned: there is one namespace HostDefault, whoever wants it.
+// Create creates an object with an ID. The returned object can have another one: there is only one namespace HostDefault.
 func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err error) {
 	o, err := parse(settings)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) Create(k Kind, id string, settings []byte) (made Object, err err
 	return made, nil
 }
 
-// complete adds what Windows adds, and refuses what Windows does.
+// complete adds the fields that Windows adds, and rejects what Windows rejects.
 func (s *Store) complete(now *state, k Kind, o Object) error {
 	switch k {
 	case Network:
@@ -57,7 +57,7 @@ func (s *Store) complete(now *state, k Kind, o Object) error {
 
 // Get returns an object.
 func (s *Store) Get(k Kind, id string) (o Object, err error) {
-	err = s.look(func(now *state) error {
+	err = s.view(func(now *state) error {
 		found, err := now.get(k, id)
 		o = found.clone()
 		return err
@@ -65,9 +65,9 @@ func (s *Store) Get(k Kind, id string) (o Object, err error) {
 	return o, err
 }
 
-// Exists says nothing when there is an object, else what Windows says.
+// Exists returns nil if the object exists, or Windows' error.
 func (s *Store) Exists(k Kind, id string) error {
-	return s.look(func(now *state) error {
+	return s.view(func(now *state) error {
 		_, err := now.get(k, id)
 		return err
 	})
@@ -75,7 +75,7 @@ func (s *Store) Exists(k Kind, id string) error {
 
 // Properties returns an object as JSON.
 func (s *Store) Properties(k Kind, id string) (document string, err error) {
-	err = s.look(func(now *state) error {
+	err = s.view(func(now *state) error {
 		o, err := now.get(k, id)
 		if err != nil {
 			return err
@@ -87,8 +87,8 @@ func (s *Store) Properties(k Kind, id string) (document string, err error) {
 	return document, err
 }
 
-// List returns the objects that a query (a HostComputeQuery) asks for, ordered by ID: those whose fields are as in its
-// filter, itself JSON in a string. They are not to be changed.
+// List returns the objects that match a query (HostComputeQuery), sorted by ID: those with the fields of its filter, which is
+// JSON in a string. The caller must not change them.
 func (s *Store) List(k Kind, query string) (found []Object, err error) {
 	err = s.find(k, query, func(o Object) { found = append(found, o) })
 	return found, err
@@ -105,7 +105,7 @@ func (s *Store) find(k Kind, query string, found func(Object)) error {
 	if err != nil {
 		return err
 	}
-	return s.look(func(now *state) error {
+	return s.view(func(now *state) error {
 		for _, o := range now.list(k, filter) {
 			found(o)
 		}
@@ -113,7 +113,7 @@ func (s *Store) find(k Kind, query string, found func(Object)) error {
 	})
 }
 
-// Modify changes an object as a request of Windows' API says.
+// Modify changes an object with a request of Windows' API.
 func (s *Store) Modify(k Kind, id string, request []byte) error {
 	var r request2
 	if err := json.Unmarshal(request, &r); err != nil {
@@ -127,7 +127,7 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 		switch {
 		case k == Namespace:
 			return s.modifyNamespace(now, was.clone(), r)
-		case k == LoadBalancer || k == Route: // the whole object, which is how load balancers are changed
+		case k == LoadBalancer || k == Route: // the whole object; this is how load balancers are changed
 			whole, err := parse(request)
 			if err != nil {
 				return err
@@ -152,7 +152,7 @@ func (s *Store) Modify(k Kind, id string, request []byte) error {
 	return nil
 }
 
-// request2 is a request of the second generation to modify an object.
+// request2 is a request of the second generation of the API to modify an object.
 type request2 struct {
 	ResourceType, RequestType string
 	Settings                  struct {
@@ -161,7 +161,7 @@ type request2 struct {
 	}
 }
 
-// Delete removes an object: an endpoint out of its namespace, too, and a network with its endpoints.
+// Delete removes an object: an endpoint with its entry in a namespace, and a network with its endpoints.
 func (s *Store) Delete(k Kind, id string) error {
 	err := s.change(func(now *state) error {
 		o, err := now.get(k, id)
@@ -194,10 +194,10 @@ func (s *Store) Delete(k Kind, id string) error {
 	return nil
 }
 
-// nonPersistent is the flag of networks that do not outlive a boot (NetworkFlags EnableNonPersistent).
+// nonPersistent is the flag of networks that do not survive a boot (NetworkFlags EnableNonPersistent).
 const nonPersistent = 8
 
-// Forget removes what Windows does not keep over a boot: everything but persistent networks and the host's own compartment, and with it
+// Forget removes everything that does not survive a boot: all except persistent networks and the host's own compartment, and
 // every Fault. No process of the host may run.
 func (s *Store) Forget() error {
 	s.mu.Lock()
@@ -219,7 +219,8 @@ func (s *Store) Forget() error {
 	})
 }
 
-// Lose has objects of some kinds gone, as when the service comes back without them: nobody is told. The host's own compartment stays.
+// Lose removes all objects of some kinds without a notification, as if the service came back without them. The host's own
+// compartment stays.
 func (s *Store) Lose(kinds ...Kind) error {
 	return s.change(func(now *state) error {
 		for _, k := range kinds {
@@ -233,7 +234,7 @@ func (s *Store) Lose(kinds ...Kind) error {
 	})
 }
 
-// LoseOne has one object gone that a program had made, and nothing else: not even the references to it.
+// LoseOne removes one object without a notification. References to it stay.
 func (s *Store) LoseOne(k Kind, id string) error {
 	return s.change(func(now *state) error {
 		if _, err := now.get(k, id); err != nil {
@@ -244,9 +245,9 @@ func (s *Store) LoseOne(k Kind, id string) error {
 	})
 }
 
-// Addresses are the addresses of all endpoints that are of this host.
+// Addresses are the addresses of all local endpoints.
 func (s *Store) Addresses() (addresses []string, err error) {
-	err = s.look(func(now *state) error {
+	err = s.view(func(now *state) error {
 		for _, e := range now.list(Endpoint, nil) {
 			addresses = append(addresses, e.ownAddresses()...)
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// remoteEndpoint is the flag of endpoints that stand for those of other hosts.
+// remoteEndpoint is the flag of endpoints of other hosts.
 const remoteEndpoint = 1
 
 func (o Object) remote() bool { return o.number("Flags")&remoteEndpoint != 0 }
@@ -21,7 +21,7 @@ func (o Object) addresses() []string {
 	return list
 }
 
-// ownAddresses are those that this host has for an endpoint.
+// ownAddresses are the addresses of a local endpoint.
 func (o Object) ownAddresses() []string {
 	if o.remote() {
 		return nil
@@ -43,7 +43,7 @@ func (o Object) places(k Kind) []string {
 	return list
 }
 
-// completeEndpoint gives an endpoint addresses where it asks for none, and refuses those that it cannot have.
+// completeEndpoint assigns addresses unless the endpoint has some, and rejects addresses that it cannot have.
 func (now *state) completeEndpoint(e Object) error {
 	network, err := now.get(Network, e.text("HostComputeNetwork"))
 	if err != nil {
@@ -56,7 +56,7 @@ func (now *state) completeEndpoint(e Object) error {
 	}
 	for _, p := range e.places(Endpoint) {
 		for _, other := range now.addresses[p] {
-			if now.objects[Endpoint][other].remote() == e.remote() { // of different sorts Windows does not mind
+			if now.objects[Endpoint][other].remote() == e.remote() { // Windows permits one of each sort
 				return ObjectExists
 			}
 		}
@@ -70,7 +70,7 @@ func (now *state) completeEndpoint(e Object) error {
 	return nil
 }
 
-// address completes the address of an endpoint of this host by its network.
+// address completes the address of a local endpoint from its network.
 func (now *state) address(network, e Object) error {
 	subnets := network.subnets()
 	if len(subnets) == 0 {
@@ -106,7 +106,7 @@ func (now *state) address(network, e Object) error {
 	return nil
 }
 
-// containing is the subnet that an address is of, but for the gateway's; a subnet without a prefix when there is none.
+// containing is the subnet of an address other than the gateway; a subnet without a prefix if there is none.
 func containing(subnets []subnet, address string) subnet {
 	a, err := netip.ParseAddr(address)
 	for _, s := range subnets {
@@ -117,7 +117,7 @@ func containing(subnets []subnet, address string) subnet {
 	return subnet{}
 }
 
-// portTaken says whether a port of the host that an endpoint wants is another's.
+// portTaken reports whether another endpoint has a port of the host that an endpoint requests.
 func (now *state) portTaken(e Object) bool {
 	wanted := e.portMappings()
 	if len(wanted) == 0 {
@@ -145,7 +145,7 @@ func (o Object) portMappings() []hostPort {
 	return list
 }
 
-// modifyNamespace adds an endpoint or a container to a namespace, or takes it out.
+// modifyNamespace adds an endpoint or a container to a namespace, or removes it.
 func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error {
 	resource := resourceOf("Container", r.Settings.ContainerId)
 	if r.ResourceType == "Endpoint" {
@@ -174,7 +174,7 @@ func (s *Store) modifyNamespace(now *state, namespace Object, r request2) error 
 	return nil
 }
 
-// leaveNamespace takes an endpoint out of its namespace, when it is in one.
+// leaveNamespace removes an endpoint from its namespace, if it is in one.
 func (s *Store) leaveNamespace(now *state, endpoint Object) {
 	was, err := now.get(Namespace, endpoint.text("HostComputeNamespace"))
 	if err != nil {
@@ -189,7 +189,7 @@ func resourceOf(kind, id string) map[string]any {
 	return map[string]any{"Type": kind, "Data": map[string]any{"ID": id}}
 }
 
-// drop takes a resource out of a namespace.
+// drop removes a resource from a namespace.
 func (o Object) drop(resource map[string]any) {
 	have, _ := o["Resources"].([]any)
 	o["Resources"] = slices.DeleteFunc(have, func(r any) bool { return reflect.DeepEqual(r, any(resource)) })

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Fault is what calls of Windows' API meet instead of an answer, in whichever process of the host.
+// Fault makes calls of Windows' API fail or slow, in every process of the host.
 type Fault struct {
-	// Call is what the calls' names begin with, such as HcnCreateLoadBalancer, or "HNSCall POST /endpoints"; "" is for all calls.
+	// Call is the beginning of the calls' names, such as HcnCreateLoadBalancer, or "HNSCall POST /endpoints"; "" means all calls.
 	Call string
-	// Code is what they return; 0 for calls that are only slow.
+	// Code is what the calls return; 0 if they are only slow.
 	Code Code
-	// Delay is how long each takes before it does anything.
+	// Delay is how long each call waits first.
 	Delay time.Duration
-	// Times is how many calls meet it; 0 is for all until Clear.
+	// Times is the number of affected calls; 0 means all until Clear.
 	Times int
 }
 
-// Inject has calls meet a fault. Of several that fit a call, all are met, in the order in which they were injected.
+// Inject adds a fault. If several match a call, all apply, in the order of their injection.
 func (s *Store) Inject(f Fault) error {
 	return s.change(func(now *state) error {
 		o := Object{"ID": fmt.Sprintf("%06d", len(now.objects[fault])+1), "Call": f.Call, "Code": f.Code, "Delay": f.Delay, "Times": f.Times}
@@ -29,10 +29,10 @@ func (s *Store) Inject(f Fault) error {
 	})
 }
 
-// Clear ends all faults.
+// Clear removes all faults.
 func (s *Store) Clear() error { return s.Lose(fault) }
 
-// Begin is where each call of Windows' API begins. Its error is what the call returns.
+// Begin must be called at the beginning of each call of Windows' API. The call returns its error.
 func (s *Store) Begin(call string) error {
 	up, err := s.serviceRuns()
 	if err != nil {
@@ -47,16 +47,16 @@ func (s *Store) Begin(call string) error {
 	}
 	time.Sleep(delay)
 	if code != 0 {
-		return fmt.Errorf("%s: a fault that was injected: %w", call, code)
+		return fmt.Errorf("%s: injected fault: %w", call, code)
 	}
 	return nil
 }
 
-// meet says which faults a call meets, and counts it for them.
+// meet returns the faults that apply to a call, and counts the call for them.
 func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
 	fits := func(o Object) bool { return o.number("Times") >= 0 && strings.HasPrefix(call, o.text("Call")) }
 	some := false
-	err = s.look(func(now *state) error {
+	err = s.view(func(now *state) error {
 		for _, o := range now.objects[fault] {
 			some = some || fits(o)
 		}
@@ -77,7 +77,7 @@ func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
 			if left := o.number("Times"); left > 0 {
 				fewer := o.clone()
 				if fewer["Times"] = left - 1; left == 1 {
-					fewer["Times"] = -1 // used up; it keeps its number from those to come
+					fewer["Times"] = -1 // used up; it stays in the list to keep the numbers of later faults
 				}
 				s.put(fault, fewer)
 			}
@@ -87,13 +87,13 @@ func (s *Store) meet(call string) (delay time.Duration, code Code, err error) {
 	return delay, code, err
 }
 
-// serviceFile says that the host has the service; without it, somebody uses the calls where there is none, and they are answered.
+// serviceFile exists if the host has the service. Without it, calls are answered without the service.
 const serviceFile = "service"
 
-// Serve is what the service hns does: calls are answered while it does so, and with its process's end, however that ends, they are not.
+// Serve is the service hns: calls are answered until the returned function is called or the process ends.
 func (s *Store) Serve() (stop func() error, err error) {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making the folder of networks: %w", err)
+		return nil, fmt.Errorf("creating the folder of networks: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(s.Dir, serviceFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -103,10 +103,10 @@ func (s *Store) Serve() (stop func() error, err error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("serving the networks: %w", err)
 	}
-	return file.Close, nil // which unlocks
+	return file.Close, nil // closing unlocks
 }
 
-// serviceRuns says whether some process does what Serve does.
+// serviceRuns reports whether a process is in Serve.
 func (s *Store) serviceRuns() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Store) serviceRuns() (bool, error) {
 	}
 	free, err := tryLock(s.service, serving)
 	if err != nil {
-		return false, fmt.Errorf("looking for the service: %w", err)
+		return false, fmt.Errorf("checking for the service: %w", err)
 	}
 	if free {
 		return false, unlock(s.service, serving)

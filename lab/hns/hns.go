@@ -1,9 +1,9 @@
-// Package hns is what the lab has for Windows' Host Network Service: networks, endpoints, namespaces, load balancers
-// and routes of a host, in a file that all processes of the host share. It keeps what it is told, refuses what Windows
-// refuses, and moves no packet; the addresses of endpoints are given to the host by its keeper. computenetwork.dll and
-// vmcompute.dll answer the calls of Windows' two APIs from it (see package hostcompute).
+// Package hns simulates Windows' Host Network Service: networks, endpoints, namespaces, load balancers and routes of a host, in a
+// journal that all processes of the host share. It stores objects, rejects what Windows rejects, and moves no packets; the host's
+// reaper assigns the addresses of endpoints to the host. computenetwork.dll and vmcompute.dll use it for the calls of Windows'
+// two APIs (see package hostcompute).
 //
-// Tests can have it fail: see Fault, and Serve for the service that Windows has for it.
+// Tests can make it fail: see Fault, and Serve for the Windows service.
 package hns
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Kind is a kind of object, as the calls of Windows' API name it.
+// Kind is a kind of object, with its name in the calls of Windows' API.
 type Kind string
 
 // The kinds.
@@ -26,30 +26,30 @@ const (
 	fault        Kind = "Fault"
 )
 
-// Code is an HRESULT that is no success, as Windows gives it.
+// Code is an HRESULT other than success.
 type Code uint32
 
-// Codes that callers tell apart. Those of objects without one of their own are the general ones.
+// Codes that callers distinguish. Other errors have the generic ones.
 const (
 	NetworkNotFound  Code = 0x803B0001
 	EndpointNotFound Code = 0x803B0002
 	PolicyNotFound   Code = 0x803B0008
 	InvalidPolicy    Code = 0x803B000D
 	NetworkExists    Code = 0x803B0010
-	PortExists       Code = 0x803B0013 // somebody has the address and port
+	PortExists       Code = 0x803B0013 // another load balancer has the address and port
 	AlreadyAttached  Code = 0x803B0014
 	Unsupported      Code = 0x803B0015
 	InvalidJSON      Code = 0x803B001B
 	InvalidIP        Code = 0x803B001E
 	NotFound         Code = 0x80070490
 	Exists           Code = 0x800700B7
-	ObjectExists     Code = 0x80071392 // an endpoint that has the address
+	ObjectExists     Code = 0x80071392 // another endpoint has the address
 	AccessDenied     Code = 0x80070005
 	Unavailable      Code = 0x800706BA // the service is stopped: "The RPC server is unavailable"
 	Fail             Code = 0x80004005
 )
 
-// Error is the text that goes with a code, where there is one.
+// Error is the text of a code, if it has one.
 func (c Code) Error() string {
 	texts := map[Code]string{
 		NetworkNotFound: "the network was not found", EndpointNotFound: "the endpoint was not found",
@@ -78,7 +78,7 @@ func CodeOf(err error) Code {
 	return Fail
 }
 
-// missing is what Windows says when there is no such object.
+// missing is Windows' code for a missing object of the kind.
 func (k Kind) missing() Code {
 	switch k {
 	case Network:
@@ -112,7 +112,7 @@ func (o Object) number(field string) int {
 	return int(number)
 }
 
-// into reads some fields of an object, which are what they are when it has them.
+// into decodes some fields of an object. Fields that it does not have stay unchanged.
 func (o Object) into(fields any) {
 	raw, err := json.Marshal(o)
 	if err == nil {
@@ -120,7 +120,7 @@ func (o Object) into(fields any) {
 	}
 }
 
-// clone is a copy that can be changed.
+// clone is a copy that may be changed.
 func (o Object) clone() Object {
 	var copied Object
 	o.into(&copied)
@@ -129,7 +129,7 @@ func (o Object) clone() Object {
 
 func (o Object) matches(filter map[string]any) bool {
 	for field, want := range filter {
-		if field == "VirtualNetwork" { // the name that the first generation has for it, and hcsshim's filter too
+		if field == "VirtualNetwork" { // its name in the first generation, and in hcsshim's filter
 			field = "HostComputeNetwork"
 		}
 		if !strings.EqualFold(fmt.Sprint(o[field]), fmt.Sprint(want)) {

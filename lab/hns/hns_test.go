@@ -173,7 +173,7 @@ func TestLoadBalancersAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := `{"FrontendVIPs":["10.96.0.2"],"PortMappings":[{"Protocol":6,"ExternalPort":80}],"HostComputeEndpoints":["` + endpointID + `"]}`
-	if err := s.Modify(LoadBalancer, id, []byte(again)); err != nil { // what is its own is not in its way
+	if err := s.Modify(LoadBalancer, id, []byte(again)); err != nil { // its own ports are no conflict
 		t.Fatal(err)
 	}
 	document, err := s.Properties(LoadBalancer, id)
@@ -181,7 +181,7 @@ func TestLoadBalancersAreReplaced(t *testing.T) {
 	if document != want || err != nil {
 		t.Errorf("it is %s (%v), want %s", document, err, want)
 	}
-	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", // what it had before is free
+	mustCreate(t, s, LoadBalancer, "BBBBBBBB-0000-0000-0000-000000000002", // its former port is free
 		`{"FrontendVIPs":["10.96.0.1"],"PortMappings":[{"Protocol":6,"ExternalPort":80}]}`)
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// frontends are what a load balancer takes: each of its addresses with each of its ports. Without an address it takes ports of the host.
+// frontends are the combinations of addresses and ports of a load balancer. Without an address it uses ports of the host.
 func (o Object) frontends(k Kind) []string {
 	if k != LoadBalancer {
 		return nil
@@ -23,7 +23,7 @@ func (o Object) frontends(k Kind) []string {
 	return list
 }
 
-// targets are the endpoints that a load balancer or a route is for.
+// targets are the endpoints of a load balancer or a route.
 func (o Object) targets() []string {
 	list, _ := o["HostComputeEndpoints"].([]any)
 	var ids []string
@@ -34,7 +34,7 @@ func (o Object) targets() []string {
 	return ids
 }
 
-// checkTargets refuses endpoints that do not exist.
+// checkTargets rejects endpoints that do not exist.
 func (now *state) checkTargets(o Object) error {
 	for _, id := range o.targets() {
 		if _, err := now.get(Endpoint, id); err != nil {
@@ -44,8 +44,8 @@ func (now *state) checkTargets(o Object) error {
 	return nil
 }
 
-// checkLoadBalancer refuses a load balancer that wants what another has. One that is the same in all has another code, as kube-proxy
-// meets it when it makes anew what was never gone.
+// checkLoadBalancer rejects a load balancer that conflicts with another. An identical one has another code, which kube-proxy gets
+// when it creates again what was never removed.
 func (now *state) checkLoadBalancer(lb Object) error {
 	if len(items(lb["PortMappings"])) == 0 {
 		return InvalidPolicy

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Locks are those of the open file (OFD): Wine makes locks of the same kind for the programs of a host, so that keepers and
-// tests, which are no such programs, and they keep out of each other's way.
+// Locks are those of the open file (OFD). Wine uses the same kind for the programs of a host, so that they exclude reapers and
+// tests.
 
-// lock takes the byte at an offset for this open file alone, and waits for it.
+// lock locks a byte exclusively for this open file, and waits for it.
 func lock(f *os.File, offset int64) error { return setLock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, offset) }
 
-// tryLock takes the byte beside others who do the same, unless somebody has it alone.
+// tryLock locks a byte together with others, unless it is locked exclusively.
 func tryLock(f *os.File, offset int64) (taken bool, err error) {
 	err = setLock(f, unix.F_OFD_SETLK, unix.F_RDLCK, offset)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {

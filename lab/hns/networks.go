@@ -24,8 +24,8 @@ func items(list any) []map[string]any {
 
 func text(o map[string]any, field string) string { return Object(o).text(field) }
 
-// completeNetwork gives a network what Windows does: of an overlay the address of its router on this host and the host's own, and
-// the MAC addresses that its endpoints get.
+// completeNetwork adds what Windows adds to a network: to an overlay the address of its router on this host and the host's own,
+// and a pool of MAC addresses.
 func (s *Store) completeNetwork(now *state, n Object) error {
 	if name := n.text("Name"); name != "" && len(now.list(Network, map[string]any{"Name": name})) > 0 {
 		return NetworkExists
@@ -60,7 +60,7 @@ func field(o Object, names ...string) any {
 	return v
 }
 
-// addPolicy adds a policy that Windows gives; whoever made the object may have said another.
+// addPolicy adds a policy of Windows unless the object has one of that type.
 func (o Object) addPolicy(kind string, settings map[string]any) {
 	for _, p := range items(o["Policies"]) {
 		if text(p, "Type") == kind {
@@ -71,8 +71,7 @@ func (o Object) addPolicy(kind string, settings map[string]any) {
 	o["Policies"] = append(slices.Clone(have), any(map[string]any{"Type": kind, "Settings": settings}))
 }
 
-// policies changes the policies of a network or an endpoint: any number at once. Those to remove are found by all of their settings;
-// one that is there already is there twice.
+// policies adds or removes policies of a network or an endpoint. Those to remove must match completely; a duplicate can be added.
 func (r request2) policies(o Object) error {
 	was, _ := o["Policies"].([]any)
 	for _, p := range r.Settings.Policies {
@@ -120,7 +119,7 @@ func (o Object) subnets() []subnet {
 	return list
 }
 
-// free is an address of the network that nobody has, with its subnet.
+// free is an unused address of the network, with its subnet.
 func (now *state) free(network Object) (netip.Addr, subnet, error) {
 	for _, s := range network.subnets() {
 		first := s.prefix.Addr().Next() // the first one is the network's own
@@ -130,10 +129,10 @@ func (now *state) free(network Object) (netip.Addr, subnet, error) {
 			}
 		}
 	}
-	return netip.Addr{}, subnet{}, fmt.Errorf("looking for a free address: %w", InvalidIP)
+	return netip.Addr{}, subnet{}, fmt.Errorf("finding a free address: %w", InvalidIP)
 }
 
-// freeMAC is an address of the network's pool that no endpoint of it has. Where to begin is the endpoint's ID.
+// freeMAC is an unused address of the network's pool. The endpoint's ID determines where the search begins.
 func (now *state) freeMAC(network Object, id string) string {
 	ranges := items(field(network, "MacPool", "Ranges"))
 	if len(ranges) == 0 {

@@ -72,7 +72,7 @@ func TestEndpointsGetFreeAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-00000000000F", in+`}`); e.addresses()[0] != "10.1.0.4" {
-		t.Errorf("what was free is %v", e.addresses())
+		t.Errorf("the free addresses are %v", e.addresses())
 	}
 }
 
@@ -164,7 +164,7 @@ func TestWindowsRefuses(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("what is refused has changed: %s", diff)
+				t.Errorf("a rejected request has changed objects: %s", diff)
 			}
 		})
 	}
@@ -178,7 +178,7 @@ func TestANetworkGoesWithItsEndpoints(t *testing.T) {
 		return nil
 	}
 	if err := s.Delete(Network, networkID); err != nil || told != 1 {
-		t.Fatalf("who looks after addresses was told %d times (%v)", told, err)
+		t.Fatalf("Changed was called %d times (%v)", told, err)
 	}
 	if left := names(t, s, Endpoint, ""); left != nil {
 		t.Errorf("there are endpoints %q", left)
@@ -199,14 +199,14 @@ func TestTheHostHasItsOwnCompartment(t *testing.T) {
 	}
 }
 
-// TestOthersSeeChangesAtOnce has two processes, one of which knew what was there before.
+// TestOthersSeeChangesAtOnce has two processes, one of which has read the objects before.
 func TestOthersSeeChangesAtOnce(t *testing.T) {
 	one := newStore(t)
 	other := openStore(t, one.Dir)
 	if before := names(t, other, Endpoint, ""); len(before) != 1 {
 		t.Fatalf("there are %q", before)
 	}
-	for n := range 3 * compactAt / 1000 { // over the size at which journals are written anew
+	for n := range 3 * compactAt / 1000 { // more than the size at which a new journal starts
 		request := fmt.Appendf(nil, `{"RequestType":"Update","Settings":{"Policies":[{"Type":"%d %s"}]}}`, n, strings.Repeat("x", 1000))
 		if err := one.Modify(Endpoint, endpointID, request); err != nil {
 			t.Fatal(err)

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// state is all objects as they are in memory, with what is looked up often. Objects in it are not changed: a change puts another one.
+// state has all objects in memory, with indexes. Objects in it are not changed: a change replaces them.
 type state struct {
 	mark
 	objects map[Kind]map[string]Object
-	// frontends says which load balancer has an address, port and protocol.
+	// frontends finds the load balancer of an address, port and protocol.
 	frontends map[string]string
-	// addresses says which endpoints have an address on a network. One of this host and one that stands for another host's may share it.
+	// addresses finds the endpoints of an address on a network. A local one and a remote one can share an address.
 	addresses map[string][]string
 }
 
@@ -54,7 +54,7 @@ func (s *state) unindex(k Kind, id string, was Object) {
 	}
 }
 
-// entries are the lines of a journal that says no more than what there is.
+// entries are the lines of a journal with only the current objects.
 func (s *state) entries() []entry {
 	var list []entry
 	for _, k := range []Kind{Network, Endpoint, Namespace, LoadBalancer, Route, fault} {
@@ -65,7 +65,7 @@ func (s *state) entries() []entry {
 	return list
 }
 
-// get returns an object, which is not to be changed.
+// get returns an object, which the caller must not change.
 func (s *state) get(k Kind, id string) (Object, error) {
 	if o := s.objects[k][key(id)]; o != nil {
 		return o, nil
@@ -73,7 +73,7 @@ func (s *state) get(k Kind, id string) (Object, error) {
 	return nil, fmt.Errorf("%s %q: %w", k, id, k.missing())
 }
 
-// list returns the objects that match a filter, ordered by ID.
+// list returns the objects that match a filter, sorted by ID.
 func (s *state) list(k Kind, filter map[string]any) []Object {
 	if id, only := filter["ID"].(string); only && len(filter) == 1 {
 		if o := s.objects[k][key(id)]; o != nil {
@@ -90,7 +90,7 @@ func (s *state) list(k Kind, filter map[string]any) []Object {
 	return found
 }
 
-// hostDefaultID is the namespace of the host's own compartment, which is there always.
+// hostDefaultID is the namespace of the host's own compartment, which always exists.
 const hostDefaultID = "0A0B0C0D-0000-4000-8000-00000000DEF0"
 
 func hostDefault() entry {

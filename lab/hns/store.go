@@ -14,48 +14,48 @@ import (
 	"sync"
 )
 
-// Store is the folder with all objects. Any number of processes may use it, each with a Store of its own, which remembers what
-// it has read. It must not be copied.
+// Store is the folder with all objects. Any number of processes can use it, each with its own Store, which remembers what it has
+// read. It must not be copied.
 type Store struct {
 	// Dir is the folder.
 	Dir string
-	// Address is the address from which the host speaks to others; "" when nobody says.
+	// Address returns the host's address; "" if it is unknown.
 	Address func() string
-	// Changed, when set, is called after the endpoints of this host changed, before the call that did it returns.
+	// Changed, if set, is called after a change of local endpoints, before the call that made it returns.
 	Changed func() error
 
 	mu      sync.Mutex
 	file    *os.File // markFile
-	service *os.File // serviceFile, once it was there
+	service *os.File // serviceFile, if it exists
 	known   state
-	pending []entry // what the current change has done
-	told    bool    // the current change is to be told to Changed
+	pending []entry // the entries of the current change
+	notify  bool    // Changed must be called for the current change
 }
 
-// The folder has a journal, in which each object that was made, changed or removed is a line. The file "mark" says which journal it
-// is and how much of it counts. So a call costs a glance at 16 bytes and what others did since, however many objects there are; a
-// process that dies while it writes leaves nothing that counts.
+// The folder has a journal with a line for each created, changed or removed object. The file "mark" has the journal's number and
+// its valid length. So a call reads 16 bytes and the changes by others, however many objects there are, and a process that dies
+// while it writes leaves nothing valid.
 const markFile = "mark"
 
 type mark struct{ Journal, Size uint64 }
 
-// Offsets in the mark's file that processes lock, far behind what is read there: Windows lets nobody read what is locked.
+// Offsets that processes lock in the mark's file, far behind its content: Windows denies reads of locked bytes.
 const (
-	changing = 1 << 40 // by whoever changes an object
+	changing = 1 << 40 // during a change
 	serving  = 1 << 41 // by the service; see Serve
 )
 
-// entry is a line of the journal: an object as it is from then on, or that it is gone.
+// entry is a line of the journal: the new state of an object, or that it was removed.
 type entry struct {
 	Kind   Kind
 	ID     string
 	Object Object `json:",omitempty"`
 }
 
-// compactAt is how long a journal gets before it is looked whether a new one would be much shorter.
+// compactAt is the length of a journal at which a new one is considered.
 const compactAt = 1 << 20
 
-// Close gives back what the Store has open. It can be used again.
+// Close closes the files of the Store. It can be used again.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Store) Close() error {
 	return failures
 }
 
-// look reads objects. What do sees is as it was at one moment, and not to be changed.
-func (s *Store) look(do func(*state) error) error {
+// view calls do with all objects at one moment. It must not change them.
+func (s *Store) view(do func(*state) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
@@ -83,7 +83,7 @@ func (s *Store) look(do func(*state) error) error {
 	if now == s.known.mark && now.Journal != 0 {
 		return do(&s.known)
 	}
-	// Who reads keeps nobody from writing. What was written meanwhile may confuse, where the journal changes: then, with the lock.
+	// Reading does not lock. If the journal changes meanwhile, it reads again with the lock.
 	if now.Journal == 0 || s.update(now) != nil {
 		if err := s.locked(s.updateLocked); err != nil {
 			return err
@@ -92,7 +92,7 @@ func (s *Store) look(do func(*state) error) error {
 	return do(&s.known)
 }
 
-// change changes objects by put and remove, while no other process does: all of it, or none when do fails.
+// change changes objects by put and remove, while no other process does. If do fails, nothing is changed.
 func (s *Store) change(do func(*state) error) error {
 	tell, err := s.commitChange(do)
 	if err == nil && tell && s.Changed != nil {
@@ -101,14 +101,14 @@ func (s *Store) change(do func(*state) error) error {
 	return err
 }
 
-// commitChange says whether Changed is to be told.
+// commitChange reports whether Changed must be called.
 func (s *Store) commitChange(do func(*state) error) (tell bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.open(); err != nil {
 		return false, err
 	}
-	s.pending, s.told = nil, false
+	s.pending, s.notify = nil, false
 	err = s.locked(func() error {
 		if err := s.updateLocked(); err != nil {
 			return err
@@ -119,19 +119,19 @@ func (s *Store) commitChange(do func(*state) error) (tell bool, err error) {
 		return s.commit()
 	})
 	if err != nil {
-		s.known = state{} // some of it may be in memory
+		s.known = state{} // it may have some of the changes
 	}
-	return s.told, err
+	return s.notify, err
 }
 
-// put writes an object. It is kept as others will read it.
+// put writes an object. It is stored as other processes will read it.
 func (s *Store) put(k Kind, o Object) { s.note(entry{Kind: k, ID: key(o.id()), Object: o.clone()}) }
 
 func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: key(id)}) }
 
 func (s *Store) note(e entry) {
 	was := s.known.objects[e.Kind][e.ID]
-	s.told = s.told || e.Kind == Endpoint && !slices.Equal(was.ownAddresses(), e.Object.ownAddresses())
+	s.notify = s.notify || e.Kind == Endpoint && !slices.Equal(was.ownAddresses(), e.Object.ownAddresses())
 	s.pending = append(s.pending, e)
 	s.known.apply(e)
 }
@@ -141,7 +141,7 @@ func (s *Store) open() error {
 		return nil
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of networks: %w", err)
+		return fmt.Errorf("creating the folder of networks: %w", err)
 	}
 	file, err := os.OpenFile(filepath.Join(s.Dir, markFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -183,7 +183,7 @@ func (s *Store) journal(number uint64) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("journal-%d.jsonl", number))
 }
 
-// updateLocked reads what was written since, and needs the lock. The first who finds no journal starts it.
+// updateLocked reads new entries; it needs the lock. If there is no journal, it starts one.
 func (s *Store) updateLocked() error {
 	now, err := s.readMark()
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *Store) update(now mark) error {
 	}
 }
 
-// commit writes what a change has done.
+// commit writes the entries of a change.
 func (s *Store) commit() error {
 	if len(s.pending) == 0 {
 		return nil
@@ -254,7 +254,7 @@ func (s *Store) commit() error {
 	return s.writeMark(now)
 }
 
-// start begins another journal and removes the last.
+// start starts another journal and removes the last.
 func (s *Store) start(entries []entry) error {
 	last := s.known.mark.Journal
 	text, err := encodeLines(entries)
@@ -271,7 +271,7 @@ func (s *Store) start(entries []entry) error {
 	if err := s.writeMark(mark{last + 1, uint64(len(text))}); err != nil {
 		return err
 	}
-	_ = os.Remove(s.journal(last)) // somebody may be reading it
+	_ = os.Remove(s.journal(last)) // another process may be reading it
 	return nil
 }
 
@@ -285,5 +285,5 @@ func encodeLines(entries []entry) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// key is the form of an ID that objects are found by.
+// key is the form of an ID in maps.
 func key(id string) string { return strings.ToUpper(strings.Trim(id, "{}")) }

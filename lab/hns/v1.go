@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Version is what the service says of itself: that of Windows Server 2022, which has all that hcsshim knows of.
+// Version is the reported version: that of Windows Server 2022, which has all features that hcsshim knows.
 func version() map[string]any { return map[string]any{"Major": 15, "Minor": 4} }
 
-// Call answers a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in
-// hcsshim's internal/hns. Both generations have the same objects. NewID is for what is created.
+// Call handles a call of the first generation of Windows' API (HNSCall of vmcompute.dll): REST, with JSON as in hcsshim's
+// internal/hns. Both generations have the same objects. NewID is the ID of a new object.
 func (s *Store) Call(method, path, body string, newID func() string) (answer string, err error) {
 	c := oldCall{Store: s, method: method, path: strings.Split(strings.Trim(path, "/"), "/"), body: []byte(body), newID: newID, names: map[string]string{}}
 	output, err := c.answer()
@@ -40,7 +40,7 @@ type oldCall struct {
 	names  map[string]string // of networks, by ID
 }
 
-// id is the object that the path names, and verb what is to be done with it.
+// id is the object in the path, and verb the operation.
 func (c oldCall) id() string { return c.part(1) }
 
 func (c oldCall) verb() string { return c.part(2) }
@@ -76,7 +76,7 @@ func (c oldCall) answer() (any, error) {
 	return nil, Unsupported
 }
 
-// objects answers calls that are the same for most kinds. View shows an object as the first generation does, read is the way back.
+// objects handles calls that are the same for most kinds. View converts an object to the first generation, read converts it back.
 func (c oldCall) objects(k Kind, view func(Object) map[string]any, read func(Object) Object) (any, error) {
 	switch id := c.id(); {
 	case c.method == http.MethodGet && id == "":
@@ -108,7 +108,7 @@ func (c oldCall) post(k Kind, view func(Object) map[string]any, read func(Object
 			return nil, err
 		}
 	}
-	if id := c.id(); id != "" { // a change: its policies are those given
+	if id := c.id(); id != "" { // a change: the given policies replace the old ones
 		policies := newPolicies(old["Policies"])
 		err := c.Modify(k, id, []byte(encode(map[string]any{"RequestType": "Update", "Settings": map[string]any{"Policies": policies}})))
 		if err != nil {
@@ -133,7 +133,7 @@ func (c oldCall) statistics() (any, error) {
 	return map[string]any{"EndpointId": o.id(), "InstanceId": o.id()}, err
 }
 
-// endpointVerb attaches an endpoint to the host or a container, or takes it from there.
+// endpointVerb attaches an endpoint to the host or a container, or detaches it.
 func (c oldCall) endpointVerb() (any, error) {
 	var r struct{ SystemType, ContainerId string }
 	if len(c.body) > 0 {
@@ -158,7 +158,7 @@ func (c oldCall) endpointVerb() (any, error) {
 	default:
 		return nil, Unsupported
 	}
-	if r.SystemType != "Host" { // a container's compartment is its namespace, which the second generation gives it
+	if r.SystemType != "Host" { // the namespace of a container is its compartment, which the second generation assigns
 		return map[string]any{}, nil
 	}
 	return map[string]any{}, c.Modify(Namespace, hostDefaultID, []byte(encode(change)))
@@ -183,7 +183,7 @@ func (c oldCall) namespaceVerb() (any, error) {
 	return oldNamespace(o), err
 }
 
-// policyLists answers for load balancers and routes, which the first generation has in one collection.
+// policyLists handles load balancers and routes, which are one collection in the first generation.
 func (c oldCall) policyLists() (any, error) {
 	kindOf := func(id string) Kind {
 		if _, err := c.Get(Route, id); err == nil {

@@ -68,7 +68,7 @@ func TestTheFirstGenerationSeesTheSameObjects(t *testing.T) {
 		{"GET", "/networks/" + networkID, "", `"Success":false`, NetworkNotFound},
 	} {
 		answer, err := s.Call(test.method, test.path, test.body, newID)
-		if strings.Contains(test.body, `"Type":"PA"`) { // which the second generation calls otherwise
+		if strings.Contains(test.body, `"Type":"PA"`) { // which has another name in the second generation
 			document, err := s.Properties(Endpoint, vip)
 			if want := `"Settings":{"ProviderAddress":"10.99.1.2"},"Type":"ProviderAddress"`; !strings.Contains(document, want) || err != nil {
 				t.Errorf("the endpoint is %s (%v), want %s in it", document, err, want)

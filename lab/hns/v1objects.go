@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Objects as the first generation of Windows' API has them, and back.
+// Conversion of objects between the two generations of Windows' API.
 
 func (c oldCall) oldNetwork(n Object) map[string]any {
 	subnets := []any{}
@@ -53,11 +53,11 @@ func newNetwork(old Object) Object {
 	return n
 }
 
-// networkName looks each network up once in a call: thousands of endpoints are of a few networks.
+// networkName reads each network once per call: thousands of endpoints are in a few networks.
 func (c oldCall) networkName(id string) string {
 	name, known := c.names[id]
 	if !known {
-		network, _ := c.Get(Network, id) // none has no name
+		network, _ := c.Get(Network, id) // "" if there is none
 		name = network.text("Name")
 		c.names[id] = name
 	}
@@ -137,7 +137,7 @@ func newNamespace(old Object) Object {
 	return Object{"Type": "Host"}
 }
 
-// oldPolicyList shows a load balancer or a route.
+// oldPolicyList converts a load balancer or a route.
 func oldPolicyList(o Object) map[string]any {
 	var references, policies []any
 	for _, id := range o.targets() {
@@ -189,7 +189,7 @@ func newPolicyList(old Object) (Kind, Object, error) {
 	return "", nil, InvalidPolicy
 }
 
-// policyNames are what the two generations call policies and their settings differently, the first generation's first.
+// policyNames are policies and settings that have different names in the two generations, the first one's first.
 func policyNames() []struct{ old, is, oldField, field string } {
 	return []struct{ old, is, oldField, field string }{
 		{"PA", "ProviderAddress", "PA", "ProviderAddress"},
@@ -202,7 +202,7 @@ func policyNames() []struct{ old, is, oldField, field string } {
 	}
 }
 
-// newPolicies are policies of the first generation, whose settings are beside their type, as the second has them.
+// newPolicies converts policies of the first generation, whose settings are beside their type.
 func newPolicies(old any) []any {
 	list := []any{}
 	for _, p := range items(old) {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// subscription is a callback that somebody registered.
+// subscription is a registered callback.
 type subscription struct {
 	mu       sync.Mutex
 	canceled bool
 	function uintptr
 	context  uintptr
-	kind     uint32 // what it is told
+	kind     uint32 // the notification
 }
 
-// subscribe calls a function once when an object is signaled: a process that ends, an event that is set. The object's
-// handle may be closed meanwhile.
+// subscribe calls a function once when an object is signaled: a process that exits, an event that is set. The object's handle may
+// be closed meanwhile.
 func subscribe(object windows.Handle, kind uint32, function, context uintptr, handle *uintptr) error {
 	own, self := windows.Handle(0), windows.CurrentProcess()
 	if err := windows.DuplicateHandle(self, object, self, &own, windows.SYNCHRONIZE, false, 0); err != nil {
@@ -43,7 +43,7 @@ func (s *subscription) call() {
 	}
 }
 
-// unsubscribe returns when the function is not called any more.
+// unsubscribe returns when the function cannot be called any more.
 func unsubscribe(handle uintptr) error {
 	s, err := find[*subscription](handle)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hcs"
 )
 
-// handles are what callers hold. The calls of a C library have no other way to what they work on, so there is one table.
+// handles are the handles of all callers. Calls of a C library have no receiver, so there is one table.
 var handles = table{open: map[uintptr]any{}}
 
 type table struct {
@@ -31,7 +31,7 @@ func (t *table) remove(handle uintptr) any {
 	return what
 }
 
-// find returns what a handle is for, when it is of the right kind.
+// find returns the object of a handle if it is of the right kind.
 func find[T any](handle uintptr) (T, error) {
 	handles.mu.Lock()
 	defer handles.mu.Unlock()

@@ -22,8 +22,8 @@ var (
 	controlRoutine     = windows.NewLazySystemDLL("kernelbase.dll").NewProc("CtrlRoutine")
 )
 
-// A job holds the processes of a compute system. It has a name, by which every process of the host finds it, and ends
-// with its last handle and its last process.
+// A job contains the processes of a compute system. It has a name, by which every process of the host finds it, and ends with its
+// last handle and its last process.
 type job struct {
 	handle windows.Handle
 	// ended is an event that is set when the compute system ends.
@@ -33,7 +33,7 @@ type job struct {
 func jobName(id string) *uint16   { return windows.StringToUTF16Ptr(`Global\wmco-lab-` + id) }
 func endedName(id string) *uint16 { return windows.StringToUTF16Ptr(`Global\wmco-lab-ended-` + id) }
 
-// createJob makes the job of a compute system.
+// createJob creates the job of a compute system.
 func createJob(s hcs.System) (job, error) {
 	var j job
 	var err error
@@ -70,7 +70,7 @@ func openJob(id string) (job, error) {
 	}
 	j := job{handle: windows.Handle(handle)}
 	var err error
-	if j.ended, err = windows.CreateEvent(nil, 1, 0, endedName(id)); j.ended == 0 { // opens it when it is there
+	if j.ended, err = windows.CreateEvent(nil, 1, 0, endedName(id)); j.ended == 0 { // opens it if it exists
 		j.close()
 		return job{}, fmt.Errorf("opening the event of compute system %s: %w", id, err)
 	}
@@ -85,16 +85,16 @@ func (j job) close() {
 	}
 }
 
-// has tells whether the compute system has ended.
+// has reports whether the compute system has ended.
 func (j job) hasEnded() bool {
 	state, err := windows.WaitForSingleObject(j.ended, 0)
 	return err == nil && state == windows.WAIT_OBJECT_0
 }
 
-// killed is the exit code of processes that were ended by force: ERROR_PROCESS_ABORTED.
+// killed is the exit code of killed processes: ERROR_PROCESS_ABORTED.
 const killed = 1067
 
-// terminate ends all processes and tells everyone who waits for the end.
+// terminate kills all processes and notifies all waiting callers.
 func (j job) terminate() error {
 	if err := windows.TerminateJobObject(j.handle, killed); err != nil {
 		return fmt.Errorf("ending the processes: %w", err)
@@ -102,7 +102,7 @@ func (j job) terminate() error {
 	return windows.SetEvent(j.ended)
 }
 
-// contains tells whether a process is in the job.
+// contains reports whether a process is in the job.
 func (j job) contains(process windows.Handle) bool {
 	var in int32
 	ok, _, _ := isProcessInJob.Call(uintptr(process), uintptr(j.handle), uintptr(unsafe.Pointer(&in)))
@@ -157,18 +157,18 @@ func usageOf(pid uint32) (hcs.Usage, error) {
 	return u, nil
 }
 
-// span is a duration, which Windows gives as a time.
+// span converts a duration in the form of a time.
 func span(t windows.Filetime) time.Duration {
 	return 100 * time.Duration(uint64(t.HighDateTime)<<32|uint64(t.LowDateTime))
 }
 
-// isFile tells whether there is a file.
+// isFile reports whether a path is a file.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir()
 }
 
-// exists tells whether there is a file or a folder.
+// exists reports whether a path is a file or a folder.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -21,16 +21,16 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hns"
 )
 
-// networks are those of the host. The calls of a C library have no other way to what they work on, and it remembers what it has read.
+// networks is the store of the host. Calls of a C library have no receiver, and it remembers what it has read.
 var networks = hns.Store{Dir: guestapi.NetworksDir, Address: ownAddress, Changed: addressesChanged}
 
-// addressesChanged has the host's keeper give the host the addresses of all endpoints; no program can on Wine.
+// addressesChanged makes the host's reaper assign the addresses of all endpoints; no program on Wine can.
 func addressesChanged() error {
 	const patience = 10 * time.Second
-	keeper := net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort))
-	conn, err := net.DialTimeout("tcp", keeper, patience)
+	reaper := net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort))
+	conn, err := net.DialTimeout("tcp", reaper, patience)
 	if err != nil {
-		return fmt.Errorf("telling the host's keeper of addresses: %w", err)
+		return fmt.Errorf("connecting to the host's reaper: %w", err)
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
@@ -47,7 +47,7 @@ type object struct {
 	id   string
 }
 
-// failed ends a call of Windows' network service: besides its result there is a description.
+// failed returns from a call of the network service: besides the result it has a description.
 func failed(err error, details **uint16, call string) uint32 {
 	if err == nil {
 		return 0
@@ -62,7 +62,7 @@ func failed(err error, details **uint16, call string) uint32 {
 	return uint32(code)
 }
 
-// noted ends a call that the log has also when all went well: those that ask for one object are too many.
+// noted returns from a call that is also logged if it succeeded. Reads of one object are not: there are too many.
 func noted(err error, details **uint16, call string) uint32 {
 	if err == nil {
 		note("%s", call)
@@ -103,7 +103,7 @@ func create(kind hns.Kind, id unsafe.Pointer, settings string, handle *uintptr, 
 	return noted(err, details, fmt.Sprintf("%s %s %s", call, guidText(own), settings))
 }
 
-// createEndpoint makes an endpoint of the network that a handle is for.
+// createEndpoint creates an endpoint on the network of a handle.
 func createEndpoint(network uintptr, id unsafe.Pointer, settings *uint16, handle *uintptr, details **uint16) uint32 {
 	document := text(settings)
 	var e map[string]any
@@ -115,7 +115,7 @@ func createEndpoint(network uintptr, id unsafe.Pointer, settings *uint16, handle
 	return create(hns.Endpoint, id, document, handle, details)
 }
 
-// guidText is a GUID as in the JSON of objects: without braces.
+// guidText is the form of a GUID in the JSON of objects: without braces.
 func guidText(id windows.GUID) string { return strings.Trim(id.String(), "{}") }
 
 func guidAt(id unsafe.Pointer) string { return guidText(*(*windows.GUID)(id)) }
@@ -154,7 +154,7 @@ func properties(kind hns.Kind, handle uintptr, to, details **uint16) uint32 {
 	return failed(err, details, call+" "+o.id)
 }
 
-// begin is how calls with a handle begin.
+// begin starts a call with a handle.
 func begin(handle uintptr, call string) (object, error) {
 	o, err := find[object](handle)
 	if err == nil {
@@ -195,12 +195,12 @@ func HNSCall(method, path, body *uint16, answer **uint16) uint32 {
 }
 
 func newID() string {
-	id, _ := windows.GenerateGUID() // it fails for want of memory only
+	id, _ := windows.GenerateGUID() // it fails only without memory
 	return guidText(id)
 }
 
-// ownAddress is the first address of this host's network card; those of pods are on the loopback link. It cannot be asked of a UDP
-// socket: Go sets an option on those that Wine does not know (SIO_UDP_NETRESET, error 10045).
+// ownAddress is the first address of this host's network card; those of pods are on the loopback link. A UDP socket cannot be
+// used to find it: Go sets an option that Wine does not know (SIO_UDP_NETRESET, error 10045).
 func ownAddress() string {
 	for range 100 {
 		if address := addressNow(); address != "" {

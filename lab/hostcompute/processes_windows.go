@@ -18,11 +18,10 @@ type process struct {
 	pid    uint32
 	handle windows.Handle
 	system string
-	pipes  pipes // of who created it
+	pipes  pipes // of the creator
 }
 
-// pipes are the caller's ends of a process's standard input and outputs, as Windows has them in
-// HCS_PROCESS_INFORMATION; 0 where none was asked for.
+// pipes are the caller's ends of a process's standard input and outputs in HCS_PROCESS_INFORMATION; 0 if not requested.
 type pipes struct{ in, out, err windows.Handle }
 
 // information is Windows' HCS_PROCESS_INFORMATION.
@@ -65,14 +64,14 @@ func (s *system) create(document string) (*process, error) {
 	return &process{pid: started.ProcessId, handle: started.Process, system: s.ID, pipes: ends.parent}, nil
 }
 
-// commandLine is the command line with the program where the host has it.
+// commandLine is the command line with the host's path of the program.
 func (s *system) commandLine(p hcs.Parameters) (string, error) {
 	args, err := windows.DecomposeCommandLine(p.CommandLine)
 	if err != nil || len(args) == 0 {
 		return "", fmt.Errorf("splitting %q: %w", p.CommandLine, hcs.InvalidJSON)
 	}
 	program := args[0]
-	if !strings.ContainsAny(program, `\/:`) { // it may be beside the files that it works with
+	if !strings.ContainsAny(program, `\/:`) { // it may be in its working folder
 		if beside := strings.TrimSuffix(p.WorkingDirectory, `\`) + `\` + program; hcs.Inside(s.Root, beside, isFile) != beside {
 			program = beside
 		}
@@ -102,7 +101,7 @@ func (s *stdio) open(p hcs.Parameters) error {
 			return fmt.Errorf("opening standard input and outputs: %w", err)
 		}
 	}
-	if p.EmulateConsole && s.parent.err == 0 { // one terminal for both outputs
+	if p.EmulateConsole && s.parent.err == 0 { // one terminal has both outputs
 		_ = windows.CloseHandle(s.child[2])
 		self := windows.CurrentProcess()
 		return windows.DuplicateHandle(self, s.child[1], self, &s.child[2], 0, true, windows.DUPLICATE_SAME_ACCESS)
@@ -122,7 +121,7 @@ func closeAll(all ...windows.Handle) {
 	}
 }
 
-// pipe makes a pipe whose one end a caller can use with completion ports and whose other end a child inherits.
+// pipe creates a pipe. The caller can use one end with completion ports; a child inherits the other.
 func pipe(childReads bool) (parent, child windows.Handle, err error) {
 	var id windows.GUID
 	if id, err = windows.GenerateGUID(); err != nil {
@@ -146,7 +145,7 @@ func pipe(childReads bool) (parent, child windows.Handle, err error) {
 	return parent, child, nil
 }
 
-// inherited opens something for a child.
+// inherited opens a device for a child.
 func inherited(name string, access uint32) (windows.Handle, error) {
 	sa := &windows.SecurityAttributes{InheritHandle: 1}
 	sa.Length = uint32(unsafe.Sizeof(*sa))
@@ -154,7 +153,7 @@ func inherited(name string, access uint32) (windows.Handle, error) {
 	return windows.CreateFile(windows.StringToUTF16Ptr(name), access, share, sa, windows.OPEN_EXISTING, 0, 0)
 }
 
-// start starts a process that inherits its standard input and outputs, nothing else, and does not run yet.
+// start creates a suspended process that inherits only its standard input and outputs.
 func start(line, dir string, environment []string, std [3]windows.Handle) (windows.ProcessInformation, error) {
 	var started windows.ProcessInformation
 	list, err := windows.NewProcThreadAttributeList(1)
@@ -169,7 +168,7 @@ func start(line, dir string, environment []string, std [3]windows.Handle) (windo
 	si := windows.StartupInfoEx{ProcThreadAttributeList: list.List()}
 	si.Cb, si.Flags = uint32(unsafe.Sizeof(si)), windows.STARTF_USESTDHANDLES
 	si.StdInput, si.StdOutput, si.StdErr = std[0], std[1], std[2]
-	// No console: Wine would have a process for each. No process group: its processes would take no notice of control events.
+	// No console: Wine would start a process for each. No process group: its processes would ignore control events.
 	const flags = windows.CREATE_SUSPENDED | windows.CREATE_UNICODE_ENVIRONMENT | windows.EXTENDED_STARTUPINFO_PRESENT | windows.DETACHED_PROCESS
 	block := windows.StringToUTF16(strings.Join(environment, "\x01") + "\x01\x01")
 	for i, unit := range block {
@@ -185,7 +184,7 @@ func start(line, dir string, environment []string, std [3]windows.Handle) (windo
 	return started, nil
 }
 
-// numbered keeps Windows' own number of an error.
+// numbered preserves Windows' error number.
 func numbered(err error) error {
 	if number, ok := err.(syscall.Errno); ok {
 		return fmt.Errorf("%w: %v", hcs.Result(0x80070000|uint32(number)), err)
@@ -206,7 +205,7 @@ func (s *system) open(pid uint32) (*process, error) {
 	return p, nil
 }
 
-// exit returns the exit code of a process that has ended.
+// exit returns the exit code of a process that has exited.
 func (p *process) exit() (code uint32, ended bool) {
 	if state, err := windows.WaitForSingleObject(p.handle, 0); err != nil || state != windows.WAIT_OBJECT_0 {
 		return 0, false
@@ -222,7 +221,7 @@ func (p *process) terminate() error {
 	return windows.TerminateProcess(p.handle, killed)
 }
 
-// signal delivers an event to the control handlers of a process as Windows does: on a thread of its own.
+// signal sends an event to the control handlers of a process as Windows does: in a new thread of the process.
 func (p *process) signal(options string) error {
 	if _, ended := p.exit(); ended {
 		return hcs.NoElement

@@ -63,7 +63,7 @@ func (s *system) end() error {
 	return systems().Remove(s.ID)
 }
 
-// What callers are told of (notifications of hcsshim).
+// Notifications of callers (see hcsshim).
 const (
 	systemExited  = 1
 	processExited = 0x10000

@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hcs"
 )
 
-// give returns a text to a caller, who frees it.
+// give returns a text to a caller, which frees it.
 func give(to **uint16, text string) {
 	if to == nil {
 		return
@@ -37,7 +37,7 @@ func give(to **uint16, text string) {
 
 func text(p *uint16) string { return windows.UTF16PtrToString(p) }
 
-// log is the file that all processes of the host share; nil where it cannot be written.
+// log is the log file of all processes of the host; nil if it cannot be written.
 var log = sync.OnceValue(func() *os.File {
 	file, err := os.OpenFile(guestapi.HostComputeLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -55,7 +55,7 @@ func note(format string, args ...any) {
 	}
 }
 
-// result turns what became of a call into what Windows would return, and leaves a line in the log.
+// result returns Windows' result for an error, and writes a line to the log.
 func result(err error, format string, args ...any) uint32 {
 	call := fmt.Sprintf(format, args...)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package image makes container images for Windows that hold a few files: enough to be pulled, unpacked and started in
-// the lab, and no Windows to run.
+// Package image creates container images for Windows with a few files. They can be pulled, unpacked and started in the lab, but
+// do not contain Windows.
 package image
 
 import (
@@ -19,25 +19,25 @@ import (
 
 // Image is an OCI image with one manifest.
 type Image struct {
-	// Manifest is its text, which the digest is of.
+	// Manifest is the manifest, whose hash is the digest.
 	Manifest []byte
-	// ID is the digest of the configuration, by which container runtimes know an image that they have.
+	// ID is the digest of the configuration, which container runtimes use as the ID.
 	ID digest.Digest
 	// Blobs are the configuration and the layers, by digest.
 	Blobs map[digest.Digest][]byte
 }
 
-// Digest names the image.
+// Digest is the digest of the image.
 func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
 
-// NewProgram makes an image of one layer that runs a program of it, and is asked to stop by a signal, such as SIGHUP; by
-// SIGTERM, which is what the runtime takes, when it is empty.
+// NewProgram creates an image with one layer that runs a program. Its stop signal is a signal such as SIGHUP; if empty, it is the
+// runtime's default, SIGTERM.
 func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]string) (Image, error) {
 	return newImage(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
 }
 
-// New makes an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
-// below drive C:, with slashes, to content. The first is the base layer, which gets the empty registry that base layers have.
+// New creates an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
+// below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
 	return newImage(osVersion, v1.ImageConfig{}, layers...)
 }
@@ -81,7 +81,7 @@ func (i Image) add(mediaType string, content []byte) v1.Descriptor {
 	return d
 }
 
-// layer writes files the way Windows has them in layers: below Files, and folders before what is in them.
+// layer writes files as in Windows layers: below Files, and folders before their content.
 func layer(files map[string]string, base bool) ([]byte, error) {
 	content := map[string]string{}
 	for name, text := range files {

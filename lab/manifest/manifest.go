@@ -1,5 +1,4 @@
-// Package manifest installs what a kustomize folder describes, as "kubectl apply -k" does: the lab and the tests
-// use the very files that users install.
+// Package manifest applies a kustomize folder like "kubectl apply -k": the lab and the tests use the same files as users.
 package manifest
 
 import (
@@ -24,13 +23,13 @@ import (
 // fieldManager owns the fields that Apply sets.
 const fieldManager = "wmco-lab"
 
-// callTimeout bounds one request to the API server, establishTimeout the wait until all new kinds are served.
+// callTimeout limits one request to the API server, establishTimeout the wait until all new kinds are served.
 const (
 	callTimeout      = 30 * time.Second
 	establishTimeout = time.Minute
 )
 
-// Render returns the objects of a kustomize folder in the order in which the folder lists them.
+// Render returns the objects of a kustomize folder in their order.
 func Render(dir string) ([]*unstructured.Unstructured, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
@@ -51,8 +50,8 @@ func Render(dir string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Apply installs the objects of a kustomize folder by server-side apply, and returns when the kinds they define are served.
-// Applying again changes what differs.
+// Apply applies the objects of a kustomize folder by server-side apply, and returns when the kinds that they define are served.
+// It can be repeated.
 func Apply(ctx context.Context, config *rest.Config, dir string) error {
 	objects, err := Render(dir)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// renderExample renders the folder that deploy/README.md shows to those who want another namespace and another image.
+// renderExample renders the example of deploy/README.md for another namespace and another image.
 func renderExample(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	deploy, err := filepath.Abs("../../deploy")

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// pieceSize is how much is read at once: 1.3 ms of a line with 100 Mbit/s.
+	// pieceSize is the size of one read: 1.3 ms of a line with 100 Mbit/s.
 	pieceSize = 16 << 10
-	// onTheWay is how many pieces may be between the ends, 16 MB: more than any line of interest holds.
+	// onTheWay is the maximum number of pieces in flight, 16 MB: more than any line of interest.
 	onTheWay = 1024
-	// readAhead is how much earlier a piece is read than its turn comes, as if the line began with a small queue. Timers are late by up to
-	// a millisecond, and a line that waited for them would lose that time with every piece.
+	// readAhead is how long before its time a piece is read, like a small queue at the beginning of the line. Timers are late by
+	// up to a millisecond, which would otherwise be lost with every piece.
 	readAhead = 10 * time.Millisecond
 )
 
@@ -26,19 +26,19 @@ type line struct {
 	rate  int64 // bytes per second, 0 for no limit
 
 	mu   sync.Mutex
-	free time.Time // when all that was accepted so far will have been sent
+	free time.Time // when everything accepted so far is sent
 }
 
-// A piece is on its way until its time has come.
+// A piece is delivered at its time.
 type piece struct {
 	data []byte
 	due  time.Time
 }
 
-// pass carries bytes until from ends (nil), an end fails, or limit bytes (0 for none) were delivered (errCut).
+// pass copies bytes until from ends (nil), an end fails, or limit bytes (0 for none) were delivered (errCut).
 func (l *line) pass(from io.Reader, to io.Writer, limit int64) error {
 	pieces := make(chan piece, onTheWay)
-	failed := make(chan struct{}) // closed when nothing is delivered any more
+	failed := make(chan struct{}) // closed after a failed delivery
 	var readError error
 	go func() {
 		defer close(pieces)
@@ -65,7 +65,7 @@ func (l *line) pass(from io.Reader, to io.Writer, limit int64) error {
 	return readError
 }
 
-// read takes pieces from a peer no faster than the line sends them.
+// read reads pieces from a peer at the rate of the line.
 func (l *line) read(from io.Reader, pieces chan<- piece, failed <-chan struct{}) error {
 	for {
 		data := make([]byte, pieceSize)
@@ -88,7 +88,7 @@ func (l *line) read(from io.Reader, pieces chan<- piece, failed <-chan struct{})
 	}
 }
 
-// accept returns when the line will have sent n more bytes.
+// accept returns the time when the line will have sent n more bytes.
 func (l *line) accept(n int) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

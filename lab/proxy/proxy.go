@@ -1,6 +1,5 @@
-// Package proxy is a TCP proxy that behaves like a long, narrow or broken line: it delays
-// what passes, limits its rate, and cuts connections at a chosen byte or at any time. It
-// stands in for the kernel's own network emulation, which is not everywhere.
+// Package proxy is a TCP proxy that simulates a slow, distant or broken connection: it delays data, limits their rate, and cuts
+// connections at a chosen byte or at any time. The kernel's network emulation is not available everywhere.
 package proxy
 
 import (
@@ -10,10 +9,10 @@ import (
 	"time"
 )
 
-// Direction is one of the two ways that bytes take.
+// Direction is a direction of data.
 type Direction int
 
-// The directions, seen from whoever connects to the proxy.
+// The directions, from the client's point of view.
 const (
 	Up   Direction = iota // from client to target
 	Down                  // from target to client
@@ -25,7 +24,7 @@ type Options struct {
 	Target string
 	// Listen is the address to listen on; a free port of 127.0.0.1 when empty.
 	Listen string
-	// Delay is the time a byte takes in each direction: half of the round trip.
+	// Delay is the delay in each direction: half of the round trip.
 	Delay time.Duration
 	// Rate is the number of bytes per second in each direction, 0 for no limit. All connections share it.
 	Rate int64
@@ -39,7 +38,7 @@ type Proxy struct {
 
 	mu    sync.Mutex // guards the rest
 	conns map[*connection]struct{}
-	next  [2]int64 // where the next connection is cut; 0 for nowhere
+	next  [2]int64 // the byte at which the next connection is cut; 0 for none
 }
 
 // Listen starts a proxy.
@@ -68,7 +67,7 @@ func (p *Proxy) Close() {
 	p.Cut()
 }
 
-// Cut resets all connections at once. What is on its way is lost; new connections can be made.
+// Cut resets all connections at once. Data in flight are lost; new connections work.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +76,7 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutNext makes the next connection end by a reset when exactly n bytes, 1 or more, have been delivered in a direction.
+// CutNext resets the next connection after exactly n bytes, 1 or more, were delivered in a direction.
 func (p *Proxy) CutNext(d Direction, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +96,7 @@ func (p *Proxy) serve() {
 func (p *Proxy) connect(client net.Conn) {
 	target, err := net.DialTimeout("tcp", p.options.Target, 10*time.Second)
 	if err != nil {
-		_ = client.Close() // as a host does whose port is closed
+		_ = client.Close() // as a host with a closed port does
 		return
 	}
 	c := &connection{client: client, target: target}
@@ -119,7 +118,7 @@ type connection struct {
 	client, target net.Conn
 }
 
-// run passes bytes both ways until both have ended, or one was cut.
+// run copies bytes both ways until both have ended, or one was cut.
 func (c *connection) run(lines [2]*line, limits [2]int64) {
 	var both sync.WaitGroup
 	pass := func(from, to net.Conn, d Direction) {

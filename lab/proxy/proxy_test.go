@@ -43,7 +43,7 @@ func TestBytesArriveAfterTheDelayAndAtTheRate(t *testing.T) {
 	}
 }
 
-// TestLinkIsAccurateInRealTime is the link that transfers are measured on.
+// TestLinkIsAccurateInRealTime uses the link on which transfers are measured.
 func TestLinkIsAccurateInRealTime(t *testing.T) {
 	const rate, size = 12_500_000, 6_250_000
 	c := mustDial(t, mustListen(t, Options{Target: echo(t), Delay: 5 * time.Millisecond, Rate: rate}))
@@ -56,7 +56,7 @@ func TestLinkIsAccurateInRealTime(t *testing.T) {
 	if err != nil || n != size {
 		t.Fatalf("read %d bytes, error %v", n, err)
 	}
-	// Both directions pass the bytes at the same time. A busy machine may be late, never early.
+	// Both directions transfer data at the same time. A busy machine may be late, never early.
 	if took, want := time.Since(start), 510*time.Millisecond; took < want || took > 10*want {
 		t.Errorf("%d bytes took %v, want about %v", size, took, want)
 	} else {
@@ -114,7 +114,7 @@ func TestLineIsCutAtTheByte(t *testing.T) {
 	}
 }
 
-// echo serves connections that send back what they get.
+// echo serves connections that return what they receive.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// readSize lets one read of the network take what many SSH packets bring: reads are slow in Wine.
+	// readSize is large enough for many SSH packets, because reads are slow on Wine.
 	readSize = 1 << 20
-	// copySize is how much of a command's input is copied at a time.
+	// copySize is the size of one copy of a command's input.
 	copySize = 1 << 17
-	// outputDelay is how long a process that a command left behind may hold the command's output open.
+	// outputDelay is how long a process that a command left behind may keep the command's output open.
 	outputDelay = 10 * time.Second
-	// saveInterval is how old the byte counts in the file may be.
+	// saveInterval is the maximum age of the byte counts in the file.
 	saveInterval = 200 * time.Millisecond
 )
 
-// Stats is what clients have done since the host was made. They outlive restarts of the server.
+// Stats is what clients have done since the host was created, across restarts of the server.
 type Stats struct {
 	// Connections is the number of TCP connections accepted, whether they logged in or not.
 	Connections int `json:"connections"`
@@ -38,14 +38,14 @@ type Stats struct {
 	SFTPChannels int `json:"sftpChannels"`
 	// FilesOpenedForWriting counts SFTP open requests with the write flag.
 	FilesOpenedForWriting int `json:"filesOpenedForWriting"`
-	// BytesReceived and BytesSent are what the server read from and wrote to its TCP connections, SSH's own overhead included.
+	// BytesReceived and BytesSent are the bytes on its TCP connections, including SSH's overhead.
 	BytesReceived int64 `json:"bytesReceived"`
 	BytesSent     int64 `json:"bytesSent"`
-	// Commands are the command lines run, in order.
+	// Commands are the executed command lines, in order.
 	Commands []string `json:"commands"`
 }
 
-// Sub returns what was done since an earlier reading.
+// Sub returns the difference to earlier Stats.
 func (s Stats) Sub(earlier Stats) Stats {
 	s.Connections -= earlier.Connections
 	s.ExecChannels -= earlier.ExecChannels
@@ -57,7 +57,7 @@ func (s Stats) Sub(earlier Stats) Stats {
 	return s
 }
 
-// ReadStats reads the file that a server's counters keep; a missing file is no activity.
+// ReadStats reads the file of a server's counters; a missing file means no activity.
 func ReadStats(path string) (Stats, error) {
 	var s Stats
 	raw, err := os.ReadFile(path)
@@ -73,7 +73,7 @@ func ReadStats(path string) (Stats, error) {
 	return s, nil
 }
 
-// Counters keep Stats in a file that is always whole: it is replaced at each change, and at most every 200 ms for bytes.
+// Counters stores Stats in a file, which is replaced atomically at each change, and at most every 200 ms for bytes.
 type Counters struct {
 	path           string
 	received, sent atomic.Int64
@@ -83,7 +83,7 @@ type Counters struct {
 	saved [2]int64
 }
 
-// OpenCounters goes on from what the file holds.
+// OpenCounters continues with the counts in the file.
 func OpenCounters(path string) (*Counters, error) {
 	stats, err := ReadStats(path)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Counters) current() Stats {
 	return s
 }
 
-// update changes a count and saves.
+// update changes a count and saves the file.
 func (c *Counters) update(change func(*Stats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Counters) update(change func(*Stats)) {
 	c.write()
 }
 
-// save writes the file if bytes have passed since.
+// save writes the file if bytes were counted since.
 func (c *Counters) save() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Counters) save() {
 	}
 }
 
-// write replaces the file. Counting must not disturb what is counted: a failure shows as counts that stand still.
+// write replaces the file. It ignores errors, so that counting does not affect connections.
 func (c *Counters) write() {
 	s := c.current()
 	raw, err := json.Marshal(s)
@@ -193,7 +193,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 type openCounter struct {
 	io.ReadWriteCloser
 	counters *Counters
-	packet   []byte // the beginning of the current packet, as far as it is needed
+	packet   []byte // the beginning of the current packet, as far as needed
 	left     uint32 // bytes of the current packet still to come
 }
 
@@ -246,7 +246,7 @@ func opensForWriting(packet []byte) bool {
 	return uint64(len(packet)) >= flags+4 && binary.BigEndian.Uint32(packet[flags:])&flagWrite != 0
 }
 
-// Programs returns the first word of each command, lower case and without folder: a first look at what was run.
+// Programs returns the first word of each command, in lower case and without its folder.
 func (s Stats) Programs() []string {
 	var names []string
 	for _, line := range s.Commands {

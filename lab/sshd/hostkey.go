@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// LoadHostKey reads the server's key from a file in OpenSSH's format, and makes one (Ed25519) the first time.
+// LoadHostKey reads the server's key from a file in OpenSSH's format. The first time, it creates one (Ed25519).
 func LoadHostKey(path string) (ssh.Signer, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ func LoadHostKey(path string) (ssh.Signer, error) {
 func makeHostKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return fmt.Errorf("making the host key: %w", err)
+		return fmt.Errorf("creating the host key: %w", err)
 	}
 	block, err := ssh.MarshalPrivateKey(key, "")
 	if err != nil {
@@ -45,7 +45,7 @@ func makeHostKey(path string) error {
 		return fmt.Errorf("writing the host key: %w", err)
 	}
 	if err := os.Rename(beside, path); err != nil {
-		return fmt.Errorf("placing the host key: %w", err)
+		return fmt.Errorf("renaming the host key: %w", err)
 	}
 	return nil
 }

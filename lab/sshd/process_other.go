@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// systemShell is what lets this package be tested anywhere.
+// systemShell is for tests of this package on other systems.
 func systemShell(line string) *exec.Cmd { return exec.Command("/bin/sh", "-c", line) }
 
-// startTree starts a command in a process group of its own, which kill ends.
+// startTree starts a command in its own process group, which kill ends.
 func startTree(cmd *exec.Cmd) (kill func(), err error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

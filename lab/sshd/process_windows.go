@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// systemShell is cmd.exe, the default of Windows. Quotes around the whole line, as OpenSSH for Windows puts them, keep those inside.
+// systemShell is cmd.exe, Windows' default. Like OpenSSH for Windows, it puts quotes around the whole line to preserve those
+// inside.
 func systemShell(line string) *exec.Cmd {
 	cmd := exec.Command(`C:\windows\system32\cmd.exe`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd.exe /c "` + line + `"`}
 	return cmd
 }
 
-// startTree starts a command in a job object, so that kill ends it with all its descendants. The command does not run before it is in the job.
+// startTree starts a command in a job object, so that kill ends it with all its descendants. It runs only once it is in the job.
 func startTree(cmd *exec.Cmd) (kill func(), err error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a job object: %w", err)
+		return nil, fmt.Errorf("creating a job object: %w", err)
 	}
 	release := sync.OnceFunc(func() {
 		_ = windows.TerminateJobObject(job, 1)
@@ -44,7 +45,7 @@ func startTree(cmd *exec.Cmd) (kill func(), err error) {
 	return release, nil
 }
 
-// enterJob puts a suspended process into a job and lets it run.
+// enterJob adds a suspended process to a job and resumes it.
 func enterJob(job windows.Handle, pid uint32) error {
 	process, err := windows.OpenProcess(windows.PROCESS_ALL_ACCESS, false, pid)
 	if err != nil {
@@ -57,7 +58,7 @@ func enterJob(job windows.Handle, pid uint32) error {
 	return resume(pid)
 }
 
-// resume starts the only thread of a process made suspended.
+// resume resumes the only thread of a suspended process.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package sshd is the SSH server of the lab's Windows hosts. It behaves as the OpenSSH of
-// Windows does where that matters: public keys from an authorized_keys file, commands run
-// by the default shell in the user's home, SFTP with the same home and with paths like
-// /C:/k. It counts what its clients do, so that claims about them need not be believed.
+// Package sshd is the SSH server of the lab's Windows hosts. It behaves like OpenSSH on Windows where that matters: public keys
+// from an authorized_keys file, commands run by the default shell in the user's home, SFTP with the same home and with paths like
+// /C:/k. It counts what its clients do, so that tests can check it.
 package sshd
 
 import (
@@ -24,13 +23,14 @@ import (
 type Options struct {
 	// HostKey is the server's identity; see LoadHostKey.
 	HostKey ssh.Signer
-	// User is the only user name that may log in; case does not matter, as on Windows.
+	// User is the only user who can log in; the name is not case-sensitive, as on Windows.
 	User string
 	// AuthorizedKeysFile is read at each login.
 	AuthorizedKeysFile string
 	// Home is the folder in which commands and SFTP sessions start.
 	Home string
-	// Shell returns the command that runs a command line; nil means the system's own, which is cmd.exe on Windows. Streams and folder are set by the server.
+	// Shell returns the command that runs a command line; nil means the system's shell, cmd.exe on Windows. The server sets
+	// streams and folder.
 	Shell func(line string) *exec.Cmd
 	// Counters counts; see OpenCounters.
 	Counters *Counters
@@ -48,7 +48,7 @@ type Server struct {
 	closed bool
 }
 
-// New returns a server that is ready to Serve.
+// New returns a server; see Serve.
 func New(o Options) *Server {
 	if o.Shell == nil {
 		o.Shell = systemShell
@@ -59,7 +59,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// authorize accepts the one user with one of the keys in the file.
+// authorize accepts one of the user's keys in the file.
 func (s *Server) authorize(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 	if !strings.EqualFold(c.User(), s.options.User) {
 		return nil, fmt.Errorf("checking the key of %q: no such user", c.User())
@@ -103,7 +103,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// Close ends all connections, and with them the commands they run. Nothing is served after it.
+// Close ends all connections with their commands. The server cannot be used again.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *Server) serve(raw net.Conn) {
 	log.Info("Disconnected")
 }
 
-// session serves the one request of a channel that starts something; ended is closed when the connection is gone.
+// session serves the one request of a channel that starts something; ended is closed when the connection is closed.
 func (s *Server) session(n ssh.NewChannel, ended <-chan struct{}, log *slog.Logger) {
 	ch, requests, err := n.Accept()
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Server) run(ch ssh.Channel, line string, ended <-chan struct{}) (uint32
 	cmd.WaitDelay = outputDelay
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return 0, fmt.Errorf("making a pipe for the command: %w", err)
+		return 0, fmt.Errorf("creating a pipe for the command: %w", err)
 	}
 	kill, err := startTree(cmd)
 	if err != nil {
@@ -226,7 +226,7 @@ func (s *Server) run(ch ssh.Channel, line string, ended <-chan struct{}) (uint32
 	if errors.As(err, &exit) {
 		return uint32(exit.ExitCode()), nil
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // a process it left behind still holds its output
+	if errors.Is(err, exec.ErrWaitDelay) { // a process that it left behind holds its output
 		return 0, nil
 	}
 	return 0, err
@@ -248,7 +248,7 @@ func (s *Server) files(ch ssh.Channel, log *slog.Logger) {
 	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{0}))
 }
 
-// workingDirectory turns C:\Users\x into /C:/Users/x, the form of absolute paths in SFTP. Others stay as they are.
+// workingDirectory converts C:\Users\x to /C:/Users/x, the form of absolute paths in SFTP. It returns others unchanged.
 func workingDirectory(home string) string {
 	if len(home) > 1 && home[1] == ':' {
 		return "/" + strings.ReplaceAll(home, `\`, "/")

@@ -191,7 +191,7 @@ func TestCommandDiesWithItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	fifo := filepath.Join(f.home, "fifo")
-	// The shell's child holds the pipe open for writing; the pipe ends when the last of them is dead.
+	// The shell's child holds the pipe open for writing; the pipe ends with the last of them.
 	if err := s.Start("mkfifo fifo && (sleep 1000 >fifo; true) & sleep 0.1; echo started; wait"); err != nil {
 		t.Fatal(err)
 	}

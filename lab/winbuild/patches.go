@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// added holds the source files that the patches put beside the originals.
+// added has the source files that patches add.
 //
 //go:embed patches
 var added embed.FS
@@ -20,13 +20,13 @@ type patch struct {
 	adds   map[string]string // new file, relative to the tree -> name in the patches folder
 }
 
-// An edit replaces text that must stand in a file a known number of times, or adds lines after it.
+// An edit replaces text that must occur in a file a known number of times, or adds lines after it.
 type edit struct {
 	file    string // relative to the tree, with slashes
 	find    string
-	times   int    // how often find stands there; 0 for once
-	replace string // what to put instead of find; empty to leave it
-	add     string // what to put after it
+	times   int    // occurrences of find; 0 means one
+	replace string // replaces find; empty to keep it
+	add     string // is added after it
 }
 
 // gorootPatch lets programs use Unix sockets and remove folders in Wine.
@@ -45,7 +45,7 @@ func gorootPatch() patch {
 				find: "func (sl *sysListener) listenUnix(ctx context.Context, laddr *UnixAddr) (*UnixListener, error) {\n",
 				add:  "if sl.network == \"unix\" { return sl.listenUnixOverTCP(ctx, laddr) }\n",
 			},
-			{ // Wine refuses a delete with POSIX semantics by an error that Go does not expect.
+			{ // Wine rejects a delete with POSIX semantics with an error that Go does not expect.
 				file:    "internal/syscall/windows/at_windows.go",
 				find:    "\tdefault:\n\t\treturn err.(NTStatus).Errno()\n\t}\n}\n\n// TestDeleteatFallback",
 				replace: "\tdefault:\n\t\treturn deleteatFallback(h)\n\t}\n}\n\n// TestDeleteatFallback",
@@ -54,14 +54,14 @@ func gorootPatch() patch {
 	}
 }
 
-// modulePatches are the modules that assume what Wine does otherwise.
+// modulePatches are the patches of modules that Wine does not support.
 func modulePatches() []patch {
 	return []patch{sysPatch(), clientGoPatch(), winioPatch()}
 }
 
 func sysPatch() patch {
 	return patch{module: "golang.org/x/sys", adds: map[string]string{"windows/svc/environment_wine.go": "sys_environment_wine.go.txt"}, edits: []edit{
-		{ // Before any code of the service asks for a variable: Run is called before it serves.
+		{ // Run is called before any code of the service reads a variable.
 			file: "windows/svc/service.go",
 			find: "func Run(name string, handler Handler) error {\n",
 			add:  "takeEnvironment(name)\n",
@@ -71,7 +71,7 @@ func sysPatch() patch {
 			find:    "return parentProcess.SessionID == 0 && strings.EqualFold(",
 			replace: "return strings.EqualFold(",
 		},
-		{ // Wine returns volume GUID paths (flag 1) that it cannot open: ask for drive letters.
+		{ // Wine returns volume GUID paths (flag 1) that it cannot open, so this requests drive letters.
 			file: "windows/zsyscall_windows.go",
 			find: "func GetFinalPathNameByHandle(file Handle, filePath *uint16, filePathSize uint32, flags uint32) (n uint32, err error) {\n",
 			add:  "flags &^= 1\n",
@@ -79,7 +79,8 @@ func sysPatch() patch {
 	}}
 }
 
-// clientGoPatch lets kubelet keep its certificates. The store has a symbolic link to the current one; Wine says that it made the link, and did not.
+// clientGoPatch is for the kubelet's certificates. The store has a symbolic link to the current one; on Wine, creating it
+// succeeds without an effect.
 func clientGoPatch() patch {
 	const store = "util/certificate/certificate_store.go"
 	return patch{

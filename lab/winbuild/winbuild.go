@@ -1,9 +1,7 @@
-// Package winbuild makes Go programs for Windows run in Wine 8. Wine lacks Unix
-// sockets, POSIX deletes and a few answers that kubelet and containerd rely on.
-// The package copies the few source files concerned from GOROOT and from the module
-// cache, changes them, and hands the copies to the Go command as an overlay and as
-// replaced modules. The programs themselves are built from unchanged sources, and
-// nothing of this ever reaches what is built for real Windows.
+// Package winbuild makes Go programs for Windows run on Wine 8. Wine lacks Unix sockets, POSIX deletes and some results that
+// kubelet and containerd need. The package copies the affected source files from GOROOT and from the module cache, changes them,
+// and passes the copies to the Go command as an overlay and as replaced modules. The programs themselves are built from unchanged
+// sources, and builds for real Windows are not affected.
 package winbuild
 
 import (
@@ -23,9 +21,9 @@ import (
 	"strings"
 )
 
-// Flags returns the flags to give to "go build" in moduleDir so that the program runs in Wine. Patched copies are kept in workDir,
-// which may be shared by modules and by concurrent calls, and must stay in place while the build runs.
-// It returns an error when a file to patch is not what the patch expects.
+// Flags returns the flags of "go build" in moduleDir for a program that runs on Wine. Patched copies are in workDir, which
+// modules and concurrent calls can share, and which must exist during the build. It returns an error if a file to patch has
+// unexpected content.
 func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
 	workDir, err := filepath.Abs(workDir)
 	if err != nil {
@@ -101,7 +99,7 @@ func modFile(ctx context.Context, moduleDir, workDir string) (string, error) {
 	return filepath.Join(dir, "go.mod"), nil
 }
 
-// editedModule returns go.mod after an edit by the Go command, which edits in place, and so a copy; and go.sum, which goes with it.
+// editedModule returns go.mod after an edit by the Go command, which edits a copy in place, and the matching go.sum.
 func editedModule(ctx context.Context, moduleDir, workDir string, edit []string) (map[string]string, error) {
 	tmp, err := temporaryFolder(workDir)
 	if err != nil {
@@ -131,7 +129,7 @@ func editedModule(ctx context.Context, moduleDir, workDir string, edit []string)
 	return files, nil
 }
 
-// temporaryFolder makes a folder in workDir, so that what is made in it can be renamed into place.
+// temporaryFolder creates a folder in workDir, so that files in it can be renamed into place.
 func temporaryFolder(workDir string) (string, error) {
 	if err := os.MkdirAll(workDir, 0o755); err != nil {
 		return "", fmt.Errorf("making the work folder: %w", err)
@@ -143,8 +141,8 @@ func temporaryFolder(workDir string) (string, error) {
 	return tmp, nil
 }
 
-// requirements returns the versions that a module requires, directly and indirectly, after its own replacements by version. A replacement by
-// something else is an error for a module to patch.
+// requirements returns the versions that a module requires, directly and indirectly, after its own replacements by version. Other
+// replacements of a module to patch are an error.
 func requirements(ctx context.Context, moduleDir string) (map[string]string, error) {
 	out, err := goCommand(ctx, moduleDir, "mod", "edit", "-json")
 	if err != nil {
@@ -177,7 +175,7 @@ func requirements(ctx context.Context, moduleDir string) (map[string]string, err
 	return versions, nil
 }
 
-// patchedModule returns the folder of a patched copy of a module, made once per version and patch.
+// patchedModule returns the folder of a patched copy of a module, created once per version and patch.
 func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir string) (string, error) {
 	out, err := goCommand(ctx, moduleDir, "mod", "download", "-json", p.module+"@"+version)
 	if err != nil {
@@ -239,7 +237,8 @@ func copyTree(from, to string) error {
 	})
 }
 
-// writeFile writes beside and renames, and leaves an equal file alone so that its time stays. Calls for the same path do not disturb each other.
+// writeFile replaces a file atomically unless it has the same content, so that its time stays. Concurrent calls for a path are
+// safe.
 func writeFile(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -262,7 +261,7 @@ func writeFile(path string, content []byte) error {
 	return nil
 }
 
-// digest names a set of files by its content.
+// digest is a hash of a set of files.
 func digest(files map[string]string) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -271,7 +270,7 @@ func digest(files map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-// goCommand runs the Go command in dir and returns what it printed.
+// goCommand runs the Go command in dir and returns its output.
 func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

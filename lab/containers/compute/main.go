@@ -1,6 +1,6 @@
 //go:build windows
 
-// Command compute asks Windows' container service as programs do that have nothing to do with containerd.
+// Command compute sends requests to Windows' container service independently of containerd.
 //
 //	compute list    prints the IDs of all compute systems
 //	compute end ID  ends one

@@ -1,13 +1,13 @@
-// Command webserver is what runs in the pods of the lab: it answers every request with the name of its pod.
+// Command webserver runs in the pods of the lab: it answers every request with the name of its pod.
 //
 //	webserver          serves
-//	webserver echo ... prints its arguments; with no argument, its standard input
-//	webserver exit N   ends with a code
+//	webserver echo ... prints its arguments; without arguments, its standard input
+//	webserver exit N   exits with a code
 //
-// The environment says how it serves. PORT is the port, 8080 when empty. POD_IP is the address to listen on: pods share the
-// ports of their host, so that only those that listen on their own address do not disturb each other. POD_NAME is the name;
-// the container's host name when empty. GRACE_SECONDS is how long it goes on serving once it is asked to stop.
-// IGNORE_STOP lets it go on until it is killed. GET /exit?code=3 ends it with a code.
+// Environment variables configure it. PORT is the port, 8080 by default. POD_IP is the address to listen on: pods share the ports
+// of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
+// GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
+// /exit?code=3 makes it exit with a code.
 package main
 
 import (
@@ -70,7 +70,7 @@ func serve() error {
 	return until(failed, name)
 }
 
-// until returns when the server failed, or was asked to stop and has used its grace.
+// until returns when the server failed, or when it was told to stop and its grace period is over.
 func until(failed <-chan error, name string) error {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM) // on Windows Ctrl-C and Ctrl-Break, and the end of a session or of Windows
