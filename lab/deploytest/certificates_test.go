@@ -27,7 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/csr"
 )
 
-// newRequest makes a key and a request for an identity, both as PEM.
+// newRequest returns a new key and a request for an identity, both as PEM.
 func newRequest(t *testing.T, commonName, organization string) (key, request []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -58,7 +58,7 @@ func approve(ctx context.Context, as clients, request *certificatesv1.Certificat
 	return err
 }
 
-// approval is a request as the operator approves it.
+// approval is a request after the operator's approval.
 func approval(request *certificatesv1.CertificateSigningRequest) *certificatesv1.CertificateSigningRequest {
 	approved := request.DeepCopy()
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -67,7 +67,7 @@ func approval(request *certificatesv1.CertificateSigningRequest) *certificatesv1
 	return approved
 }
 
-// host is a holder of a bootstrap token as the operator hands it out.
+// host is a client with a bootstrap token from the operator.
 type host struct {
 	clients
 	credentialID string
@@ -96,7 +96,7 @@ func (c *cluster) newHost(t *testing.T) host {
 	return host{newClients(t, config), claims.ID}
 }
 
-// known is the cluster as the rules see it when a host joins as win-1.
+// known is what the rules know about the cluster when a host joins as win-1.
 func (h host) known() csr.Known {
 	return csr.Known{
 		Namespace: namespace,
@@ -105,8 +105,8 @@ func (h host) known() csr.Known {
 	}
 }
 
-// obtain goes the way of a host to a certificate: request, decision, approval by the operator, signature. It returns clients that
-// show the certificate.
+// obtain does what a host does for a certificate: request, decision, approval by the operator, signature. It returns clients with
+// the certificate.
 func (c *cluster) obtain(t *testing.T, as clients, known csr.Known, signer, commonName, organization string) clients {
 	t.Helper()
 	key, request := newRequest(t, commonName, organization)
@@ -125,7 +125,7 @@ func (c *cluster) obtain(t *testing.T, as clients, known csr.Known, signer, comm
 	return newClients(t, config)
 }
 
-// What the API server writes into requests is what the rules expect: the token's ID, the user, the groups.
+// The rules depend on what the API server writes into requests: the token's ID, the user, the groups.
 func (c *cluster) testHostGetsItsIdentities(t *testing.T) {
 	h := c.newHost(t)
 	for _, tc := range []struct{ name, signer, commonName, organization string }{
@@ -176,7 +176,7 @@ func waitForCertificate(t *testing.T, as clients, name string) []byte {
 	}
 }
 
-// testSizeOfRequests has nodes make certificate requests that are only there to fill somebody's memory.
+// testSizeOfRequests makes nodes create certificate requests that are only large.
 func (c *cluster) testSizeOfRequests(t *testing.T) {
 	kubelet := c.as(t, "system:node:linux-1", "system:nodes")
 	long := func(size int) func(*certificatesv1.CertificateSigningRequest) {

@@ -27,7 +27,7 @@ const (
 	group     = "windowsmachineconfig.openshift.io"
 )
 
-// forbidden is what the API server says when RBAC does not allow something.
+// forbidden is the API server's message if RBAC does not permit something.
 const forbidden = "is forbidden: User"
 
 // cluster is a control plane with the manifests applied, the user's objects, and the nodes win-1, win-2 and linux-1.
@@ -36,7 +36,7 @@ type cluster struct {
 	admin  clients
 }
 
-// clients are those of one user.
+// clients are the clients of one user.
 type clients struct {
 	kubernetes.Interface
 	dynamic dynamic.Interface
@@ -63,7 +63,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	t.Cleanup(cp.Stop)
 	c := &cluster{config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
-	for range 2 { // the second time as an upgrade does
+	for range 2 { // the second time, like an upgrade
 		if err := manifest.Apply(t.Context(), c.config, deployDir); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// as returns clients that act as a user. The API server adds system:authenticated to the groups itself.
+// as returns clients of a user. The API server adds system:authenticated to the groups.
 func (c *cluster) as(t *testing.T, user string, groups ...string) clients {
 	t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -124,7 +124,7 @@ func (c *cluster) createObjects(t *testing.T) {
 	}
 }
 
-// waitForRules waits until roles and policies are in force, which takes the API server a moment.
+// waitForRules waits until roles and policies are in effect.
 func (c *cluster) waitForRules(t *testing.T) {
 	t.Helper()
 	operator := c.asOperator(t)
@@ -163,13 +163,13 @@ func eventually(t *testing.T, want string, do func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("last answer before the time was up: %v, want %q", err, want)
+			t.Fatalf("last answer before the timeout: %v, want %q", err, want)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// attempt is one request and what the API server must say to it: "" when it is allowed, else a part of the error.
+// attempt is a request and the expected answer of the API server: "" if it is allowed, else a part of the error.
 type attempt struct {
 	name string
 	want string
@@ -213,7 +213,7 @@ func metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
 }
 
-// drop forgets what a call returned besides its error.
+// drop returns only the error of a call.
 func drop[T any](_ T, err error) error { return err }
 
 // byName lists only one object, as the operator's cache does.

@@ -1,3 +1,3 @@
-// Package deploytest tries the manifests of deploy/ on a real API server: what each identity may do and what it may not,
-// and what the definitions of our kinds refuse. It holds tests only.
+// Package deploytest tests the manifests of deploy/ on a real API server: which requests each identity can make and which it
+// cannot, and what the definitions of our kinds reject.
 package deploytest

@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// flannels is how Flannel begins the names of its annotations.
+// flannels is the prefix of Flannel's annotations.
 const flannels = "flannel.alpha.coreos.com/"
 
-// testWICDOnFlannel does what flanneld does with WICD's identity, and more. It writes its annotations with the status of the node.
+// testWICDOnFlannel does with WICD's identity what flanneld does, and more. flanneld writes its annotations with the status of
+// the node.
 func (c *cluster) testWICDOnFlannel(t *testing.T) {
 	const node = "win-flannel"
 	c.newNode(t, node)

@@ -30,7 +30,7 @@ func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p, b := g.PolicyDiffers(policy), g.BindingDiffers(binding); p != "" || b != "" {
-			t.Errorf("policy %s, as it was applied, is said to differ in %q, its binding in %q", g.Policy.Name, p, b)
+			t.Errorf("policy %s, as it was applied, differs in %q, its binding in %q", g.Policy.Name, p, b)
 		}
 	}
 	name := guards[0].Policy.Name

@@ -29,7 +29,7 @@ func healthy(message string) corev1.NodeCondition {
 	}
 }
 
-// setCondition does what WICD and kubelets do: it merges conditions by their type.
+// setCondition merges conditions by type, like WICD and kubelets.
 func setCondition(ctx context.Context, as clients, node string, c ...corev1.NodeCondition) error {
 	return patchStatus(ctx, as, node, types.StrategicMergePatchType, map[string]any{"status": map[string]any{"conditions": c}})
 }
@@ -128,7 +128,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	}
 }
 
-// testConditionBesideTheKubelet lets both write as fast as they can: neither loses anything or is refused.
+// testConditionBesideTheKubelet makes both write as fast as they can: neither loses a write or is rejected.
 func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 	c.newNode(t, "win-busy")
 	kubelet, wicd := c.as(t, "system:node:win-busy", "system:nodes"), c.asWICD(t, "win-busy")
@@ -172,7 +172,7 @@ func (c *cluster) testConditionBesideTheKubelet(t *testing.T) {
 	}
 }
 
-// eventOf is what WICD tells of a node.
+// eventOf is an event by WICD about a node.
 func eventOf(node string) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: node + "-", Namespace: "default"},
@@ -213,10 +213,10 @@ func (c *cluster) testWICDOnEvents(t *testing.T) {
 				InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "win-1"},
 			}, metav1.CreateOptions{}))
 		}},
-		{"changes what it told", forbidden, func(ctx context.Context) error {
+		{"changes its event", forbidden, func(ctx context.Context) error {
 			return drop(wicd.EventsV1().Events("default").Patch(ctx, "win-1.known", types.MergePatchType, []byte(`{"note":"y"}`), metav1.PatchOptions{}))
 		}},
-		{"takes back what it told", forbidden, func(ctx context.Context) error {
+		{"deletes its event", forbidden, func(ctx context.Context) error {
 			return wicd.EventsV1().Events("default").Delete(ctx, "win-1.known", metav1.DeleteOptions{})
 		}},
 		{"lists events", forbidden, func(ctx context.Context) error {
@@ -225,8 +225,8 @@ func (c *cluster) testWICDOnEvents(t *testing.T) {
 	})
 }
 
-// testPoliciesAreTypeChecked looks at what Kubernetes says of the policies: an expression about a field that is misspelled
-// would refuse everything, or nothing.
+// testPoliciesAreTypeChecked reads the API server's check of the policies: an expression with a misspelled field would reject
+// everything, or nothing.
 func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
 	objects, err := manifest.Render(deployDir)
 	if err != nil {

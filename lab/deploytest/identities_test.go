@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestManifests starts one control plane for all that follows.
+// TestManifests starts one control plane for all subtests.
 func TestManifests(t *testing.T) {
 	c := startCluster(t)
-	t.Run("operator does its work", c.testOperatorWorks) // it lets WICD read what nodes must have
+	t.Run("operator does its work", c.testOperatorWorks) // it permits WICD to read what nodes must have
 	t.Run("WICD and its own node", c.testWICDOnItsNode)
 	t.Run("WICD and the condition of its node", c.testWICDOnItsCondition)
 	t.Run("WICD and Flannel", c.testWICDOnFlannel)
@@ -29,9 +29,9 @@ func TestManifests(t *testing.T) {
 	t.Run("WICD and events", c.testWICDOnEvents)
 	t.Run("WICD and everything else", c.testWICDElsewhere)
 	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
-	t.Run("WICD hears of a change by its watch", c.testWICDHearsOfChanges)
+	t.Run("WICD watches its settings", c.testWICDWatchesSettings)
 	t.Run("token of another host is refused", c.testTokenOfAnotherHostIsRefused)
-	t.Run("policies touch nobody else", c.testPoliciesTouchNobodyElse)
+	t.Run("policies affect no other identity", c.testPoliciesAffectNoOther)
 	t.Run("policies are type-checked", c.testPoliciesAreTypeChecked)
 	t.Run("holder of a bootstrap token", c.testBootstrapper)
 	t.Run("identities have no rights beside these", c.testRightsAreComplete)
@@ -164,8 +164,8 @@ func (c *cluster) testWICDElsewhere(t *testing.T) {
 	})
 }
 
-// Those who are not hosts do with nodes and requests what they did before.
-func (c *cluster) testPoliciesTouchNobodyElse(t *testing.T) {
+// Identities other than hosts can change nodes and requests as before.
+func (c *cluster) testPoliciesAffectNoOther(t *testing.T) {
 	kubelet := c.as(t, "system:node:win-2", "system:nodes")
 	_, request := newRequest(t, "bob", "devs")
 	try(t, []attempt{
@@ -231,10 +231,10 @@ func (c *cluster) testBootstrapper(t *testing.T) {
 	})
 }
 
-// testRightsAreComplete compares all rights of an identity with those that everybody has.
+// testRightsAreComplete compares all permissions of an identity with those of every user.
 func (c *cluster) testRightsAreComplete(t *testing.T) {
-	nobody := rights(t, c.as(t, "nobody"))
-	account := rights(t, c.asAccount(t, "nobody"))
+	basic := rights(t, c.as(t, "basic"))
+	account := rights(t, c.asAccount(t, "basic"))
 	for _, tc := range []struct {
 		name       string
 		have, base []string
@@ -244,7 +244,7 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 			"create certificates.k8s.io/certificatesigningrequests", "get certificates.k8s.io/certificatesigningrequests",
 			"list certificates.k8s.io/certificatesigningrequests", "watch certificates.k8s.io/certificatesigningrequests",
 		}},
-		{"WICD", rights(t, c.asWICD(t, "win-1")), nobody, []string{
+		{"WICD", rights(t, c.asWICD(t, "win-1")), basic, []string{
 			"create certificates.k8s.io/certificatesigningrequests", "get certificates.k8s.io/certificatesigningrequests",
 			"list certificates.k8s.io/certificatesigningrequests", "watch certificates.k8s.io/certificatesigningrequests",
 			"get /nodes", "list /nodes", "watch /nodes", "patch /nodes", "patch /nodes/status", "create events.k8s.io/events",
@@ -263,7 +263,7 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 	}
 }
 
-// rights are all that somebody may do in the operator's namespace and in the cluster, one line each.
+// rights are all permissions of a user in the operator's namespace and in the cluster, one line each.
 func rights(t *testing.T, as clients) []string {
 	t.Helper()
 	review, err := as.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
@@ -296,7 +296,7 @@ func (c *cluster) testUsers(t *testing.T) {
 	} {
 		c.bind(t, "user-"+tc.role, tc.role)
 		who := c.as(t, "user-"+tc.role)
-		for _, right := range tc.may { // Kubernetes adds our rules to its roles in the background
+		for _, right := range tc.may { // Kubernetes adds our rules to its roles asynchronously
 			eventually(t, "", func(ctx context.Context) error {
 				if allowed, err := isAllowed(ctx, who, right); err != nil || !allowed {
 					return fmt.Errorf("role %s may %s: %t, want true (%v)", tc.role, right, allowed, err)
@@ -312,7 +312,7 @@ func (c *cluster) testUsers(t *testing.T) {
 	}
 }
 
-// isAllowed asks whether a user may do something, given as verb and resource, in the operator's namespace.
+// isAllowed reports whether a user has a permission, given as verb and resource, in the operator's namespace.
 func isAllowed(ctx context.Context, who clients, right string) (bool, error) {
 	verb, resource, _ := strings.Cut(right, " ")
 	resource, subresource, _ := strings.Cut(resource, "/")

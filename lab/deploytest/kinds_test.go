@@ -135,9 +135,9 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"port beyond ports", "spec.network.ovn.vxlanPort", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(65536)})},
 		{"network of Flannel", "", set("network.provider", "Flannel")},
 		{"network of Flannel elsewhere", "", network("Flannel", "flannel", map[string]any{"namespace": "kube-system"})},
-		{"Flannel in what is no namespace", "spec.network.flannel.namespace", network("Flannel", "flannel", map[string]any{"namespace": "kube/system"})},
+		{"Flannel in an invalid namespace", "spec.network.flannel.namespace", network("Flannel", "flannel", map[string]any{"namespace": "kube/system"})},
 		{"settings of OVN-Kubernetes for another", "network.ovn may be set only", network("Flannel", "ovn", map[string]any{})},
-		{"settings of Flannel for another", "network.flannel may be set only", network("OVNHybridOverlay", "flannel", map[string]any{})},
+		{"settings of Flannel for another provider", "network.flannel may be set only", network("OVNHybridOverlay", "flannel", map[string]any{})},
 		{"settings of the user's own for another", "network.custom may be set only", network("Flannel", "custom", map[string]any{"cniConfig": "{}"})},
 		{"settings of nobody", "network.custom may be set only", set("network", map[string]any{"custom": map[string]any{"cniConfig": "{}"}})},
 		{"network nobody knows", "spec.network.provider", set("network.provider", "Other")},
@@ -165,7 +165,7 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 	})
 }
 
-// addressRanges are as many ranges.
+// addressRanges returns n ranges.
 func addressRanges(n int) (all []any) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("10.0.%d.0/24", i))

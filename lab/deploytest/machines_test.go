@@ -21,7 +21,7 @@ const (
 	clusterAPI = "openshift-cluster-api"
 )
 
-// machinesOf are the Machines of an API group in a namespace.
+// machinesOf is a client for the Machines of an API group in a namespace.
 func machinesOf(as clients, group, version, in string) dynamic.ResourceInterface {
 	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "machines"}).Namespace(in)
 }
@@ -32,7 +32,7 @@ func machineNamed(apiVersion, name string) *unstructured.Unstructured {
 	}}
 }
 
-// deleteSeen deletes the Machine that is there.
+// deleteSeen deletes the existing Machine.
 func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name string) error {
 	is, err := machines.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -41,7 +41,7 @@ func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name st
 	return machines.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(is.GetUID()))})
 }
 
-// testMachines makes the cluster an OpenShift, and tries what the operator may do with Machines there.
+// testMachines turns the cluster into OpenShift, and tests the operator's permissions for Machines.
 func (c *cluster) testMachines(t *testing.T) {
 	for _, dir := range []string{"testdata/openshift", deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
 		if err := manifest.Apply(t.Context(), c.config, dir); err != nil {
@@ -145,7 +145,7 @@ func (c *cluster) testMachines(t *testing.T) {
 	})
 }
 
-// testUserData tries what the operator may do with Secrets where Machines are.
+// testUserData tests the operator's permissions for Secrets in a namespace of Machines.
 func (c *cluster) testUserData(t *testing.T, o clients, in string) {
 	secrets := o.CoreV1().Secrets(in)
 	data := func(name string, kind corev1.SecretType) *corev1.Secret {
@@ -169,7 +169,7 @@ func (c *cluster) testUserData(t *testing.T, o clients, in string) {
 			return drop(secrets.Create(ctx, data("windows-user-data", ""), metav1.CreateOptions{}))
 		}},
 		{"is listed by name", "", func(ctx context.Context) error { return drop(secrets.List(ctx, byName("windows-user-data"))) }},
-		{"is mended", "", func(ctx context.Context) error {
+		{"is corrected", "", func(ctx context.Context) error {
 			s, err := secrets.Get(ctx, "windows-user-data", metav1.GetOptions{})
 			if err != nil {
 				return err

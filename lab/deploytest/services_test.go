@@ -18,7 +18,8 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": "services"}}}
 }
 
-// testServicesAreTheOperators has those who may write ConfigMaps beside the operator try to write what every Windows node does as SYSTEM.
+// testServicesAreTheOperators makes other users with permission for ConfigMaps try to write what every Windows node executes as
+// SYSTEM.
 func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 	const refused = "is what Windows nodes obey, and only the operator writes it"
 	const name = "windows-services-9"
@@ -86,7 +87,7 @@ func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 	})
 }
 
-// testNamespaceCanBeDeleted is the last of all: what nodes obey goes with the namespace.
+// testNamespaceCanBeDeleted runs last: it deletes the namespace with the objects that nodes obey.
 func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 	o := c.asOperator(t).CoreV1().ConfigMaps(namespace)
 	if _, err := o.Create(t.Context(), configMap("windows-services-9"), metav1.CreateOptions{}); err != nil {
@@ -104,7 +105,7 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 	})
 }
 
-// mayWriteConfigMaps gives a user the right to write the ConfigMaps of the operator's namespace, and no other.
+// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else.
 func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	t.Helper()
 	name := metav1.ObjectMeta{GenerateName: "configmaps-", Namespace: namespace}

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// testWICDHearsOfChanges shows WICD's own certificate. The original's daemon had no right to watch the ConfigMap that it followed, so
-// that a change reached it when it happened to list it anew. Ours cannot list: what it hears, it hears by its watch.
-func (c *cluster) testWICDHearsOfChanges(t *testing.T) {
+// testWICDWatchesSettings uses WICD's own certificate. The original daemon had no permission to watch its ConfigMap, so it
+// noticed changes only when it listed it again. Ours cannot list, only watch.
+func (c *cluster) testWICDWatchesSettings(t *testing.T) {
 	h := c.newHost(t)
 	own := c.obtain(t, h.clients, h.known(), certificatesv1.KubeAPIServerClientSignerName, "system:wicd-node:win-1", "system:wicd-nodes")
 	wicd := own.CoreV1().ConfigMaps(namespace)
@@ -40,11 +40,11 @@ func (c *cluster) testWICDHearsOfChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	expectHeard(t, w, watch.Added, "first") // a watch without version begins with what there is
+	expectEvent(t, w, watch.Added, "first") // a watch without version starts with the existing objects
 	withdraw()
-	expectHeard(t, w, watch.Deleted, "first")
+	expectEvent(t, w, watch.Deleted, "first")
 	publish("second")
-	expectHeard(t, w, watch.Added, "second")
+	expectEvent(t, w, watch.Added, "second")
 	withdraw()
 	watches := func(options metav1.ListOptions) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -66,16 +66,16 @@ func (c *cluster) testWICDHearsOfChanges(t *testing.T) {
 	})
 }
 
-// expectHeard takes the next event of a watch.
-func expectHeard(t *testing.T, w watch.Interface, kind watch.EventType, settings string) {
+// expectEvent reads the next event of a watch.
+func expectEvent(t *testing.T, w watch.Interface, kind watch.EventType, settings string) {
 	t.Helper()
 	select {
 	case e, open := <-w.ResultChan():
 		cm, _ := e.Object.(*corev1.ConfigMap)
 		if !open || e.Type != kind || cm == nil || cm.Data["settings"] != settings {
-			t.Fatalf("heard %s (the watch is open: %t), want %s of settings %q", fmt.Sprint(e.Type, " ", e.Object), open, kind, settings)
+			t.Fatalf("got %s (the watch is open: %t), want %s of settings %q", fmt.Sprint(e.Type, " ", e.Object), open, kind, settings)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatalf("nothing was heard; want %s of settings %q", kind, settings)
+		t.Fatalf("no event; want %s of settings %q", kind, settings)
 	}
 }
