@@ -19,23 +19,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses are a range of this machine's own that is not loopback's: a program may listen on any address of it, as simulated hosts do, and
-// this machine's programs reach it there. Each is 10.64.0.0/16 to 10.79.0.0/16, one that nothing else on this machine has. All of it ends
-// with Close, or with the process.
+// Addresses is a range of addresses of this machine, outside of loopback: programs such as simulated hosts can listen on any of
+// them, and this machine's programs can connect. Each range is one of 10.64.0.0/16 to 10.79.0.0/16 that nothing else on this
+// machine uses. It ends with Close, or with the process.
 type Addresses struct {
 	prefix netip.Prefix
 	link   string // its name reserves the range
-	anchor *keeper
+	anchor *reaper
 	given  atomic.Uint32
 }
 
-// The ranges that there are: firstRange is the second byte of the first one.
+// The possible ranges: firstRange is the second byte of the first one.
 const (
 	firstRange = 64
 	ranges     = 16
 )
 
-// CanHaveHosts tells whether hosts, on Wine or simulated, can be on this machine: nil, or an error that says what is missing.
+// CanHaveHosts returns an error that says what is missing for hosts on this machine, on Wine or simulated, or nil.
 func CanHaveHosts() error {
 	if os.Geteuid() != 0 {
 		return errors.New("hosts of the lab, simulated ones too, have addresses on network links of their own, which need root")
@@ -43,32 +43,32 @@ func CanHaveHosts() error {
 	return nil
 }
 
-// OpenAddresses makes a range. progress gets a line for what takes long: the first time ever, the keeper is built.
+// OpenAddresses reserves a range. progress gets a line for long operations: the first time, it builds the reaper.
 func OpenAddresses(ctx context.Context, progress io.Writer) (*Addresses, error) {
 	if err := CanHaveHosts(); err != nil {
 		return nil, err
 	}
-	program, err := buildKeeper(ctx, progress)
+	program, err := buildReaper(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "wmco-addresses-")
 	if err != nil {
-		return nil, fmt.Errorf("making the folder of the anchor: %w", err)
+		return nil, fmt.Errorf("creating the anchor's folder: %w", err)
 	}
 	a := &Addresses{}
-	if a.anchor, err = startKeeper(program, syscall.CLONE_NEWNET, "folder", dir); err != nil {
+	if a.anchor, err = startReaper(program, syscall.CLONE_NEWNET, "folder", dir); err != nil {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
 	if err := a.connect(); err != nil {
 		a.Close()
-		return nil, fmt.Errorf("making a range of addresses: %w", err)
+		return nil, fmt.Errorf("reserving a range of addresses: %w", err)
 	}
 	return a, nil
 }
 
-// connect makes the link, and the route that makes every address of the range this machine's. The other end
-// of the link is in the anchor's namespace, so that both are gone when the anchor is.
+// connect creates the link, and the route that makes every address of the range local. The other end of the link is in the
+// anchor's namespace, so that both are removed with the anchor.
 func (a *Addresses) connect() error {
 	ns, err := netns.GetFromPid(a.anchor.cmd.Process.Pid)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *Addresses) route(h *netlink.Handle) error {
 	return nil
 }
 
-// Next is an address that nobody has got yet. There are 65,000.
+// Next returns a new address. There are 65,000.
 func (a *Addresses) Next() netip.Addr {
 	first := a.prefix.Addr().As4()
 	var next [4]byte
@@ -114,7 +114,7 @@ func (a *Addresses) Next() netip.Addr {
 	return netip.AddrFrom4(next)
 }
 
-// Close gives the range back. It may be called on nil.
+// Close releases the range. It may be called on nil.
 func (a *Addresses) Close() {
 	if a != nil {
 		a.anchor.stop()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestAddressesCanBeListenedOn: programs of this machine find each other at the addresses of a range, several ranges do not disturb each
-// other, and nothing of one stays.
+// TestAddressesCanBeListenedOn checks that programs reach each other at the addresses of a range, that ranges do not conflict,
+// and that Close removes everything.
 func TestAddressesCanBeListenedOn(t *testing.T) {
 	if err := CanHaveHosts(); err != nil {
 		t.Skip("SKIPPED:", err)

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// auditPolicy makes the API server write down what the operator and its daemons ask of it, without contents. A request is
-// written when it ends, a watch when it begins.
+// auditPolicy logs the metadata of all requests of the operator and its daemons: a request when it ends, a watch when it begins.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -25,18 +24,18 @@ rules:
 - level: None
 `
 
-// APIRequest is a request that the API server answered.
+// APIRequest is an entry of the API server's audit log.
 type APIRequest struct {
 	Time time.Time
 	User string
-	// Verb is get, list, watch, create, update, patch or delete; Resource is plural, with its subresource behind a slash.
+	// Verb is get, list, watch, create, update, patch or delete; Resource is plural, with a subresource after a slash.
 	Verb, Resource, Name string
 }
 
-// Writes tells whether the request is meant to change something.
+// Writes reports whether the request is to change something.
 func (r APIRequest) Writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
 
-// Requests returns what the operator and its daemons asked for since a time, in the order of the answers.
+// Requests returns the requests of the operator and its daemons since a time, in the order of the answers.
 func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
 	f, err := os.Open(cp.path("audit.log"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +60,7 @@ func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
 	return requests, lines.Err()
 }
 
-// readRequest reads an event (audit.k8s.io/v1). A watch has two, of which the first counts.
+// readRequest decodes an event (audit.k8s.io/v1). A watch has two; the first one counts.
 func readRequest(line []byte) (r APIRequest, counts bool, err error) {
 	var event struct {
 		Stage string

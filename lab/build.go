@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// unusedAfter is how long a cached file is kept without being used.
+// unusedAfter is how long an unused entry stays in the cache.
 const unusedAfter = 14 * 24 * time.Hour
 
-// A cache keeps what is expensive to make under a key of what it is made from:
+// A cache has files that are expensive to build, by a key of their sources:
 // ${XDG_CACHE_HOME:-$HOME/.cache}/wmco/lab/<key>/<name>.
 type cache struct {
 	dir      string
-	progress io.Writer // one line for each thing that takes more than two seconds
+	progress io.Writer // one line for each operation of more than two seconds
 }
 
 func openCache(progress io.Writer) (cache, error) {
@@ -35,7 +35,7 @@ func openCache(progress io.Writer) (cache, error) {
 	}
 	dir := filepath.Join(base, "wmco", "lab")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return cache{}, fmt.Errorf("making the cache folder: %w", err)
+		return cache{}, fmt.Errorf("creating the cache folder: %w", err)
 	}
 	if progress == nil {
 		progress = os.Stderr
@@ -46,13 +46,14 @@ func openCache(progress io.Writer) (cache, error) {
 // An item is one file or folder of the cache.
 type item struct {
 	name  string
-	about string // what takes long, for the progress line
+	about string // the operation, for the progress line
 	key   string
-	// make writes the item to the path given, which does not exist and is in the cache's file system.
+	// make writes the item to a path that does not exist, in the file system of the cache.
 	make func(ctx context.Context, path string) error
 }
 
-// get returns the path of an item and makes it when it is not there. Processes that want the same item wait for the one that makes it.
+// get returns the path of an item, and makes the item if it is missing. Processes that need the same item wait for the one that
+// makes it.
 func (c cache) get(ctx context.Context, it item) (string, error) {
 	dir := filepath.Join(c.dir, it.key)
 	path := filepath.Join(dir, it.name)
@@ -68,7 +69,7 @@ func (c cache) get(ctx context.Context, it item) (string, error) {
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("making the cache folder: %w", err)
+		return "", fmt.Errorf("creating the cache folder: %w", err)
 	}
 	done := c.report(it.about)
 	beside := path + ".new"
@@ -97,7 +98,7 @@ func (c cache) use(path string) bool {
 	return true
 }
 
-// lock takes the lock of one name among all processes.
+// lock locks a name among all processes.
 func (c cache) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -115,13 +116,13 @@ func (c cache) lock(ctx context.Context, name string) (unlock func(), err error)
 		select {
 		case <-ctx.Done():
 			_ = f.Close()
-			return nil, fmt.Errorf("waiting for another process that makes %s: %w", name, ctx.Err())
+			return nil, fmt.Errorf("waiting for another process that builds %s: %w", name, ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// report prints a line when something takes more than two seconds, and another when it is done.
+// report prints a line when an operation takes more than two seconds, and another when it is done.
 func (c cache) report(about string) (done func()) {
 	start := time.Now()
 	timer := time.AfterFunc(2*time.Second, func() { fmt.Fprintf(c.progress, "lab: %s...\n", about) })
@@ -132,7 +133,7 @@ func (c cache) report(about string) (done func()) {
 	}
 }
 
-// removeUnused removes what older sources left behind.
+// removeUnused removes entries of older sources.
 func (c cache) removeUnused(name string) {
 	paths, _ := filepath.Glob(filepath.Join(c.dir, "*", name))
 	for _, path := range paths {
@@ -143,16 +144,16 @@ func (c cache) removeUnused(name string) {
 	}
 }
 
-// A program is a main package of this module, or of one that it requires.
+// A program is a main package of this module or of a module that it requires.
 type program struct {
-	pkg   string // relative to the module, or the import path of another module's
+	pkg   string // relative to the module, or an import path of another module
 	about string
 	env   []string // for the Go command, such as GOOS=windows
-	// sources are the folders of this module that the program is made from, besides pkg.
+	// sources are other folders of this module that the program depends on.
 	sources []string
-	// library says that it is a C library, not a program.
+	// library is true for a C library.
 	library bool
-	// stamp is a module whose version the program reports as that of Kubernetes.
+	// stamp is a module whose version the program reports as its own.
 	stamp string
 }
 
@@ -160,7 +161,7 @@ func controlPlaneProgram() program {
 	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: "k8s.io/kubernetes"}
 }
 
-// build returns the path of a program, built once per sources, requirements and version of Go.
+// build returns the path of a program. It builds it again if sources, requirements or the version of Go have changed.
 func (c cache) build(ctx context.Context, p program) (string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
@@ -168,7 +169,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	}
 	version, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking Go for its version: %w", err)
+		return "", fmt.Errorf("reading Go's version: %w", err)
 	}
 	ldflags, err := p.ldflags(ctx, module)
 	if err != nil {
@@ -187,7 +188,8 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	}})
 }
 
-// goBuild builds a program in a module's folder, as everything is built, so that packages are compiled once. More of the environment comes last.
+// goBuild builds a program in a module's folder. All programs get the same flags, so that packages are compiled once. More of the
+// environment comes last.
 func goBuild(ctx context.Context, dir, out string, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, args...)...)
 	cmd.Dir = dir
@@ -198,8 +200,8 @@ func goBuild(ctx context.Context, dir, out string, env []string, args ...string)
 	return nil
 }
 
-// BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It is linked anew only when
-// something changed: that takes seconds, and every world has an operator.
+// BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
+// after a change, because that takes seconds.
 func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) error {
 	c, err := openCache(progress)
 	if err != nil {
@@ -230,13 +232,13 @@ func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) er
 	return os.WriteFile(out, content, 0o700)
 }
 
-// others says that the program is another module's, whose version is in go.mod.
+// others reports whether the program is another module's, whose version is in go.mod.
 func (p program) others() bool {
 	host, _, _ := strings.Cut(p.pkg, "/")
 	return strings.Contains(host, ".")
 }
 
-// target is the program as the Go command wants it.
+// target is the program as an argument of the Go command.
 func (p program) target() string {
 	if p.others() {
 		return p.pkg
@@ -244,7 +246,7 @@ func (p program) target() string {
 	return "./" + p.pkg
 }
 
-// folders are those of this module that the program is made from.
+// folders are the folders of this module that the program depends on.
 func (p program) folders() []string {
 	if p.others() {
 		return p.sources
@@ -252,7 +254,7 @@ func (p program) folders() []string {
 	return append(p.sources, p.pkg)
 }
 
-// ldflags strips the program and stamps the version of Kubernetes into it, which only Kubernetes' own build scripts do otherwise.
+// ldflags strips the program and sets the version of Kubernetes, as Kubernetes' own build scripts do.
 func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	const strip = "-s -w"
 	if p.stamp == "" {
@@ -260,7 +262,7 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	}
 	out, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", p.stamp).Output()
 	if err != nil {
-		return "", fmt.Errorf("asking for the version of %s: %w", p.stamp, err)
+		return "", fmt.Errorf("reading the version of %s: %w", p.stamp, err)
 	}
 	version := strings.TrimSpace(string(out))
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
@@ -272,7 +274,7 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 		strip, variables, version, variables, numbers[0], variables, numbers[1]), nil
 }
 
-// contentKey names what is made from some words and from the files and folders of a tree.
+// contentKey is a key for some words and for files and folders of a tree.
 func contentKey(words []string, root string, paths []string) (string, error) {
 	h := sha256.New()
 	for _, word := range words {
@@ -298,11 +300,11 @@ func contentKey(words []string, root string, paths []string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:20], nil
 }
 
-// moduleDir returns the folder of this module, where the programs' sources are. The lab runs in it, or below.
+// moduleDir returns the folder of this module, which has the programs' sources. The lab runs in it, or below.
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking Go for the module: %w", err)
+		return "", fmt.Errorf("finding the module: %w", err)
 	}
 	dir := filepath.Dir(strings.TrimSpace(string(out)))
 	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram().pkg)); err != nil {

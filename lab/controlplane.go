@@ -22,35 +22,35 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The cluster's networks, as most clusters have them.
+// The cluster's networks, with common ranges.
 const (
-	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it; a lab with hosts has a range of its own
+	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it; a lab with hosts has another range
 	ServiceNetwork = "10.96.0.0/16"
 )
 
 // apiServiceIP is the first address of ServiceNetwork: the Service "kubernetes".
 const apiServiceIP = "10.96.0.1"
 
-// startTimeout is how long the control plane may take to serve; a loaded machine with two cores needs 15 s.
+// startTimeout is how long the control plane may take to serve; on a busy machine with two cores it takes 15 s.
 const startTimeout = 2 * time.Minute
 
-// ControlPlaneOptions are the choices for a control plane.
+// ControlPlaneOptions are the options of a control plane.
 type ControlPlaneOptions struct {
-	// BindAddress is where the API server listens; 127.0.0.1 when empty. Hosts of the lab reach it at Lab's address only.
+	// BindAddress is the address of the API server; 127.0.0.1 if empty. Hosts reach only Lab's address.
 	BindAddress string
-	// PodNetwork is the range of addresses of pods; the constant PodNetwork when empty.
+	// PodNetwork is the range of pod addresses; the constant PodNetwork if empty.
 	PodNetwork string
-	// Progress gets a line for everything that takes more than two seconds; standard error when nil.
+	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
 	Progress io.Writer
 }
 
-// A ControlPlane is a running etcd, API server, controller manager and scheduler. All certificates are signed by an authority made for
-// this control plane, and all are verified. Nodes and RBAC authorize requests, NodeRestriction is on, and certificate requests are
-// signed once approved; nothing approves them. It ends with the process that started it, however that ends.
+// A ControlPlane is a running etcd, API server, controller manager and scheduler. All certificates are signed by a new CA, and
+// all are verified. Node and RBAC authorize requests, NodeRestriction is enabled, and certificate requests are signed once
+// approved; nothing approves them. It ends with the process that started it, even if that is killed.
 type ControlPlane struct {
 	folder  *Folder // state, certificates and logs
 	program string
-	keeper  string
+	reaper  string
 	address string
 	pods    string // range of addresses
 	port    int
@@ -59,11 +59,11 @@ type ControlPlane struct {
 	admin   keyPair
 
 	mu       sync.Mutex // guards running
-	running  map[string]*keeper
+	running  map[string]*reaper
 	stopOnce sync.Once
 }
 
-// StartControlPlane builds the control plane unless the cache has it, starts it, and returns when it serves and its controllers
+// StartControlPlane builds the control plane unless it is in the cache, starts it, and returns when API server and controllers
 // work. The context limits the start only.
 func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlane, error) {
 	c, err := openCache(o.Progress)
@@ -71,12 +71,12 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 		return nil, err
 	}
 	cp := &ControlPlane{
-		address: cmp.Or(o.BindAddress, "127.0.0.1"), pods: cmp.Or(o.PodNetwork, PodNetwork), running: map[string]*keeper{},
+		address: cmp.Or(o.BindAddress, "127.0.0.1"), pods: cmp.Or(o.PodNetwork, PodNetwork), running: map[string]*reaper{},
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram()); err != nil {
 		return nil, err
 	}
-	if cp.keeper, err = c.build(ctx, keeperProgram()); err != nil {
+	if cp.reaper, err = c.build(ctx, reaperProgram()); err != nil {
 		return nil, err
 	}
 	done := c.report("starting the control plane")
@@ -92,7 +92,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience(startTimeout))
 	defer cancel()
 	var err error
-	if cp.folder, err = newFolder(cp.keeper, "controlplane"); err != nil {
+	if cp.folder, err = newFolder(cp.reaper, "controlplane"); err != nil {
 		return err
 	}
 	if cp.port, err = freePort(cp.address); err != nil {
@@ -121,7 +121,7 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	return cp.waitForControllers(ctx)
 }
 
-// writeCredentials makes the authority and every certificate and kubeconfig that the programs need.
+// writeCredentials creates the CA, and every certificate and kubeconfig of the programs.
 func (cp *ControlPlane) writeCredentials() error {
 	var err error
 	if cp.ca, err = newAuthority(); err != nil {
@@ -183,58 +183,58 @@ func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.folde
 
 // run starts one of the programs.
 func (cp *ControlPlane) run(name string, flags []string) error {
-	k, err := startKeeper(cp.keeper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, flags...)...)
+	r, err := startReaper(cp.reaper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, flags...)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	cp.running[name] = k
+	cp.running[name] = r
 	return nil
 }
 
-// failure says which program ended by itself, with the end of its log; nil while all run.
+// failure returns an error with the end of the log if a program has exited; nil while all run.
 func (cp *ControlPlane) failure() error {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
-	for name, k := range cp.running {
-		if err := k.failure(); err != nil {
+	for name, r := range cp.running {
+		if err := r.failure(); err != nil {
 			return fmt.Errorf("running %s: %w\n%s", name, err, tail(cp.path(name+".log"), 2000))
 		}
 	}
 	return nil
 }
 
-// StopAPIServer takes the API server away, as a crash does. Data stay in etcd.
+// StopAPIServer kills the API server. The data stay in etcd.
 func (cp *ControlPlane) StopAPIServer() {
 	cp.mu.Lock()
-	k := cp.running["kube-apiserver"]
+	r := cp.running["kube-apiserver"]
 	delete(cp.running, "kube-apiserver")
 	cp.mu.Unlock()
-	if k != nil {
-		k.stop()
+	if r != nil {
+		r.stop()
 	}
 }
 
-// StartAPIServer starts the API server at the address and port it had, and returns when it is ready.
+// StartAPIServer starts the API server at the same address and port, and returns when it is ready.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if err := cp.run("kube-apiserver", cp.apiServerFlags()); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	return cp.poll(ctx, "the API server to be ready", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
 
-// waitForControllers waits for the first thing that only the controller manager makes.
+// waitForControllers waits for an object that only the controller manager creates.
 func (cp *ControlPlane) waitForControllers(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	return cp.poll(ctx, "the controllers to work", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
@@ -242,7 +242,7 @@ func (cp *ControlPlane) waitForControllers(ctx context.Context) error {
 	})
 }
 
-// poll asks until the answer is good, a program ends, or the context does.
+// poll calls a function until it succeeds, a program exits, or the context ends.
 func (cp *ControlPlane) poll(ctx context.Context, what string, ask func(context.Context) error) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -262,24 +262,24 @@ func (cp *ControlPlane) poll(ctx context.Context, what string, ask func(context.
 	}
 }
 
-// Stop ends the control plane and removes everything it wrote. It may be called more than once.
+// Stop stops the control plane and removes all its files. It may be called more than once.
 func (cp *ControlPlane) Stop() {
 	cp.stopOnce.Do(func() {
 		cp.mu.Lock()
 		defer cp.mu.Unlock()
-		for _, k := range cp.running {
-			k.stop()
+		for _, r := range cp.running {
+			r.stop()
 		}
 		cp.folder.Remove()
 	})
 }
 
-// Address is where the API server listens: IP address and port.
+// Address is the address and port of the API server.
 func (cp *ControlPlane) Address() string {
 	return net.JoinHostPort(cp.address, strconv.Itoa(cp.port))
 }
 
-// CA is the certificate of the authority that signs everything in this cluster, as PEM.
+// CA is the certificate of the cluster's CA, as PEM.
 func (cp *ControlPlane) CA() []byte { return cp.ca.pem }
 
 // Log returns the end of the log of one program: etcd, kube-apiserver, kube-controller-manager or kube-scheduler.
@@ -287,19 +287,19 @@ func (cp *ControlPlane) Log(program string, bytes int64) string {
 	return tail(cp.path(program+".log"), bytes)
 }
 
-// RESTConfig returns the configuration of a client that may do everything.
+// RESTConfig returns the configuration of a client of a cluster administrator.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host: "https://" + cp.Address(),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAData: cp.ca.pem, CertData: cp.admin.cert, KeyData: cp.admin.key,
 		},
-		QPS: -1, // the lab's own requests are not to be slowed down
+		QPS: -1, // no rate limit for the lab's own requests
 	}
 }
 
-// freePort finds a port below the range from which the kernel takes the ports of outgoing connections (32768 and up), so that nobody gets it
-// by chance before it is used.
+// freePort finds a port below the range of ports for outgoing connections (32768 and up), so that no connection gets it before it
+// is used.
 func freePort(address string) (int, error) {
 	const first, count = 20000, 12000
 	var failures []error

@@ -17,7 +17,7 @@ func (cp *ControlPlane) etcdFlags() []string {
 		"--trusted-ca-file=" + cp.path("ca.crt"),
 		"--cert-file=" + cp.path("etcd.crt"),
 		"--key-file=" + cp.path("etcd.key"),
-		"--unsafe-no-fsync", // the data live as long as the machine is up
+		"--unsafe-no-fsync", // the data are needed only until the machine restarts
 		"--log-level=warn",
 	}
 }
@@ -41,7 +41,7 @@ func (cp *ControlPlane) apiServerFlags() []string {
 		"--service-account-key-file=" + cp.path("service-accounts.key"),
 		"--service-account-signing-key-file=" + cp.path("service-accounts.key"),
 		"--service-cluster-ip-range=" + ServiceNetwork,
-		// The names of hosts are known to nobody but themselves. Their serving certificates are verified.
+		// Only the hosts themselves resolve their names. Their serving certificates are verified.
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-certificate-authority=" + cp.path("ca.crt"),
 		"--kubelet-client-certificate=" + cp.path("apiserver-client.crt"),
@@ -50,10 +50,10 @@ func (cp *ControlPlane) apiServerFlags() []string {
 		"--profiling=false",
 		"--audit-policy-file=" + cp.path("audit.yaml"),
 		"--audit-log-path=" + cp.path("audit.log"),
-		"--audit-log-maxsize=100000", // megabytes, before another file is begun
+		"--audit-log-maxsize=100000", // megabytes, before the log is rotated
 	}
 	if net.ParseIP(cp.address).IsLoopback() {
-		// A loopback address is no valid endpoint of the Service "kubernetes".
+		// A loopback address is not valid as an endpoint of the Service "kubernetes".
 		flags = append(flags, "--endpoint-reconciler-type=none")
 	}
 	return flags
@@ -63,7 +63,7 @@ func (cp *ControlPlane) controllerManagerFlags() []string {
 	return []string{
 		"--kubeconfig=" + cp.path("controller-manager.conf"),
 		"--use-service-account-credentials",
-		// Every controller gets its own token when it starts; the usual 20 requests a second make that five seconds.
+		// Every controller gets its own token when it starts; with the default of 20 requests a second that takes five seconds.
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 		"--service-account-private-key-file=" + cp.path("service-accounts.key"),

@@ -95,7 +95,7 @@ func TestUnknownClientIsNotAuthenticated(t *testing.T) {
 	c := cp.RESTConfig()
 	c.CertData, c.KeyData = pair.cert, pair.key
 	if _, err := mustClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a certificate of another authority: %v, want Unauthorized", err)
+		t.Errorf("a certificate of another CA: %v, want Unauthorized", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestStopRemovesEverything(t *testing.T) {
 	}
 }
 
-// waitUntil asks until the answer is empty, for as long as a busy machine may need.
+// waitUntil calls a function until it returns "", for as long as a busy machine may need.
 func waitUntil(t *testing.T, what string, left func() string) {
 	t.Helper()
 	var last string

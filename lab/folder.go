@@ -10,47 +10,47 @@ import (
 	"os"
 )
 
-// A Folder is an empty folder of its own that ends with Remove, or with the process that made it.
+// A Folder is a temporary folder. It ends with Remove, or with the process that created it.
 type Folder struct {
 	// Path is absolute.
 	Path   string
-	keeper *keeper
+	reaper *reaper
 }
 
-// NewFolder makes a folder. progress gets a line for what takes long: the first time ever, the keeper is built.
+// NewFolder creates a folder. progress gets a line for long operations: the first time, it builds the reaper.
 func NewFolder(ctx context.Context, name string, progress io.Writer) (*Folder, error) {
-	program, err := buildKeeper(ctx, progress)
+	program, err := buildReaper(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	return newFolder(program, name)
 }
 
-// buildKeeper returns the path of the keeper's program, which is built when the cache has none.
-func buildKeeper(ctx context.Context, progress io.Writer) (program string, err error) {
+// buildReaper returns the path of the reaper's program, and builds it unless it is in the cache.
+func buildReaper(ctx context.Context, progress io.Writer) (program string, err error) {
 	c, err := openCache(progress)
 	if err != nil {
 		return "", err
 	}
-	return c.build(ctx, keeperProgram())
+	return c.build(ctx, reaperProgram())
 }
 
-// newFolder makes a folder that a keeper, the program, removes.
+// newFolder creates a folder that a reaper, the program, removes.
 func newFolder(program, name string) (*Folder, error) {
 	dir, err := os.MkdirTemp("", "wmco-"+name+"-")
 	if err != nil {
-		return nil, fmt.Errorf("making a folder: %w", err)
+		return nil, fmt.Errorf("creating a folder: %w", err)
 	}
-	k, err := startKeeper(program, 0, "folder", dir)
+	r, err := startReaper(program, 0, "folder", dir)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
-	return &Folder{Path: dir, keeper: k}, nil
+	return &Folder{Path: dir, reaper: r}, nil
 }
 
-// Remove removes the folder with all that is in it. It may be called on nil.
+// Remove removes the folder with its content. It may be called on nil.
 func (f *Folder) Remove() {
 	if f != nil {
-		f.keeper.stop()
+		f.reaper.stop()
 	}
 }

@@ -24,23 +24,23 @@ import (
 const (
 	squidProgram = "/usr/sbin/squid"
 	squidHelper  = "/usr/lib/squid/basic_ncsa_auth"
-	squidUser    = "proxy" // Debian's, whom squid becomes
+	squidUser    = "proxy" // Debian's user for squid
 )
 
-// CanRunForwardProxy says what is missing for a ForwardProxy; nil when nothing is.
+// CanRunForwardProxy returns an error that says what is missing for a ForwardProxy, or nil.
 func CanRunForwardProxy() error {
 	return errors.Join(findService(squidProgram, "squid"), findService(squidHelper, "squid"))
 }
 
-// A ForwardProxy is Debian's squid, on the address of the lab. Hosts have no way out of their network: what they reach beyond
-// the lab's address, they reach through it. It asks for a user and a password.
+// A ForwardProxy is Debian's squid, on the lab's address. Hosts reach anything beyond that address only through it. It requires a
+// user and a password.
 type ForwardProxy struct {
 	*service
 	address        string
 	user, password string
 }
 
-// StartForwardProxy starts a proxy, which ends with the lab. It knows the addresses of some names that nobody else does.
+// StartForwardProxy starts a proxy, which ends with the lab. Only the proxy knows the addresses of the names given.
 func (l *Lab) StartForwardProxy(ctx context.Context, names map[string]string) (*ForwardProxy, error) {
 	p, err := l.newForwardProxy(names)
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *Lab) newForwardProxy(names map[string]string) (*ForwardProxy, error) {
 	return p, p.giveTo(squidUser)
 }
 
-// squidConfig keeps nothing but the log. See squid.conf.documented of Debian's package.
+// squidConfig disables the cache; only the log is kept. See squid.conf.documented of Debian's package.
 const squidConfig = `http_port %[2]s
 visible_hostname lab
 hosts_file %[1]s/hosts
@@ -104,30 +104,30 @@ func (p *ForwardProxy) ping(ctx context.Context) error {
 	return conn.Close()
 }
 
-// URL is where the proxy is, with user and password.
+// URL is the proxy's URL with user and password.
 func (p *ForwardProxy) URL() string {
 	return (&url.URL{Scheme: "http", User: url.UserPassword(p.user, p.password), Host: p.address}).String()
 }
 
-// User and Password are what the URL has of them.
+// User is the user in the URL.
 func (p *ForwardProxy) User() string { return p.user }
 
-// Password is that of User.
+// Password is the password in the URL.
 func (p *ForwardProxy) Password() string { return p.password }
 
-// A Passage is a request that the proxy answered, from its log.
+// A Passage is an entry of the proxy's access log.
 type Passage struct {
-	// From is the address of the client, User who it said it is ("-" for nobody).
+	// From is the address of the client, User the user it logged in as ("-" for none).
 	From, User string
-	// Method is CONNECT for TLS, and Target then host:port.
+	// Method is CONNECT for TLS; then Target is host:port.
 	Method, Target string
 	Status         int
 }
 
-// noMethod stands for a connection without a request, as ping makes.
+// noMethod marks a connection without a request, as ping makes.
 const noMethod = "-"
 
-// Passages returns all requests so far. A tunnel is among them once it was closed.
+// Passages returns all requests so far, and tunnels that were closed.
 func (p *ForwardProxy) Passages() ([]Passage, error) {
 	text, err := os.ReadFile(p.path("access.log"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,24 +21,24 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// bootTimeout is how long a host may take to boot; two busy cores need 20 s.
+// bootTimeout is how long a host may take to boot; on two busy cores it takes 20 s.
 const bootTimeout = 2 * time.Minute
 
-// A Host is a Windows host: Wine in namespaces of its own, with a host name, an address, a drive C:, a registry, services, and an SSH server.
-// Its methods but Boot need it to be on; errOff says when it is not.
+// A Host is a Windows host: Wine in its own namespaces, with a host name, an address, a drive C:, a registry, services, and an
+// SSH server. All methods except Boot return errOff unless the host is on.
 type Host struct {
 	lab    *Lab
 	name   string
 	number int    // last byte of the address
-	dir    string // its layer over the template; stays while the host is off
+	dir    string // its layer over the template; kept while the host is off
 
 	mu     sync.Mutex
-	keeper *keeper // nil while off
+	reaper *reaper // nil while off
 }
 
 var errOff = errors.New("the host is off")
 
-// Name is the host name that it was made with.
+// Name is the host name that it was created with.
 func (h *Host) Name() string { return h.name }
 
 // Address is the host's IPv4 address.
@@ -58,7 +58,7 @@ func (h *Host) Boot(ctx context.Context) error {
 func (h *Host) turnOn() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.keeper != nil {
+	if h.reaper != nil {
 		return errors.New("it is on")
 	}
 	user := h.lab.options.User
@@ -76,48 +76,49 @@ func (h *Host) turnOn() error {
 	if err := hostspec.Write(h.dir, spec); err != nil {
 		return err
 	}
-	k, err := startKeeper(h.lab.keeper, hostNamespaces, "host", h.dir)
+	r, err := startReaper(h.lab.reaper, hostNamespaces, "host", h.dir)
 	if err != nil {
 		return err
 	}
-	if err := h.lab.network.addHost(h.number, k.cmd.Process.Pid); err != nil {
-		k.stop()
+	if err := h.lab.network.addHost(h.number, r.cmd.Process.Pid); err != nil {
+		r.stop()
 		return err
 	}
-	if err := k.order("boot"); err != nil {
-		k.stop()
+	if err := r.order("boot"); err != nil {
+		r.stop()
 		return err
 	}
-	h.keeper = k
+	h.reaper = r
 	return nil
 }
 
-// PowerOff is the loss of power: every process is killed at once. What Wine had not written of the registry (up to 30 seconds) is lost.
+// PowerOff kills every process of the host, as a power failure does. Changes of the registry that Wine has not written yet (up to
+// 30 seconds) are lost.
 func (h *Host) PowerOff() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.keeper == nil {
+	if h.reaper == nil {
 		return
 	}
-	_ = h.keeper.cmd.Process.Kill()
-	h.keeper.stop()
-	h.keeper = nil
+	_ = h.reaper.cmd.Process.Kill()
+	h.reaper.stop()
+	h.reaper = nil
 	h.lab.network.removeHost(h.number)
 }
 
-// Reboot restarts Windows in an orderly way, and returns when its SSH server answers again.
+// Reboot restarts Windows properly, and returns when its SSH server answers again.
 func (h *Host) Reboot(ctx context.Context) error {
 	before, err := h.BootID(ctx)
 	if err != nil {
 		return fmt.Errorf("rebooting %s: %w", h.name, err)
 	}
-	if err := h.ask(ctx, guestapi.ShutdownPath, guestapi.Shutdown{Reboot: true}, &guestapi.Nothing{}); err != nil {
+	if err := h.call(ctx, guestapi.ShutdownPath, guestapi.Shutdown{Reboot: true}, &guestapi.Nothing{}); err != nil {
 		return fmt.Errorf("rebooting %s: %w", h.name, err)
 	}
 	return h.WaitForReboot(ctx, before)
 }
 
-// WaitForReboot returns when the host has booted again since it had a boot id, and its SSH server answers.
+// WaitForReboot returns when the host has another boot id than before, and its SSH server answers.
 func (h *Host) WaitForReboot(ctx context.Context, before uint32) error {
 	if err := h.waitForBoot(ctx, func(id uint32) bool { return id != before }); err != nil {
 		return fmt.Errorf("waiting for the reboot of %s: %w", h.name, err)
@@ -125,10 +126,10 @@ func (h *Host) WaitForReboot(ctx context.Context, before uint32) error {
 	return nil
 }
 
-// BootID returns the registry's BootId, which grows by one at each boot.
+// BootID returns the registry's BootId, which increases by one at each boot.
 func (h *Host) BootID(ctx context.Context) (uint32, error) {
 	var boot guestapi.Boot
-	err := h.ask(ctx, guestapi.BootPath, guestapi.Nothing{}, &boot)
+	err := h.call(ctx, guestapi.BootPath, guestapi.Nothing{}, &boot)
 	return boot.ID, err
 }
 
@@ -139,7 +140,7 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 		attempt, cancelAttempt := context.WithTimeout(ctx, 5*time.Second)
 		id, err := h.BootID(attempt)
 		if err == nil && wanted(id) {
-			err = h.knockSSH(attempt)
+			err = h.checkSSH(attempt)
 			if err == nil {
 				cancelAttempt()
 				return nil
@@ -157,8 +158,8 @@ func (h *Host) waitForBoot(ctx context.Context, wanted func(bootID uint32) bool)
 	}
 }
 
-// knockSSH looks whether something listens on the SSH port, without a connection that the server would count.
-func (h *Host) knockSSH(context.Context) error {
+// checkSSH checks that a process listens on the SSH port, without a connection that the server would count.
+func (h *Host) checkSSH(context.Context) error {
 	pid, err := h.pid()
 	if err != nil {
 		return err
@@ -171,14 +172,14 @@ func (h *Host) knockSSH(context.Context) error {
 
 const sshPort = 22
 
-// failure says why the host went down by itself; nil while it is on.
+// failure returns why the host went down by itself; nil while it is on.
 func (h *Host) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.keeper == nil {
+	if h.reaper == nil {
 		return errOff
 	}
-	return h.keeper.failure()
+	return h.reaper.failure()
 }
 
 // pid returns the host's first process.
@@ -186,16 +187,16 @@ func (h *Host) pid() (int, error) {
 	if err := h.failure(); err != nil {
 		return 0, err
 	}
-	return h.keeper.cmd.Process.Pid, nil
+	return h.reaper.cmd.Process.Pid, nil
 }
 
-// Cut takes the host's network cable out: packets are lost, connections hang.
+// Cut disables the host's network link: packets are lost, connections hang.
 func (h *Host) Cut() error { return h.lab.network.cut(h.number) }
 
-// Heal puts the cable back.
+// Heal enables the host's network link.
 func (h *Host) Heal() error { return h.lab.network.heal(h.number) }
 
-// CutConnections resets every TCP connection between the host and others; both ends see an error. New ones can be made at once.
+// CutConnections resets every TCP connection between the host and others; both ends get an error. New connections work.
 func (h *Host) CutConnections() error {
 	pid, err := h.pid()
 	if err != nil {
@@ -204,40 +205,40 @@ func (h *Host) CutConnections() error {
 	return resetConnections(pid)
 }
 
-// Exec runs a command line in the host, without a shell and without SSH, as Administrator.
+// Exec runs a command line on the host as Administrator, without a shell and without SSH.
 func (h *Host) Exec(ctx context.Context, commandLine string) (guestapi.ExecResult, error) {
 	var result guestapi.ExecResult
-	err := h.ask(ctx, guestapi.ExecPath, guestapi.ExecRequest{CommandLine: commandLine}, &result)
+	err := h.call(ctx, guestapi.ExecPath, guestapi.ExecRequest{CommandLine: commandLine}, &result)
 	return result, err
 }
 
-// Services returns all services, Wine's own included.
+// Services returns all services, including Wine's own.
 func (h *Host) Services(ctx context.Context) ([]guestapi.Service, error) {
 	var list []guestapi.Service
-	err := h.ask(ctx, guestapi.ServicesPath, guestapi.Nothing{}, &list)
+	err := h.call(ctx, guestapi.ServicesPath, guestapi.Nothing{}, &list)
 	return list, err
 }
 
-// ReadRegistry returns a value; found is false when it is not there. Keys begin with HKLM\ or HKCU\.
+// ReadRegistry returns a value; found is false if it does not exist. Keys begin with HKLM\ or HKCU\.
 func (h *Host) ReadRegistry(ctx context.Context, key, name string) (v guestapi.RegistryValue, found bool, err error) {
 	var a guestapi.RegistryAnswer
-	err = h.ask(ctx, guestapi.RegistryGetPath, guestapi.RegistryName{Key: key, Name: name}, &a)
+	err = h.call(ctx, guestapi.RegistryGetPath, guestapi.RegistryName{Key: key, Name: name}, &a)
 	return a.Value, a.Found, err
 }
 
-// WriteRegistry writes a value and makes its key when needed.
+// WriteRegistry writes a value, and creates its key if needed.
 func (h *Host) WriteRegistry(ctx context.Context, key, name string, v guestapi.RegistryValue) error {
 	e := guestapi.RegistryEntry{RegistryName: guestapi.RegistryName{Key: key, Name: name}, Value: v}
-	return h.ask(ctx, guestapi.RegistrySetPath, e, &guestapi.Nothing{})
+	return h.call(ctx, guestapi.RegistrySetPath, e, &guestapi.Nothing{})
 }
 
 // DeleteRegistry removes a value; a missing one is no error.
 func (h *Host) DeleteRegistry(ctx context.Context, key, name string) error {
-	return h.ask(ctx, guestapi.RegistryDeletePath, guestapi.RegistryName{Key: key, Name: name}, &guestapi.Nothing{})
+	return h.call(ctx, guestapi.RegistryDeletePath, guestapi.RegistryName{Key: key, Name: name}, &guestapi.Nothing{})
 }
 
-// ask sends a request to the guest, over the loopback network of the host.
-func (h *Host) ask(ctx context.Context, path string, in, out any) error {
+// call sends a request to the guest, over the loopback network of the host.
+func (h *Host) call(ctx context.Context, path string, in, out any) error {
 	pid, err := h.pid()
 	if err != nil {
 		return err
@@ -255,19 +256,19 @@ func (h *Host) ask(ctx context.Context, path string, in, out any) error {
 	url := "http://127.0.0.1:" + strconv.Itoa(guestapi.Port) + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("making the request: %w", err)
+		return fmt.Errorf("creating the request: %w", err)
 	}
 	answer, err := (&http.Client{Transport: transport}).Do(request)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("asking %s: it is not up yet: %w", h.name, err)
+		return fmt.Errorf("calling the guest of %s: it is not running yet: %w", h.name, err)
 	}
 	if err != nil {
-		return fmt.Errorf("asking %s: %w", h.name, err)
+		return fmt.Errorf("calling the guest of %s: %w", h.name, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(answer.Body)
-		return fmt.Errorf("asking %s: %s", h.name, strings.TrimSpace(string(text)))
+		return fmt.Errorf("calling the guest of %s: %s", h.name, strings.TrimSpace(string(text)))
 	}
 	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
 		return fmt.Errorf("decoding the answer of %s: %w", h.name, err)

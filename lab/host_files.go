@@ -21,7 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/sshd"
 )
 
-// ReadFile reads a file of the host, such as C:\k\kubelet.conf. Case does not matter.
+// ReadFile reads a file of the host, such as C:\k\kubelet.conf. Names are not case-sensitive.
 func (h *Host) ReadFile(path string) ([]byte, error) {
 	local, err := h.Path(path)
 	if err != nil {
@@ -30,14 +30,14 @@ func (h *Host) ReadFile(path string) ([]byte, error) {
 	return os.ReadFile(local)
 }
 
-// WriteFile writes a file of the host and the folders above it.
+// WriteFile writes a file of the host, and creates its folders.
 func (h *Host) WriteFile(path string, content []byte) error {
 	local, err := h.Path(path)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(local), 0o755); err != nil {
-		return fmt.Errorf("making the folder of %s: %w", path, err)
+		return fmt.Errorf("creating the folder of %s: %w", path, err)
 	}
 	return os.WriteFile(local, content, 0o755)
 }
@@ -51,7 +51,7 @@ func (h *Host) Stat(path string) (fs.FileInfo, error) {
 	return os.Stat(local)
 }
 
-// Path returns where a file of the host is for this process, whether it exists or not. It is valid until the host goes down.
+// Path returns the path of a host's file in this machine, whether the file exists or not. It is valid until the host goes down.
 func (h *Host) Path(path string) (string, error) {
 	pid, err := h.pid()
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *Host) Path(path string) (string, error) {
 	return local, nil
 }
 
-// entry finds a name in a folder as Windows does: exactly, else in another case, else it is a new one.
+// entry finds a name in a folder as Windows does: exactly, or else in another case. Otherwise it is a new name.
 func entry(dir, name string) string {
 	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 		return name
@@ -82,7 +82,7 @@ func entry(dir, name string) string {
 	return name
 }
 
-// HostKey returns the public key by which the host's SSH server is known.
+// HostKey returns the public host key of the SSH server.
 func (h *Host) HostKey() (ssh.PublicKey, error) {
 	raw, err := h.ReadFile(guestapi.HostKeyFile)
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *Host) HostKey() (ssh.PublicKey, error) {
 	return signer.PublicKey(), nil
 }
 
-// Stats returns what SSH clients have done on this host since it was made.
+// Stats returns what SSH clients have done on this host since it was created.
 func (h *Host) Stats() (sshd.Stats, error) {
 	path, err := h.Path(guestapi.StatsFile)
 	if err != nil {
@@ -104,8 +104,8 @@ func (h *Host) Stats() (sshd.Stats, error) {
 	return sshd.ReadStats(path)
 }
 
-// PowerShellStarts returns the command lines with which anything in the host started PowerShell, by its name or its usual path. A copy of
-// PowerShell that somebody brings along is not seen.
+// PowerShellStarts returns the command lines of all starts of PowerShell by its name or usual path. Starts of a copy are not
+// recorded.
 func (h *Host) PowerShellStarts() ([]string, error) {
 	raw, err := h.ReadFile(guestapi.PowerShellLog)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +125,7 @@ func (h *Host) PowerShellStarts() ([]string, error) {
 	return lines, nil
 }
 
-// logFiles returns the logs of the host's services, as paths of this process.
+// logFiles returns the paths of the services' logs in this machine.
 func (h *Host) logFiles() []string {
 	var files []string
 	for _, pattern := range []string{guestapi.SSHDLog, guestapi.HostComputeLog, `C:\var\log\*.log`, `C:\var\log\*\*.log`, `C:\k\state\journal.jsonl`} {

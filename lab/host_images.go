@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// criOnHost is where the lab puts its program cri on a host.
+// criOnHost is the path of the program cri on a host.
 const criOnHost = `C:\lab\cri.exe`
 
 func criProgram() program {
-	return program{pkg: "cri", about: "building the program that asks for images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
+	return program{pkg: "cri", about: "building the program that pulls images", env: []string{"GOOS=windows", "GOARCH=amd64"}}
 }
 
-// Pull has the host's containerd pull and unpack an image, as its kubelet would: over CRI, with the credentials that the
-// kubelet finds in its config.json. It returns the image's ID.
+// Pull makes the host's containerd pull and unpack an image as its kubelet does: over CRI, with the credentials from the
+// kubelet's config.json. It returns the image's ID.
 func (h *Host) Pull(ctx context.Context, image string) (id string, err error) {
 	return h.cri(ctx, "pull", image)
 }
 
-// RemoveImage has the host's containerd remove an image.
+// RemoveImage makes the host's containerd remove an image.
 func (h *Host) RemoveImage(ctx context.Context, image string) error {
 	_, err := h.cri(ctx, "remove", image)
 	return err
@@ -32,7 +32,7 @@ func (h *Host) RemoveImage(ctx context.Context, image string) error {
 
 func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
 	if err := h.placeProgram(ctx, criProgram(), criOnHost); err != nil {
-		return "", fmt.Errorf("placing the program that asks for images: %w", err)
+		return "", fmt.Errorf("copying the program that pulls images: %w", err)
 	}
 	result, err := h.Exec(ctx, criOnHost+" "+verb+" "+image)
 	if err == nil && result.ExitCode != 0 {
@@ -44,7 +44,7 @@ func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
 	return strings.TrimSpace(string(result.Stdout)), nil
 }
 
-// placeProgram puts a program of the lab on the host unless it is there.
+// placeProgram copies a program of the lab to the host unless it is there.
 func (h *Host) placeProgram(ctx context.Context, p program, path string) error {
 	if _, err := h.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// What is on a host of its pods. None of it asks containerd or the kubelet.
+// The state of a host's pods, without containerd and the kubelet.
 
 // Processes returns the command lines of all processes of the host.
 func (h *Host) Processes() ([]string, error) {
@@ -31,29 +31,29 @@ func (h *Host) Processes() ([]string, error) {
 	var lines []string
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
-		if err == nil && len(raw) > 0 { // else it ended meanwhile
+		if err == nil && len(raw) > 0 { // else it has exited
 			lines = append(lines, string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte(" "))))
 		}
 	}
 	return lines, nil
 }
 
-// computeOnHost is where the lab puts its program compute on a host.
+// computeOnHost is the path of the program compute on a host.
 const computeOnHost = `C:\lab\compute.exe`
 
 func computeProgram() program {
 	return program{
-		pkg: "containers/compute", about: "building the program that asks for containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
+		pkg: "containers/compute", about: "building the program that lists containers", env: []string{"GOOS=windows", "GOARCH=amd64"},
 	}
 }
 
-// Containers returns the IDs of all containers that Windows' container service has, the first ones of pods included.
+// Containers returns the IDs of all containers of Windows' container service, including the sandbox containers of pods.
 func (h *Host) Containers(ctx context.Context) ([]string, error) {
 	out, err := h.compute(ctx, "list")
 	return strings.Fields(out), err
 }
 
-// EndContainer ends a container behind containerd's back.
+// EndContainer terminates a container without containerd.
 func (h *Host) EndContainer(ctx context.Context, id string) error {
 	_, err := h.compute(ctx, "end "+id)
 	return err
@@ -61,19 +61,19 @@ func (h *Host) EndContainer(ctx context.Context, id string) error {
 
 func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
 	if err := h.placeProgram(ctx, computeProgram(), computeOnHost); err != nil {
-		return "", fmt.Errorf("placing the program that asks for containers: %w", err)
+		return "", fmt.Errorf("copying the program that lists containers: %w", err)
 	}
 	result, err := h.Exec(ctx, computeOnHost+" "+arguments)
 	if err == nil && result.ExitCode != 0 {
 		err = errors.New(strings.TrimSpace(string(result.Stderr)))
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking %s for containers: %w", h.name, err)
+		return "", fmt.Errorf("listing the containers of %s: %w", h.name, err)
 	}
 	return string(result.Stdout), nil
 }
 
-// PodAddresses returns the addresses that the host has for its pods.
+// PodAddresses returns the pod addresses of the host.
 func (h *Host) PodAddresses(context.Context) (addresses []string, err error) {
 	pid, err := h.pid()
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-// What somebody at the host does to services by hand. None of it waits for anything but the service manager's answer.
+// Changes of services as an administrator of the host makes them. They wait only for the service manager's answer.
 
-// Service returns one of the host's services; found is false when it is not there.
+// Service returns one of the host's services; found is false if it does not exist.
 func (h *Host) Service(ctx context.Context, name string) (s guestapi.Service, found bool, err error) {
 	all, err := h.Services(ctx)
 	n := slices.IndexFunc(all, func(s guestapi.Service) bool { return strings.EqualFold(s.Name, name) })
@@ -24,7 +24,7 @@ func (h *Host) Service(ctx context.Context, name string) (s guestapi.Service, fo
 	return all[n], true, nil
 }
 
-// KillService ends the process of a service by force.
+// KillService kills the process of a service.
 func (h *Host) KillService(ctx context.Context, name string) error {
 	s, _, err := h.Service(ctx, name)
 	if err != nil {
@@ -33,7 +33,7 @@ func (h *Host) KillService(ctx context.Context, name string) error {
 	return h.must(ctx, "taskkill.exe /f /pid "+strconv.FormatUint(uint64(s.PID), 10))
 }
 
-// StopService asks a service to stop.
+// StopService sends the stop control to a service.
 func (h *Host) StopService(ctx context.Context, name string) error {
 	return h.must(ctx, "sc.exe stop "+name)
 }
@@ -43,17 +43,17 @@ func (h *Host) StartService(ctx context.Context, name string) error {
 	return h.must(ctx, "sc.exe start "+name)
 }
 
-// DeleteService deletes a service; one that runs goes when it has stopped.
+// DeleteService deletes a service; a running one is deleted once it has stopped.
 func (h *Host) DeleteService(ctx context.Context, name string) error {
 	return h.must(ctx, "sc.exe delete "+name)
 }
 
-// EditService changes the declaration of a service.
+// EditService changes the configuration of a service.
 func (h *Host) EditService(ctx context.Context, e guestapi.ServiceEdit) error {
-	return h.ask(ctx, guestapi.ServiceEditPath, e, &guestapi.Nothing{})
+	return h.call(ctx, guestapi.ServiceEditPath, e, &guestapi.Nothing{})
 }
 
-// must runs a command line that has to succeed.
+// must runs a command line that must succeed.
 func (h *Host) must(ctx context.Context, commandLine string) error {
 	result, err := h.Exec(ctx, commandLine)
 	if err == nil && result.ExitCode != 0 {

@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// traces is what a lab leaves in this machine while it is open.
+// traces is what an open lab creates on this machine.
 type traces struct {
 	Folders   []string
 	Processes []int
@@ -28,22 +28,22 @@ type traces struct {
 
 func (l *Lab) traces() traces {
 	made := traces{Folders: []string{l.ControlPlane.folder.Path, l.dir}, Link: fmt.Sprintf("wmco%d", l.network.number)}
-	made.Processes = append(made.Processes, l.ControlPlane.folder.keeper.cmd.Process.Pid, l.network.anchor.cmd.Process.Pid)
-	for _, k := range l.ControlPlane.running {
-		made.Processes = append(made.Processes, k.cmd.Process.Pid)
+	made.Processes = append(made.Processes, l.ControlPlane.folder.reaper.cmd.Process.Pid, l.network.anchor.cmd.Process.Pid)
+	for _, r := range l.ControlPlane.running {
+		made.Processes = append(made.Processes, r.cmd.Process.Pid)
 	}
 	for _, s := range l.services {
 		made.Folders = append(made.Folders, s.folder.Path)
-		made.Processes = append(made.Processes, s.folder.keeper.cmd.Process.Pid)
+		made.Processes = append(made.Processes, s.folder.reaper.cmd.Process.Pid)
 		made.Processes = append(made.Processes, family(s.running.cmd.Process.Pid)...)
 	}
 	for _, h := range l.hosts {
-		made.Processes = append(made.Processes, h.keeper.cmd.Process.Pid)
+		made.Processes = append(made.Processes, h.reaper.cmd.Process.Pid)
 	}
 	return made
 }
 
-// family returns a process and what it and its children started.
+// family returns a process with its descendants.
 func family(pid int) []int {
 	all := []int{pid}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -58,7 +58,7 @@ func family(pid int) []int {
 	return all
 }
 
-// left names what is still there.
+// left returns the names of what still exists.
 func (made traces) left() string {
 	for _, dir := range made.Folders {
 		if _, err := os.Stat(dir); err == nil {

@@ -14,20 +14,20 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// accountTokenLife is long enough for a demo that stays up over a day.
+// accountTokenLife is long enough for a demo that runs for a day.
 const accountTokenLife = 24 * time.Hour
 
-// Kubeconfig writes a kubeconfig file, mode 0600, for a user who may do everything.
+// Kubeconfig writes a kubeconfig file of a cluster administrator, mode 0600.
 func (cp *ControlPlane) Kubeconfig(path string) error {
 	return cp.writeKubeconfig(path, certificateUser(cp.admin))
 }
 
-// KubeconfigFor writes a kubeconfig file, mode 0600, for a service account that exists. Its token is bound to the
-// account and valid for a day.
+// KubeconfigFor writes a kubeconfig file for an existing service account, mode 0600. Its token is bound to the account and valid
+// for a day.
 func (cp *ControlPlane) KubeconfigFor(ctx context.Context, namespace, serviceAccount, path string) error {
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	seconds := int64(accountTokenLife.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}

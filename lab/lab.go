@@ -17,28 +17,30 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// Options are the choices for a Lab.
+// Options are the options of a Lab.
 type Options struct {
-	// Hosts are the names of the Windows hosts to boot. Without any the lab is a control plane on 127.0.0.1 that needs no root.
+	// Hosts are the names of the Windows hosts to boot. A lab without hosts is a control plane on 127.0.0.1 and does not need
+	// root.
 	Hosts []string
-	// User may log in to the hosts; Administrator when empty.
+	// User is the user who can log in to the hosts; Administrator if empty.
 	User string
-	// AuthorizedKeys are the public keys that may log in, in the format of an authorized_keys file.
+	// AuthorizedKeys are the keys that can log in, in the format of an authorized_keys file.
 	AuthorizedKeys []byte
-	// WithoutControlPlane leaves the control plane out, for tests of hosts alone.
+	// WithoutControlPlane omits the control plane, for tests of hosts alone.
 	WithoutControlPlane bool
-	// Progress gets a line for everything that takes more than two seconds; standard error when nil.
+	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
 	Progress io.Writer
 }
 
-// A Lab is a control plane and Windows hosts on a network of their own. All of it ends with the process that opened it, however that ends.
+// A Lab is a control plane and Windows hosts on their own network. It ends with the process that opened it, even if that is
+// killed.
 type Lab struct {
-	// ControlPlane is nil without one.
+	// ControlPlane is nil with WithoutControlPlane.
 	ControlPlane *ControlPlane
 
 	options  Options
 	template string
-	keeper   string
+	reaper   string
 	wine     hostspec.Wine
 	dir      string
 	network  *network // nil without hosts
@@ -50,8 +52,7 @@ type Lab struct {
 	services []*service
 }
 
-// Prepare builds what the cache does not have of what labs run, so that no test has to wait for it: the control plane and, where they can
-// run, hosts.
+// Prepare builds everything that labs run unless it is in the cache: the control plane and, where they can run, hosts.
 func Prepare(ctx context.Context, progress io.Writer) error {
 	c, err := openCache(progress)
 	if err != nil {
@@ -68,7 +69,7 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 		}
 	}
 	if err := CanRunWindows(); err != nil {
-		return build(controlPlaneProgram(), keeperProgram())()
+		return build(controlPlaneProgram(), reaperProgram())()
 	}
 	hosts := func() error {
 		_, err := c.template(ctx)
@@ -77,8 +78,8 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 	return together([]func() error{build(controlPlaneProgram()), hosts})
 }
 
-// Open builds what the cache does not have, and returns when the control plane serves and SSH answers on every host. The context
-// limits the start only. Without root or Wine, options with hosts give an error that wraps ErrNoWindows.
+// Open builds everything that is not in the cache, and returns when the control plane serves and SSH answers on every host. The
+// context limits the start only. Without root or Wine, options with hosts give an error that wraps ErrNoWindows.
 func Open(ctx context.Context, o Options) (*Lab, error) {
 	l := &Lab{options: o}
 	if err := l.open(ctx); err != nil {
@@ -126,7 +127,7 @@ func together(functions []func() error) error {
 	return errors.Join(failures...)
 }
 
-// prepareHosts makes what all hosts share.
+// prepareHosts creates what all hosts share.
 func (l *Lab) prepareHosts(ctx context.Context) error {
 	if err := CanRunWindows(); err != nil {
 		return err
@@ -138,23 +139,23 @@ func (l *Lab) prepareHosts(ctx context.Context) error {
 	if l.template, err = c.template(ctx); err != nil {
 		return err
 	}
-	if l.keeper, err = c.build(ctx, keeperProgram()); err != nil {
+	if l.reaper, err = c.build(ctx, reaperProgram()); err != nil {
 		return err
 	}
 	if l.wine, err = findWine(); err != nil {
 		return err
 	}
 	if l.dir, err = os.MkdirTemp("", "wmco-lab-hosts-"); err != nil {
-		return fmt.Errorf("making the hosts' folder: %w", err)
+		return fmt.Errorf("creating the hosts' folder: %w", err)
 	}
-	l.network, err = openNetwork(l.keeper, l.dir)
+	l.network, err = openNetwork(l.reaper, l.dir)
 	return err
 }
 
-// MachineName is the name of Lab's Address on hosts.
+// MachineName is the name by which hosts know Lab's Address.
 const MachineName = "machine.test"
 
-// Address is where the hosts reach this machine and the API server; 127.0.0.1 without hosts.
+// Address is the address at which hosts reach this machine and the API server; 127.0.0.1 without hosts.
 func (l *Lab) Address() string {
 	if l.network == nil {
 		return "127.0.0.1"
@@ -169,14 +170,14 @@ func (l *Lab) podNetwork() string {
 	return l.network.pods()
 }
 
-// Hosts returns the hosts in the order they were made.
+// Hosts returns the hosts in the order of their creation.
 func (l *Lab) Hosts() []*Host {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.hosts)
 }
 
-// AddHost boots one more host in a lab that has hosts.
+// AddHost boots another host in a lab that has hosts.
 func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
 	if l.network == nil {
 		return nil, errors.New("adding a host: the lab was opened without hosts")
@@ -193,13 +194,13 @@ func (l *Lab) newHost(name string) (*Host, error) {
 	defer l.mu.Unlock()
 	h := &Host{lab: l, name: name, number: firstHost + len(l.hosts), dir: filepath.Join(l.dir, name)}
 	if err := os.Mkdir(h.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("making host %s: %w", name, err)
+		return nil, fmt.Errorf("creating host %s: %w", name, err)
 	}
 	l.hosts = append(l.hosts, h)
 	return h, nil
 }
 
-// Close takes everything down and removes all files that were made.
+// Close stops everything and removes all files.
 func (l *Lab) Close() {
 	for _, h := range l.Hosts() {
 		h.PowerOff()
@@ -218,8 +219,8 @@ func (l *Lab) Close() {
 	}
 }
 
-// Start opens a lab for a test and closes it at the test's end. It skips the test, with the reason, where Windows hosts cannot run.
-// When the test fails it logs what the hosts wrote.
+// Start opens a lab for a test and closes it at the test's end. Where Windows hosts cannot run, it skips the test with the
+// reason. If the test fails, it logs the hosts' logs.
 func Start(t testing.TB, o Options) *Lab {
 	t.Helper()
 	if len(o.Hosts) > 0 {

@@ -34,7 +34,7 @@ func mustKey(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// mustStart starts one host without a control plane, to which the key returned may log in.
+// mustStart starts one host without a control plane, and returns a key that can log in to it.
 func mustStart(t *testing.T, o Options) (*Host, ssh.Signer) {
 	t.Helper()
 	key := mustKey(t)
@@ -224,7 +224,7 @@ func TestHostKeepsItsStateOverReboots(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("registry after a reboot: error %v, %s", err, diff)
 	}
-	// Somebody in the host asks for the second reboot.
+	// A program of the host requests the second reboot.
 	if _, code := runSSH(t, mustDial(t, h, "Administrator", key), `C:\Windows\System32\shutdown.exe /r /t 1`); code != 0 {
 		t.Fatalf("shutdown.exe ended with %d", code)
 	}
@@ -297,11 +297,11 @@ func TestNetworkCanFail(t *testing.T) {
 	}()
 	select {
 	case err := <-answered:
-		t.Errorf("a request over a cut cable ended with error %v, want silence", err)
+		t.Errorf("a request over a disabled link ended with error %v, want no answer", err)
 	case <-time.After(2 * time.Second):
 	}
 	if _, err := h.BootID(t.Context()); err != nil {
-		t.Errorf("the lab does not reach a host whose cable is cut: %v", err)
+		t.Errorf("the lab does not reach a host whose link is disabled: %v", err)
 	}
 	if err := h.Heal(); err != nil {
 		t.Fatal(err)
@@ -309,10 +309,10 @@ func TestNetworkCanFail(t *testing.T) {
 	select {
 	case err := <-answered:
 		if err != nil {
-			t.Errorf("the request did not go through after the cable was back: %v", err)
+			t.Errorf("the request failed after the link was enabled: %v", err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("no answer after the cable was back")
+		t.Error("no answer after the link was enabled")
 	}
 }
 

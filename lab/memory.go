@@ -8,12 +8,11 @@ import (
 	"syscall"
 )
 
-// memoryNeeded is several times what the hosts of a test take.
+// memoryNeeded is several times what the hosts of a test need.
 const memoryNeeded = 8 << 30
 
-// PreferMemory has what is temporary made in memory from now on, where /dev/shm has room for it: drives of hosts, and the data of
-// the control plane. The disk of a machine that is not ours alone may stand still for minutes, and be so full that kubelets evict
-// pods. Go builds its programs where it did before.
+// PreferMemory moves temporary files to /dev/shm if it has room: drives of hosts, and the data of the control plane. A shared
+// disk can stall for minutes, and can be so full that kubelets evict pods. Go still builds its programs where it did before.
 func PreferMemory() error {
 	const memory = "/dev/shm"
 	var s syscall.Statfs_t

@@ -23,11 +23,11 @@ import (
 //	wmco7  10.99.7.1/24 --- uplink  bridge  port2  ---  eth0  10.99.7.2/24
 //	                                        port3  ---  eth0 of host 2 ...
 //
-// No namespace has a name: all of it is gone with the processes in it.
+// No namespace has a name: all end with the processes in them.
 type network struct {
 	number int // the third byte of its addresses
-	anchor *keeper
-	inside *netlink.Handle // acts in the anchor's namespace
+	anchor *reaper
+	inside *netlink.Handle // for the anchor's namespace
 }
 
 const (
@@ -39,16 +39,16 @@ const (
 // firstHost is the last byte of the first host's address.
 const firstHost = 2
 
-// openNetwork makes a network with a number that no other network of this machine has. The anchor also removes dir at the end.
-func openNetwork(keeperProgram, dir string) (*network, error) {
-	anchor, err := startKeeper(keeperProgram, syscall.CLONE_NEWNET, "folder", dir)
+// openNetwork creates a network with a number that no other network of this machine has. The anchor also removes dir at the end.
+func openNetwork(reaperProgram, dir string) (*network, error) {
+	anchor, err := startReaper(reaperProgram, syscall.CLONE_NEWNET, "folder", dir)
 	if err != nil {
 		return nil, err
 	}
 	n := &network{anchor: anchor}
 	if err := n.connect(); err != nil {
 		n.close()
-		return nil, fmt.Errorf("making the hosts' network: %w", err)
+		return nil, fmt.Errorf("creating the hosts' network: %w", err)
 	}
 	return n, nil
 }
@@ -63,7 +63,7 @@ func (n *network) connect() error {
 		return fmt.Errorf("entering the anchor's namespace: %w", err)
 	}
 	if err := n.inside.LinkAdd(&netlink.Bridge{LinkAttrs: attributes(bridgeName)}); err != nil {
-		return fmt.Errorf("making the bridge: %w", err)
+		return fmt.Errorf("creating the bridge: %w", err)
 	}
 	if err := up(n.inside, bridgeName); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (n *network) connect() error {
 	return n.attach(uplinkName)
 }
 
-// addUplink makes the link between this machine and the anchor, whose name reserves the number.
+// addUplink creates the link between this machine and the anchor. Its name reserves the number.
 func (n *network) addUplink(anchor netns.NsHandle) error {
 	outside, err := netlink.NewHandle()
 	if err != nil {
@@ -95,11 +95,11 @@ func (n *network) addUplink(anchor netns.NsHandle) error {
 	return n.routePods(outside, link)
 }
 
-// errAllInUse means that there is no number left.
+// errAllInUse means that no number is left.
 var errAllInUse = errors.New("all are in use")
 
-// reserveLink makes a link between this machine and a namespace, and takes it up. Its name has one of count numbers from first on, which
-// nobody else on this machine has as long as the link is there. It is there as long as the namespace is.
+// reserveLink creates a link between this machine and a namespace, and enables it. Its name contains one of count numbers from
+// first on, which is reserved on this machine as long as the link exists. The link exists as long as the namespace.
 func reserveLink(h *netlink.Handle, ns netns.NsHandle, format string, first, count int) (name string, number int, err error) {
 	for _, i := range rand.Perm(count) {
 		number = first + i
@@ -109,7 +109,7 @@ func reserveLink(h *netlink.Handle, ns netns.NsHandle, format string, first, cou
 			continue
 		}
 		if err != nil {
-			return "", 0, fmt.Errorf("making link %s: %w", name, err)
+			return "", 0, fmt.Errorf("creating link %s: %w", name, err)
 		}
 		return name, number, up(h, name)
 	}
@@ -125,7 +125,7 @@ func (n *network) addHost(number, pid int) error {
 	defer ns.Close()
 	link := &netlink.Veth{LinkAttrs: attributes(port(number)), PeerName: hostLink, PeerNamespace: netlink.NsFd(ns)}
 	if err := n.inside.LinkAdd(link); err != nil {
-		return fmt.Errorf("making the host's link: %w", err)
+		return fmt.Errorf("creating the host's link: %w", err)
 	}
 	if err := n.attach(port(number)); err != nil {
 		return err
@@ -146,21 +146,21 @@ func (n *network) addHost(number, pid int) error {
 	if err := n.routePods(host, hostLink); err != nil {
 		return err
 	}
-	// kubelet takes its node's address from the interface with the default route.
+	// kubelet uses the address of the interface with the default route.
 	if err := host.RouteAdd(&netlink.Route{Gw: net.ParseIP(n.address(1))}); err != nil {
 		return fmt.Errorf("adding the default route: %w", err)
 	}
 	return nil
 }
 
-// removeHost removes a host's link. It would go with the host's namespace, but only some time after its last process.
+// removeHost removes a host's link. The kernel would remove it, but only some time after the last process of the namespace.
 func (n *network) removeHost(number int) {
 	if link, err := n.inside.LinkByName(port(number)); err == nil {
 		_ = n.inside.LinkDel(link)
 	}
 }
 
-// cut takes a host's cable out, heal puts it back.
+// cut disables a host's link, heal enables it.
 func (n *network) cut(number int) error {
 	link, err := n.inside.LinkByName(port(number))
 	if err == nil {
@@ -174,7 +174,7 @@ func (n *network) cut(number int) error {
 
 func (n *network) heal(number int) error { return up(n.inside, port(number)) }
 
-// attach puts a link on the bridge.
+// attach adds a link to the bridge.
 func (n *network) attach(name string) error {
 	link, err := n.inside.LinkByName(name)
 	if err != nil {
@@ -192,10 +192,10 @@ func (n *network) attach(name string) error {
 
 func (n *network) address(number int) string { return fmt.Sprintf("10.99.%d.%d", n.number, number) }
 
-// pods is the range of addresses for the pods of this network's hosts: one for each number, so that labs do not disturb each other.
+// pods is the range of pod addresses of this network: one for each number, so that labs do not conflict.
 func (n *network) pods() string { return fmt.Sprintf("10.%d.%d.0/17", 128+n.number/2, n.number%2*128) }
 
-// routePods makes pods neighbors, whichever host they are on: that host answers for their addresses on the bridge.
+// routePods makes pods neighbors on the bridge: the host of a pod answers for its address.
 func (n *network) routePods(h *netlink.Handle, link string) error {
 	l, err := h.LinkByName(link)
 	if err != nil {
@@ -203,7 +203,7 @@ func (n *network) routePods(h *netlink.Handle, link string) error {
 	}
 	_, pods, err := net.ParseCIDR(n.pods())
 	if err != nil {
-		return fmt.Errorf("parsing the range of pods: %w", err)
+		return fmt.Errorf("parsing the pod network: %w", err)
 	}
 	if err := h.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: pods, Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("adding the route to pods: %w", err)
@@ -213,7 +213,7 @@ func (n *network) routePods(h *netlink.Handle, link string) error {
 
 func (n *network) close() {
 	if n.inside != nil {
-		n.inside.Close() // it holds the namespace
+		n.inside.Close() // it keeps the namespace open
 	}
 	n.anchor.stop()
 }
@@ -236,7 +236,7 @@ func address(h *netlink.Handle, link, ip string) error {
 		return fmt.Errorf("parsing address %s: %w", ip, err)
 	}
 	if err := h.AddrAdd(l, parsed); err != nil {
-		return fmt.Errorf("giving %s to link %s: %w", ip, link, err)
+		return fmt.Errorf("adding %s to link %s: %w", ip, link, err)
 	}
 	return nil
 }
@@ -252,11 +252,11 @@ func up(h *netlink.Handle, link string) error {
 	return nil
 }
 
-// inNamespace runs a function on a thread inside the network namespace of a process. Sockets made there stay there.
+// inNamespace runs a function on a thread in the network namespace of a process. Sockets created there stay in it.
 func inNamespace(pid int, do func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		ns, err := netns.GetFromPid(pid)
 		if err != nil {
 			result <- fmt.Errorf("opening the host's namespace: %w", err)
@@ -272,7 +272,7 @@ func inNamespace(pid int, do func() error) error {
 	return <-result
 }
 
-// dialInside connects to an address as a process of the host would.
+// dialInside connects to an address as a process of the host does.
 func dialInside(ctx context.Context, pid int, address string) (conn net.Conn, err error) {
 	err = inNamespace(pid, func() (err error) {
 		var d net.Dialer
@@ -282,7 +282,7 @@ func dialInside(ctx context.Context, pid int, address string) (conn net.Conn, er
 	return conn, err
 }
 
-// resetConnections ends all established TCP connections of the host, which both ends see as a reset.
+// resetConnections resets all established TCP connections of the host.
 func resetConnections(pid int) error {
 	return inNamespace(pid, func() error {
 		sockets, err := tcpSockets()
@@ -303,7 +303,7 @@ func resetConnections(pid int) error {
 	})
 }
 
-// listening tells whether a process of the host listens on a TCP port.
+// listening reports whether a process of the host listens on a TCP port.
 func listening(pid, port int) bool {
 	found := false
 	_ = inNamespace(pid, func() error {
@@ -316,7 +316,8 @@ func listening(pid, port int) bool {
 	return found
 }
 
-// tcpSockets lists the TCP sockets of the current namespace. A program that listens on all addresses has IPv6 sockets, with IPv4 peers.
+// tcpSockets lists the TCP sockets of the current namespace. A program that listens on all addresses has IPv6 sockets, with IPv4
+// peers.
 func tcpSockets() ([]*netlink.Socket, error) {
 	var all []*netlink.Socket
 	for _, family := range []uint8{syscall.AF_INET, syscall.AF_INET6} {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Patience is how long to wait on this machine for what is waited for so long on one whose speed factor is 1: hack/run.sh measures the
-// factor, and gives it to tests in WMCO_SPEED. A machine that is faster is not hurried.
+// Patience scales a timeout with the speed of this machine: hack/run.sh measures its speed factor and sets WMCO_SPEED for tests.
+// Timeouts on faster machines are not shortened.
 func Patience(d time.Duration) time.Duration {
 	factor, err := strconv.ParseFloat(os.Getenv("WMCO_SPEED"), 64)
 	if err != nil {

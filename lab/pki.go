@@ -19,7 +19,7 @@ import (
 // certificateLife is long enough for any lab and short enough to be harmless.
 const certificateLife = 7 * 24 * time.Hour
 
-// An authority signs the lab's certificates.
+// An authority is a CA of the lab.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -29,7 +29,7 @@ type authority struct {
 func newAuthority() (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the authority's key: %w", err)
+		return nil, fmt.Errorf("creating the CA's key: %w", err)
 	}
 	template, err := certificate(pkix.Name{CommonName: "wmco-lab-ca"})
 	if err != nil {
@@ -39,11 +39,11 @@ func newAuthority() (*authority, error) {
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	der, err := sign(template, template, key.Public(), key)
 	if err != nil {
-		return nil, fmt.Errorf("signing the authority's certificate: %w", err)
+		return nil, fmt.Errorf("signing the CA's certificate: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("parsing the authority's certificate: %w", err)
+		return nil, fmt.Errorf("parsing the CA's certificate: %w", err)
 	}
 	return &authority{cert: cert, key: key, pem: pemBlock("CERTIFICATE", der)}, nil
 }
@@ -51,11 +51,11 @@ func newAuthority() (*authority, error) {
 // A keyPair is a certificate and its key, both as PEM.
 type keyPair struct{ cert, key []byte }
 
-// issue makes a certificate for a client, or for a server when it has names or addresses.
+// issue creates a certificate for a client, or for a server if it has names or addresses.
 func (a *authority) issue(subject pkix.Name, names []string, addresses []net.IP) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("making the key of %s: %w", subject.CommonName, err)
+		return keyPair{}, fmt.Errorf("creating the key of %s: %w", subject.CommonName, err)
 	}
 	template, err := certificate(subject)
 	if err != nil {
@@ -75,8 +75,9 @@ func (a *authority) issue(subject pkix.Name, names []string, addresses []net.IP)
 	return keyPair{cert: pemBlock("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// sign makes a certificate whose signature programs on Wine can check, too. Wine 8 puts the two numbers of an ECDSA signature behind each
-// other as they are, and takes it for wrong where one begins with a zero byte: about one in 128 (crypt32, CNG_PrepareSignatureECC).
+// sign creates a certificate whose signature programs on Wine can verify. Wine 8 concatenates the two numbers of an ECDSA
+// signature without padding, so it rejects those where a number begins with a zero byte: about one in 128 (crypt32,
+// CNG_PrepareSignatureECC).
 func sign(template, parent *x509.Certificate, public any, key *ecdsa.PrivateKey) (der []byte, err error) {
 	for {
 		if der, err = x509.CreateCertificate(rand.Reader, template, parent, public, key); err != nil {
@@ -92,7 +93,7 @@ func sign(template, parent *x509.Certificate, public any, key *ecdsa.PrivateKey)
 	}
 }
 
-// hasLongNumbers says whether no number of a signature on P-256 begins with a zero byte.
+// hasLongNumbers reports whether no number of a signature on P-256 begins with a zero byte.
 func hasLongNumbers(signature []byte) bool {
 	var numbers struct{ R, S *big.Int }
 	_, err := asn1.Unmarshal(signature, &numbers)
@@ -100,17 +101,17 @@ func hasLongNumbers(signature []byte) bool {
 	return err == nil && numbers.R.BitLen() > long && numbers.S.BitLen() > long
 }
 
-// certificate is what all certificates of the lab have in common.
+// certificate has the common fields of all certificates of the lab.
 func certificate(subject pkix.Name) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, fmt.Errorf("making a serial number: %w", err)
+		return nil, fmt.Errorf("creating a serial number: %w", err)
 	}
 	now := time.Now()
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      subject,
-		NotBefore:    now.Add(-time.Hour), // a host's clock may be a little late
+		NotBefore:    now.Add(-time.Hour), // a host's clock may be slow
 		NotAfter:     now.Add(certificateLife),
 	}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWineCanCheckCertificatesOfTheLab makes so many that one of them would not do if nobody saw to it.
+// TestWineCanCheckCertificatesOfTheLab creates so many certificates that one would be invalid on Wine without the workaround.
 func TestWineCanCheckCertificatesOfTheLab(t *testing.T) {
 	authority, err := newAuthority()
 	if err != nil {
@@ -26,7 +26,7 @@ func TestWineCanCheckCertificatesOfTheLab(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := cert.CheckSignatureFrom(authority.cert); err != nil || !hasLongNumbers(cert.Signature) {
-			t.Fatalf("the signature %x is one that Wine 8 takes for wrong (%v)", cert.Signature, err)
+			t.Fatalf("the signature %x is one that Wine 8 rejects (%v)", cert.Signature, err)
 		}
 	}
 }

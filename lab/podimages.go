@@ -13,21 +13,21 @@ import (
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
-// Images that Lab's StartPodImages serves, as pods name them. They are of registries that exist nowhere near the lab: hosts find
-// them where mirrors of ImageSources send them.
+// Images that Lab's StartPodImages serves. Their registries are not reachable from the lab: hosts get them through the mirrors of
+// ImageSources.
 const (
-	PauseImage     = "registry.k8s.io/pause:3.10.1" // which containerd starts for every pod; see internal/desired
+	PauseImage     = "registry.k8s.io/pause:3.10.1" // containerd starts it for every pod; see internal/desired
 	WebserverImage = "lab.test/win-webserver:1"
-	// WebserverCtrlBreakImage is the same, and wants to be asked to stop by Ctrl-Break, which is what hcsshim makes of SIGHUP.
+	// WebserverCtrlBreakImage is the same with the stop signal SIGHUP, which hcsshim sends as Ctrl-Break.
 	WebserverCtrlBreakImage = "lab.test/win-webserver:ctrl-break"
-	// AgnhostImage is the program with which Kubernetes tests itself, for those who ask for it with AddAgnhost.
+	// AgnhostImage is Kubernetes' own test program; see AddAgnhost.
 	AgnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 )
 
 // WebserverProgram is the program of WebserverImage; see the command containers/webserver.
 const WebserverProgram = `C:\webserver.exe`
 
-// ImageSources are the registries that the images are named after.
+// ImageSources are the registries in the names of the images.
 func ImageSources() []string { return []string{"registry.k8s.io", "lab.test"} }
 
 func webserverProgram() program {
@@ -36,7 +36,7 @@ func webserverProgram() program {
 	}
 }
 
-// StartPodImages starts an open registry with the images that pods of the lab are made of.
+// StartPodImages starts an open registry with the images of the lab's pods.
 func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
 	r, err := l.StartRegistry(ctx, RegistryOptions{Open: true})
 	if err != nil {
@@ -73,8 +73,8 @@ func agnhostProgram() program {
 	}
 }
 
-// AddAgnhost has a registry of StartPodImages serve AgnhostImage as well. The programs that upstream's image has beside it, such as a
-// shell, are not in it.
+// AddAgnhost adds AgnhostImage to a registry of StartPodImages, without the other programs of the upstream image, such as a
+// shell.
 func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 	c, err := openCache(l.options.Progress)
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 	return r.pushProgram(ctx, AgnhostImage, agnhost, "")
 }
 
-// pushProgram makes an image of a program and puts it where a mirror of its registry has it.
+// pushProgram builds an image of a program and pushes it to where a mirror has it.
 func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal string) error {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal st
 	}
 	i, err := image.NewProgram(fmt.Sprintf("10.0.%d.%d", Build, Revision), `C:\`+file, stopSignal, map[string]string{file: string(content)})
 	if err != nil {
-		return fmt.Errorf("making image %s: %w", name, err)
+		return fmt.Errorf("building image %s: %w", name, err)
 	}
 	_, repository, _ := strings.Cut(name, "/")
 	repository, tag, _ := strings.Cut(repository, ":")

@@ -18,10 +18,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// podPatience is how long a test waits for what takes seconds on an idle machine.
+// podPatience is the timeout for operations that take seconds on an idle machine.
 const podPatience = 3 * time.Minute
 
 // TestPods runs pods on a Windows host with the real kubelet.exe, containerd.exe, containerd-shim-runhcs-v1.exe, win-overlay.exe
@@ -37,12 +37,12 @@ func TestPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.expectServing("win-webserver", 2)
-	t.Run("ProgramsOfPodsCanBeWatchedAndJoined", func(t *testing.T) { p.in(t).logsAndExec() })
-	t.Run("WhatFailsIsRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
-	t.Run("WhatEndsBehindContainerdIsRestarted", func(t *testing.T) { p.in(t).endedRestarts() })
+	t.Run("LogsAndExecWork", func(t *testing.T) { p.in(t).logsAndExec() })
+	t.Run("AFailedContainerIsRestarted", func(t *testing.T) { p.in(t).failureRestarts() })
+	t.Run("ATerminatedContainerIsRestarted", func(t *testing.T) { p.in(t).endedRestarts() })
 	t.Run("PodsOutliveContainerd", func(t *testing.T) { p.in(t).outliveContainerd() })
-	t.Run("StoppingAsksFirst", func(t *testing.T) { p.in(t).stopping() })
-	t.Run("KubernetesOwnTestProgramRuns", func(t *testing.T) { p.in(t).agnhost() })
+	t.Run("PodsAreStoppedGracefully", func(t *testing.T) { p.in(t).stopping() })
+	t.Run("AgnhostRuns", func(t *testing.T) { p.in(t).agnhost() })
 	t.Run("PodsComeBackAfterAReboot", func(t *testing.T) { p.in(t).comeBack(p.host.Reboot) })
 	t.Run("PodsComeBackAfterAPowerCut", func(t *testing.T) {
 		p.in(t).comeBack(func(ctx context.Context) error {
@@ -50,35 +50,35 @@ func TestPods(t *testing.T) {
 			return p.host.Boot(ctx)
 		})
 	})
-	t.Run("NothingOfDeletedPodsStays", func(t *testing.T) { p.in(t).nothingStays() })
+	t.Run("DeletedPodsAreCleanedUp", func(t *testing.T) { p.in(t).nothingStays() })
 }
 
-// pods is a world with a Windows host whose node is Ready.
+// pods is an environment with a Windows host whose node is Ready.
 type pods struct {
-	*world.World
+	*testenv.Env
 	t    *testing.T
 	host *lab.Host
 }
 
 func openPods(t *testing.T) pods {
 	t.Helper()
-	w, err := world.Open(t.Context(), world.Options{WineHosts: 1, Pods: true, Log: os.Stderr})
+	env, err := testenv.Open(t.Context(), testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Log: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(w.Lab.Logs())
+			t.Log(env.Lab.Logs())
 		}
-		w.Close()
+		env.Close()
 	})
-	if err := w.Configure(t.Context()); err != nil {
+	if err := env.Configure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Announce(t.Context(), w.Hosts()...); err != nil {
+	if err := env.Announce(t.Context(), env.Hosts()...); err != nil {
 		t.Fatal(err)
 	}
-	return pods{w, t, w.Lab.Hosts()[0]}
+	return pods{env, t, env.Lab.Hosts()[0]}
 }
 
 func (p pods) in(t *testing.T) pods {
@@ -86,13 +86,13 @@ func (p pods) in(t *testing.T) pods {
 	return p
 }
 
-// eventually waits until look has nothing to say.
-func (p pods) eventually(what string, look func(context.Context) (missing string)) {
+// eventually waits until check returns "".
+func (p pods) eventually(what string, check func(context.Context) (missing string)) {
 	p.t.Helper()
-	world.Eventually(p.t, podPatience, what, look)
+	testenv.Eventually(p.t, podPatience, what, check)
 }
 
-// expectServing waits until an app has so many pods and all of them serve, and returns them.
+// expectServing waits until an app has count pods and all of them serve, and returns them.
 func (p pods) expectServing(app string, count int) []corev1.Pod {
 	p.t.Helper()
 	return p.ExpectServing(p.t, podPatience, app, count)
@@ -101,7 +101,7 @@ func (p pods) expectServing(app string, count int) []corev1.Pod {
 func (p pods) logsAndExec() {
 	for _, pod := range p.expectServing("win-webserver", 2) {
 		log, err := p.Logs(p.t.Context(), &pod, false)
-		if want := fmt.Sprintf("%s listens on %s:%d", pod.Name, pod.Status.PodIP, world.WebserverPort); err != nil || !strings.Contains(log, want) {
+		if want := fmt.Sprintf("%s listens on %s:%d", pod.Name, pod.Status.PodIP, testenv.WebserverPort); err != nil || !strings.Contains(log, want) {
 			p.t.Errorf("the log of %s is %q (%v), want %q in it", pod.Name, log, err, want)
 		}
 		for _, test := range []struct {
@@ -123,14 +123,14 @@ func (p pods) logsAndExec() {
 	}
 }
 
-// failureRestarts has a program end with a code of its own.
+// failureRestarts makes a program exit with a code of its own.
 func (p pods) failureRestarts() {
 	pod := p.expectServing("win-webserver", 2)[0]
-	_, _ = world.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // it ends while it answers
+	_, _ = testenv.Call(p.t.Context(), pod.Status.PodIP, "/exit?code=3") // it exits while it answers
 	p.expectRestarted(pod, 3)
 }
 
-// endedRestarts ends a container as somebody would who clears a host.
+// endedRestarts terminates a container without containerd.
 func (p pods) endedRestarts() {
 	pod := p.expectServing("win-webserver", 2)[1]
 	id := strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://")
@@ -147,7 +147,7 @@ func (p pods) endedRestarts() {
 	}
 }
 
-// expectRestarted waits until a pod serves again whose container ended with a code.
+// expectRestarted waits until a pod serves again whose container exited with a code.
 func (p pods) expectRestarted(before corev1.Pod, code int32) {
 	p.t.Helper()
 	p.eventually(fmt.Sprintf("%s is restarted after it ended with %d", before.Name, code), func(ctx context.Context) string {
@@ -164,7 +164,7 @@ func (p pods) expectRestarted(before corev1.Pod, code int32) {
 	})
 }
 
-// outliveContainerd ends containerd by force. WICD starts it again.
+// outliveContainerd kills containerd. WICD starts it again.
 func (p pods) outliveContainerd() {
 	before := p.expectServing("win-webserver", 2)
 	traffic := p.StartTraffic(p.t.Context(), "win-webserver", 50*time.Millisecond)
@@ -182,7 +182,7 @@ func (p pods) outliveContainerd() {
 		}
 		return ""
 	})
-	p.eventually("containerd knows the pods", func(ctx context.Context) string {
+	p.eventually("containerd has the pods", func(ctx context.Context) string {
 		if _, code, err := p.Exec(ctx, &before[0], "", "webserver", "exit", "9"); err != nil || code != 9 {
 			return fmt.Sprintf("a command in pod %s ended with %d (%v)", before[0].Name, code, err)
 		}
@@ -198,16 +198,16 @@ func (p pods) outliveContainerd() {
 	}
 }
 
-// agnhost runs the program with which Kubernetes tests itself: it asks a pod of ours, says what it is called, and finishes its grace.
+// agnhost runs Kubernetes' own test program: it sends a request to one of our pods, reports its name, and uses its grace period.
 func (p pods) agnhost() {
 	const grace, says = int64(60), "Sleeping 2 seconds before terminating"
 	if err := p.AddAgnhost(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 	_, err := p.WinWebserver(p.t.Context(), "agnhost", 1, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec = world.AgnhostPod("--delay-shutdown=2")
+		d.Spec.Template.Spec = testenv.AgnhostPod("--delay-shutdown=2")
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = new(grace)
-		d.Spec.Template.Finalizers = []string{"lab.test/looks-at-it"} // so that its end can be looked at
+		d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -219,14 +219,14 @@ func (p pods) agnhost() {
 			return fmt.Sprintf("its pods are %v (%v)", list, err)
 		}
 		pod = list[0]
-		if answer, err := world.CallPort(ctx, pod.Status.PodIP, world.AgnhostPort, "/echo?msg=hello"); err != nil || answer != "hello" {
+		if answer, err := testenv.CallPort(ctx, pod.Status.PodIP, testenv.AgnhostPort, "/echo?msg=hello"); err != nil || answer != "hello" {
 			return fmt.Sprintf("it says %q (%v)", answer, err)
 		}
 		return ""
 	})
 	other := p.expectServing("win-webserver", 2)[0]
-	dial := fmt.Sprintf("/dial?host=%s&port=%d&protocol=http&request=name", other.Status.PodIP, world.WebserverPort)
-	if answer, err := world.CallPort(p.t.Context(), pod.Status.PodIP, world.AgnhostPort, dial); err != nil || !strings.Contains(answer, `{"responses":["`+other.Name) {
+	dial := fmt.Sprintf("/dial?host=%s&port=%d&protocol=http&request=name", other.Status.PodIP, testenv.WebserverPort)
+	if answer, err := testenv.CallPort(p.t.Context(), pod.Status.PodIP, testenv.AgnhostPort, dial); err != nil || !strings.Contains(answer, `{"responses":["`+other.Name) {
 		p.t.Errorf("of another pod, %s, it says %q (%v)", other.Name, answer, err)
 	}
 	log := make(chan string, 1)
@@ -244,7 +244,7 @@ func (p pods) agnhost() {
 	}
 }
 
-// stopping deletes pods that take it differently.
+// stopping deletes pods with different reactions to their stop signal.
 func (p pods) stopping() {
 	tests := []struct {
 		app, environment string
@@ -260,10 +260,10 @@ func (p pods) stopping() {
 	}
 	for _, test := range tests {
 		_, err := p.WinWebserver(p.t.Context(), test.app, 1, func(d *appsv1.Deployment) {
-			d.Spec.Template.Spec = world.WebserverPod(test.environment)
+			d.Spec.Template.Spec = testenv.WebserverPod(test.environment)
 			d.Spec.Template.Spec.Containers[0].Image = test.image
 			d.Spec.Template.Spec.TerminationGracePeriodSeconds = &test.grace
-			d.Spec.Template.Finalizers = []string{"lab.test/looks-at-it"} // so that its end can be looked at
+			d.Spec.Template.Finalizers = []string{"lab.test/check-status"} // keeps the object until its status was checked
 		})
 		if err != nil {
 			p.t.Fatal(err)
@@ -287,7 +287,7 @@ func (p pods) stopping() {
 	}
 }
 
-// expectEnded waits until a deleted pod has ended with a code, and lets it go.
+// expectEnded waits until a deleted pod has exited with a code, and removes its finalizer.
 func (p pods) expectEnded(pod corev1.Pod, code int32) {
 	p.t.Helper()
 	key := client.ObjectKeyFromObject(&pod)
@@ -308,7 +308,7 @@ func (p pods) expectEnded(pod corev1.Pod, code int32) {
 	}
 }
 
-// comeBack restarts the host and wants its pods to serve again, and nothing of the last boot.
+// comeBack restarts the host and checks that its pods serve again, without objects of the last boot.
 func (p pods) comeBack(restart func(context.Context) error) {
 	before := p.expectServing("win-webserver", 2)
 	if err := restart(p.t.Context()); err != nil {
@@ -337,10 +337,10 @@ func (p pods) nothingStays() {
 	if err := p.Client.Delete(p.t.Context(), d); err != nil {
 		p.t.Fatal(err)
 	}
-	p.eventually("nothing stays on the host", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
+	p.eventually("all objects of pods are removed", func(ctx context.Context) string { return p.expectOnHost(ctx, 0) })
 }
 
-// expectOnHost says what a host with so many pods has otherwise than it should.
+// expectOnHost returns what is wrong on a host with count pods.
 func (p pods) expectOnHost(ctx context.Context, count int) string {
 	containers, err := p.host.Containers(ctx)
 	if err != nil || len(containers) != 2*count {
@@ -353,7 +353,7 @@ func (p pods) expectOnHost(ctx context.Context, count int) string {
 		}
 	}
 	for kind, want := range map[hns.Kind]int{hns.Endpoint: count, hns.Namespace: count + 1} { // one is the host's own
-		if objects, err := p.host.NetworkObjects(kind); err != nil || len(objects) != want {
+		if objects, err := p.host.HNS().List(kind); err != nil || len(objects) != want {
 			return fmt.Sprintf("the host has of %s %v (%v), want %d", kind, objects, err, want)
 		}
 	}

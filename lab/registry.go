@@ -30,27 +30,27 @@ import (
 
 const registryProgram = "/usr/bin/docker-registry"
 
-// CanRunRegistries says what is missing for registries; nil when nothing is.
+// CanRunRegistries returns an error that says what is missing for registries, or nil.
 func CanRunRegistries() error { return findService(registryProgram, "docker-registry") }
 
-// RegistryOptions are the choices for a Registry.
+// RegistryOptions are the options of a Registry.
 type RegistryOptions struct {
-	// Listen is an address of this machine. When empty it is the lab's, which hosts can reach.
+	// Listen is an address of this machine; if empty, the lab's, which hosts can reach.
 	Listen string
-	// Name is the host under which images name the registry; MachineName when empty. It must be no address: Wine finds no
-	// address in a certificate.
+	// Name is the host in the names of images; MachineName if empty. It must not be an address: Wine does not check addresses in
+	// certificates.
 	Name string
-	// Open lets everybody pull and push, by plain HTTP.
+	// Open permits everyone to pull and push, without TLS.
 	Open bool
 }
 
-// A Registry is Debian's docker-registry. Its certificate is of the lab's own authority for registries, and only its user,
-// with the password, may pull or push; unless it is open.
+// A Registry is Debian's docker-registry. Its certificate is signed by the lab's CA for registries. Unless it is open, only its
+// user can pull and push, with the password.
 type Registry struct {
 	*service
-	// Host is host:port, as images name the registry.
+	// Host is host:port, as in the names of images.
 	Host string
-	// User and Password may do everything.
+	// User and Password have all permissions.
 	User, Password string
 
 	scheme string
@@ -66,7 +66,7 @@ func (l *Lab) StartRegistry(ctx context.Context, o RegistryOptions) (*Registry, 
 	return r, r.Start(ctx)
 }
 
-// RegistryCA is the certificate, as PEM, of the authority for registries. No host trusts it by itself.
+// RegistryCA is the certificate of the CA for registries, as PEM. Hosts do not trust it by default.
 func (l *Lab) RegistryCA() []byte { return l.registries.pem }
 
 func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
@@ -114,7 +114,7 @@ const closedRegistryConfig = `  tls: {certificate: %[1]s/tls.crt, key: %[1]s/tls
 auth: {htpasswd: {realm: lab, path: %[1]s/htpasswd}}
 `
 
-// labAgent tells the lab's own requests from those of hosts.
+// labAgent is the user agent of the lab's own requests.
 const labAgent = "wmco-lab"
 
 func (l *Lab) registryClient(address string) *http.Client {
@@ -134,7 +134,7 @@ func (r *Registry) ping(ctx context.Context) error {
 	return err
 }
 
-// Push puts an image into a repository: by digest and, when there is one, by tag.
+// Push adds an image to a repository: by digest and, if it has one, by tag.
 func (r *Registry) Push(ctx context.Context, repository, tag string, i image.Image) error {
 	base := "/v2/" + repository
 	for d, content := range i.Blobs {
@@ -167,7 +167,7 @@ func (r *Registry) pushBlob(ctx context.Context, base string, d digest.Digest, c
 func (r *Registry) do(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, error) {
 	request, err := http.NewRequestWithContext(ctx, method, r.scheme+"://"+r.Host+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("making a request: %w", err)
+		return nil, fmt.Errorf("creating a request: %w", err)
 	}
 	request.Header.Set("User-Agent", labAgent)
 	request.Header.Set("Content-Type", contentType)
@@ -187,9 +187,9 @@ func (r *Registry) do(ctx context.Context, method, path, contentType string, bod
 	return answer.Header, nil
 }
 
-// A RegistryRequest is one that a registry answered, from its access log.
+// A RegistryRequest is an entry of a registry's access log.
 type RegistryRequest struct {
-	// From is the address of the client, Agent what it calls itself.
+	// From is the address of the client, Agent its user agent.
 	From, Agent  string
 	Method, Path string
 	Status       int
@@ -198,7 +198,7 @@ type RegistryRequest struct {
 // accessLine is a line of the Combined Log Format.
 var accessLine = regexp.MustCompile(`(?m)^(\S+) \S+ \S+ \[[^]]*\] "(\S+) (\S+) [^"]*" (\d+) \d+ "[^"]*" "([^"]*)"$`)
 
-// Requests returns all requests so far but those of the lab itself.
+// Requests returns all requests so far except the lab's own.
 func (r *Registry) Requests() ([]RegistryRequest, error) {
 	text, err := os.ReadFile(r.log())
 	if err != nil {

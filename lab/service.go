@@ -18,24 +18,24 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// A service is a program of this machine that the lab runs for its hosts. It has PID and mount namespaces of its own: all
-// of it ends with its keeper, whatever user it changes to, and shared memory that it forgets goes as well.
+// A service is a program of this machine that the lab runs for its hosts. It has its own PID and mount namespaces: all of its
+// processes end with its reaper, whichever user they run as, and its shared memory is removed.
 type service struct {
 	program string // for messages
 	command []string
 	folder  *Folder
-	keeper  string
-	// answers tells whether it serves.
+	reaper  string
+	// answers returns nil once the service serves.
 	answers func(context.Context) error
 
 	mu      sync.Mutex
-	running *keeper // nil while stopped
+	running *reaper // nil while stopped
 }
 
-// serviceTimeout is how long a service may take to serve; two busy cores need 2 s.
+// serviceTimeout is how long a service may take to serve; on two busy cores it takes 2 s.
 const serviceTimeout = 30 * time.Second
 
-// findService finds a program of Debian's.
+// findService checks that a program of a Debian package is installed.
 func findService(path, debianPackage string) error {
 	if _, err := exec.LookPath(path); err != nil {
 		return fmt.Errorf("%s not found; install Debian's %s", path, debianPackage)
@@ -43,23 +43,23 @@ func findService(path, debianPackage string) error {
 	return nil
 }
 
-// newService makes a folder for a service, which ends with the lab.
+// newService creates the folder of a service, which ends with the lab.
 func (l *Lab) newService(program string) (*service, error) {
 	if l.network == nil {
 		return nil, errors.New("the lab was opened without hosts")
 	}
-	folder, err := newFolder(l.keeper, filepath.Base(program))
+	folder, err := newFolder(l.reaper, filepath.Base(program))
 	if err != nil {
 		return nil, err
 	}
-	s := &service{program: program, folder: folder, keeper: l.keeper}
+	s := &service{program: program, folder: folder, reaper: l.reaper}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.services = append(l.services, s)
 	return s, nil
 }
 
-// Start starts the service unless it runs, and returns when it serves.
+// Start starts the service unless it is running, and returns when it serves.
 func (s *service) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,19 +67,19 @@ func (s *service) Start(ctx context.Context) error {
 		return nil
 	}
 	args := append([]string{"service", s.folder.Path, s.program}, s.command...)
-	k, err := startKeeper(s.keeper, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, args...)
+	r, err := startReaper(s.reaper, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS, args...)
 	if err != nil {
 		return err
 	}
-	if err := s.wait(ctx, k); err != nil {
-		k.stop()
+	if err := s.wait(ctx, r); err != nil {
+		r.stop()
 		return fmt.Errorf("starting %s: %w; its log ends with:\n%s", s.program, err, tail(s.log(), 2000))
 	}
-	s.running = k
+	s.running = r
 	return nil
 }
 
-func (s *service) wait(ctx context.Context, k *keeper) error {
+func (s *service) wait(ctx context.Context, r *reaper) error {
 	ctx, cancel := context.WithTimeout(ctx, serviceTimeout)
 	defer cancel()
 	for {
@@ -87,7 +87,7 @@ func (s *service) wait(ctx context.Context, k *keeper) error {
 		if err == nil {
 			return nil
 		}
-		if failure := k.failure(); failure != nil {
+		if failure := r.failure(); failure != nil {
 			return failure
 		}
 		select {
@@ -98,7 +98,7 @@ func (s *service) wait(ctx context.Context, k *keeper) error {
 	}
 }
 
-// Stop kills the service. What it wrote stays, for another Start.
+// Stop kills the service. Its files stay for another Start.
 func (s *service) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,10 +108,10 @@ func (s *service) Stop() {
 	}
 }
 
-// log is what the service printed, since it was first started.
+// log is the path of the service's output since its first start.
 func (s *service) log() string { return s.path(hostspec.ServiceLog) }
 
-// path is where a file of the service is for this process.
+// path is the path of a file of the service in this machine.
 func (s *service) path(name string) string { return filepath.Join(s.folder.Path, name) }
 
 func (s *service) write(files map[string][]byte) error {
@@ -123,7 +123,7 @@ func (s *service) write(files map[string][]byte) error {
 	return nil
 }
 
-// giveTo makes the folder and its files those of a user.
+// giveTo makes a user the owner of the folder and its files.
 func (s *service) giveTo(name string) error {
 	owner, err := user.Lookup(name)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *service) giveTo(name string) error {
 	}
 	for _, path := range paths {
 		if err := os.Chown(path, uid, -1); err != nil {
-			return fmt.Errorf("giving the files of %s to %s: %w", s.program, name, err)
+			return fmt.Errorf("changing the owner of the files of %s to %s: %w", s.program, name, err)
 		}
 	}
 	return nil

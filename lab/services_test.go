@@ -22,7 +22,7 @@ func skipWithoutServices(t *testing.T) {
 	}
 }
 
-// startServices starts a registry and a proxy, which alone knows its name.
+// startServices starts a registry and a proxy. Only the proxy resolves the registry's name.
 func startServices(t *testing.T, l *Lab) (*Registry, *ForwardProxy) {
 	t.Helper()
 	r, err := l.StartRegistry(t.Context(), RegistryOptions{Listen: "127.0.0.1", Name: "beyond.test"})
@@ -36,7 +36,7 @@ func startServices(t *testing.T, l *Lab) (*Registry, *ForwardProxy) {
 	return r, p
 }
 
-func TestRegistryAndProxyTellWhoAsksForWhat(t *testing.T) {
+func TestRegistryAndProxyLogRequests(t *testing.T) {
 	skipWithoutServices(t)
 	l := Start(t, Options{Hosts: []string{"win-1"}, WithoutControlPlane: true})
 	r, p := startServices(t, l)
@@ -81,12 +81,12 @@ func TestRegistryAndProxyTellWhoAsksForWhat(t *testing.T) {
 		{From: "127.0.0.1", Agent: "a test", Method: "GET", Path: "/v2/team/app/manifests/1", Status: 404},
 	}
 	if diff := cmp.Diff(want, asked); diff != "" || err != nil {
-		t.Errorf("the registry tells %s (%v)", diff, err)
+		t.Errorf("the registry's log: %s (%v)", diff, err)
 	}
 	through.User = nil
 	transport.CloseIdleConnections()
 	if _, err := client.Get("https://" + r.Host + "/v2/"); err == nil {
-		t.Error("the proxy asks for no password")
+		t.Error("the proxy requires no password")
 	}
 	waitUntil(t, "the proxy tells of both", func() string {
 		passed, err := p.Passages()

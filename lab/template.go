@@ -16,7 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// What hosts report about themselves.
+// Versions that hosts report.
 const (
 	Build       = 20348 // Windows Server 2022
 	Revision    = 2402  // UBR
@@ -33,9 +33,9 @@ func guestProgram() program {
 	}
 }
 
-func keeperProgram() program {
+func reaperProgram() program {
 	return program{
-		pkg: "keeper", about: "building the keeper",
+		pkg: "reaper", about: "building the reaper",
 		sources: []string{"hostspec", "guestapi", "hns"},
 	}
 }
@@ -43,12 +43,12 @@ func keeperProgram() program {
 // hostComputeLibrary is vmcompute.dll.
 func hostComputeLibrary() program {
 	return program{
-		pkg: "hostcompute", about: "building the stand-in for Windows' container services", library: true,
+		pkg: "hostcompute", about: "building the simulation of Windows' container services", library: true,
 		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"guestapi", "hcs", "hns"},
 	}
 }
 
-// CanRunWindows tells whether this machine can run Windows hosts: nil, or an error that wraps ErrNoWindows and says what is missing.
+// CanRunWindows returns nil if this machine can run Windows hosts, or an error that wraps ErrNoWindows and says what is missing.
 func CanRunWindows() error {
 	if err := CanHaveHosts(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoWindows, err)
@@ -64,7 +64,7 @@ func CanRunWindows() error {
 
 const compiler = "x86_64-w64-mingw32-gcc"
 
-// findWine finds the programs themselves. The script /usr/bin/wine of Debian is not one of them.
+// findWine finds Wine's own programs, not Debian's script /usr/bin/wine.
 func findWine() (hostspec.Wine, error) {
 	const dir = "/usr/lib/wine"
 	w := hostspec.Wine{Loader: filepath.Join(dir, "wine64"), Server: filepath.Join(dir, "wineserver64")}
@@ -76,8 +76,8 @@ func findWine() (hostspec.Wine, error) {
 	return w, nil
 }
 
-// template returns the folder that hosts are layered over: a fresh Wine prefix with the shims, the guest's programs and the registry of a
-// Windows Server. It is made once per machine, version of Wine and sources.
+// template returns the folder over which hosts are layered: a new Wine prefix with the shims, the guest's programs and the
+// registry of a Windows Server. It depends on the machine, Wine's version and the sources.
 func (c cache) template(ctx context.Context) (string, error) {
 	wine, err := findWine()
 	if err != nil {
@@ -87,7 +87,7 @@ func (c cache) template(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	keeper, err := c.build(ctx, keeperProgram())
+	reaper, err := c.build(ctx, reaperProgram())
 	if err != nil {
 		return "", err
 	}
@@ -97,21 +97,21 @@ func (c cache) template(ctx context.Context) (string, error) {
 	}
 	version, err := exec.CommandContext(ctx, wine.Loader, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("asking Wine for its version: %w", err)
+		return "", fmt.Errorf("reading Wine's version: %w", err)
 	}
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
 	words := []string{string(version)}
-	for _, built := range []string{guest, keeper, hostCompute} {
+	for _, built := range []string{guest, reaper, hostCompute} {
 		words = append(words, filepath.Base(filepath.Dir(built)))
 	}
 	key, err := contentKey(words, module, []string{"shims", "template.go"})
 	if err != nil {
 		return "", err
 	}
-	return c.get(ctx, item{name: "template", about: "making the Windows template", key: key, make: func(ctx context.Context, path string) error {
+	return c.get(ctx, item{name: "template", about: "creating the Windows template", key: key, make: func(ctx context.Context, path string) error {
 		files := map[string]string{
 			below(guestapi.GuestProgram):                             guest,
 			"windows/system32/OpenSSH/sshd.exe":                      guest,
@@ -120,15 +120,15 @@ func (c cache) template(ctx context.Context) (string, error) {
 			"windows/system32/WindowsPowerShell/v1.0/powershell.exe": guest,
 			"windows/system32/vmcompute.dll":                         hostCompute,
 		}
-		return makeTemplate(ctx, path, keeper, files, wine)
+		return makeTemplate(ctx, path, reaper, files, wine)
 	}})
 }
 
-// makeTemplate makes the template with files (path below drive_c -> file) and the shims.
-func makeTemplate(ctx context.Context, path, keeperProgram string, files map[string]string, wine hostspec.Wine) error {
+// makeTemplate creates the template with files (path below drive_c -> file) and the shims.
+func makeTemplate(ctx context.Context, path, reaperProgram string, files map[string]string, wine hostspec.Wine) error {
 	dir, err := os.MkdirTemp("", "wmco-lab-template-")
 	if err != nil {
-		return fmt.Errorf("making a work folder: %w", err)
+		return fmt.Errorf("creating a work folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	for _, source := range []string{"pdh.c", "bcryptprimitives.c", "dismapi.c", "bindfltapi.c", "computenetwork.def"} {
@@ -142,23 +142,23 @@ func makeTemplate(ctx context.Context, path, keeperProgram string, files map[str
 	if err := hostspec.Write(dir, hostspec.Template{Prefix: path, Files: files, Registry: registryEntries(), Wine: wine}); err != nil {
 		return err
 	}
-	k, err := startKeeper(keeperProgram, hostNamespaces, "template", dir)
+	r, err := startReaper(reaperProgram, hostNamespaces, "template", dir)
 	if err != nil {
 		return err
 	}
-	defer k.stop()
+	defer r.stop()
 	select {
-	case <-k.ended:
+	case <-r.ended:
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for the template: %w", ctx.Err())
 	}
-	if !k.cmd.ProcessState.Success() {
-		return k.failure()
+	if !r.cmd.ProcessState.Success() {
+		return r.failure()
 	}
 	return nil
 }
 
-// hostNamespaces are the kinds of namespace that a host has of its own.
+// hostNamespaces are the kinds of namespaces of a host.
 const hostNamespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
 func compileShim(ctx context.Context, source, target string) error {
@@ -178,8 +178,8 @@ func below(windowsPath string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(windowsPath, `C:\`), `\`, "/")
 }
 
-// registryEntries are what kubelet and the agent read about the machine. Wine derives the version that programs see from them too, which
-// is why CurrentVersion is 10.0 here and 6.3 on Windows.
+// registryEntries are what kubelet and WICD read about Windows. Wine uses them for the version that programs see, too, which is
+// why CurrentVersion is 10.0 here and 6.3 on Windows.
 func registryEntries() []guestapi.RegistryEntry {
 	const current = `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
 	text := func(key, name, value string) guestapi.RegistryEntry {
@@ -206,7 +206,8 @@ func registryEntries() []guestapi.RegistryEntry {
 		number(`HKLM\Software\WMCOLab\Features`, "Containers", 1), // enabled; see shims/dismapi.c
 		text(`HKLM\SYSTEM\HardwareConfig`, "LastConfig", "{00000000-0000-0000-0000-000000000000}"),
 		number(`HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters`, "BootId", 0),
-		// Wine lets the process of a service hang at its end now and then; Windows does not. Here Wine ends it after so many milliseconds.
+		// On Wine, the process of a service sometimes hangs at its end; on Windows it does not. Here Wine kills it after this
+		// number of milliseconds.
 		number(`HKLM\SYSTEM\CurrentControlSet\Control`, "WaitToKillServiceTimeout", 10000),
 	}
 }

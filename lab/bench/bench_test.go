@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestANumberIsALineOfNameValueAndUnit(t *testing.T) {
+func TestANumberIsWrittenAsNameValueAndUnit(t *testing.T) {
 	for value, want := range map[float64]string{
 		0:          "x 0 s\n",
 		4:          "x 4 s\n",
@@ -17,7 +17,7 @@ func TestANumberIsALineOfNameValueAndUnit(t *testing.T) {
 		var out bytes.Buffer
 		(&sheet{out: &out}).number("x", value, "s")
 		if out.String() != want {
-			t.Errorf("%v is written %q, want %q", value, out.String(), want)
+			t.Errorf("%v is formatted as %q, want %q", value, out.String(), want)
 		}
 	}
 }

@@ -16,20 +16,20 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// fleet is a crowd whose hosts are there before they are announced: starting a simulated host is work for the machine that is
-// measured.
+// fleet starts its hosts before it announces them: starting a simulated host uses the machine that is measured.
 type fleet struct{ crowd }
 
 const (
 	manyHosts = 1000
 	fewHosts  = 10
 	deadHosts = 50
-	// besideDead is how many hosts join beside those that never answer, and as many without them, half before and half after.
-	besideDead = 100
-	idleFor    = 2 * time.Minute
+	// withDead is the number of hosts that join while others never answer, and of those that join without them, half before and
+	// half after.
+	withDead = 100
+	idleFor  = 2 * time.Minute
 )
 
 func measureFleet(ctx context.Context, s *sheet) error {
@@ -75,9 +75,9 @@ func (f fleet) joinAll(ctx context.Context, n int) (seconds float64, err error) 
 	return took, nil
 }
 
-// awaitReady waits until all of some hosts have been Ready. It watches: to list a thousand instances once a second would be a good part of
-// what the API server does meanwhile. Where everything shares two cores, the server ends a watch now and then that does not keep up.
-func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
+// awaitReady waits until all given hosts have been Ready. It watches, because listing a thousand instances each second would be a
+// considerable load for the API server. With everything on two cores, the server sometimes ends a watch that is too slow.
+func (f fleet) awaitReady(ctx context.Context, hosts []testenv.Host) error {
 	missing := map[string]bool{}
 	for _, at := range hosts {
 		missing[at.Name] = true
@@ -95,7 +95,7 @@ func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
 		if err != nil {
 			return fmt.Errorf("watching until hosts are Ready, %d are missing: %w\n%s", len(missing), err, f.Diagnosis())
 		}
-		var list v1alpha1.WindowsInstanceList // as the watch begins, or what it missed would be waited for
+		var list v1alpha1.WindowsInstanceList // the state when the watch begins, or after events were lost
 		if err := f.Client.List(ctx, &list, here); err != nil {
 			events.Stop()
 			return err
@@ -118,18 +118,18 @@ func (f fleet) awaitReady(ctx context.Context, hosts []world.Host) error {
 }
 
 // dead is a host that never answers.
-func dead(n int, address string) world.Host {
-	return world.Host{Name: fmt.Sprintf("dead-%d", n), Address: address, Port: sshPort}
+func dead(n int, address string) testenv.Host {
+	return testenv.Host{Name: fmt.Sprintf("dead-%d", n), Address: address, Port: sshPort}
 }
 
-// measureJoins lets few, some and many hosts join, some of them beside hosts that never answer.
+// measureJoins measures joins of few, some and many hosts, some of them while other hosts never answer.
 func (f fleet) measureJoins(ctx context.Context) error {
 	few, err := f.joinAll(ctx, fewHosts)
 	if err != nil {
 		return err
 	}
-	// Half of those alone join before, half after: the machine, and what it has to do already, are not the same all the time.
-	before, err := f.joinAll(ctx, besideDead/2)
+	// Half of those without dead hosts join before, half after, because the machine and its load change over time.
+	before, err := f.joinAll(ctx, withDead/2)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (f fleet) measureJoins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	beside, err := f.joinAll(ctx, besideDead)
+	beside, err := f.joinAll(ctx, withDead)
 	silent()
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (f fleet) measureJoins(ctx context.Context) error {
 	if err := f.forgetDead(ctx); err != nil {
 		return err
 	}
-	after, err := f.joinAll(ctx, besideDead/2)
+	after, err := f.joinAll(ctx, withDead/2)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,8 @@ func (f fleet) measureJoins(ctx context.Context) error {
 	return nil
 }
 
-// announceDead announces hosts that take a connection and never say anything, the worst kind: others are told apart at once.
+// announceDead announces hosts that accept connections and never send anything. This is the worst kind: others are recognized at
+// once.
 func (f fleet) announceDead(ctx context.Context) (end func(), err error) {
 	var silent []net.Listener
 	end = func() {
@@ -199,10 +200,10 @@ func (f fleet) forgetDead(ctx context.Context) error {
 	return nil
 }
 
-// measureIdle looks at the operator while nothing happens.
+// measureIdle measures the operator while nothing happens.
 func (f fleet) measureIdle(ctx context.Context) error {
-	f.say("Nothing happens for %s", idleFor)
-	time.Sleep(time.Minute) // what follows the joins is over
+	f.say("Measuring the idle operator for %s", idleFor)
+	time.Sleep(time.Minute) // until the work after the joins is done
 	busy, err := f.Operator.CPUTime()
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (f fleet) measureIdle(ctx context.Context) error {
 	return nil
 }
 
-// measureHelperOnly brings a version to a thousand nodes that differs in what no pod needs.
+// measureHelperOnly upgrades a thousand nodes to a version that differs only in a program that no pod needs.
 func (f fleet) measureHelperOnly(ctx context.Context) error {
 	dir, err := f.AnotherPayload("helper", "windows_exporter.exe")
 	if err != nil {
@@ -244,7 +245,7 @@ func (f fleet) measureHelperOnly(ctx context.Context) error {
 		return err
 	}
 	cordons := 0
-	err = f.watchFor(ctx, seldom, 20*time.Minute, "all nodes have the version", func(ctx context.Context) (bool, error) {
+	err = f.poll(ctx, slowPoll, 20*time.Minute, "all nodes have the version", func(ctx context.Context) (bool, error) {
 		n, err := f.cordoned(ctx)
 		cordons += n
 		now, err2 := f.versions(ctx)
@@ -293,12 +294,12 @@ func (f fleet) versions(ctx context.Context) (map[string]int, error) {
 func (f fleet) measureRemoval(ctx context.Context) error {
 	here := client.InNamespace(api.DefaultNamespace)
 	began := time.Now()
-	for _, at := range f.Hosts() { // one by one, as kubectl does: a request for all at once would take longer than the API server lets one
+	for _, at := range f.Hosts() { // one by one, like kubectl: a request for all of them would exceed the API server's timeout
 		if err := f.Client.Delete(ctx, at.Instance()); err != nil {
 			return err
 		}
 	}
-	err := f.watchFor(ctx, time.Second, 20*time.Minute, "all hosts have left", func(ctx context.Context) (bool, error) {
+	err := f.poll(ctx, time.Second, 20*time.Minute, "all hosts have left", func(ctx context.Context) (bool, error) {
 		var list v1alpha1.WindowsInstanceList
 		if err := f.Client.List(ctx, &list, here); err != nil {
 			return false, err

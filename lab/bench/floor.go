@@ -22,13 +22,13 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// Floors are the least that something can take on this machine, measured in the same run: machines of one kind differ by half, the
+// A floor is the shortest possible time on this machine, measured in the same run: machines of one kind differ by half, but the
 // ratio of a time to its floor does not.
 
-// calibrate does the fixed pieces of work of hack/speed.
+// calibrate runs the fixed benchmark of hack/speed.
 func (s *sheet) calibrate(ctx context.Context, when string) error {
 	command := exec.CommandContext(ctx, "go", "run", "../hack/speed", "-seconds")
 	command.Stderr = s.progress
@@ -44,7 +44,7 @@ func (s *sheet) calibrate(ctx context.Context, when string) error {
 	return nil
 }
 
-// joinFloor is what no join can go below: the bytes of the payload over SSH, and the start of containerd and the kubelet by themselves.
+// joinFloor is the floor of a join: the bytes of the payload over SSH, and the start of containerd and the kubelet alone.
 type joinFloor struct{ transfer, start float64 }
 
 func (f joinFloor) seconds() float64 { return f.transfer + f.start }
@@ -75,7 +75,7 @@ func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) 
 	if err != nil {
 		return 0, err
 	}
-	c, err := remote.Dial(ctx, remote.Target{Address: h.Address(), User: world.User, Key: key, HostKey: hostKey}, remote.Options{})
+	c, err := remote.Dial(ctx, remote.Target{Address: h.Address(), User: testenv.User, Key: key, HostKey: hostKey}, remote.Options{})
 	if err != nil {
 		return 0, err
 	}
@@ -92,7 +92,7 @@ func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) 
 	return time.Since(began).Seconds(), nil
 }
 
-// bareStart starts the two services while WICD does not run, until the kubelet says in its lease that it works.
+// bareStart starts the two services while WICD does not run, until the kubelet renews its lease.
 func (m *joins) bareStart(ctx context.Context, h *lab.Host) (float64, error) {
 	for _, name := range []string{api.WICDService, "kubelet", "containerd"} {
 		if err := h.StopService(ctx, name); err != nil {
@@ -113,7 +113,7 @@ func (m *joins) bareStart(ctx context.Context, h *lab.Host) (float64, error) {
 	return took, errors.Join(err, h.StartService(ctx, api.WICDService))
 }
 
-// watchFloor is how long a bare change of one ConfigMap takes to reach n watchers, each with a connection of its own as daemons have.
+// watchFloor is how long a change of one ConfigMap takes to reach n watchers, each with its own connection like a daemon.
 func (c crowd) watchFloor(ctx context.Context, n int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -142,10 +142,10 @@ func (c crowd) watchFloor(ctx context.Context, n int) (float64, error) {
 	return time.Since(began).Seconds(), nil
 }
 
-// watchOnce begins a watch, and tells when it heard of a change.
+// watchOnce starts a watch, and reports when it received a change.
 func (c crowd) watchOnce(ctx context.Context, object *corev1.ConfigMap, heard chan<- error) error {
 	config := c.Lab.ControlPlane.RESTConfig()
-	config.Dial = (&net.Dialer{}).DialContext // clients with a dialer of their own share no connection
+	config.Dial = (&net.Dialer{}).DialContext // clients with different dialers share no connection
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -18,19 +18,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 const (
-	// hostileHosts mean harm, all of them for hostileFor, beside rounds of honestHosts that join.
+	// hostileHosts attack for hostileFor, while groups of honestHosts join.
 	hostileHosts = 32
 	honestHosts  = 10
 	hostileFor   = 5 * time.Minute
-	// junkRequests are certificate requests of hosts that break a rule.
+	// junkRequests is the number of invalid certificate requests.
 	junkRequests = 5000
 )
 
-// measureHostile lets honest hosts join alone, beside hosts that mean harm, and beside certificate requests that are junk.
+// measureHostile measures joins of honest hosts alone, with hostile hosts, and with invalid certificate requests.
 func measureHostile(ctx context.Context, s *sheet) error {
 	c, err := openCrowd(ctx, s)
 	if err != nil {
@@ -38,7 +38,7 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	}
 	defer c.Close()
 	f := fleet{c}
-	if _, err := f.joinAll(ctx, honestHosts); err != nil { // what is done once only
+	if _, err := f.joinAll(ctx, honestHosts); err != nil { // one-time work
 		return err
 	}
 	var alone, beside []float64
@@ -80,8 +80,8 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	return f.measureJunk(ctx)
 }
 
-// remove lets hosts go as they are.
-func (f fleet) remove(ctx context.Context, hosts []world.Host) error {
+// remove releases hosts unchanged.
+func (f fleet) remove(ctx context.Context, hosts []testenv.Host) error {
 	for _, h := range hosts {
 		i := h.Instance()
 		if err := f.Client.Get(ctx, client.ObjectKeyFromObject(i), i); err != nil {
@@ -99,8 +99,8 @@ func (f fleet) remove(ctx context.Context, hosts []world.Host) error {
 	return nil
 }
 
-// measureJunk has somebody make requests as a host's daemon that has no such host, all of which are decided again and again, and lets hosts
-// join meanwhile.
+// measureJunk creates certificate requests for daemons of hosts that do not exist. The operator decides about all of them
+// repeatedly. Meanwhile hosts join.
 func (f fleet) measureJunk(ctx context.Context) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -115,7 +115,7 @@ func (f fleet) measureJunk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.say("%d certificate requests are made that break a rule", junkRequests)
+	f.say("Creating %d certificate requests that violate a rule", junkRequests)
 	for n := range junkRequests {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
 			Subject: pkix.Name{CommonName: fmt.Sprintf("%snobody-%d", api.WICDUserPrefix, n), Organization: []string{api.WICDGroup}},

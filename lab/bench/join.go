@@ -19,15 +19,15 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/proxy"
 	"github.com/windows-machine-config/wmco/lab/sshd"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 const (
-	// rounds is how often each measurement is taken, on fresh hosts each time. Times are medians, counts are maxima.
+	// rounds is the number of rounds, each with new hosts. Times are medians, counts are maxima.
 	rounds = 3
-	// together is how many hosts are announced at once.
+	// together is the number of hosts that are announced at once.
 	together = 3
-	// linkRate in bytes per second, and half of the round trip, of the link to a host that is far away.
+	// linkRate in bytes per second, and half of the round trip, of the link to a distant host.
 	linkRate  = 100e6 / 8
 	linkDelay = 5 * time.Millisecond
 )
@@ -35,27 +35,27 @@ const (
 // joins are the measurements of the group join.
 type joins struct {
 	*stage
-	alone, crowd []arrival // of a fresh host, and of several at once
+	alone, crowd []arrival // of a new host, and of several at once
 	powerShell   int       // the most starts of PowerShell on a host
 	again        []rejoin
 	floors       []joinFloor
 }
 
-// rejoin is a join of a host that has joined before.
+// rejoin is the second join of a host.
 type rejoin struct{ payloadBytes, wireBytes int64 }
 
 func measureJoin(ctx context.Context, s *sheet) error {
 	if err := lab.CanRunWindows(); err != nil {
-		return fmt.Errorf("hosts with real Windows programs are needed: %w", err)
+		return fmt.Errorf("hosts on Wine are required: %w", err)
 	}
-	st, err := openStage(ctx, s, world.Options{WineHosts: 1, WholePayload: true})
+	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1, WholePayload: true})
 	if err != nil {
 		return err
 	}
 	defer st.Close()
 	m := &joins{stage: st}
 	for n := range rounds {
-		s.say("Round %d of %d: a fresh host, the same host again, %d fresh hosts at once", n+1, rounds, together)
+		s.say("Round %d of %d: a new host, the same host again, %d new hosts at once", n+1, rounds, together)
 		if err := m.joinAlone(ctx); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func measureJoin(ctx context.Context, s *sheet) error {
 	return m.measureLink(ctx)
 }
 
-// joinAlone joins a fresh host, and then the same host again after its node and its entry were deleted.
+// joinAlone joins a new host, and then the same host again after its node and its entry were deleted.
 func (m *joins) joinAlone(ctx context.Context) error {
 	hosts, err := m.fresh(ctx, 1)
 	if err != nil {
@@ -77,13 +77,13 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.say("one host was Ready after %.2f s, in which the machine worked %.2f s", first.seconds, first.cpuSeconds)
+	m.say("one host was Ready after %.2f s, %.2f s of processor time", first.seconds, first.cpuSeconds)
 	m.alone = append(m.alone, first)
 	floor, err := m.floor(ctx, hosts[0])
 	if err != nil {
 		return err
 	}
-	m.say("the bytes alone took %.2f s, the bare start %.2f s", floor.transfer, floor.start)
+	m.say("the transfer alone took %.2f s, the start alone %.2f s", floor.transfer, floor.start)
 	m.floors = append(m.floors, floor)
 	if err := errors.Join(m.countPowerShell(hosts), m.forget(ctx)); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (m *joins) joinTogether(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.say("%d hosts were Ready after %.2f s, in which the machine worked %.2f s", together, all.seconds, all.cpuSeconds)
+	m.say("%d hosts were Ready after %.2f s, %.2f s of processor time", together, all.seconds, all.cpuSeconds)
 	m.crowd = append(m.crowd, all)
 	return errors.Join(m.countPowerShell(hosts), m.leave(ctx, hosts))
 }
@@ -124,7 +124,7 @@ func (m *joins) countPowerShell(hosts []*lab.Host) error {
 	return nil
 }
 
-// contents are the files of the host's content store that hold the payload, whole or in part.
+// contents are the files of the payload in the host's content store, complete or partial.
 func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
 	found := map[string]fs.FileInfo{}
 	for _, f := range m.payload.Files {
@@ -137,8 +137,8 @@ func (m *joins) contents(h *lab.Host) map[string]fs.FileInfo {
 	return found
 }
 
-// arrived is how many bytes of payload came between two looks at the store: those of each content whose file is not
-// the one that was there before, of each part, and of the carrier of WICD where SFTP wrote a file.
+// arrived is the number of bytes of the payload that were sent between two readings of the store: of each new content, of each
+// partial file, and of wicd-setup if SFTP wrote a file.
 func (m *joins) arrived(before, after map[string]fs.FileInfo, seen sshd.Stats) int64 {
 	var sum int64
 	for _, f := range m.payload.Files {
@@ -156,9 +156,9 @@ func same(a, b fs.FileInfo) bool {
 	return a != nil && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// compressedSize is how much must be sent to a host that has nothing.
+// compressedSize is the number of bytes for a host that has nothing.
 func (m *joins) compressedSize() int64 {
-	sizes := map[string]int64{} // content that two files have in common is sent once
+	sizes := map[string]int64{} // content shared by two files is sent once
 	for _, f := range m.payload.Files {
 		sizes[f.SHA256] = f.Compressed.Size
 	}
@@ -206,7 +206,7 @@ func (m *joins) report() {
 	}
 }
 
-// medianRun is the run whose time is the median.
+// medianRun is the run with the median time.
 func medianRun(runs []arrival) arrival {
 	var seconds []float64
 	for _, r := range runs {
@@ -216,7 +216,7 @@ func medianRun(runs []arrival) arrival {
 	return runs[slices.Index(seconds, middle)]
 }
 
-// took is how long a step that is done took.
+// took is the duration of a step that is done.
 func took(s v1alpha1.StepStatus) time.Duration {
 	if s.StartedAt == nil || s.FinishedAt == nil {
 		return 0
@@ -224,7 +224,7 @@ func took(s v1alpha1.StepStatus) time.Duration {
 	return s.FinishedAt.Sub(s.StartedAt.Time)
 }
 
-// measureLink joins fresh hosts over a slow link, and reports which part of it the step Transfer used.
+// measureLink joins new hosts over a slow link, and reports the share of it that the step Transfer used.
 func (m *joins) measureLink(ctx context.Context) error {
 	addresses, err := lab.OpenAddresses(ctx, m.progress)
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *joins) measureLink(ctx context.Context) error {
 	defer addresses.Close()
 	var shares []float64
 	for n := range rounds {
-		m.say("Round %d of %d: a fresh host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
+		m.say("Round %d of %d: a new host over a link of 100 Mbit/s with 10 ms round trip", n+1, rounds)
 		share, err := m.joinOverLink(ctx, addresses.Next().String())
 		if err != nil {
 			return err
@@ -245,7 +245,7 @@ func (m *joins) measureLink(ctx context.Context) error {
 	return nil
 }
 
-// joinOverLink joins a host at the far end of a link that begins at an address. The operator finds the host at its own, too.
+// joinOverLink joins a host at the end of a link that begins at an address. The operator can reach the host directly, too.
 func (m *joins) joinOverLink(ctx context.Context, address string) (share float64, err error) {
 	hosts, err := m.fresh(ctx, 1)
 	if err != nil {
@@ -264,21 +264,21 @@ func (m *joins) joinOverLink(ctx context.Context, address string) (share float64
 	if err != nil {
 		return 0, err
 	}
-	a, err := m.announced(ctx, hosts, []world.Host{entry})
+	a, err := m.announced(ctx, hosts, []testenv.Host{entry})
 	if err != nil {
 		return 0, err
 	}
 	i := slices.IndexFunc(a.steps, func(s v1alpha1.StepStatus) bool { return s.Name == join.StepTransfer })
-	// What came besides the carrier of WICD is the payload and some kilobytes of talk; the payload alone is meant.
+	// Apart from wicd-setup, the bytes are the payload and some kilobytes of requests; only the payload counts.
 	bytes := min(m.compressedSize(), a.seen[0].BytesReceived-m.payload.Setup.Size)
 	return float64(bytes) / took(a.steps[i]).Seconds() / linkRate, m.leave(ctx, hosts)
 }
 
-func entryAt(name, address string) (world.Host, error) {
+func entryAt(name, address string) (testenv.Host, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return world.Host{}, err
+		return testenv.Host{}, err
 	}
 	number, err := strconv.ParseInt(port, 10, 32)
-	return world.Host{Name: name, Address: host, Port: int32(number)}, err
+	return testenv.Host{Name: name, Address: host, Port: int32(number)}, err
 }

@@ -1,9 +1,8 @@
 //go:build linux
 
-// Command bench measures what the documentation promises, on real programs: the operator as users install it, a real
-// control plane, and Windows hosts on Wine. Every number is a line "name value unit" on standard output; lines that
-// begin with # describe the machine; what is being done goes to standard error. docs/performance.md says what the
-// numbers mean.
+// Command bench measures the numbers that the documentation promises: the operator as users install it, a real control plane, and
+// Windows hosts on Wine. Standard output has a line "name value unit" for each number, and lines with # that describe the
+// machine; standard error has the progress. docs/performance.md says what the numbers mean.
 package main
 
 import (
@@ -28,12 +27,12 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
-		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, what the operator takes, what hosts that never answer cost", measureFleet},
-		{"hostile", "hosts that mean harm, and requests that are junk: what the operator takes, and how long others join beside them", measureHostile},
-		{"network-nodes", "the overlay of hundreds of nodes: seconds until all know a change, and until one that starts knows all", measureOverlay},
+		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
+		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},
+		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
-		{"settings-rest", "what the daemon on a node needs while nothing happens: memory, requests and processes", measureRest},
+		{"settings-idle", "the idle daemon of a node: memory, requests and processes", measureIdle},
 	}
 }
 
@@ -46,7 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	// The simulated hosts stand for machines with processors of their own: what they leave behind is collected seldom.
+	// Simulated hosts replace machines with their own processors, so their garbage is collected rarely.
 	debug.SetGCPercent(400)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -62,11 +61,11 @@ func usage() {
 	for _, g := range groups() {
 		fmt.Fprintf(out, "  %-15s %s\n", g.name, g.about)
 	}
-	fmt.Fprint(out, "A name stands for all groups that begin with it: settings for settings-nodes and settings-rest.\n\nFlags:\n")
+	fmt.Fprint(out, "A name stands for all groups that begin with it: settings for settings-nodes and settings-idle.\n\nFlags:\n")
 	flag.PrintDefaults()
 }
 
-// choose returns the group with a name, those whose names begin with it and a hyphen, or all for none.
+// choose returns the group with a name, the groups with a name and a hyphen as prefix, or all groups for "".
 func choose(name string) ([]group, error) {
 	all := groups()
 	if name == "" {
@@ -86,7 +85,7 @@ func choose(name string) ([]group, error) {
 	return nil, fmt.Errorf("there is no group %q; the groups are: %s", name, strings.Join(names, ", "))
 }
 
-// run measures group after group. A group that fails does not keep the others from being measured.
+// run measures each group, even if another fails.
 func run(ctx context.Context, chosen []group) error {
 	s := &sheet{out: os.Stdout, progress: os.Stderr, begin: time.Now()}
 	s.machine()

@@ -25,17 +25,17 @@ import (
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// How many nodes the overlay has, and how many more there are when one starts.
+// The number of nodes in the overlay, and of other nodes when one starts.
 const (
 	overlayNodes = 500
 	remoteNodes  = 1000
 )
 
-// overlays are the overlay's programs of many nodes in this process, each with a simulated Host Network Service, on a real API
-// server.
+// overlays runs hybrid-overlay-node for many nodes in this process, each with a simulated Host Network Service, against a real
+// API server.
 type overlays struct {
 	*sheet
 	set        kubernetes.Interface
@@ -72,7 +72,7 @@ func measureOverlay(ctx context.Context, s *sheet) error {
 	return o.measureStart(ctx)
 }
 
-// prepare makes what OVN-Kubernetes would: rights, and somebody who approves certificates.
+// prepare does the work of OVN-Kubernetes: permissions, and the approval of certificates.
 func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	if o.set, err = kubernetes.NewForConfig(l.ControlPlane.RESTConfig()); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ovn-nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: world.OverlayGroup}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: testenv.OverlayGroup}},
 	}
 	if _, err := o.set.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
@@ -94,18 +94,18 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 
 func (o *overlays) approve(ctx context.Context) {
 	isOverlays := func(_ string, asked *x509.CertificateRequest) bool {
-		return strings.HasPrefix(asked.Subject.CommonName, world.OverlayUserPrefix)
+		return strings.HasPrefix(asked.Subject.CommonName, testenv.OverlayUserPrefix)
 	}
 	for ctx.Err() == nil {
-		_ = world.Approve(ctx, o.set, isOverlays) // tried again with the next list
+		_ = testenv.Approve(ctx, o.set, isOverlays) // repeated with the next list
 		select {
 		case <-ctx.Done():
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// createNodes makes Nodes with numbers from..to-1. Those that no program is started for have a router's address.
+// createNodes creates Nodes with numbers from..to-1. Those without a program get the address of a router.
 func (o *overlays) createNodes(ctx context.Context, from, to int, others bool) error {
 	var failed error
 	var mu sync.Mutex
@@ -133,7 +133,7 @@ func (o *overlays) createNode(ctx context.Context, i int, others bool) error {
 	if others {
 		n.Annotations[overlay.RouterMACAnnotation] = fmt.Sprintf("00-15-5D-01-%02X-%02X", i/256, i%256)
 	}
-	_, err := world.AddNode(ctx, o.set, n, addressOf(i).String())
+	_, err := testenv.AddNode(ctx, o.set, n, addressOf(i).String())
 	return err
 }
 
@@ -170,7 +170,7 @@ func (o *overlays) stopAll() {
 	o.hosts = nil
 }
 
-// has says how many remote subnets a host's overlay has, and whether one of them is that one.
+// has returns the number of a host's remote subnets, and whether a given one is among them.
 func (h *overlayHost) has(subnet netip.Prefix) (count int, is bool) {
 	for _, n := range h.hns.State().Networks {
 		if n.Name != overlay.Network {
@@ -184,7 +184,7 @@ func (h *overlayHost) has(subnet netip.Prefix) (count int, is bool) {
 	return 0, false
 }
 
-// measureChange measures how long it takes until all nodes know that one has another subnet.
+// measureChange measures how long it takes until all nodes have the new subnet of one.
 func (o *overlays) measureChange(ctx context.Context) error {
 	o.say("%d nodes start their overlay", overlayNodes)
 	if err := o.createNodes(ctx, 0, overlayNodes, false); err != nil {
@@ -199,7 +199,7 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	if err := o.await(ctx, "all know each other", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == overlayNodes }); err != nil {
 		return err
 	}
-	time.Sleep(10 * time.Second) // whatever else follows a start
+	time.Sleep(10 * time.Second) // until the work after the start is done
 	for _, h := range o.hosts {
 		h.hns.ResetCalls()
 	}
@@ -223,7 +223,7 @@ func (o *overlays) measureChange(ctx context.Context) error {
 	return nil
 }
 
-// measureStart measures a program that starts where a thousand other nodes are already.
+// measureStart measures a program that starts when a thousand other nodes exist.
 func (o *overlays) measureStart(ctx context.Context) error {
 	o.stopAll()
 	o.say("%d more nodes", remoteNodes-overlayNodes)
@@ -234,7 +234,7 @@ func (o *overlays) measureStart(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	h := o.start(ctx, 0) // with the certificate that it has, and without any network
+	h := o.start(ctx, 0) // it has a certificate, and no network
 	o.hosts = []*overlayHost{h}
 	if err := o.await(ctx, "it knows all", func(h *overlayHost) bool { n, _ := h.has(netip.Prefix{}); return n == remoteNodes }); err != nil {
 		return err

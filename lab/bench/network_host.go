@@ -18,10 +18,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// lostServices is how many load balancers there were before the most cited loss (kubernetes#110849).
+// lostServices is the number of load balancers in the most cited report of a loss (kubernetes#110849).
 const lostServices = 577
 
 // netHost is one Wine host with the overlay and a real kube-proxy.
@@ -31,7 +31,7 @@ type netHost struct {
 }
 
 func measureNetworkHost(ctx context.Context, s *sheet) error {
-	st, err := openStage(ctx, s, world.Options{WineHosts: 1, Overlay: true})
+	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay})
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func measureNetworkHost(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// measureJoin measures, by WICD's journal, the time from when the overlay's program is started, which is when the service before it
-// runs, to when the pod network is configured, and counts the processes that were started besides the services.
+// measureJoin measures, from WICD's journal, the time from the start of hybrid-overlay-node, when the service before it runs,
+// until the pod network is configured. It counts the processes that were started besides the services.
 func (n *netHost) measureJoin(others map[int]string) error {
 	raw, err := n.host.ReadFile(desired.State + `\journal.jsonl`)
 	if err != nil {
@@ -64,7 +64,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 		if json.Unmarshal([]byte(line), &e) != nil {
 			continue
 		}
-		at := e.Time.Add(e.Duration) // which counts from when the step began
+		at := e.Time.Add(e.Duration) // counted from the beginning of the step
 		switch {
 		case strings.Contains(e.Change, "service hybrid-overlay-node started"):
 			began = before
@@ -75,7 +75,7 @@ func (n *netHost) measureJoin(others map[int]string) error {
 		}
 	}
 	if began.IsZero() || !ended.After(began) {
-		return fmt.Errorf("the journal does not tell when the network began (%v) and was there (%v)", began, ended)
+		return fmt.Errorf("the journal has no time of the network's start (%v) or end (%v)", began, ended)
 	}
 	n.number("join.network_seconds", ended.Sub(began).Seconds(), "s")
 	shells := 0
@@ -92,36 +92,36 @@ func (n *netHost) measureJoin(others map[int]string) error {
 	return nil
 }
 
-// measureRepair measures how soon it is noticed that Windows' network service has restarted without its load balancers, and how soon
-// all of them are back.
+// measureRepair measures how soon a restart of the network service without its load balancers is noticed, and how soon all of
+// them are back.
 func (n *netHost) measureRepair(ctx context.Context) error {
 	n.say("%d Services", lostServices)
 	for i := range lostServices {
 		address := fmt.Sprintf("10.132.%d.%d", 200+i/250, i%250+1)
-		if _, err := world.AddService(ctx, n.Clients, fmt.Sprintf("bench-%d", i), address); err != nil {
+		if _, err := testenv.AddService(ctx, n.Clients, fmt.Sprintf("bench-%d", i), address); err != nil {
 			return err
 		}
 	}
 	whole := func(context.Context) (bool, error) {
-		have, err := n.host.NetworkObjects(hns.LoadBalancer)
+		have, err := n.host.HNS().List(hns.LoadBalancer)
 		return len(have) >= lostServices, err
 	}
 	if err := n.until(ctx, "all Services have load balancers", whole); err != nil {
 		return err
 	}
-	if err := n.until(ctx, "the Node says so", n.tells(corev1.ConditionFalse)); err != nil {
+	if err := n.until(ctx, "the Node reports that nothing is missing", n.networkIs(corev1.ConditionFalse)); err != nil {
 		return err
 	}
 	time.Sleep(quietBefore)
 	began := time.Now()
-	if err := n.host.RestartNetworkService(ctx, hns.LoadBalancer, hns.Endpoint); err != nil {
+	if err := n.host.HNS().Restart(ctx, hns.LoadBalancer, hns.Endpoint); err != nil {
 		return err
 	}
 	restarted := time.Now()
-	if err := n.until(ctx, "the Node tells of the loss", n.tells(corev1.ConditionTrue)); err != nil {
+	if err := n.until(ctx, "the Node reports the loss", n.networkIs(corev1.ConditionTrue)); err != nil {
 		return err
 	}
-	n.say("The service was away for %.1f s; the Node told %.1f s after it stopped", restarted.Sub(began).Seconds(), time.Since(began).Seconds())
+	n.say("The service was stopped for %.1f s; the Node reported it %.1f s after it stopped", restarted.Sub(began).Seconds(), time.Since(began).Seconds())
 	n.number("repair.detect_seconds", time.Since(began).Seconds(), "s")
 	if err := n.until(ctx, "all load balancers are back", whole); err != nil {
 		return err
@@ -130,11 +130,11 @@ func (n *netHost) measureRepair(ctx context.Context) error {
 	return nil
 }
 
-// quietBefore is how long kube-proxy and WICD are left alone before something is lost.
+// quietBefore is how long kube-proxy and WICD run undisturbed before objects are lost.
 const quietBefore = 30 * time.Second
 
-// tells looks whether the Node's network condition has a status.
-func (n *netHost) tells(status corev1.ConditionStatus) func(context.Context) (bool, error) {
+// networkIs reports whether the Node's network condition has a status.
+func (n *netHost) networkIs(status corev1.ConditionStatus) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		var node corev1.Node
 		if err := n.Client.Get(ctx, types.NamespacedName{Name: n.host.Name()}, &node); err != nil {
@@ -146,7 +146,7 @@ func (n *netHost) tells(status corev1.ConditionStatus) func(context.Context) (bo
 	}
 }
 
-// measureMemory measures the overlay's program where there are a thousand other nodes.
+// measureMemory measures hybrid-overlay-node with a thousand other nodes.
 func (n *netHost) measureMemory(ctx context.Context) error {
 	n.say("%d other nodes", remoteNodes)
 	for i := range remoteNodes {
@@ -156,7 +156,7 @@ func (n *netHost) measureMemory(ctx context.Context) error {
 		}
 	}
 	err := n.until(ctx, "the host has the ways to all", func(context.Context) (bool, error) {
-		networks, err := n.host.NetworkObjects(hns.Network)
+		networks, err := n.host.HNS().List(hns.Network)
 		for _, o := range networks {
 			policies, _ := o["Policies"].([]any)
 			if len(policies) >= remoteNodes {

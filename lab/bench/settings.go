@@ -16,31 +16,31 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// crowd is a world with simulated hosts: real daemon code, a real API server, a simulated Windows.
+// crowd is an environment with simulated hosts: real daemon code, a real API server, a simulated Windows.
 type crowd struct{ *stage }
 
-// seldom is how often all nodes are looked at: a look at a thousand of them is work for the machine that is measured.
-const seldom = 2 * time.Second
+// slowPoll is how often all nodes are read: reading a thousand of them uses the machine that is measured.
+const slowPoll = 2 * time.Second
 
-// fleets are how many hosts a change must reach, one after the other.
+// fleets are the numbers of hosts that a change must reach.
 func fleets() []int { return []int{1, 10, 1000} }
 
-// openCrowd brings up a cluster without hosts. Each real host has a drive of its own; these would share one.
+// openCrowd opens a cluster without hosts. Simulated hosts share the drive of this machine.
 func openCrowd(ctx context.Context, s *sheet) (crowd, error) {
 	if err := lab.PreferMemory(); err != nil {
 		return crowd{}, err
 	}
-	st, err := openStage(ctx, s, world.Options{})
+	st, err := openStage(ctx, s, testenv.Options{})
 	return crowd{st}, err
 }
 
-// start starts a host that nobody has announced.
-func (c crowd) start() (world.Host, error) {
+// start starts a host without announcing it.
+func (c crowd) start() (testenv.Host, error) {
 	_, at, err := c.AddSimulated(sim.Options{
-		// A machine that simulates a thousand kubelets has no time for the leases of them all every ten seconds.
+		// One machine cannot renew the leases of a thousand kubelets every ten seconds.
 		Kubelet: sim.KubeletOptions{Heartbeat: 30 * time.Second},
 		Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("sim-%d", len(c.Simulated())), BootTime: time.Second},
 	})
@@ -64,7 +64,7 @@ func measureCrowd(ctx context.Context, s *sheet) error {
 	return c.measureProxy(ctx)
 }
 
-// grow lets hosts join until there are so many.
+// grow adds hosts until there are n.
 func (c crowd) grow(ctx context.Context, n int) error {
 	began := time.Now()
 	for len(c.Simulated()) < n {
@@ -76,7 +76,7 @@ func (c crowd) grow(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	err := c.watchFor(ctx, seldom, 20*time.Minute, fmt.Sprintf("%d nodes are complete", n), func(ctx context.Context) (bool, error) {
+	err := c.poll(ctx, slowPoll, 20*time.Minute, fmt.Sprintf("%d nodes are complete", n), func(ctx context.Context) (bool, error) {
 		updated, err := c.updated(ctx)
 		return updated == n, err
 	})
@@ -84,7 +84,7 @@ func (c crowd) grow(ctx context.Context, n int) error {
 	return err
 }
 
-// published identifies what nodes shall have.
+// published identifies the published settings.
 func (c crowd) published(ctx context.Context) (settings string, err error) {
 	var maps corev1.ConfigMapList
 	if err := c.Client.List(ctx, &maps, client.InNamespace(api.DefaultNamespace)); err != nil {
@@ -98,7 +98,7 @@ func (c crowd) published(ctx context.Context) (settings string, err error) {
 	return settings, nil
 }
 
-// updated is how many nodes say that they have come to what is published.
+// updated is the number of nodes that report the published settings.
 func (c crowd) updated(ctx context.Context) (n int, err error) {
 	settings, err := c.published(ctx)
 	if err != nil || settings == "" {
@@ -116,20 +116,20 @@ func (c crowd) updated(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// measureMirror changes the mirror of a registry, and sees when the last host has it.
+// measureMirror changes the mirror of a registry, and measures when the last host has it.
 func (c crowd) measureMirror(ctx context.Context) error {
 	var seconds, writes []float64
 	connections := c.connections()
 	for round := range rounds {
 		mirror := fmt.Sprintf("mirror-%d-%d.example", len(c.Simulated()), round)
-		time.Sleep(settle + 6*time.Second) // the operator counts nodes a while after they report
+		time.Sleep(settle + 6*time.Second) // the operator counts nodes some time after they report
 		began := time.Now()
 		if err := c.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) {
 			spec.Registries.Mirrors = []v1alpha1.RegistryMirrors{{Source: "quay.io", Mirrors: []v1alpha1.RegistryMirror{{Location: mirror}}}}
 		}); err != nil {
 			return err
 		}
-		err := c.watchFor(ctx, lookEvery, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
+		err := c.poll(ctx, pollInterval, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
 			return !slices.ContainsFunc(c.Simulated(), func(h *sim.Host) bool {
 				text, err := h.Windows().Disk().Read(`C:\k\containerd\registries\quay.io\hosts.toml`)
 				return err != nil || !strings.Contains(string(text), mirror)
@@ -159,7 +159,7 @@ func (c crowd) measureMirror(ctx context.Context) error {
 	return nil
 }
 
-// writes is how many objects the operator wrote between two times; events and its Lease aside, which are not for nodes.
+// writes is the number of objects that the operator wrote between two times, except events and its Lease.
 func (c crowd) writes(from, to time.Time) (n int, err error) {
 	requests, err := c.Lab.ControlPlane.Requests(from)
 	if err != nil {
@@ -174,7 +174,9 @@ func (c crowd) writes(from, to time.Time) (n int, err error) {
 	return n, nil
 }
 
-func isOperators(r lab.APIRequest) bool { return strings.HasSuffix(r.User, ":"+world.OperatorAccount) }
+func isOperators(r lab.APIRequest) bool {
+	return strings.HasSuffix(r.User, ":"+testenv.OperatorAccount)
+}
 
 func isDaemons(r lab.APIRequest) bool { return strings.HasPrefix(r.User, api.WICDUserPrefix) }
 
@@ -185,7 +187,7 @@ func (c crowd) connections() (n int) {
 	return n
 }
 
-// measureProxy sets a proxy, and counts what it interrupts.
+// measureProxy sets a proxy, and counts what this interrupts.
 func (c crowd) measureProxy(ctx context.Context) error {
 	few := c.Simulated()[:10]
 	before := observe(few)
@@ -197,7 +199,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 	if err := c.Change(ctx, func(spec *v1alpha1.WindowsConfigSpec) { spec.Proxy.HTTPSProxy = "http://proxy.example:3128" }); err != nil {
 		return err
 	}
-	err = c.watchFor(ctx, seldom, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
+	err = c.poll(ctx, slowPoll, 10*time.Minute, "the proxy is everywhere", func(ctx context.Context) (bool, error) {
 		if now, err := c.published(ctx); now == was || err != nil {
 			return false, err
 		}
@@ -226,7 +228,7 @@ func (c crowd) measureProxy(ctx context.Context) error {
 	return nil
 }
 
-// observation is what a change may interrupt on hosts.
+// observation is the state that a change may interrupt.
 type observation struct {
 	boots int
 	pids  map[string]uint32 // by host and service
@@ -236,7 +238,7 @@ func observe(hosts []*sim.Host) observation {
 	o := observation{pids: map[string]uint32{}}
 	for n, h := range hosts {
 		var boot int
-		_, _ = fmt.Sscan(h.Windows().BootID(), &boot) // simulated hosts count their starts
+		_, _ = fmt.Sscan(h.Windows().BootID(), &boot) // simulated hosts count their boots
 		o.boots += boot
 		for _, service := range []string{"containerd", "kubelet", api.WICDService} {
 			o.pids[fmt.Sprint(n, service)] = h.Windows().Service(service).PID
@@ -245,7 +247,7 @@ func observe(hosts []*sim.Host) observation {
 	return o
 }
 
-// cordoned is how many nodes take no pods: a drain begins so.
+// cordoned is the number of unschedulable nodes: a drain begins with that.
 func (c crowd) cordoned(ctx context.Context) (n int, err error) {
 	var nodes corev1.NodeList
 	if err := c.Client.List(ctx, &nodes); err != nil {

@@ -17,23 +17,23 @@ import (
 	"time"
 )
 
-// sheet is where the numbers are written down.
+// sheet writes the numbers.
 type sheet struct {
 	out, progress io.Writer
 	begin         time.Time
 }
 
-// number writes one line. Three decimals are more than any measurement here is good for.
+// number writes one line, with three decimals.
 func (s *sheet) number(name string, value float64, unit string) {
 	fmt.Fprintf(s.out, "%s %s %s\n", name, strconv.FormatFloat(math.Round(value*1000)/1000, 'f', -1, 64), unit)
 }
 
-// say tells what is being done.
+// say reports the progress.
 func (s *sheet) say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "%4.0f s  %s\n", time.Since(s.begin).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// machine describes what is measured on.
+// machine describes the machine.
 func (s *sheet) machine() {
 	fmt.Fprintf(s.out, "# cpu: %s, %d cores\n", field("/proc/cpuinfo", "model name"), runtime.NumCPU())
 	fmt.Fprintf(s.out, "# memory: %s\n", field("/proc/meminfo", "MemTotal"))
@@ -43,7 +43,7 @@ func (s *sheet) machine() {
 	s.load("start")
 }
 
-// load writes how busy the machine is: averages of 1, 5 and 15 minutes.
+// load writes the load of the machine: averages of 1, 5 and 15 minutes.
 func (s *sheet) load(when string) {
 	averages := strings.Fields(words("/proc/loadavg"))
 	fmt.Fprintf(s.out, "# load at the %s: %s\n", when, strings.Join(averages[:min(3, len(averages))], " "))
@@ -69,8 +69,8 @@ func words(file string) string {
 	return strings.TrimSpace(string(raw))
 }
 
-// busySeconds is the time that all cores together have worked since the machine started (see proc_stat(5)). What other
-// machines took from this one is not in it.
+// busySeconds is the processor time of all cores since the machine started (see proc_stat(5)), without the time that the
+// hypervisor used for others.
 func busySeconds() float64 {
 	const user, nice, system, irq, softIRQ = 1, 2, 3, 6, 7 // columns, in hundredths of a second
 	first, _, _ := strings.Cut(words("/proc/stat"), "\n")

@@ -20,40 +20,40 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/sshd"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
 const (
-	// patience is how long anything may take that takes seconds on an idle machine.
+	// patience is the timeout for operations that take seconds on an idle machine.
 	patience = 3 * time.Minute
-	// lookEvery is how often the cluster is looked at, and so how exact a time is.
-	lookEvery = 100 * time.Millisecond
-	// settle is more than the age of the counters that a host's SSH server keeps.
+	// pollInterval is how often the cluster is read, and so the precision of times.
+	pollInterval = 100 * time.Millisecond
+	// settle is longer than the age of the counters of a host's SSH server.
 	settle  = 500 * time.Millisecond
 	sshPort = 22
 )
 
-// stage is a world in which fresh hosts join, one group after the other: never is there a host that is not measured.
+// stage is an environment in which groups of new hosts join one after another, so that all hosts present are measured.
 type stage struct {
-	*world.World
+	*testenv.Env
 	*sheet
-	payload payload.Manifest // what a host gets
+	payload payload.Manifest // of a host
 	waiting []*lab.Host      // booted and not used yet
 	made    int
 }
 
-// openStage brings up the cluster and waits for the operator, so that its start is in no measurement.
-func openStage(ctx context.Context, s *sheet, o world.Options) (*stage, error) {
-	s.say("Bringing up the cluster, the operator and %d hosts", o.WineHosts)
+// openStage opens the environment and waits for the operator, so that its start is not measured.
+func openStage(ctx context.Context, s *sheet, o testenv.Options) (*stage, error) {
+	s.say("Starting the cluster, the operator and %d hosts", o.WineHosts)
 	o.Log = s.progress
-	w, err := world.Open(ctx, o)
+	env, err := testenv.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{World: w, sheet: s, waiting: w.Lab.Hosts(), made: o.WineHosts}
+	st := &stage{Env: env, sheet: s, waiting: env.Lab.Hosts(), made: o.WineHosts}
 	if err := st.prepare(ctx); err != nil {
-		w.Close()
+		env.Close()
 		return nil, err
 	}
 	return st, nil
@@ -70,19 +70,19 @@ func (st *stage) prepare(ctx context.Context) error {
 	}
 	return st.until(ctx, "the operator works", func(ctx context.Context) (bool, error) {
 		var lease coordinationv1.Lease
-		name := types.NamespacedName{Namespace: api.DefaultNamespace, Name: world.OperatorAccount}
+		name := types.NamespacedName{Namespace: api.DefaultNamespace, Name: testenv.OperatorAccount}
 		err := st.Client.Get(ctx, name, &lease)
 		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "", client.IgnoreNotFound(err)
 	})
 }
 
-// until looks until something is so.
+// until polls until a condition holds.
 func (st *stage) until(ctx context.Context, what string, look func(context.Context) (bool, error)) error {
-	return st.watchFor(ctx, lookEvery, patience, what, look)
+	return st.poll(ctx, pollInterval, patience, what, look)
 }
 
-// watchFor looks that often, and for so long, until something is so.
-func (st *stage) watchFor(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
+// poll checks a condition at an interval until it holds or patience is over.
+func (st *stage) poll(ctx context.Context, every, patience time.Duration, what string, look func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not so within %s", patience))
 	defer cancel()
 	tick := time.NewTicker(every)
@@ -100,7 +100,7 @@ func (st *stage) watchFor(ctx context.Context, every, patience time.Duration, wh
 	}
 }
 
-// fresh boots hosts that nobody has touched, all at the same time.
+// fresh boots new hosts, all at the same time.
 func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
 	taken := min(n, len(st.waiting))
 	hosts := slices.Clone(st.waiting[:taken])
@@ -127,11 +127,11 @@ func (st *stage) fresh(ctx context.Context, n int) ([]*lab.Host, error) {
 	return hosts, errors.Join(errs...)
 }
 
-// arrival is what was seen of hosts that became Ready nodes.
+// arrival is a measured join of hosts.
 type arrival struct {
-	// seconds from the announcement until the last one was Ready, and the processor time of the whole machine meanwhile.
+	// seconds from the announcement until the last one was Ready, and the processor time of the machine meanwhile.
 	seconds, cpuSeconds float64
-	// steps are those of the last host.
+	// steps are the steps of the last host.
 	steps []v1alpha1.StepStatus
 	// seen is what each host's SSH server counted meanwhile.
 	seen []sshd.Stats
@@ -139,15 +139,15 @@ type arrival struct {
 
 // join announces hosts in one ConfigMap and waits until all are Ready.
 func (st *stage) join(ctx context.Context, hosts []*lab.Host) (arrival, error) {
-	var entries []world.Host
+	var entries []testenv.Host
 	for _, h := range hosts {
-		entries = append(entries, world.Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
+		entries = append(entries, testenv.Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
 	}
 	return st.announced(ctx, hosts, entries)
 }
 
 // announced announces hosts at given addresses and waits until all are Ready.
-func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []world.Host) (arrival, error) {
+func (st *stage) announced(ctx context.Context, hosts []*lab.Host, entries []testenv.Host) (arrival, error) {
 	before, err := counted(hosts)
 	if err != nil {
 		return arrival{}, err
@@ -195,14 +195,14 @@ func counted(hosts []*lab.Host) ([]sshd.Stats, error) {
 	for _, h := range hosts {
 		s, err := h.Stats()
 		if err != nil {
-			return nil, fmt.Errorf("reading what the SSH server of %s counted: %w", h.Name(), err)
+			return nil, fmt.Errorf("reading the counters of the SSH server of %s: %w", h.Name(), err)
 		}
 		all = append(all, s)
 	}
 	return all, nil
 }
 
-// forget takes all hosts out of the cluster, and leaves the hosts themselves as they are.
+// forget removes all hosts from the cluster, without changing the hosts.
 func (st *stage) forget(ctx context.Context) error {
 	here := client.InNamespace(api.DefaultNamespace)
 	var all v1alpha1.WindowsInstanceList
@@ -235,7 +235,7 @@ func (st *stage) forget(ctx context.Context) error {
 	return nil
 }
 
-// leave takes all hosts out of the cluster and turns them off.
+// leave removes all hosts from the cluster and turns them off.
 func (st *stage) leave(ctx context.Context, hosts []*lab.Host) error {
 	err := st.forget(ctx)
 	for _, h := range hosts {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 func main() {
@@ -40,35 +40,35 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	}
 	begin := time.Now()
 	say("Bringing up a cluster (kube-apiserver, etcd, controller-manager, scheduler) and %s", described(options))
-	w, err := world.Open(ctx, options)
+	env, err := testenv.Open(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		say("Removing everything")
-		w.Close()
+		env.Close()
 	}()
 	say("The operator is installed from deploy/ and runs under its own ServiceAccount (%.0f s so far)", time.Since(begin).Seconds())
-	if err := w.Configure(ctx); err != nil {
+	if err := env.Configure(ctx); err != nil {
 		return err
 	}
 	say("Secret cloud-private-key and WindowsConfig cluster are made")
 	announced := time.Now()
-	if err := w.Announce(ctx, w.Hosts()...); err != nil {
+	if err := env.Announce(ctx, env.Hosts()...); err != nil {
 		return err
 	}
-	say("The hosts are announced: %s", announcement(w.Hosts()))
+	say("The hosts are announced: %s", announcement(env.Hosts()))
 	joinCtx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not every host became a Ready node within %s", timeout))
 	defer cancel()
-	if err := watch(joinCtx, w, announced); err != nil {
-		return errors.Join(err, errors.New(w.Diagnosis()))
+	if err := watch(joinCtx, env, announced); err != nil {
+		return errors.Join(err, errors.New(env.Diagnosis()))
 	}
 	podCtx, cancelPods := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the pods did not run within %s", timeout))
 	defer cancelPods()
-	if err := runPods(podCtx, w); err != nil {
-		return errors.Join(err, errors.New(w.Diagnosis()))
+	if err := runPods(podCtx, env); err != nil {
+		return errors.Join(err, errors.New(env.Diagnosis()))
 	}
-	fmt.Print(next(w))
+	fmt.Print(next(env))
 	if !exit {
 		say("Everything stays up until Ctrl-C")
 		<-ctx.Done()
@@ -76,9 +76,9 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	return nil
 }
 
-// parse reads -hosts. Where Wine cannot run it says so and goes on with simulated hosts.
-func parse(hosts string) (world.Options, error) {
-	o := world.Options{Log: os.Stdout}
+// parse parses -hosts. Without Wine it continues with simulated hosts.
+func parse(hosts string) (testenv.Options, error) {
+	o := testenv.Options{Log: os.Stdout}
 	count, simulated := strings.CutPrefix(hosts, "sim:")
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > 1000 {
@@ -89,37 +89,37 @@ func parse(hosts string) (world.Options, error) {
 	}
 	if !simulated {
 		if err := lab.CanRunWindows(); err != nil {
-			say("%v: going on with simulated hosts, whose SSH and certificates are real and whose Windows is not", err)
+			say("%v: continuing with simulated hosts: SSH and certificates are real, Windows is not", err)
 			simulated = true
 		}
 	}
 	if simulated {
 		o.SimulatedHosts = n
 	} else {
-		o.WineHosts, o.Pods = n, true
+		o.WineHosts, o.Network = n, testenv.NetworkLab
 		if err := lab.CanRunRegistries(); err != nil {
-			say("%v: going on without pods, whose images nobody serves", err)
-			o.Pods = false
+			say("%v: continuing without pods, because their images need a registry", err)
+			o.Network = testenv.NetworkBridge
 		}
 	}
 	return o, nil
 }
 
-func described(o world.Options) string {
+func described(o testenv.Options) string {
 	if o.WineHosts > 0 {
 		return fmt.Sprintf("%d Windows host(s) on Wine", o.WineHosts)
 	}
 	return fmt.Sprintf("%d simulated host(s)", o.SimulatedHosts)
 }
 
-func announcement(hosts []world.Host) string {
-	return fmt.Sprintf("ConfigMap windows-instances has %d entries like %s: username=%s", len(hosts), hosts[0].Address, world.User)
+func announcement(hosts []testenv.Host) string {
+	return fmt.Sprintf("ConfigMap windows-instances has %d entries like %s: username=%s", len(hosts), hosts[0].Address, testenv.User)
 }
 
 func say(format string, args ...any) { fmt.Printf("==> "+format+"\n", args...) }
 
-// next says what can be tried now.
-func next(w *world.World) string {
+// next lists commands to try.
+func next(env *testenv.Env) string {
 	return fmt.Sprintf(`
 Kubeconfig: %[1]s
 Try:
@@ -127,16 +127,16 @@ Try:
   kubectl --kubeconfig %[1]s get windowsinstances -A
   kubectl --kubeconfig %[1]s describe winst -n openshift-windows-machine-config-operator
   kubectl --kubeconfig %[1]s get csr
-%[2]s`, w.Kubeconfig, nextWithPods(w))
+%[2]s`, env.Kubeconfig, nextWithPods(env))
 }
 
-func nextWithPods(w *world.World) string {
-	if !w.RunsPods() {
+func nextWithPods(env *testenv.Env) string {
+	if !env.RunsPods() {
 		return ""
 	}
 	return fmt.Sprintf(`  kubectl --kubeconfig %[1]s get pods -o wide
   kubectl --kubeconfig %[1]s logs deployment/%[2]s
   kubectl --kubeconfig %[1]s exec deployment/%[2]s -- webserver echo hello
   curl http://<address of a pod>:%[3]d
-`, w.Kubeconfig, webserver, world.WebserverPort)
+`, env.Kubeconfig, webserver, testenv.WebserverPort)
 }

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 // The Deployment that the demo ends with.
@@ -21,23 +21,23 @@ const (
 	replicas  = 2
 )
 
-// A pod is what is shown of one.
+// A pod is a row of the table.
 type pod struct {
 	name, node, state, address string
 	serves                     bool
 }
 
-// runPods creates a Deployment and shows its pods until all of them run and answer on their own addresses.
-func runPods(ctx context.Context, w *world.World) error {
-	if !w.RunsPods() {
+// runPods creates a Deployment and shows its pods until all of them run and answer on their addresses.
+func runPods(ctx context.Context, env *testenv.Env) error {
+	if !env.RunsPods() {
 		say("No pods are shown: simulated hosts run no programs. Hosts on Wine run a Deployment here, its images from a registry of the lab")
 		return nil
 	}
 	created := time.Now()
-	if _, err := w.WinWebserver(ctx, webserver, replicas, nil); err != nil {
+	if _, err := env.WinWebserver(ctx, webserver, replicas, nil); err != nil {
 		return err
 	}
-	say("Deployment %s is created: %d replicas, and each is asked for its name", webserver, replicas)
+	say("Deployment %s is created: %d replicas, each must answer a request with its name", webserver, replicas)
 	show := podLines(created)
 	if terminal(os.Stdout) {
 		show = podTable(created)
@@ -45,13 +45,13 @@ func runPods(ctx context.Context, w *world.World) error {
 	tick := time.NewTicker(refresh)
 	defer tick.Stop()
 	for {
-		pods, err := lookAtPods(ctx, w)
+		pods, err := readPods(ctx, env)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		show(pods)
 		if serving := countServing(pods); serving == replicas && len(pods) == replicas {
-			say("%d of %d pods of %s are Running and answer, %.1f s after they were asked for", serving, replicas, webserver, time.Since(created).Seconds())
+			say("%d of %d pods of %s are Running and answer, %.1f s after they were created", serving, replicas, webserver, time.Since(created).Seconds())
 			return nil
 		}
 		select {
@@ -62,12 +62,12 @@ func runPods(ctx context.Context, w *world.World) error {
 	}
 }
 
-func lookAtPods(ctx context.Context, w *world.World) ([]pod, error) {
-	found, err := w.Pods(ctx, webserver)
+func readPods(ctx context.Context, env *testenv.Env) ([]pod, error) {
+	found, err := env.Pods(ctx, webserver)
 	var pods []pod
 	for i := range found {
 		p := pod{name: found[i].Name, node: found[i].Spec.NodeName, state: stateOf(&found[i]), address: found[i].Status.PodIP}
-		if missing := w.Serves(ctx, &found[i]); missing == "" {
+		if missing := env.Serves(ctx, &found[i]); missing == "" {
 			p.state, p.serves = "Running, answers", true
 		}
 		pods = append(pods, p)
@@ -75,7 +75,7 @@ func lookAtPods(ctx context.Context, w *world.World) ([]pod, error) {
 	return pods, err
 }
 
-// stateOf is the phase of a pod, or what its container waits for.
+// stateOf is the phase of a pod, or the reason why its container waits.
 func stateOf(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
@@ -96,11 +96,11 @@ func countServing(pods []pod) (n int) {
 
 // podLines prints a line for each change of a pod.
 func podLines(created time.Time) func([]pod) {
-	said := map[string]pod{}
+	shown := map[string]pod{}
 	return func(pods []pod) {
 		for _, p := range pods {
-			if said[p.name] != p {
-				said[p.name] = p
+			if shown[p.name] != p {
+				shown[p.name] = p
 				fmt.Printf("%7.1f s  %-32s %-8s %-18s %s\n", time.Since(created).Seconds(), p.name, p.node, p.state, p.address)
 			}
 		}

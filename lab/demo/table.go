@@ -16,10 +16,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// refresh is how often the instances are looked at.
+// refresh is how often the instances are read.
 const refresh = 250 * time.Millisecond
 
 // maxRows is how many hosts the table shows; the others are counted.
@@ -27,7 +27,7 @@ const maxRows = 12
 
 // watch shows how the hosts join until all are Ready: a table that updates in a terminal, a line for each change
 // otherwise.
-func watch(ctx context.Context, w *world.World, announced time.Time) error {
+func watch(ctx context.Context, env *testenv.Env, announced time.Time) error {
 	show := lines(announced)
 	if terminal(os.Stdout) {
 		show = table(announced)
@@ -36,16 +36,16 @@ func watch(ctx context.Context, w *world.World, announced time.Time) error {
 	defer tick.Stop()
 	for {
 		var list v1alpha1.WindowsInstanceList
-		if err := w.Client.List(ctx, &list, client.InNamespace(api.DefaultNamespace)); err != nil && ctx.Err() == nil {
+		if err := env.Client.List(ctx, &list, client.InNamespace(api.DefaultNamespace)); err != nil && ctx.Err() == nil {
 			return err
 		}
 		show(list.Items)
-		if ready := countReady(list.Items); ready == len(w.Hosts()) {
+		if ready := countReady(list.Items); ready == len(env.Hosts()) {
 			fmt.Println()
 			for _, i := range list.Items[:min(maxRows, len(list.Items))] {
 				fmt.Printf("node/%s Ready\n", i.Status.NodeRef.Name)
 			}
-			say("%d of %d hosts are Ready nodes, %.1f s after they were announced", ready, len(w.Hosts()), time.Since(announced).Seconds())
+			say("%d of %d hosts are Ready nodes, %.1f s after they were announced", ready, len(env.Hosts()), time.Since(announced).Seconds())
 			return nil
 		}
 		select {
@@ -66,9 +66,9 @@ func countReady(list []v1alpha1.WindowsInstance) int {
 	return n
 }
 
-// lines prints a line for each step that begins, ends or fails.
+// lines prints a line for each step that starts, ends or fails.
 func lines(announced time.Time) func([]v1alpha1.WindowsInstance) {
-	said := map[string]string{}
+	shown := map[string]string{}
 	return func(list []v1alpha1.WindowsInstance) {
 		for _, i := range list {
 			for _, s := range i.Status.Steps {
@@ -76,8 +76,8 @@ func lines(announced time.Time) func([]v1alpha1.WindowsInstance) {
 				if s.State == v1alpha1.StepFailed {
 					now += ": " + s.Message
 				}
-				if said[key] != now && s.State != v1alpha1.StepWaiting {
-					said[key] = now
+				if shown[key] != now && s.State != v1alpha1.StepWaiting {
+					shown[key] = now
 					fmt.Printf("%7.1f s  %-16s %-10s %s%s\n", time.Since(announced).Seconds(), title(i), s.Name, now, duration(s))
 				}
 			}

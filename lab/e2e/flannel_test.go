@@ -14,28 +14,28 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestFlannel has two Windows hosts with the real flanneld and kube-proxy on the lab's network service.
+// TestFlannel runs the real flanneld and kube-proxy on two Windows hosts with the lab's network service.
 func TestFlannel(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, world.Options{WineHosts: 2, Flannel: true})
+	p := newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkFlannel})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[1])
 	p.joinAll()
-	_ = t.Run("nodes know each other's ranges", func(t *testing.T) { p.in(t).expectFlannelWays() }) &&
+	_ = t.Run("nodes have each other's subnets", func(t *testing.T) { p.in(t).expectFlannelRemotes() }) &&
 		t.Run("a Linux node comes and goes", func(t *testing.T) { p.in(t).flannelNode() }) &&
 		t.Run("Services become load balancers", func(t *testing.T) { p.in(t).services(3) }) &&
-		t.Run("what Windows loses comes back", func(t *testing.T) { p.in(t).flannelRestores() }) &&
-		t.Run("flanneld lives and dies with its service", func(t *testing.T) { p.in(t).flannelDies() }) &&
+		t.Run("lost objects are restored", func(t *testing.T) { p.in(t).flannelRestores() }) &&
+		t.Run("flanneld and its service end together", func(t *testing.T) { p.in(t).flannelDies() }) &&
 		t.Run("nothing stays on a host that leaves", func(t *testing.T) { p.in(t).flannelLeaves(fresh) })
 }
 
-// expectFlannelWays waits until each host has a way to the range of each other node.
-func (p place) expectFlannelWays() {
+// expectFlannelRemotes waits until each host has the subnets of all other nodes.
+func (p place) expectFlannelRemotes() {
 	p.t.Helper()
-	p.expectWaysOf(world.FlannelNetwork, func(n corev1.Node) string {
-		return n.Spec.PodCIDR + " by " + n.Annotations[world.AnnotationFlannel+"public-ip"]
+	p.expectRemotesOf(testenv.FlannelNetwork, func(n corev1.Node) string {
+		return n.Spec.PodCIDR + " by " + n.Annotations[testenv.AnnotationFlannel+"public-ip"]
 	})
 }
 
@@ -44,28 +44,28 @@ func (p place) flannelNode() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.expectFlannelWays()
-	if ways := p.ways(p.Lab.Hosts()[0], world.FlannelNetwork); !slices.Contains(ways, n.Spec.PodCIDR+" by 10.99.200.1") {
-		p.t.Errorf("the ways are %v", ways)
+	p.expectFlannelRemotes()
+	if remotes := p.remotes(p.Lab.Hosts()[0], testenv.FlannelNetwork); !slices.Contains(remotes, n.Spec.PodCIDR+" by 10.99.200.1") {
+		p.t.Errorf("the remote subnets are %v", remotes)
 	}
 	p.remove(n)
-	p.expectFlannelWays()
+	p.expectFlannelRemotes()
 }
 
-// flannelRestores has the host's network service lose everything. flanneld does not notice until it is started again.
+// flannelRestores makes the network service lose all objects. flanneld does not notice until it is started again.
 func (p place) flannelRestores() {
 	h := p.Lab.Hosts()[0]
-	told, stop := p.watchNetwork(h)
+	reasons, stop := p.watchNetwork(h)
 	defer stop()
 	began := time.Now()
-	if err := h.RestartNetworkService(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network); err != nil {
+	if err := h.HNS().Restart(p.t.Context(), hns.LoadBalancer, hns.Endpoint, hns.Network); err != nil {
 		p.t.Fatal(err)
 	}
 	p.eventually("all is back", func(context.Context) string {
-		if told() == "" {
+		if reasons() == "" {
 			return "condition WindowsNetworkUnavailable was not True"
 		}
-		if !p.has(h, hns.Network, world.FlannelNetwork) {
+		if !p.has(h, hns.Network, testenv.FlannelNetwork) {
 			return "the network is not there"
 		}
 		if c := p.networkCondition(h); c.Status != corev1.ConditionFalse {
@@ -73,11 +73,11 @@ func (p place) flannelRestores() {
 		}
 		return p.missing(h, p.vips())
 	})
-	p.t.Logf("all was back after %s (%s)", time.Since(began).Round(100*time.Millisecond), told())
-	p.expectFlannelWays()
+	p.t.Logf("all was back after %s (%s)", time.Since(began).Round(100*time.Millisecond), reasons())
+	p.expectFlannelRemotes()
 }
 
-// running are flanneld's processes on a host, each as its command line.
+// running are the command lines of flanneld's processes on a host.
 func (p place) running(h *lab.Host) (found []string) {
 	p.t.Helper()
 	all, err := h.Processes()
@@ -92,7 +92,7 @@ func (p place) running(h *lab.Host) (found []string) {
 	return found
 }
 
-// flannelDies ends flanneld, and the process of its service: each time, one new flanneld is to run.
+// flannelDies kills flanneld, and then the process of its service. Each time exactly one new flanneld must run.
 func (p place) flannelDies() {
 	ctx, h := p.t.Context(), p.Lab.Hosts()[0]
 	lines, err := h.ReadFile(`C:\var\log\flanneld\flanneld.log`)
@@ -110,7 +110,7 @@ func (p place) flannelDies() {
 		if err := end(); err != nil {
 			p.t.Fatal(err)
 		}
-		p.eventually("another flanneld runs, after "+what+" was ended", func(ctx context.Context) string {
+		p.eventually("another flanneld runs after "+what+" was killed", func(ctx context.Context) string {
 			s, _, err := h.Service(ctx, "flanneld")
 			if running := p.running(h); err != nil || s.State != "running" || s.PID == before.PID || len(running) != 1 {
 				return fmt.Sprintf("the service is %+v (%v), was %d, and there run %q", s, err, before.PID, running)
@@ -118,14 +118,14 @@ func (p place) flannelDies() {
 			return ""
 		})
 	}
-	p.expectFlannelWays()
+	p.expectFlannelRemotes()
 }
 
 func (p place) flannelLeaves(fresh snapshot) {
 	h := p.Lab.Hosts()[1]
 	p.leave(h, fresh)
-	running, has := p.running(h), p.has(h, hns.Network, world.FlannelNetwork)
+	running, has := p.running(h), p.has(h, hns.Network, testenv.FlannelNetwork)
 	if len(running) > 0 || has {
-		p.t.Errorf("there run %q, and the network is there: %v", running, has)
+		p.t.Errorf("running: %q, network present: %v", running, has)
 	}
 }

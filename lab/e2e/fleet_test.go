@@ -15,14 +15,14 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestFleet takes simulated hosts through what happens to a fleet, with a real API server and the operator's own rights: another
-// version and back, a restart that a user asks for, and the end.
+// TestFleet upgrades simulated hosts to another version and back, restarts one on request, and removes all, with a real API
+// server and the operator's own permissions.
 func TestFleet(t *testing.T) {
 	const hosts = 4
-	p := newPlace(t, world.Options{SimulatedHosts: hosts})
+	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
 	two := intstr.FromInt32(2)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &two })
 	for _, h := range p.Hosts() {
@@ -41,7 +41,7 @@ func TestFleet(t *testing.T) {
 		p.restartWith(dir)
 		p.expectVersion(func(is string) bool { return is != first })
 		if watch.cordons() < hosts {
-			t.Errorf("%d cordons were seen, want one for each of %d nodes: the kubelet is another one", watch.cordons(), hosts)
+			t.Errorf("%d cordons were seen, want one for each of %d nodes, because the kubelet changed", watch.cordons(), hosts)
 		}
 		p.expectInService()
 	})
@@ -51,7 +51,7 @@ func TestFleet(t *testing.T) {
 		p.expectVersion(func(is string) bool { return is == first })
 		p.expectInService()
 	})
-	t.Run("what needs no drain is switched without one", func(t *testing.T) {
+	t.Run("a change that needs no drain causes none", func(t *testing.T) {
 		p := p.in(t)
 		dir, err := p.AnotherPayload("third", "windows_exporter.exe")
 		if err != nil {
@@ -64,7 +64,7 @@ func TestFleet(t *testing.T) {
 			t.Errorf("%d nodes were cordoned for another exporter", n)
 		}
 	})
-	t.Run("a restart that a user asks for", func(t *testing.T) { p.in(t).restartNode("win-2") })
+	t.Run("a restart on request", func(t *testing.T) { p.in(t).restartNode("win-2") })
 	t.Run("leaving", func(t *testing.T) {
 		p := p.in(t)
 		for _, i := range p.instances() {
@@ -97,7 +97,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// restartWith ends the operator and starts one that carries another payload.
+// restartWith starts the operator again with another payload.
 func (p place) restartWith(dir string) {
 	p.t.Helper()
 	if err := p.Operator.Upgrade(dir); err != nil {
@@ -109,7 +109,7 @@ func (p place) reported(node string) string {
 	return p.node(node).Annotations[api.AnnotationVersion]
 }
 
-// annotateNode does what kubectl annotate does.
+// annotateNode works like kubectl annotate.
 func (p place) annotateNode(name, key, value string) {
 	p.t.Helper()
 	node := p.node(name)
@@ -120,7 +120,7 @@ func (p place) annotateNode(name, key, value string) {
 	}
 }
 
-// restartNode asks for a restart as users do, and waits until the node is back.
+// restartNode requests a restart as users do, and waits until the node is back.
 func (p place) restartNode(name string) {
 	p.t.Helper()
 	was := p.node(name).Status.NodeInfo.BootID
@@ -135,7 +135,7 @@ func (p place) restartNode(name string) {
 	})
 }
 
-// expectVersion waits until all nodes report a version that fits.
+// expectVersion waits until all nodes report a matching version.
 func (p place) expectVersion(fits func(string) bool) {
 	p.t.Helper()
 	p.eventually("all nodes have the version", func(context.Context) string {
@@ -161,26 +161,26 @@ func (p place) expectInService() {
 	})
 }
 
-// budgetWatch looks at the nodes all the time.
+// budgetWatch reads the nodes continuously.
 type budgetWatch struct {
 	mu     sync.Mutex
 	seen   int
 	faults []string
 }
 
-// watchBudget counts cordons from now on, and finds moments in which more nodes are cordoned than may be.
+// watchBudget counts cordons from now on, and records when more nodes are cordoned than most.
 func (p place) watchBudget(most int) *budgetWatch {
 	w, cordoned := &budgetWatch{}, map[string]bool{}
-	p.repeat(20*time.Millisecond, func(ctx context.Context) { // how often it looks decides nothing but what it may miss
+	p.repeat(20*time.Millisecond, func(ctx context.Context) { // it can only miss cordons that are shorter
 		var nodes corev1.NodeList
 		if err := p.Client.List(ctx, &nodes); err == nil {
-			w.look(nodes.Items, cordoned, most)
+			w.observe(nodes.Items, cordoned, most)
 		}
 	})
 	return w
 }
 
-func (w *budgetWatch) look(nodes []corev1.Node, cordoned map[string]bool, most int) {
+func (w *budgetWatch) observe(nodes []corev1.Node, cordoned map[string]bool, most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0

@@ -21,41 +21,40 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestHealing does to the services of a node what people and accidents do: real services on a Windows host. The node mends
-// itself; nobody comes by SSH.
+// TestHealing changes and stops the real services of a node on a Windows host. The node repairs itself, without the operator.
 func TestHealing(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, world.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
+	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
 	p.joinAll()
 	w := ward{place: p, host: p.Lab.Hosts()[0]}
 	w.name = ours(w.host.Address())
-	w.eventually("all services run", func(context.Context) string { _, missing := w.look(); return missing })
+	w.eventually("all services run", func(context.Context) string { _, missing := w.processes(); return missing })
 	w.declared = w.declarations()
 	connections := w.connections()
 	for _, service := range []string{"windows_exporter", "kubelet", "containerd"} {
-		t.Run(service, func(t *testing.T) { w.in(t).mends(service) })
+		t.Run(service, func(t *testing.T) { w.in(t).repairs(service) })
 	}
-	t.Run("OurOwn", func(t *testing.T) { w.in(t).mendsOurOwn() })
-	t.Run("WithoutUs", func(t *testing.T) { w.in(t).goesOnWithoutUs() })
+	t.Run("TheDaemon", func(t *testing.T) { w.in(t).repairsDaemon() })
+	t.Run("WithoutTheDaemon", func(t *testing.T) { w.in(t).runsWithoutDaemon() })
 	t.Run("ARestartWithoutTheAPIServer", func(t *testing.T) { w.in(t).restarts() })
 	if n := w.connections() - connections; n != 0 {
-		t.Errorf("the operator came by SSH, %d times", n)
+		t.Errorf("the operator connected %d times", n)
 	}
 }
 
-// ward is a place with one host, whose services are harmed.
+// ward is a place with one host whose services are harmed.
 type ward struct {
 	place
 	host *lab.Host
 	name types.NamespacedName
-	// declared are the services as they are to be.
+	// declared are the services' correct declarations.
 	declared map[string]declaration
 }
 
-// declaration is a service as the registry has it.
+// declaration is a service as in the registry.
 type declaration struct {
 	Command   string
 	Start     uint64
@@ -76,13 +75,13 @@ func (w ward) connections() int {
 	return stats.Connections
 }
 
-// services are those of a node, ours included.
+// services are all services of a node, including WICD.
 func services() []string {
 	return []string{"containerd", "kubelet", "windows_exporter", api.WICDService}
 }
 
-// look returns the processes of the services; missing says which of them does not run.
-func (w ward) look() (pids map[string]uint32, missing string) {
+// processes returns the processes of the services; missing says which of them does not run.
+func (w ward) processes() (pids map[string]uint32, missing string) {
 	w.t.Helper()
 	all, err := w.host.Services(w.t.Context())
 	if err != nil {
@@ -104,7 +103,7 @@ func (w ward) look() (pids map[string]uint32, missing string) {
 
 func (w ward) pids() map[string]uint32 {
 	w.t.Helper()
-	pids, missing := w.look()
+	pids, missing := w.processes()
 	if missing != "" {
 		w.t.Fatal(missing)
 	}
@@ -128,17 +127,17 @@ func (w ward) declarations() map[string]declaration {
 	return all
 }
 
-// harm is something that is done to a service.
+// harm is a change of a service.
 type harm struct {
 	name string
 	do   func(context.Context) error
-	// restarts are the services that are other processes afterwards, may those that may be.
+	// restarts are the services that must restart; may are others that can.
 	restarts, may []string
 }
 
-// mends does one thing after the other to a service.
-func (w ward) mends(service string) {
-	with := []string{service} // what goes down when WICD stops the service
+// repairs harms a service in several ways.
+func (w ward) repairs(service string) {
+	with := []string{service} // services that stop with the service
 	if service == "containerd" {
 		with = append(with, "kubelet")
 	}
@@ -146,7 +145,7 @@ func (w ward) mends(service string) {
 		return func(ctx context.Context) error { return do(ctx, service) }
 	}
 	deleted := func(ctx context.Context) error {
-		// Wine's service manager tells nobody that a service which runs was deleted. That of Windows does.
+		// Wine's service manager does not report that a running service was deleted. Windows' does.
 		return errors.Join(w.host.DeleteService(ctx, service), w.host.StopService(ctx, service))
 	}
 	edited := guestapi.ServiceEdit{
@@ -156,9 +155,9 @@ func (w ward) mends(service string) {
 		{"edited", func(ctx context.Context) error { return w.host.EditService(ctx, edited) }, with, nil},
 		{"killed", of(w.host.KillService), []string{service}, nil},
 		{"stopped", of(w.host.StopService), []string{service}, nil},
-		{"deleted", deleted, []string{service}, with}, // started once more before that is seen, and stopped again
+		{"deleted", deleted, []string{service}, with}, // it can be started and stopped again before the deletion is noticed
 	} {
-		w.mend(service, h)
+		w.repair(service, h)
 	}
 	w.expectReady(w.name)
 	if missing := notReady(w.node("win-1")); missing != "" {
@@ -166,17 +165,17 @@ func (w ward) mends(service string) {
 	}
 }
 
-// mendsOurOwn edits the declaration of the daemon, which mends it without an end of its process.
-func (w ward) mendsOurOwn() {
+// repairsDaemon changes the declaration of the daemon, which repairs it without restarting.
+func (w ward) repairsDaemon() {
 	edited := guestapi.ServiceEdit{
 		Name: api.WICDService, Command: `C:\windows\system32\notepad.exe`, DependsOn: []string{"Eventlog"}, Disabled: true,
 	}
-	w.mend(api.WICDService, harm{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
+	w.repair(api.WICDService, harm{name: "edited", do: func(ctx context.Context) error { return w.host.EditService(ctx, edited) }})
 }
 
-// goesOnWithoutUs stops the daemon, as somebody may have reason to, and edits a service that runs. That goes on, and is mended
-// once the daemon was started.
-func (w ward) goesOnWithoutUs() {
+// runsWithoutDaemon stops the daemon and changes a running service. The service continues, and is repaired once the daemon is
+// started.
+func (w ward) runsWithoutDaemon() {
 	without := func(ctx context.Context) error {
 		if err := w.host.StopService(ctx, api.WICDService); err != nil {
 			return err
@@ -190,24 +189,24 @@ func (w ward) goesOnWithoutUs() {
 		err := w.host.EditService(ctx, guestapi.ServiceEdit{Name: "kubelet", Disabled: true})
 		return errors.Join(err, w.host.StartService(ctx, api.WICDService))
 	}
-	w.mend(api.WICDService, harm{name: "stopped and started", do: without, restarts: []string{api.WICDService}})
+	w.repair(api.WICDService, harm{name: "stopped and started", do: without, restarts: []string{api.WICDService}})
 }
 
-// calm is how long processes must have been the same to count as those that stay.
+// calm is how long processes must stay the same.
 const calm = 2 * time.Second
 
-// mend harms a service, and waits until all are as declared and those that were to start anew have.
-func (w ward) mend(service string, h harm) {
+// repair harms a service, and waits until all services are as declared and those that must restart have restarted.
+func (w ward) repair(service string, h harm) {
 	w.t.Helper()
 	before := w.pids()
 	began := time.Now()
 	if err := h.do(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	var same map[string]uint32 // since when the processes are those of now
+	var same map[string]uint32 // the current processes
 	var since time.Time
-	w.eventually(fmt.Sprintf("service %s, which was %s, is mended", service, h.name), func(context.Context) string {
-		pids, missing := w.look()
+	w.eventually(fmt.Sprintf("service %s, which was %s, is repaired", service, h.name), func(context.Context) string {
+		pids, missing := w.processes()
 		if !maps.Equal(pids, same) {
 			same, since = pids, time.Now()
 		}
@@ -227,15 +226,15 @@ func (w ward) mend(service string, h harm) {
 		}
 		return ""
 	})
-	w.t.Logf("%s was %s: mended after %.1f s", service, h.name, since.Sub(began).Seconds())
+	w.t.Logf("%s was %s: repaired after %.1f s", service, h.name, since.Sub(began).Seconds())
 	for name, pid := range w.pids() {
 		if pid != before[name] && !slices.Contains(h.restarts, name) && !slices.Contains(h.may, name) {
-			w.t.Errorf("service %s was started anew when %s was %s", name, service, h.name)
+			w.t.Errorf("service %s was restarted when %s was %s", name, service, h.name)
 		}
 	}
 }
 
-// restarts restarts the host while the API server is away.
+// restarts restarts the host while the API server is down.
 func (w ward) restarts() {
 	boot := w.node("win-1").Status.NodeInfo.BootID
 	stop := w.keepOperatorRunning()
@@ -246,7 +245,7 @@ func (w ward) restarts() {
 	if err := w.host.Reboot(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	w.eventually("all services run without the API server", func(context.Context) string { _, missing := w.look(); return missing })
+	w.eventually("all services run without the API server", func(context.Context) string { _, missing := w.processes(); return missing })
 	w.t.Logf("all services run %.1f s after the restart began", time.Since(began).Seconds())
 	if diff := cmp.Diff(w.declared, w.declarations()); diff != "" {
 		w.t.Errorf("services (-before +after the restart):\n%s", diff)
@@ -258,7 +257,7 @@ func (w ward) restarts() {
 	w.expectBooted("win-1", boot)
 	w.expectReady(w.name)
 	if after := w.pids(); !maps.Equal(before, after) {
-		w.t.Errorf("services were started anew when the API server came back: %v, then %v", before, after)
+		w.t.Errorf("services were restarted when the API server came back: %v, then %v", before, after)
 	}
 	for _, entry := range w.journal()[noted:] {
 		if entry.Error != "" || !strings.HasSuffix(entry.Change, " started") {
@@ -267,7 +266,7 @@ func (w ward) restarts() {
 	}
 }
 
-// journal is what WICD changed on the host.
+// journal is WICD's journal.
 func (w ward) journal() (entries []agent.JournalEntry) {
 	w.t.Helper()
 	text, err := w.host.ReadFile(`C:\k\state\journal.jsonl`)

@@ -16,16 +16,16 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// operatorMemory is what the operator may take while hosts do what they like, in bytes.
+// operatorMemory is the memory limit of the operator, in bytes.
 const operatorMemory = 200 << 20
 
-// TestHostile lets twenty hosts that mean harm at the operator, and then ten that do not: these become nodes, nobody gains an identity that
-// is another's, and the operator does not grow.
+// TestHostile adds twenty hostile hosts and then ten honest ones. The honest ones become nodes, no host gets the identity of
+// another, and the operator's memory stays small.
 func TestHostile(t *testing.T) {
-	p := newPlace(t, world.Options{SimulatedHosts: 10})
+	p := newPlace(t, testenv.Options{SimulatedHosts: 10})
 	honest := p.Hosts()
 	evil, at, err := p.AddHostile(20, honest...)
 	if err != nil {
@@ -34,7 +34,7 @@ func TestHostile(t *testing.T) {
 	for _, h := range at {
 		p.announce(h, nil)
 	}
-	p.eventually("each thief was handed a token", func(context.Context) string {
+	p.eventually("each thief got a token", func(context.Context) string {
 		for i, h := range evil {
 			if sim.Malices()[i%len(sim.Malices())] == sim.Thief && len(h.Tokens()) == 0 {
 				return at[i].Name + " has none"
@@ -49,7 +49,7 @@ func TestHostile(t *testing.T) {
 	for _, h := range honest {
 		p.expectReady(ours(h.Name))
 	}
-	t.Logf("%d hosts joined beside %d hostile ones in %s", len(honest), len(evil), time.Since(began).Round(time.Second))
+	t.Logf("%d hosts joined with %d hostile ones in %s", len(honest), len(evil), time.Since(began).Round(time.Second))
 
 	victims := []string{}
 	for _, h := range honest {
@@ -57,32 +57,32 @@ func TestHostile(t *testing.T) {
 	}
 	for n, h := range evil {
 		if tokens := h.Tokens(); len(tokens) > 0 {
-			p.expectOneIdentity(at[n].Name, tokens, victims, world.Coveted(n))
+			p.expectOneIdentity(at[n].Name, tokens, victims, testenv.ClaimedNames(n))
 		}
 	}
 	if bytes, err := p.Operator.PeakMemory(); err != nil || bytes > operatorMemory {
-		t.Errorf("the operator took %d MB (%v), want at most %d", bytes>>20, err, operatorMemory>>20)
+		t.Errorf("the operator used %d MB (%v), want at most %d", bytes>>20, err, operatorMemory>>20)
 	}
 }
 
-// expectOneIdentity asks with a host's tokens for the identities of victims, which it may not have, and for those of nodes that do not exist
-// yet, of which it may have one: that of the name it was handed its first token for.
-func (p place) expectOneIdentity(host string, tokens, victims, coveted []string) {
+// expectOneIdentity uses a host's tokens to request the identities of victims, which it must not get, and those of nodes that do
+// not exist, of which it can get one: that of the name for which it got its first token.
+func (p place) expectOneIdentity(host string, tokens, victims, claimed []string) {
 	p.t.Helper()
 	made := map[string]string{} // the node of each request
 	for n, token := range tokens {
 		as := p.withToken(token)
-		for _, node := range slices.Concat(victims, coveted) {
-			request := p.request(fmt.Sprintf("stolen-%s-%d-%s", host, n, node), wish{
+		for _, node := range slices.Concat(victims, claimed) {
+			request := p.request(fmt.Sprintf("stolen-%s-%d-%s", host, n, node), badRequest{
 				signer: kubeletSigner, commonName: "system:node:" + node, organization: []string{"system:nodes"},
 			})
-			if err := as.Create(p.t.Context(), request); err == nil { // a token of long ago makes none
+			if err := as.Create(p.t.Context(), request); err == nil { // an old token cannot create requests
 				made[request.Name] = node
 			}
 		}
 	}
 	if len(made) == 0 {
-		p.t.Error("with none of its tokens the host could ask for anything: nothing was tried")
+		p.t.Error("none of the host's tokens could create a request: nothing was tested")
 	}
 	gained := map[string]bool{}
 	p.eventually("all requests were decided", func(ctx context.Context) string {
@@ -99,7 +99,7 @@ func (p place) expectOneIdentity(host string, tokens, victims, coveted []string)
 			case len(r.Status.Conditions) > 0:
 				gained[node] = true
 			case !refused[request]:
-				return fmt.Sprintf("request %s was not looked at", request)
+				return fmt.Sprintf("request %s is pending", request)
 			}
 		}
 		return ""
@@ -114,7 +114,7 @@ func (p place) expectOneIdentity(host string, tokens, victims, coveted []string)
 	}
 }
 
-// refusedRequests are the certificate requests that the operator has told to break a rule.
+// refusedRequests are the certificate requests that the operator has reported as violating a rule.
 func (p place) refusedRequests(ctx context.Context) (map[string]bool, error) {
 	var list eventsv1.EventList
 	if err := p.Client.List(ctx, &list, client.InNamespace("default")); err != nil {

@@ -21,21 +21,21 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/image"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestImages has the real containerd.exe pull and unpack images as the settings say. What was asked for, the logs of real
-// registries and of a real proxy tell.
+// TestImages makes the real containerd.exe pull and unpack images according to the settings. The logs of real registries and a
+// real proxy have the requests.
 func TestImages(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, world.Options{WineHosts: 1})
+	p := newPlace(t, testenv.Options{WineHosts: 1})
 	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
 		t.Fatal(err)
 	}
 	s := newShelf(p)
 	p.expectReady(ours(p.Hosts()[0].Address))
-	// The proxy comes first: containerd starts anew for it. A program on Wine that has checked a certificate sees no
-	// authority that is trusted afterwards.
+	// The proxy comes first: containerd restarts for it. A program on Wine that has verified a certificate does not notice CAs
+	// that are trusted later.
 	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
 	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
 }
@@ -44,12 +44,12 @@ func TestImages(t *testing.T) {
 type shelf struct {
 	place
 	host *lab.Host
-	// source is what images are named after, the next two are its mirrors. All are where hosts reach them. Remote is beyond
-	// the hosts' network, and only the proxy knows its name.
+	// source is the registry in the names of images, the next two are its mirrors. Hosts can reach them. Remote is outside of the
+	// hosts' network, and only the proxy resolves its name.
 	source, first, second, remote *lab.Registry
 }
 
-// beyond is a name that hosts do not know.
+// beyond is a name that hosts cannot resolve.
 const beyond = "beyond.test"
 
 func newShelf(p place) shelf {
@@ -88,7 +88,7 @@ func (p place) createPullSecret(registries ...*lab.Registry) {
 	})
 }
 
-// expectSettings waits until the host has what is configured now.
+// expectSettings waits until the host has the current settings.
 func (s shelf) expectSettings() {
 	s.t.Helper()
 	s.expectArrived([]joiner{{at: s.Hosts()[0]}})
@@ -100,7 +100,7 @@ type app struct {
 	name string
 }
 
-// push makes an app, and puts it into repository team/<name> below a path of registries, with tag 1.
+// push creates an app, and pushes it to repository team/<name> below a path of registries, with tag 1.
 func (s shelf) push(name, path string, registries ...*lab.Registry) app {
 	s.t.Helper()
 	i, err := image.New(fmt.Sprintf("10.0.%d.%d", lab.Build, lab.Revision),
@@ -116,14 +116,14 @@ func (s shelf) push(name, path string, registries ...*lab.Registry) app {
 	return app{i, name}
 }
 
-// byTag and byDigest name an app as pods do.
+// byTag and byDigest are the names of an app's image in pods.
 func (a app) byTag(r *lab.Registry) string { return r.Host + "/team/" + a.name + ":1" }
 
 func (a app) byDigest(r *lab.Registry) string {
 	return r.Host + "/team/" + a.name + "@" + a.Digest().String()
 }
 
-// expectPulled pulls an image, and looks on the host's disk for what is in it.
+// expectPulled pulls an image, and checks its files on the host's disk.
 func (s shelf) expectPulled(image string, a app) {
 	s.t.Helper()
 	id, err := s.host.Pull(s.t.Context(), image)
@@ -158,13 +158,13 @@ func (s shelf) unpacked(a app, file string) []string {
 	return found
 }
 
-// expectRemoved removes an image, and wants its layers to go.
+// expectRemoved removes an image, and waits until its layers are removed.
 func (s shelf) expectRemoved(image string, a app) {
 	s.t.Helper()
 	if err := s.host.RemoveImage(s.t.Context(), image); err != nil {
 		s.t.Fatal(err)
 	}
-	s.eventually("the layers of "+image+" go", func(context.Context) string {
+	s.eventually("the layers of "+image+" are removed", func(context.Context) string {
 		if left := append(s.unpacked(a, "base.txt"), s.unpacked(a, "app.txt")...); len(left) > 0 {
 			return fmt.Sprintf("there is %q", left)
 		}
@@ -172,7 +172,7 @@ func (s shelf) expectRemoved(image string, a app) {
 	})
 }
 
-// expectNotPulled tries to pull an image, and wants an error that says why.
+// expectNotPulled pulls an image, and expects an error that contains why.
 func (s shelf) expectNotPulled(image, why string) {
 	s.t.Helper()
 	if _, err := s.host.Pull(s.t.Context(), image); err == nil || !strings.Contains(err.Error(), why) {
@@ -180,8 +180,8 @@ func (s shelf) expectNotPulled(image, why string) {
 	}
 }
 
-// asked are the host's requests for an app at a registry, from the registry's log.
-func (s shelf) asked(r *lab.Registry, a app) []lab.RegistryRequest {
+// requests are the host's requests for an app in a registry's log.
+func (s shelf) requests(r *lab.Registry, a app) []lab.RegistryRequest {
 	s.t.Helper()
 	all, err := r.Requests()
 	if err != nil {
@@ -190,7 +190,7 @@ func (s shelf) asked(r *lab.Registry, a app) []lab.RegistryRequest {
 	return slices.DeleteFunc(all, func(q lab.RegistryRequest) bool { return !strings.Contains(q.Path, "/team/"+a.name+"/") })
 }
 
-// expectServed wants a registry to have said what a reference (a tag or a digest) means, and to have sent all content.
+// expectServed checks that a registry resolved a reference (a tag or a digest), and sent all content.
 func (s shelf) expectServed(r *lab.Registry, a app, reference string) {
 	s.t.Helper()
 	s.expectResolved(r, a, reference)
@@ -212,19 +212,19 @@ func (s shelf) expectSent(r *lab.Registry, a app) {
 
 func (s shelf) expectAnswered(r *lab.Registry, a app, method, what string, status int) {
 	s.t.Helper()
-	asked := s.asked(r, a)
+	asked := s.requests(r, a)
 	if !slices.ContainsFunc(asked, func(q lab.RegistryRequest) bool {
 		path, _, _ := strings.Cut(q.Path, "?")
 		return q.Method == method && strings.HasSuffix(path, "/team/"+a.name+"/"+what) && q.Status == status
 	}) {
-		s.t.Errorf("%s answered no %s for %s of %s with %d; it was asked:\n%+v", s.nameOf(r), method, what, a.name, status, asked)
+		s.t.Errorf("%s answered no %s for %s of %s with %d; its requests:\n%+v", s.nameOf(r), method, what, a.name, status, asked)
 	}
 }
 
-func (s shelf) expectNotAsked(r *lab.Registry, a app) {
+func (s shelf) expectNoRequest(r *lab.Registry, a app) {
 	s.t.Helper()
-	if asked := s.asked(r, a); len(asked) > 0 {
-		s.t.Errorf("%s was asked for %s: %+v", s.nameOf(r), a.name, asked)
+	if asked := s.requests(r, a); len(asked) > 0 {
+		s.t.Errorf("%s got requests for %s: %+v", s.nameOf(r), a.name, asked)
 	}
 }
 
@@ -232,7 +232,7 @@ func (s shelf) nameOf(r *lab.Registry) string {
 	return map[*lab.Registry]string{s.source: "the source", s.first: "the first mirror", s.second: "the second mirror", s.remote: "the remote registry"}[r]
 }
 
-// throughAProxy pulls from where only the proxy gets to, with a password that only services are told.
+// throughAProxy pulls from a registry that only the proxy can reach, with a password that only services know.
 func (s shelf) throughAProxy() {
 	needs(s.t, lab.CanRunForwardProxy())
 	proxy, err := s.Lab.StartForwardProxy(s.t.Context(), map[string]string{beyond: "127.0.0.1"})
@@ -257,13 +257,13 @@ func (s shelf) throughAProxy() {
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Proxy = v1alpha1.ProxySpec{} })
 	s.expectSettings()
 	s.expectNotPulled(late.byTag(s.remote), beyond)
-	s.expectNotAsked(s.remote, late)
+	s.expectNoRequest(s.remote, late)
 	s.expectPassed(proxy, lab.Passage{
 		From: s.host.Address(), User: proxy.User(), Method: http.MethodConnect, Target: s.remote.Host, Status: http.StatusOK,
 	})
 }
 
-// trustRegistries names the authority of the registries to the cluster. Its ConfigMap may be there already.
+// trustRegistries adds the CA of the registries to the cluster's trusted CAs. The ConfigMap may exist.
 func (s shelf) trustRegistries() {
 	s.t.Helper()
 	err := s.Client.Create(s.t.Context(), &corev1.ConfigMap{
@@ -275,22 +275,22 @@ func (s shelf) trustRegistries() {
 	}
 }
 
-// expectPassed wants nothing but one kind of request to have gone through a proxy, which tells of a tunnel when it is closed.
+// expectPassed checks that only one kind of request went through a proxy, which logs a tunnel when it is closed.
 func (s shelf) expectPassed(proxy *lab.ForwardProxy, want lab.Passage) {
 	s.t.Helper()
-	s.eventually(fmt.Sprintf("the proxy tells of %+v", want), func(context.Context) string {
+	s.eventually(fmt.Sprintf("the proxy has logged %+v", want), func(context.Context) string {
 		all, err := proxy.Passages()
 		if err != nil || len(all) == 0 {
 			return fmt.Sprintf("it tells of nothing (%v)", err)
 		}
 		if slices.ContainsFunc(all, func(one lab.Passage) bool { return one != want }) {
-			s.t.Fatalf("the proxy was asked for %+v, want only %+v", all, want)
+			s.t.Fatalf("the proxy logged %+v, want only %+v", all, want)
 		}
 		return ""
 	})
 }
 
-// expectPasswordOnlyWithServices looks where everybody on the host may look.
+// expectPasswordOnlyWithServices checks places that every user of the host can read.
 func (s shelf) expectPasswordOnlyWithServices(password string) {
 	s.t.Helper()
 	const system = `HKLM\SYSTEM\CurrentControlSet\`
@@ -305,7 +305,7 @@ func (s shelf) expectPasswordOnlyWithServices(password string) {
 	s.expectNoSecret(password)
 }
 
-// fromMirrors pulls images named after the source, which is up only where that is said.
+// fromMirrors pulls images named after the source, which runs only where stated.
 func (s shelf) fromMirrors() {
 	const copies = "copies/"
 	digest, tag := s.push("digest", copies, s.first, s.second), s.push("tag", copies, s.first, s.second)
@@ -317,8 +317,8 @@ func (s shelf) fromMirrors() {
 	s.expectServed(s.first, digest, digest.Digest().String())
 	s.expectPulled(tag.byTag(s.source), tag)
 	s.expectServed(s.first, tag, "1")
-	s.expectNotAsked(s.second, digest)
-	s.expectNotAsked(s.second, tag)
+	s.expectNoRequest(s.second, digest)
+	s.expectNoRequest(s.second, tag)
 
 	s.expectRemoved(digest.byDigest(s.source), digest)
 
@@ -336,13 +336,13 @@ func (s shelf) fromMirrors() {
 	s.fromTheSource(copies)
 }
 
-// fromTheSource has the source up, and wants it to be asked when it may be asked and not otherwise.
+// fromTheSource starts the source, and checks that it gets requests only if the policy permits it.
 func (s shelf) fromTheSource(copies string) {
 	mirrored, missing := s.push("mirrored", copies, s.second), s.push("missing", "", s.source)
 	s.expectPulled(mirrored.byTag(s.source), mirrored)
 	s.expectAnswered(s.first, mirrored, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.second, mirrored, "1")
-	s.expectNotAsked(s.source, mirrored)
+	s.expectNoRequest(s.source, mirrored)
 	s.expectPulled(missing.byTag(s.source), missing)
 	s.expectAnswered(s.second, missing, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectServed(s.source, missing, "1")
@@ -363,11 +363,11 @@ func (s shelf) fromTheSource(copies string) {
 	}
 	s.expectAnswered(s.first, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
 	s.expectAnswered(s.second, forbidden, http.MethodHead, "manifests/1", http.StatusNotFound)
-	s.expectNotAsked(s.source, kept)
-	s.expectNotAsked(s.source, forbidden)
+	s.expectNoRequest(s.source, kept)
+	s.expectNoRequest(s.source, forbidden)
 }
 
-// mirror makes the two mirrors those of the source.
+// mirror configures the two mirrors of the source.
 func (s shelf) mirror(policy v1alpha1.MirrorSourcePolicy, by v1alpha1.PullBy) {
 	s.t.Helper()
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) {

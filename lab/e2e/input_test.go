@@ -24,13 +24,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestBadInput has a subtest for each way in which what users write, or bring, can be wrong. Each leaves a bystander
-// untouched, says what is wrong, and ends well when the cause is mended, without a restart of anything.
+// TestBadInput has a subtest for each kind of bad input. The operator reports what is wrong, does not touch a bystander, and
+// continues once the cause is fixed, without a restart.
 func TestBadInput(t *testing.T) {
-	p := newPlace(t, world.Options{})
+	p := newPlace(t, testenv.Options{})
 	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
 	standing := p.announce(bystander, nil)
 	p.expectReady(standing)
@@ -99,7 +99,7 @@ func entryFaults(p place) {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap},
 		Data: map[string]string{
-			h.Address:           "username=" + world.User,
+			h.Address:           "username=" + testenv.User,
 			"192.0.2.1":         "Administrator",
 			"192.0.2.2":         "",
 			"192.0.2.3":         "username=",
@@ -150,7 +150,7 @@ func keyRefused(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "no-key"}})
 	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
 	name := p.announce(h, nil)
-	p.expect(name, api.ConditionReachable, api.ReasonAuthenticationFailed, world.User, "SHA256:", "administrators_authorized_keys")
+	p.expect(name, api.ConditionReachable, api.ReasonAuthenticationFailed, testenv.User, "SHA256:", "administrators_authorized_keys")
 	host.SSH().SetFaults(nil)
 	p.expectReady(name)
 }
@@ -272,7 +272,7 @@ func pausedInstance(p place) {
 
 func featureNeedsRestart(p place) {
 	host, h := p.host(sim.Options{Windows: sim.WindowsOptions{
-		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be seen
+		Hostname: "no-containers", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}, BootTime: 20 * time.Second, // long enough to be noticed
 	}})
 	first := host.Windows().BootID()
 	name := p.announce(h, nil)

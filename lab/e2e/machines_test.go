@@ -20,7 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/manifest"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 const (
@@ -28,11 +28,11 @@ const (
 	clusterAPINamespace = "openshift-cluster-api"
 )
 
-// TestMachines has an operator, with its own rights and no others, on a cluster that becomes an OpenShift while it runs.
+// TestMachines runs an operator with its own permissions on a cluster that becomes an OpenShift cluster meanwhile.
 func TestMachines(t *testing.T) {
-	p := newPlace(t, world.Options{})
+	p := newPlace(t, testenv.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
-	p.expectReady(p.announce(plain, nil)) // so the operator runs, and has found no Machines
+	p.expectReady(p.announce(plain, nil)) // so the operator runs without Machines
 	p.becomeOpenShift(platform.AWS)
 	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
 	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
@@ -41,7 +41,7 @@ func TestMachines(t *testing.T) {
 	} {
 		i := p.expectInstance(machine)
 		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
-			t.Errorf("the node of instance %s is %+v, want it to have the name that AWS has for the machine: %s", i.Name, i.Status.NodeRef, want)
+			t.Errorf("the node of instance %s is %+v, want AWS' name of the machine: %s", i.Name, i.Status.NodeRef, want)
 		}
 		if i.Labels[api.LabelSource] != source || i.Annotations[api.AnnotationMachine] != machine.GetNamespace()+"/"+machine.GetName() {
 			t.Errorf("instance %s has labels %v and annotations %v", i.Name, i.Labels, i.Annotations)
@@ -54,18 +54,18 @@ func TestMachines(t *testing.T) {
 		now.SetGroupVersionKind(machine.GroupVersionKind())
 		err := p.Client.Get(t.Context(), types.NamespacedName{Namespace: machine.GetNamespace(), Name: machine.GetName()}, &now)
 		if err != nil || now.GetUID() != machine.GetUID() || now.GetDeletionTimestamp() != nil {
-			t.Errorf("an edit of the user data did something to Machine %s: %v", machine.GetName(), err)
+			t.Errorf("an edit of the user data changed Machine %s: %v", machine.GetName(), err)
 		}
 		p.remove(machine)
 		p.expectGone(ours(machine.GetName()), &v1alpha1.WindowsInstance{})
 	}
 }
 
-// expectInstance waits until a Machine has become an instance, and that a Ready node.
+// expectInstance waits until a Machine has an instance, and this a Ready node.
 func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.WindowsInstance {
 	p.t.Helper()
 	name := ours(machine.GetName())
-	p.eventually("Machine "+name.Name+" becomes an instance", func(ctx context.Context) string {
+	p.eventually("Machine "+name.Name+" has an instance", func(ctx context.Context) string {
 		if err := p.Client.Get(ctx, name, &v1alpha1.WindowsInstance{}); err != nil {
 			return err.Error()
 		}
@@ -75,7 +75,7 @@ func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.Wind
 	return p.instance(name)
 }
 
-// becomeOpenShift adds what an OpenShift on a platform has, and what users apply there.
+// becomeOpenShift adds the kinds and objects of OpenShift on a platform, and what users apply there.
 func (p place) becomeOpenShift(where string) {
 	p.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
@@ -97,10 +97,10 @@ func (p place) becomeOpenShift(where string) {
 	}
 }
 
-// awsDomain ends the names that AWS gives machines.
+// awsDomain is the suffix of AWS' names of machines.
 const awsDomain = ".us-east-2.compute.internal"
 
-// machine starts a host on AWS, whose Windows has another name than the Machine it belongs to, and makes the Machine.
+// machine starts a host on AWS whose host name differs from its Machine, and creates the Machine.
 func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
 	p.t.Helper()
 	cloud := sim.NewMetadata(sim.MetadataOptions{
@@ -111,7 +111,7 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 	return p.machineAt(apiVersion, namespace, name, h.Address)
 }
 
-// machineAt makes a Machine that has an address.
+// machineAt creates a Machine with an address.
 func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
 	p.t.Helper()
 	m := &unstructured.Unstructured{Object: map[string]any{
@@ -128,7 +128,7 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 	return m
 }
 
-// userDataIsKept edits and deletes the user data, and waits for it to come back.
+// userDataIsKept edits and deletes the user data, and waits until they are restored.
 func (p place) userDataIsKept() {
 	p.t.Helper()
 	key, err := ssh.ParsePrivateKey(p.Key)
@@ -147,13 +147,13 @@ func (p place) userDataIsKept() {
 			}
 			return ""
 		}
-		p.eventually("there is user data in "+namespace, there)
+		p.eventually("there are user data in "+namespace, there)
 		secret.Data = map[string][]byte{"userData": []byte("whoami")}
 		if err := p.Client.Update(p.t.Context(), secret); err != nil {
 			p.t.Fatal(err)
 		}
-		p.eventually("edited user data is mended in "+namespace, there)
+		p.eventually("edited user data are restored in "+namespace, there)
 		p.remove(secret)
-		p.eventually("deleted user data comes back in "+namespace, there)
+		p.eventually("deleted user data are restored in "+namespace, there)
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestNetworkChecks has an operator, with its own rights and no others, on clusters whose network could not take a Windows node. Each
-// is refused with its reason and its numbers before a host is spoken to, and what the message proposes is tried.
+// TestNetworkChecks runs an operator with its own permissions on clusters whose network does not support Windows nodes. Each is
+// reported with its reason and values before the operator connects to a host, and the proposed commands are executed.
 func TestNetworkChecks(t *testing.T) {
-	p := newPlace(t, world.Options{})
+	p := newPlace(t, testenv.Options{})
 	_, bystander := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "bystander"}})
 	standing := p.announce(bystander, nil)
 	p.expectReady(standing)
@@ -37,21 +37,21 @@ func TestNetworkChecks(t *testing.T) {
 	name := p.announce(h, nil)
 	t.Run("Flannel", func(t *testing.T) { p.in(t).flannelFaults(name) })
 	p.becomeOpenShift("None")
-	p.restartOperator() // OpenShift's kinds are looked for when it starts
+	p.restartOperator() // OpenShift's kinds are discovered at the start
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = v1alpha1.NetworkSpec{} })
 	t.Run("OpenShift", func(t *testing.T) { p.in(t).openshiftFaults(name) })
 	if n := host.SSH().Counters().Connections; n != 0 {
-		t.Errorf("a host that the network cannot take was connected to %d times", n)
+		t.Errorf("the operator connected %d times to a host that the network does not support", n)
 	}
 	t.Run("Remedies", func(t *testing.T) { p.in(t).followAdvice(name) })
 	if i := p.instance(standing); !meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionReady) {
-		t.Errorf("a node that was there is not Ready any more: %+v", i.Status.Conditions)
+		t.Errorf("an existing node is no longer Ready: %+v", i.Status.Conditions)
 	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Network = custom })
 	p.expectReady(name)
 }
 
-// flannelFaults has Flannel as its own manifests install it. The changes of its configuration are all that the operator hears of.
+// flannelFaults uses Flannel's own manifests. The operator only sees the changes of its configuration.
 func (p place) flannelFaults(name types.NamespacedName) {
 	p.expect(name, api.ConditionReady, api.ReasonFlannelNotFound, "ConfigMap kube-flannel/kube-flannel-cfg")
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}})
@@ -68,7 +68,7 @@ func (p place) flannelFaults(name types.NamespacedName) {
 	p.expect(name, api.ConditionReady, api.ReasonNetworksOverlap, "10.0.0.0/8")
 }
 
-// openshiftFaults changes OpenShift's network again and again.
+// openshiftFaults changes OpenShift's network repeatedly.
 func (p place) openshiftFaults(name types.NamespacedName) {
 	const good = "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}"
 	for _, fault := range []struct {
@@ -88,7 +88,7 @@ func (p place) openshiftFaults(name types.NamespacedName) {
 	} {
 		p.in(p.t).network(fault.kind, fault.pods, fault.hybrid)
 		p.expect(name, api.ConditionReady, fault.reason, fault.says...)
-		p.eventually("WindowsConfig says the same: "+fault.name, func(context.Context) string {
+		p.eventually("WindowsConfig reports the same: "+fault.name, func(context.Context) string {
 			c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != fault.reason {
 				return "it says otherwise"
@@ -98,8 +98,8 @@ func (p place) openshiftFaults(name types.NamespacedName) {
 	}
 }
 
-// followAdvice brings a cluster from no hybrid overlay to one that a host can join, by what messages say and nothing else. The host's
-// own Windows is the last obstacle.
+// followAdvice enables the hybrid overlay with only the commands in the messages, until a host can join. The last problem is the
+// host's Windows version.
 func (p place) followAdvice(name types.NamespacedName) {
 	p.platform("VSphere")
 	p.network("OVNKubernetes", "10.128.0.0/14", "{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}]}")
@@ -115,7 +115,7 @@ func (p place) followAdvice(name types.NamespacedName) {
 	p.platform("None")
 }
 
-// runPatches runs the commands of a message, as oc would.
+// runPatches runs the commands of a message like oc.
 func (p place) runPatches(message string, want int) {
 	p.t.Helper()
 	commands := regexp.MustCompile(`oc patch networks\.operator\.openshift\.io cluster --type=merge -p '([^']*)'`).FindAllStringSubmatch(message, -1)
@@ -129,7 +129,7 @@ func (p place) runPatches(message string, want int) {
 	}
 }
 
-// network makes OpenShift's network what it says.
+// network sets OpenShift's network.
 func (p place) network(kind, pods, hybridOverlay string) {
 	p.t.Helper()
 	for group, says := range map[string]string{
@@ -161,7 +161,7 @@ func openshiftNetwork(group string) *unstructured.Unstructured {
 	return o
 }
 
-// platform says that the cluster runs elsewhere. Nobody watches it: it never does.
+// platform sets the cluster's platform. The operator does not watch it: it never changes.
 func (p place) platform(name string) {
 	p.t.Helper()
 	infrastructure := openshiftNetwork("config.openshift.io")

@@ -20,12 +20,12 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestSettings changes what all nodes must have, and sees it arrive on each: without SSH, drain or restart of a host.
+// TestSettings changes settings of all nodes, and checks that they arrive on each without SSH, drain or restart of a host.
 func TestSettings(t *testing.T) {
-	p := newPlace(t, world.Options{})
+	p := newPlace(t, testenv.Options{})
 	var all []joiner
 	for n := range 4 {
 		all = append(all, p.joiner(fmt.Sprintf("settings-%d", n), nil))
@@ -42,15 +42,15 @@ func TestSettings(t *testing.T) {
 		{"CertificatesAreTrusted", certificatesChange},
 		{"MirrorsAndCredentialsArrive", mirrorsChange},
 		{"KubeletSettingsRestartKubeletsOnly", kubeletChanges},
-		{"WhatIsPublishedHealsItself", publishedHeals},
+		{"PublishedObjectsAreRestored", publishedRestored},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			p := p.in(t)
-			before := p.lookAtHosts()
+			before := p.hostStates()
 			connections := connectionsOf(all)
 			test.test(p, all)
-			for name, is := range p.lookAtHosts() {
+			for name, is := range p.hostStates() {
 				if was := before[name]; is.boot != was.boot || is.pids[api.WICDService] != was.pids[api.WICDService] {
 					t.Errorf("host %s or its daemon was restarted: it was %+v, is %+v", name, was.pids, is.pids)
 				}
@@ -85,7 +85,7 @@ func (p place) config() *v1alpha1.WindowsConfig {
 	return &config
 }
 
-// expectArrived waits until every node reports the settings that are published now, and WindowsConfig says so.
+// expectArrived waits until every node reports the published settings, and WindowsConfig reports this.
 func (p place) expectArrived(all []joiner) {
 	p.t.Helper()
 	p.eventually("the settings arrive", func(ctx context.Context) string {
@@ -126,7 +126,7 @@ func (p place) expectNothingCordoned() {
 const secretProxy = "http://me:pass-word@proxy.example:3128"
 
 func proxyChanges(p place, all []joiner) {
-	before := p.lookAtHosts()
+	before := p.hostStates()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Proxy = v1alpha1.ProxySpec{HTTPProxy: secretProxy, HTTPSProxy: "http://proxy.example:3128", NoProxy: "example.org"}
 	})
@@ -139,11 +139,11 @@ func proxyChanges(p place, all []joiner) {
 			}
 		}
 		if is := j.Windows().Environment(); is["HTTP_PROXY"] != "" || is["HTTPS_PROXY"] == "" {
-			p.t.Errorf("host %s, whose environment everybody may read, has %v", j.at.Name, is)
+			p.t.Errorf("host %s, whose environment all users can read, has %v", j.at.Name, is)
 		}
 	}
 	p.expectNoSecret("pass-word")
-	for name, is := range p.lookAtHosts() {
+	for name, is := range p.hostStates() {
 		if was := before[name]; is.pids["containerd"] == was.pids["containerd"] || is.pids["kubelet"] == was.pids["kubelet"] {
 			p.t.Errorf("host %s: services that read the proxy were not restarted: %v, %v", name, was.pids, is.pids)
 		}
@@ -157,7 +157,7 @@ func proxyChanges(p place, all []joiner) {
 	}
 }
 
-// expectNoSecret looks for a secret where nobody may find it.
+// expectNoSecret checks places where a secret must not be.
 func (p place) expectNoSecret(secret string) {
 	p.t.Helper()
 	var maps corev1.ConfigMapList
@@ -186,7 +186,7 @@ func (p place) expectNoSecret(secret string) {
 func proxyBroken(p place, all []joiner) {
 	is := p.config().Status.Settings
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = "socks5://proxy.example" })
-	p.eventually("the fault is told", func(context.Context) string {
+	p.eventually("the fault is reported", func(context.Context) string {
 		c := meta.FindStatusCondition(p.config().Status.Conditions, api.ConditionPublished)
 		if c == nil || c.Reason != api.ReasonSettingsInvalid || !strings.Contains(c.Message, "spec.proxy.httpProxy") {
 			return fmt.Sprintf("the condition is %+v", c)
@@ -225,9 +225,9 @@ func certificatesChange(p place, all []joiner) {
 	p.expectArrived(all)
 }
 
-// mirrorsChange gives a registry a mirror that needs a password, and takes both away again. Nothing is restarted for it.
+// mirrorsChange adds a mirror that requires a password, and removes it. Nothing is restarted for it.
 func mirrorsChange(p place, all []joiner) {
-	before := p.lookAtHosts()
+	before := p.hostStates()
 	const hosts, credentials = `C:\k\containerd\registries\mcr.microsoft.com\hosts.toml`, `C:\var\lib\kubelet\config.json`
 	p.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PullSecret}, Type: corev1.SecretTypeDockerConfigJson,
@@ -268,7 +268,7 @@ func mirrorsChange(p place, all []joiner) {
 		return ""
 	})
 	p.expectArrived(all)
-	for name, is := range p.lookAtHosts() {
+	for name, is := range p.hostStates() {
 		if !maps.Equal(before[name].pids, is.pids) {
 			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
 		}
@@ -276,10 +276,10 @@ func mirrorsChange(p place, all []joiner) {
 }
 
 func kubeletChanges(p place, all []joiner) {
-	before := p.lookAtHosts()
+	before := p.hostStates()
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.MaxPods = 77 })
 	p.expectArrived(all)
-	for name, is := range p.lookAtHosts() {
+	for name, is := range p.hostStates() {
 		if was := before[name]; is.pids["kubelet"] == was.pids["kubelet"] || is.pids["containerd"] != was.pids["containerd"] {
 			p.t.Errorf("host %s had %v, has %v", name, was.pids, is.pids)
 		}
@@ -291,12 +291,12 @@ func kubeletChanges(p place, all []joiner) {
 	}
 }
 
-// publishedHeals deletes everything that is published, as somebody might, and sees it come again while nodes stay as they are. Of what nodes
-// obey, it has to be the operator itself that lost it.
-func publishedHeals(p place, all []joiner) {
+// publishedRestored deletes all published objects, and checks that they are restored while nodes stay unchanged. What nodes obey
+// can be deleted only with the operator's permissions.
+func publishedRestored(p place, all []joiner) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy.HTTPProxy = secretProxy })
 	p.expectArrived(all)
-	before := p.lookAtHosts()
+	before := p.hostStates()
 	here := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
 	named := func(name string) metav1.ObjectMeta { here.Name = name; return here }
 	version := p.reported(all[0].at.Name)
@@ -312,7 +312,7 @@ func publishedHeals(p place, all []joiner) {
 		if err := by.Delete(p.t.Context(), object); err != nil {
 			p.t.Fatal(err)
 		}
-		p.eventually(fmt.Sprintf("%T %s is there again", object, object.GetName()), func(ctx context.Context) string {
+		p.eventually(fmt.Sprintf("%T %s is restored", object, object.GetName()), func(ctx context.Context) string {
 			if err := p.Client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return err.Error()
 			}
@@ -320,7 +320,7 @@ func publishedHeals(p place, all []joiner) {
 		})
 	}
 	p.expectArrived(all)
-	for name, is := range p.lookAtHosts() {
+	for name, is := range p.hostStates() {
 		if !maps.Equal(before[name].pids, is.pids) {
 			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
 		}

@@ -18,13 +18,13 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 )
 
-// snapshot is what a host has: the state of each service, the content of each file and each value of the machine's registry.
+// snapshot is the state of a host: the state of each service, the content of each file and each value of the machine's registry.
 type snapshot map[string]string
 
-// registryDump is where a host writes its registry for a snapshot.
+// registryDump is the file to which a host exports its registry.
 const registryDump = `C:\lab\registry.reg`
 
-// takeSnapshot looks at everything on a host.
+// takeSnapshot reads the state of a host.
 func takeSnapshot(t *testing.T, host *lab.Host) snapshot {
 	t.Helper()
 	s := snapshot{}
@@ -60,7 +60,7 @@ func (s snapshot) addRegistry(dump []byte) {
 	for i := 2; i+1 < len(dump); i += 2 { // after the byte order mark
 		units = append(units, uint16(dump[i])|uint16(dump[i+1])<<8)
 	}
-	text := strings.ReplaceAll(string(utf16.Decode(units)), "\\\r\n", "") // long values go on in the next line
+	text := strings.ReplaceAll(string(utf16.Decode(units)), "\\\r\n", "") // long values continue on the next line
 	key := ""
 	for line := range strings.SplitSeq(text, "\r\n") {
 		if strings.HasPrefix(line, "[") {
@@ -74,7 +74,7 @@ func (s snapshot) addRegistry(dump []byte) {
 	}
 }
 
-// addFiles adds the files below a folder. Of those of Windows itself the size must do.
+// addFiles adds the files below a folder. For Windows' own files it uses only the size.
 func (s snapshot) addFiles(root string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -105,8 +105,8 @@ func (s snapshot) addFiles(root string) error {
 	})
 }
 
-// compare says what is otherwise now, but for what may be: the journal and logs, what was told that it remains, and what Windows itself
-// changes all the time.
+// compare returns the differences, except permitted ones: the journal and logs, what the event named as remaining, and what
+// Windows itself changes all the time.
 func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 	all := maps.Clone(s)
 	maps.Copy(all, now)
@@ -123,11 +123,11 @@ func (s snapshot) compare(now snapshot, remains string) (differences []string) {
 func mayDiffer(what string) bool {
 	for _, part := range []string{
 		`file C:\var\log\`, `file C:\k\state\journal`, // what stays
-		`file C:\users\Public\containerd`, // Wine tells services so of the folder that is C:\ProgramData on Windows, where it is ours
+		`file C:\users\Public\containerd`, // services on Wine use this folder instead of C:\ProgramData
 		`registry HKEY_LOCAL_MACHINE\Software\Microsoft\SystemCertificates\`,
-		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`, // Wine fills the stores when somebody first looks into them
-		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,   // the number of services that were started
-		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,            // Wine looks for a screen
+		`registry HKEY_LOCAL_MACHINE\Software\Wow6432Node\Microsoft\SystemCertificates\`, // Wine fills the stores at their first use
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\ServiceCurrent `,   // the number of started services
+		`registry HKEY_LOCAL_MACHINE\System\CurrentControlSet\Control\Video\`,            // Wine searches for a screen
 	} {
 		if strings.HasPrefix(what, part) {
 			return true

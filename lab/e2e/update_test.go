@@ -24,18 +24,18 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// TestAWindowsHostUpdatesItself lets a node go to a version with another daemon, and then to one whose daemon is no program:
-// by itself, on real services, and back to what worked.
+// TestAWindowsHostUpdatesItself updates a node to a version with another daemon, and then to one whose daemon is not a program.
+// The node does this by itself, with real services, and returns to the version that works.
 func TestAWindowsHostUpdatesItself(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, world.Options{WineHosts: 1})
+	p := newPlace(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // else the operator brings the node back to its own version
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Paused = true }) // else the operator returns the node to its own version
 	stats, err := host.Stats()
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 
 	third := p.stage(host, first, []byte("this is no program"))
 	p.annotateNode("win-1", api.AnnotationDesiredVersion, third.Version)
-	p.eventually("the node tells that it went back", func(context.Context) string {
+	p.eventually("the node reports the rollback", func(context.Context) string {
 		for _, c := range p.node("win-1").Status.Conditions {
 			if c.Type == api.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == api.ReasonUpdateFailed {
 				return ""
@@ -83,7 +83,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	}
 }
 
-// published is what nodes of a version must have.
+// published is the desired state of nodes of a version.
 func (p place) published(version string) desired.Node {
 	p.t.Helper()
 	var cm corev1.ConfigMap
@@ -95,7 +95,7 @@ func (p place) published(version string) desired.Node {
 	return node
 }
 
-// stage publishes a version that differs from another one by its daemon, and puts that into the host's store.
+// stage publishes a version with another daemon, and stores that on the host.
 func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.Node {
 	p.t.Helper()
 	sum := sha256.Sum256(program)
@@ -122,7 +122,7 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 	return node
 }
 
-// signed is a node as the operator publishes it: with its key.
+// signed is the desired state as the operator publishes it: signed with its key.
 func (p place) signed(node desired.Node) map[string]string {
 	p.t.Helper()
 	var secret corev1.Secret

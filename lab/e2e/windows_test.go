@@ -14,19 +14,19 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestWindowsHostBecomesReadyNode is the main job on real programs: kubelet.exe and containerd.exe, started by Wine's
-// service manager, make the host a Ready node through a bootstrap token and approved certificate requests.
+// TestWindowsHostBecomesReadyNode is the main task with real programs: kubelet.exe and containerd.exe, started by Wine's service
+// manager, make the host a Ready node through a bootstrap token and approved certificate requests.
 func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, world.Options{WineHosts: 1})
+	p := newPlace(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
 	name := ours(host.Address())
 
-	t.Run("TheNodeIsWhatUsersKnow", func(t *testing.T) { p.in(t).checkNode(host) })
+	t.Run("TheNodeHasLabelsAndAnnotations", func(t *testing.T) { p.in(t).checkNode(host) })
 	t.Run("OneConnectionFourCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
 	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
 	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
@@ -79,14 +79,14 @@ func (p place) checkConnections(host *lab.Host) {
 }
 
 func (p place) checkTokenGone(host *lab.Host, name types.NamespacedName) {
-	p.eventually("the bootstrap token leaves the host", func(context.Context) string {
+	p.eventually("the bootstrap token is removed from the host", func(context.Context) string {
 		if _, err := host.Stat(`C:\k\bootstrap-kubeconfig`); err == nil {
 			return "the file is still there"
 		}
 		return ""
 	})
 	if id := p.instance(name).Status.BootstrapCredentialID; id != "" {
-		p.t.Errorf("credential %s may still be used", id)
+		p.t.Errorf("credential %s is still valid", id)
 	}
 }
 
@@ -99,7 +99,7 @@ func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 	p.expectReady(name)
 }
 
-// expectBooted waits until a node tells of another boot, and is Ready.
+// expectBooted waits until a node reports another boot and is Ready.
 func (p place) expectBooted(name, before string) {
 	p.t.Helper()
 	p.eventually("node "+name+" reports a new boot and is Ready", func(ctx context.Context) string {
@@ -129,7 +129,7 @@ func (p place) checkRejoin(host *lab.Host, name types.NamespacedName) {
 		p.t.Fatal(err)
 	}
 	was := p.node("win-1").UID
-	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned
+	if err := p.Release(p.t.Context(), p.instance(name)); err != nil { // else the host would be cleaned up
 		p.t.Fatal(err)
 	}
 	p.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})

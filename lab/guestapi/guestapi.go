@@ -1,36 +1,35 @@
-// Package guestapi is the conversation between the lab and the program it puts into each
-// Windows host: JSON over HTTP, on a loopback port of the host that only the lab reaches,
-// whatever happens to the host's network.
+// Package guestapi is the API of the lab's program on each Windows host: JSON over HTTP, on a loopback port of the host. Only the
+// lab reaches it, whatever the state of the host's network is.
 package guestapi
 
-// Port is where the guest answers, on 127.0.0.1 in the host.
+// Port is the guest's port on 127.0.0.1 in the host.
 const Port = 9
 
-// AddressesPort is where the host's keeper answers, on 127.0.0.1 in the host: whoever connects has it give the host the addresses of all
-// pods that NetworksDir has now, and reads AddressesDone when they are there, or what went wrong.
+// AddressesPort is the port of the host's reaper on 127.0.0.1 in the host. After a connection, the reaper assigns the addresses
+// of all pods in NetworksDir to the host and answers AddressesDone, or with an error.
 const (
 	AddressesPort = 7
 	AddressesDone = "done"
 )
 
-// Exit codes by which the guest tells the host's init what to do next. Unix keeps eight bits of them.
+// Exit codes of the guest that tell the host's init what to do next. Unix keeps eight bits of them.
 const (
 	ExitReboot   = 101
 	ExitPowerOff = 102
 )
 
-// Folders and files in a host that the lab and its guest share.
+// Folders and files on a host that the lab and its guest share.
 const (
 	Dir                = `C:\lab`
 	GuestProgram       = `C:\lab\guest.exe`
 	StatsFile          = `C:\lab\sshd.json`        // sshd.Stats
 	PowerShellLog      = `C:\lab\powershell.jsonl` // one JSON string, its command line, for each start of PowerShell
-	SSHDLog            = `C:\lab\sshd.log`         // what the SSH server did
-	SSHDir             = `C:\ProgramData\ssh`      // as OpenSSH has it
+	SSHDLog            = `C:\lab\sshd.log`         // log of the SSH server
+	SSHDir             = `C:\ProgramData\ssh`      // OpenSSH's own
 	AuthorizedKeysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
-	UserFile           = `C:\lab\user`    // name of the user who may log in
-	ContainersDir      = `C:\lab\systems` // what hostcompute knows of containers,
-	MountsDir          = `C:\lab\mounts`  // and their files
+	UserFile           = `C:\lab\user`    // name of the user who can log in
+	ContainersDir      = `C:\lab\systems` // hostcompute's compute systems
+	MountsDir          = `C:\lab\mounts`  // mounted layers of containers
 	NetworksDir        = `C:\lab\hns`     // hns.Store
 	HostComputeLog     = `C:\lab\hostcompute.log`
 	HostKeyFile        = `C:\ProgramData\ssh\ssh_host_ed25519_key`
@@ -51,19 +50,19 @@ const (
 // Nothing is an empty request or answer.
 type Nothing struct{}
 
-// Boot says which start of the host this is.
+// Boot identifies a boot of the host.
 type Boot struct {
 	ID uint32 // the registry's BootId
 }
 
-// ExecRequest is a command line for CreateProcess: no shell in between.
+// ExecRequest is a command line for CreateProcess, without a shell.
 type ExecRequest struct {
 	CommandLine string
 	Dir         string // C:\ when empty
 	Stdin       []byte
 }
 
-// ExecResult is what a command left.
+// ExecResult is the result of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int
@@ -77,23 +76,24 @@ type Service struct {
 	Command string // ImagePath
 }
 
-// ServiceEdit changes the declaration of a service, as "sc.exe config" does on Windows (Wine's lacks it). What is empty stays.
+// ServiceEdit changes the configuration of a service like "sc.exe config" on Windows, which Wine lacks. Empty fields change
+// nothing.
 type ServiceEdit struct {
 	Name, Command string
 	DependsOn     []string
 	Disabled      bool
 }
 
-// Shutdown asks for the end of this boot.
+// Shutdown requests a power off or a reboot.
 type Shutdown struct {
 	Reboot  bool
 	Seconds int // from now
 }
 
-// RegistryName is the place of a value; Key begins with HKLM\ or HKCU\, an empty Name is the key's default value.
+// RegistryName names a value; Key begins with HKLM\ or HKCU\, an empty Name is the key's default value.
 type RegistryName struct{ Key, Name string }
 
-// RegistryValue is a value of one of the types in use; Type tells which field counts.
+// RegistryValue is a value; Type says which field has it.
 type RegistryValue struct {
 	Type   string   // REG_SZ, REG_EXPAND_SZ: Text; REG_MULTI_SZ: Texts; REG_DWORD, REG_QWORD: Number; REG_BINARY: Data
 	Text   string   `json:",omitempty"`
@@ -102,7 +102,7 @@ type RegistryValue struct {
 	Data   []byte   `json:",omitempty"`
 }
 
-// RegistryEntry is a value with its place.
+// RegistryEntry is a value with its name.
 type RegistryEntry struct {
 	RegistryName
 	Value RegistryValue

@@ -1,5 +1,5 @@
-// Package hostspec is what the lab tells the keeper of a Windows host, in a file of the
-// host's folder, and where both find what is in the folder of a service.
+// Package hostspec has the description of a Windows host that the lab writes for the host's reaper, in a file of the host's
+// folder, and the names of files in the folder of a service.
 package hostspec
 
 import (
@@ -11,23 +11,23 @@ import (
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
-// Prefix is where a host's Windows is mounted in the host's own mount namespace; drive C: is the folder drive_c in it.
+// Prefix is the path of a host's Windows in its mount namespace; drive C: is its folder drive_c.
 const Prefix = "/mnt"
 
-// ServiceFolder is where the folder of a service is mounted in the service's own mount namespace; ServiceLog is the file in
-// it with what the service prints.
+// ServiceFolder is the path of a service's folder in the service's mount namespace; ServiceLog is the file in it with the
+// service's output.
 const (
 	ServiceFolder = "/mnt"
 	ServiceLog    = "output.log"
 )
 
-// Link is the network interface of a host.
+// Link is the name of a host's network interface.
 const Link = "eth0"
 
-// PodNetworkName is how the hosts' network service calls the network of pods.
+// PodNetworkName is the name of the pod network in the hosts' network service.
 const PodNetworkName = "lab"
 
-// Wine is where the programs of Wine are.
+// Wine has the paths of Wine's programs.
 type Wine struct {
 	Loader, Server string
 }
@@ -35,17 +35,17 @@ type Wine struct {
 // Host describes a host to boot.
 type Host struct {
 	Name     string
-	Names    map[string]string // all names that it knows, its own among them -> address
-	Template string            // folder, made by a keeper from a Template
+	Names    map[string]string // all names it resolves, including its own -> address
+	Template string            // folder, created by a reaper from a Template
 	Wine     Wine
 	Files    map[string][]byte // path below drive_c -> content, written before the first boot
-	// PodNetwork is the range of addresses of the cluster's pods. The host has a network for them; none when it is empty.
+	// PodNetwork is the range of the cluster's pod addresses. If it is empty, the host has no network for pods.
 	PodNetwork string
 }
 
-// Template describes what hosts are copied from.
+// Template describes the template of hosts.
 type Template struct {
-	Prefix   string            // folder to make
+	Prefix   string            // folder to create
 	Files    map[string]string // path below drive_c -> file to copy there
 	Registry []guestapi.RegistryEntry
 	Wine     Wine
@@ -53,7 +53,7 @@ type Template struct {
 
 const file = "spec.json"
 
-// Write puts a Host or Template into the folder of a keeper.
+// Write writes a Host or Template into the folder of a reaper.
 func Write(dir string, spec any) error {
 	raw, err := json.Marshal(spec)
 	if err != nil {

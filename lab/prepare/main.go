@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command prepare builds what tests of the lab run, and keeps it in the cache: the control plane, the template of Windows hosts, the
-// payload and the operator. Without it the first test that needs something builds it.
+// Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
+// Windows hosts, the payload and the operator. Otherwise the first test that needs one builds it.
 package main
 
 import (
@@ -12,19 +12,19 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/windows-machine-config/wmco/lab/world"
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
 	flag.Parse()
-	o := world.Options{Pods: true, Overlay: true, Log: os.Stderr}
+	o := testenv.Options{Network: testenv.NetworkLab, Components: testenv.NetworkHybridOverlay.Components(), Log: os.Stderr}
 	if !*core {
-		o.Flannel, o.Components = true, []string{"windows_exporter"}
+		o.Components = append(append(o.Components, testenv.NetworkFlannel.Components()...), "windows_exporter")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := world.Prepare(ctx, o); err != nil {
+	if err := testenv.Prepare(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)
 		os.Exit(1)
 	}

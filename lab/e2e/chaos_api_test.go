@@ -1,0 +1,85 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// apiServerFails makes the operator use a faulty proxy to the API server. It answers 503 without Retry-After to 30 % of the
+// requests, and cuts the connection of another 20 %. All hosts join nevertheless.
+func apiServerFails(p place) {
+	proxy := p.faultyProxy()
+	defer proxy.Close()
+	p.Operator.Kill()
+	back, err := p.Operator.Through(proxy.URL, proxy.Certificate())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() {
+		p.Operator.Kill()
+		back()
+		p.startOperator()
+	}()
+	p.startOperator()
+	stop := p.keepOperatorRunning()
+	defer stop()
+	var all []joiner
+	for n := range 5 {
+		all = append(all, p.joiner(fmt.Sprintf("fails-%d", n), nil))
+	}
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	p.expectOneNodeEach(all)
+}
+
+// faultyProxy forwards requests to the API server unless they fail at random. A started watch does not fail.
+func (p place) faultyProxy() *httptest.Server {
+	p.t.Helper()
+	config := rest.AnonymousClientConfig(p.Lab.ControlPlane.RESTConfig())
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	to, err := url.Parse(config.Host)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pass := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport:     transport,
+		FlushInterval: -1,
+	}
+	random := &lockedRandom{random: p.random()}
+	return httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch n := random.IntN(10); {
+		case n < 3:
+			http.Error(w, "no server is available", http.StatusServiceUnavailable)
+		case n < 5:
+			panic(http.ErrAbortHandler)
+		default:
+			pass.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// lockedRandom is a source of random numbers for several goroutines.
+type lockedRandom struct {
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+func (r *lockedRandom) IntN(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.random.IntN(n)
+}

@@ -1,0 +1,180 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+)
+
+// The most data that an interruption can lose after they have left the operator: wicd-setup is sent again from its beginning; of
+// content, the window of the SSH channel (64 packets of 32 KiB) and the buffer of WICD.
+const (
+	setupBytes    = 96 << 10
+	inFlightBytes = 64*32<<10 + 256<<10
+)
+
+// connectionsCut cuts the first two connections of each host, one in each direction. The cuts are spread over the whole join.
+// They are closer together where little is sent: the handshake and wicd-setup at the beginning, the join itself at the end.
+func connectionsCut(p place) {
+	whole, again := p.measureJoin()
+	random := p.random()
+	var all []joiner
+	for n := range 24 {
+		first := cutOf(n, whole, again, random.Float64())
+		second := sshd.Fault{CutAfterOut: 1 + random.Int64N(again.BytesOut)}
+		if first.CutAfterIn == 0 {
+			second = sshd.Fault{CutAfterIn: 1 + random.Int64N(again.BytesIn)}
+		}
+		p.t.Logf("cut-%d: %d in, %d out; then %d in, %d out", n, first.CutAfterIn, first.CutAfterOut, second.CutAfterIn, second.CutAfterOut)
+		all = append(all, p.joiner(fmt.Sprintf("cut-%d", n), func(h *sim.Host) {
+			h.SSH().SetFaults(func(connection int) sshd.Fault {
+				return map[int]sshd.Fault{1: first, 2: second}[connection]
+			})
+		}))
+	}
+	connections := 0
+	for _, j := range all {
+		p.expectReady(j.name)
+		c := j.SSH().Counters()
+		connections += c.Connections
+		allowed := whole.BytesIn + 2*(again.BytesIn+inFlightBytes) + setupBytes
+		p.t.Logf("%s: %d bytes over %d connections, %d more than without cuts", j.at.Name, c.BytesIn, c.Connections, c.BytesIn-whole.BytesIn)
+		if c.BytesIn > allowed {
+			p.t.Errorf("%s got %d bytes, want at most %d", j.at.Name, c.BytesIn, allowed)
+		}
+	}
+	if connections < 5*len(all)/2 { // a cut after the last relevant byte needs no other connection
+		p.t.Errorf("%d hosts saw %d connections: the cuts did not happen", len(all), connections)
+	}
+	p.expectOneNodeEach(all)
+}
+
+// measureJoin counts the bytes of a join without failures, and those of a join of a host that has all content.
+func (p place) measureJoin() (whole, again sshd.Counters) {
+	calm := p.joiner("calm", nil)
+	p.expectReady(calm.name)
+	whole = calm.SSH().Counters()
+	p.forget(calm.name)
+	p.announce(calm.at, nil)
+	p.expectReady(calm.name)
+	again = calm.SSH().Counters()
+	again.BytesIn -= whole.BytesIn
+	again.BytesOut -= whole.BytesOut
+	p.t.Logf("a join takes %d bytes in and %d out; a second one %d and %d", whole.BytesIn, whole.BytesOut, again.BytesIn, again.BytesOut)
+	if again.BytesIn > whole.BytesIn/50 {
+		p.t.Errorf("%d bytes were sent to a host that has everything", again.BytesIn)
+	}
+	return whole, again
+}
+
+// cutOf is the n-th of 24 first cuts; at, from 0 to 1, moves it within its section.
+func cutOf(n int, whole, again sshd.Counters, at float64) sshd.Fault {
+	place := func(from, size int64, n, of int) int64 {
+		return from + 1 + int64((float64(n)+at)/float64(of)*float64(size-1))
+	}
+	switch begin := again.BytesIn + setupBytes; {
+	case n < 5:
+		return sshd.Fault{CutAfterIn: place(0, begin, n, 5)}
+	case n < 11:
+		return sshd.Fault{CutAfterIn: place(begin, whole.BytesIn-begin-again.BytesIn, n-5, 6)}
+	case n < 16:
+		return sshd.Fault{CutAfterIn: place(whole.BytesIn-again.BytesIn, again.BytesIn, n-11, 5)}
+	default:
+		return sshd.Fault{CutAfterOut: place(0, whole.BytesOut, n-16, 8)}
+	}
+}
+
+// powerLost cuts the power of hosts after a number of changes of files, services or the system, spread over the join.
+func powerLost(p place) {
+	calm := p.joiner("calm-power", nil)
+	p.expectAlive(calm)
+	changes := calm.Windows().Changes() * 9 / 10 // some are made at the end, only while others are waited for
+	const hosts = 16
+	var all []joiner
+	var cuts sync.WaitGroup
+	for n := range hosts {
+		at := changes * n / hosts
+		all = append(all, p.joiner(fmt.Sprintf("power-%d", n), func(h *sim.Host) {
+			h.Windows().CutPowerAfter(at)
+			cuts.Go(func() { p.powerOnAfterCut(h) })
+		}))
+	}
+	p.t.Logf("a join makes %d changes; the power of %d hosts is cut", changes, hosts)
+	cuts.Wait()
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	p.expectOneNodeEach(all)
+}
+
+// cutAnyway is when a host loses power that has made fewer changes than planned: their number depends on what happens at the same
+// time.
+const cutAnyway = 20 * time.Second
+
+// powerOnAfterCut waits until a host has no power, and restores it after a second.
+func (p place) powerOnAfterCut(h *sim.Host) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(cutAnyway); ; {
+		if _, err := h.Windows().Host().System.Facts(context.Background()); errors.Is(err, sim.ErrPower) {
+			<-time.After(time.Second)
+			h.Windows().PowerOn()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			p.t.Logf("host %s made %d changes: cutting its power now", h.Addr(), h.Windows().Changes())
+			h.Windows().PowerCut()
+		}
+	}
+}
+
+// hostsRestarted restarts a host after each step of its join.
+func hostsRestarted(p place) {
+	step := map[string]string{} // by instance
+	for n, s := range join.StepNames() {
+		step[fmt.Sprintf("restart-%d", n)] = s
+	}
+	var all []joiner
+	var restarts sync.WaitGroup
+	hosts := map[string]*sim.Host{}
+	waiting := len(step)
+	var listed sync.Mutex
+	listed.Lock() // until all are announced
+	wait := p.follow("every step is done", func(i *v1alpha1.WindowsInstance) bool {
+		if s := step[i.Name]; s != "" && reached(i, s, v1alpha1.StepDone) {
+			listed.Lock()
+			h := hosts[i.Name]
+			listed.Unlock()
+			delete(step, i.Name)
+			waiting--
+			restarts.Go(h.Windows().Restart)
+		}
+		return waiting == 0
+	})
+	for n := range join.StepNames() {
+		name := fmt.Sprintf("restart-%d", n)
+		all = append(all, p.joiner(strings.ToUpper(name), func(h *sim.Host) { hosts[name] = h }))
+	}
+	listed.Unlock()
+	wait()
+	restarts.Wait()
+	for _, j := range all {
+		p.expectAlive(j)
+		if j.Windows().BootID() == "1" {
+			p.t.Errorf("host %s was not restarted", j.at.Name)
+		}
+	}
+	p.expectOneNodeEach(all)
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// outageWatch measures how long nodes are out of service, and how long pods take to end.
+type outageWatch struct {
+	mu       sync.Mutex
+	since    map[string]time.Time // node -> when it was drained
+	cordoned map[string]time.Time
+	over     []string
+	longest  time.Duration
+	stopping map[types.UID]time.Time // pod -> when it was told to stop
+	pods     map[types.UID]time.Duration
+}
+
+// outageMost is how long a node may be out of service besides its drain.
+const outageMost = 20 * time.Second
+
+// watchOutages measures from now on.
+func (p place) watchOutages() *outageWatch {
+	w := &outageWatch{
+		since: map[string]time.Time{}, cordoned: map[string]time.Time{}, stopping: map[types.UID]time.Time{}, pods: map[types.UID]time.Duration{},
+	}
+	p.repeat(50*time.Millisecond, func(ctx context.Context) { // the precision of the measurement
+		var instances v1alpha1.WindowsInstanceList
+		var nodes corev1.NodeList
+		pods, err := p.Pods(ctx, appSlow)
+		if err == nil && p.Client.List(ctx, &instances) == nil && p.Client.List(ctx, &nodes) == nil {
+			w.observe(time.Now(), instances.Items, nodes.Items)
+			w.observePods(time.Now(), pods)
+		}
+	})
+	return w
+}
+
+func (w *outageWatch) observe(now time.Time, instances []v1alpha1.WindowsInstance, nodes []corev1.Node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	isDrained := map[string]bool{}
+	for _, i := range instances {
+		isDrained[i.Status.Hostname] = i.Status.Maintenance != nil && i.Status.Maintenance.Step != v1alpha1.MaintenanceDrain
+	}
+	for _, node := range nodes {
+		if node.Spec.Unschedulable {
+			if _, known := w.cordoned[node.Name]; !known {
+				w.cordoned[node.Name] = now
+			}
+			if _, known := w.since[node.Name]; !known && isDrained[node.Name] {
+				w.since[node.Name] = now
+			}
+			continue
+		}
+		if since, out := w.since[node.Name]; out && notReady(&node) == "" {
+			took := now.Sub(since)
+			w.longest = max(w.longest, took)
+			w.over = append(w.over, fmt.Sprintf("%s: drained in %s, then out of service for %s", node.Name,
+				since.Sub(w.cordoned[node.Name]).Round(10*time.Millisecond), took.Round(10*time.Millisecond)))
+			delete(w.since, node.Name)
+		}
+		delete(w.cordoned, node.Name)
+	}
+}
+
+func (w *outageWatch) observePods(now time.Time, pods []corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	there := map[types.UID]bool{}
+	for _, pod := range pods {
+		there[pod.UID] = true
+		if _, known := w.stopping[pod.UID]; !known && pod.DeletionTimestamp != nil {
+			w.stopping[pod.UID] = now
+		}
+	}
+	for uid, stopping := range w.stopping {
+		if _, known := w.pods[uid]; !known && !there[uid] {
+			w.pods[uid] = now.Sub(stopping)
+		}
+	}
+}
+
+// lasted is how long a pod existed after it was told to stop.
+func (w *outageWatch) lasted(pod types.UID) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pods[pod]
+}
+
+// logOutages logs the measurements since the last call.
+func (p place) logOutages(w *outageWatch) {
+	p.t.Helper()
+	p.eventually("all outages are over", func(context.Context) string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.since) > 0 {
+			return fmt.Sprintf("there are %v", w.since)
+		}
+		return ""
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.over {
+		p.t.Log(line)
+	}
+	p.t.Logf("the longest that a node was out of service besides its drain: %s (wanted on a quiet machine: %s)", w.longest.Round(10*time.Millisecond), outageMost)
+	w.over, w.longest = nil, 0
+}

@@ -1,0 +1,258 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// patience is the timeout for operations that take seconds on an idle machine, at speed factor 1. It is longer than the two
+// minutes after which WICD kills a service that does not stop: on Wine, programs sometimes hang at their end.
+const patience = 5 * time.Minute
+
+// needs skips a test if something is missing, with the reason.
+func needs(t *testing.T, missing ...error) {
+	t.Helper()
+	for _, err := range missing {
+		if err != nil {
+			t.Skip("SKIPPED:", err)
+		}
+	}
+}
+
+// place is a configured environment to which a test adds hosts.
+type place struct {
+	*testenv.Env
+	t  *testing.T
+	mu *sync.Mutex
+}
+
+// newPlace opens an environment for a test and closes it at its end. If the test fails, it logs the operator's log. Tests mostly
+// wait, so two run at a time.
+func newPlace(t *testing.T, o testenv.Options) place {
+	t.Helper()
+	t.Parallel()
+	o.Log = os.Stderr
+	env, err := testenv.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(env.Diagnosis())
+		}
+		env.Close()
+	})
+	if err := env.Configure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return place{env, t, &sync.Mutex{}}
+}
+
+// in is the place for a subtest.
+func (p place) in(t *testing.T) place {
+	p.t = t
+	return p
+}
+
+// joinAll announces all hosts, and waits until each is a Ready node.
+func (p place) joinAll() {
+	p.t.Helper()
+	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("there is an instance for each host", func(context.Context) string {
+		if n := len(p.instances()); n != len(p.Hosts()) {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	})
+	p.expectAllReady()
+}
+
+// host starts a simulated host without announcing it.
+func (p place) host(o sim.Options) (*sim.Host, testenv.Host) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	host, h, err := p.AddSimulated(o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return host, h
+}
+
+// announce writes a WindowsInstance for a host; change may change it first.
+func (p place) announce(h testenv.Host, change func(*v1alpha1.WindowsInstance)) types.NamespacedName {
+	p.t.Helper()
+	i := h.Instance()
+	if change != nil {
+		change(i)
+	}
+	p.create(i)
+	return client.ObjectKeyFromObject(i)
+}
+
+func (p place) instance(name types.NamespacedName) *v1alpha1.WindowsInstance {
+	p.t.Helper()
+	var i v1alpha1.WindowsInstance
+	p.get(name, &i)
+	return &i
+}
+
+func (p place) node(name string) *corev1.Node {
+	p.t.Helper()
+	var node corev1.Node
+	p.get(types.NamespacedName{Name: name}, &node)
+	return &node
+}
+
+// ours is the name of an object in the operator's namespace.
+func ours(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: name}
+}
+
+func (p place) get(name types.NamespacedName, object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Get(p.t.Context(), name, object); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) create(object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Create(p.t.Context(), object); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p place) remove(object client.Object) {
+	p.t.Helper()
+	if err := p.Client.Delete(p.t.Context(), object); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// eventually waits until check returns "". Check returns what is missing.
+func (p place) eventually(what string, check func(context.Context) (missing string)) {
+	p.t.Helper()
+	testenv.Eventually(p.t, patience, what, check)
+}
+
+// repeat calls a function repeatedly until stop is called or the test ends.
+func (p place) repeat(pause time.Duration, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			do(ctx)
+			time.Sleep(pause)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	p.t.Cleanup(stop)
+	return stop
+}
+
+// expectGone waits until an object does not exist.
+func (p place) expectGone(name types.NamespacedName, object client.Object) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%T %s is gone", object, name.Name), func(ctx context.Context) string {
+		now := object.DeepCopyObject().(client.Object)
+		if err := p.Client.Get(ctx, name, now); !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("it is there (%v): %+v", err, now)
+		}
+		return ""
+	})
+}
+
+// expect waits until a condition has a reason, and its message has the parts.
+func (p place) expect(name types.NamespacedName, condition, reason string, parts ...string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%s of %s has reason %s", condition, name.Name, reason), func(ctx context.Context) string {
+		var i v1alpha1.WindowsInstance
+		if err := p.Client.Get(ctx, name, &i); err != nil {
+			return err.Error()
+		}
+		c := meta.FindStatusCondition(i.Status.Conditions, condition)
+		if c == nil || c.Reason != reason {
+			return fmt.Sprintf("it is %+v", c)
+		}
+		if !containsAll(c.Message, parts) {
+			return fmt.Sprintf("message %q does not say all of %q", c.Message, parts)
+		}
+		return ""
+	})
+}
+
+// expectReady waits until a host is a Ready node.
+func (p place) expectReady(name types.NamespacedName) {
+	p.t.Helper()
+	p.expect(name, api.ConditionReady, api.ReasonReady)
+}
+
+// expectEvent waits for an event on an object whose note contains the parts, and returns the note.
+func (p place) expectEvent(about, reason string, parts ...string) (note string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("event %s on %s with %v", reason, about, parts), func(ctx context.Context) string {
+		var list eventsv1.EventList
+		if err := p.Client.List(ctx, &list); err != nil {
+			return err.Error()
+		}
+		var notes []string
+		for _, e := range list.Items {
+			if e.Regarding.Name == about && e.Reason == reason {
+				notes = append(notes, e.Note)
+			}
+		}
+		for _, note = range notes {
+			if containsAll(note, parts) {
+				return ""
+			}
+		}
+		return fmt.Sprintf("its events say %q", notes)
+	})
+	return note
+}
+
+func containsAll(s string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// key replaces the data of Secret cloud-private-key; nil deletes it.
+func (p place) key(text []byte) {
+	p.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
+		Data: map[string][]byte{api.PrivateKeyKey: text}}
+	if err := client.IgnoreNotFound(p.Client.Delete(p.t.Context(), secret)); err != nil {
+		p.t.Fatal(err)
+	}
+	if text != nil {
+		p.create(secret)
+	}
+}

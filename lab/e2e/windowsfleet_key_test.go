@@ -1,0 +1,99 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// anotherKey replaces the SSH key pair.
+func (p place) anotherKey(watch *budgetWatch) {
+	old, err := ssh.ParsePrivateKey(p.Key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	private, text, err := testenv.NewKey()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cordons, before := watch.cordons(), p.untouched()
+	var secret corev1.Secret
+	p.get(ours(api.PrivateKeySecret), &secret)
+	secret.Data[api.PrivateKeyKey] = text
+	if err := p.Client.Update(p.t.Context(), &secret); err != nil {
+		p.t.Fatal(err)
+	}
+	began := time.Now()
+	want := sha256.Sum256(bytes.TrimSpace(ssh.MarshalAuthorizedKey(private.PublicKey())))
+	p.eventually("all nodes report that they accept the new key", func(context.Context) string {
+		for _, h := range p.Hosts() {
+			if is := p.node(h.Name).Annotations[api.AnnotationPubKeyHash]; is != hex.EncodeToString(want[:]) {
+				return h.Name + " says " + is
+			}
+		}
+		return ""
+	})
+	p.eventually("no host accepts the old key", func(context.Context) string {
+		for _, h := range p.Hosts() {
+			if err := logIn(h.Address, old); err == nil || !strings.Contains(err.Error(), "unable to authenticate") {
+				return fmt.Sprintf("%s answers it with %v", h.Name, err)
+			}
+		}
+		return ""
+	})
+	p.t.Logf("all nodes had the new key after %s", time.Since(began).Round(100*time.Millisecond))
+	for _, h := range p.Hosts() {
+		if err := logIn(h.Address, private); err != nil {
+			p.t.Errorf("%s does not accept the new key: %v", h.Name, err)
+		}
+	}
+	if n := watch.cordons() - cordons; n != 0 {
+		p.t.Errorf("%d nodes were cordoned for the new key", n)
+	}
+	for what, is := range p.untouched() {
+		if was := before[what]; is != was {
+			p.t.Errorf("%s was %s, is %s", what, was, is)
+		}
+	}
+}
+
+// untouched is the state that another key must not change: nodes, their boots, and the processes of services.
+func (p place) untouched() map[string]string {
+	p.t.Helper()
+	all := map[string]string{}
+	for _, host := range p.Lab.Hosts() {
+		node := p.node(host.Name())
+		all["node "+node.Name] = fmt.Sprint(node.UID, node.Status.NodeInfo.BootID, node.Annotations[api.AnnotationVersion])
+		for name, s := range p.servicesOf(host) {
+			if name != api.WICDUpdateService { // it is removed a minute after an update
+				all["service "+name+" of "+node.Name] = fmt.Sprint(s.State, s.PID, s.Command)
+			}
+		}
+	}
+	return all
+}
+
+// logIn logs in with a key.
+func logIn(address string, key ssh.Signer) error {
+	c, err := ssh.Dial("tcp", net.JoinHostPort(address, "22"), &ssh.ClientConfig{
+		User: testenv.User, Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, Timeout: 10 * time.Second,
+		HostKeyCallback: ssh.InsecureIgnoreHostKey(), // only the host's decision matters here
+	})
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// A host is a Windows host, for its first process.
+type host struct {
+	folder *os.Root // the lab's folder for the host; still reachable here when /tmp is another
+	spec   hostspec.Host
+	lab    <-chan string
+}
+
+// runHost is the first process of a host, in its own PID, mount, network and UTS namespaces: with it, every process of the host
+// ends. It waits for the order to boot, which comes when the lab has connected the network.
+func runHost(dir string) error {
+	h := host{lab: orders()}
+	if err := hostspec.Read(dir, &h.spec); err != nil {
+		return err
+	}
+	var err error
+	if h.folder, err = os.OpenRoot(dir); err != nil {
+		return fmt.Errorf("opening the host's folder: %w", err)
+	}
+	if _, ok := <-h.lab; !ok {
+		return nil
+	}
+	if err := mountTemplate(h.spec.Template, dir); err != nil {
+		return err
+	}
+	if err := isolate(dir, h.spec.Name, h.spec.Names); err != nil {
+		return err
+	}
+	if err := h.placeFiles(); err != nil {
+		return err
+	}
+	if err := servePods(); err != nil {
+		return err
+	}
+	for again := true; again; {
+		if again, err = h.boot(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeFiles writes the initial files of the host.
+func (h host) placeFiles() error {
+	if h.booted() {
+		return nil
+	}
+	for path, content := range h.spec.Files {
+		if err := place(filepath.Join(driveC, path), content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boot runs Windows until the lab is gone, or a program of the host requests power off or a reboot (again).
+func (h host) boot() (again bool, err error) {
+	name, err := h.prepareRegistry()
+	if err != nil {
+		return false, err
+	}
+	if err := syscall.Sethostname([]byte(name)); err != nil {
+		return false, fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := h.forgetPods(); err != nil {
+		return false, err
+	}
+	ended, err := h.start(h.spec.Wine.Loader, guestapi.GuestProgram, "serve")
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-h.lab: // this is PID 1: the kernel kills all others with it
+		return false, nil
+	case status := <-ended:
+		h.shutDown()
+		switch status.ExitStatus() {
+		case guestapi.ExitReboot:
+			return true, nil
+		case guestapi.ExitPowerOff:
+			return false, nil
+		}
+		return false, fmt.Errorf("running the guest: it ended with status %d", status.ExitStatus())
+	}
+}
+
+// start starts a program and reaps processes until it exits. All orphans of the host become children of this process, so that
+// package os/exec, which waits only for its own, cannot be used.
+func (h host) start(program string, args ...string) (<-chan syscall.WaitStatus, error) {
+	console, err := h.folder.OpenFile("console.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the console log: %w", err)
+	}
+	defer console.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("opening the null device: %w", err)
+	}
+	defer null.Close()
+	pid, err := syscall.ForkExec(program, append([]string{program}, args...), &syscall.ProcAttr{
+		Dir:   driveC,
+		Env:   wineEnvironment(),
+		Files: []uintptr{null.Fd(), console.Fd(), console.Fd()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting %s %s: %w", program, args, err)
+	}
+	ended := make(chan syscall.WaitStatus, 1)
+	go func() { ended <- reapUntil(pid) }()
+	return ended, nil
+}
+
+// reapUntil reaps processes until one of them has exited, or all have (pid 0).
+func reapUntil(pid int) syscall.WaitStatus {
+	for {
+		var status syscall.WaitStatus
+		child, err := syscall.Wait4(-1, &status, 0, nil)
+		if child == pid && err == nil || err == syscall.ECHILD {
+			return status
+		}
+	}
+}
+
+// shutDown ends Wine, which writes the registry, and then all other processes.
+func (h host) shutDown() {
+	if ended, err := h.start(h.spec.Wine.Server, "-k"); err == nil {
+		<-ended
+	}
+	all := make(chan struct{})
+	go func() {
+		reapUntil(0)
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-time.After(5 * time.Second):
+		_ = syscall.Kill(-1, syscall.SIGKILL) // all but this process
+		<-all
+	}
+}

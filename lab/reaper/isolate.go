@@ -1,0 +1,112 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// Paths of a host's Windows in its mount namespace.
+const (
+	prefix = hostspec.Prefix
+	driveC = prefix + "/drive_c"
+)
+
+// wineEnvironment is the complete environment of Wine on a host.
+func wineEnvironment() []string {
+	return []string{
+		"WINEPREFIX=" + prefix,
+		"WINEARCH=win64",
+		"WINEDEBUG=-all",
+		"WINEDLLOVERRIDES=pdh,shutdown.exe,powershell.exe=n;mscoree,mshtml=", // ours, not Wine's; no Mono, no Gecko
+		"PATH=/usr/bin:/bin",
+		"HOME=/tmp",
+		"LANG=C.UTF-8",
+	}
+}
+
+// privateMounts keeps later mounts inside this mount namespace.
+func privateMounts() error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	return nil
+}
+
+// mountTemplate mounts a template with a layer of the host over it. If the file system does not support overlays, as in some
+// containers, it copies the template.
+func mountTemplate(template, dir string) error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
+	for _, d := range []string{upper, work} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("creating the host's layer: %w", err)
+		}
+	}
+	copied := filepath.Join(dir, "copy")
+	if _, err := os.Stat(copied); err != nil {
+		layers := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", template, upper, work)
+		err := syscall.Mount("overlay", prefix, "overlay", 0, layers)
+		if err == nil {
+			return nil
+		}
+		if out, err := exec.Command("cp", "-a", template, copied+".new").CombinedOutput(); err != nil {
+			return fmt.Errorf("copying the template: %w: %s", err, out)
+		}
+		if err := os.Rename(copied+".new", copied); err != nil {
+			return fmt.Errorf("placing the copy: %w", err)
+		}
+	}
+	return bind(copied, prefix)
+}
+
+// isolate gives a host its own temporary folder (for the socket of Wine's server), its own /proc, and the few files of /etc that
+// Wine reads: the user is Administrator, only the given names exist, and there is no name server to wait for.
+func isolate(dir, hostname string, names map[string]string) error {
+	hosts := "127.0.0.1 localhost\n"
+	for name, address := range names {
+		hosts += address + " " + name + "\n"
+	}
+	files := map[string]string{
+		"passwd":      "Administrator:x:0:0::/tmp:/bin/sh\n",
+		"hosts":       hosts,
+		"resolv.conf": "",
+		"hostname":    hostname + "\n",
+	}
+	etc := filepath.Join(dir, "etc")
+	for _, d := range []string{etc, filepath.Join(dir, "tmp")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return fmt.Errorf("creating the host's folders: %w", err)
+		}
+	}
+	for file, content := range files {
+		source := filepath.Join(etc, file)
+		if err := os.WriteFile(source, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("writing the host's files: %w", err)
+		}
+		if err := bind(source, filepath.Join("/etc", file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	return bind(filepath.Join(dir, "tmp"), "/tmp") // last: it may hide dir itself
+}
+
+func bind(source, target string) error {
+	if err := syscall.Mount(source, target, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting %s at %s: %w", source, target, err)
+	}
+	return nil
+}

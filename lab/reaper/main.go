@@ -1,0 +1,98 @@
+//go:build linux
+
+// Command reaper cleans up after the lab. For each program, folder and host, the lab starts a reaper and holds its standard input
+// open. When that is closed, by the lab or because the lab was killed, the reaper removes what it manages:
+//
+//	reaper run LOG PROGRAM [ARGUMENT...]      a program; its output is appended to LOG
+//	reaper service DIR PROGRAM [ARGUMENT...]  a program with all processes that it starts: see service.go
+//	reaper folder DIR                         a folder with its content, and the namespaces of the reaper
+//	reaper host DIR                           a Windows host: see host.go
+//	reaper template DIR                       the template of hosts: see template.go
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+func main() {
+	// PDEATHSIG is sent when the thread that started the child ends: this thread starts all children.
+	runtime.LockOSThread()
+	// Ctrl-C in a terminal signals the whole process group. The lab decides what it means. (Children would inherit ignored
+	// signals.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) >= 3 && args[0] == "run":
+		err = run(args[1], args[2:])
+	case len(args) >= 3 && args[0] == "service":
+		err = runService(args[1], args[2:])
+	case len(args) == 2 && args[0] == "folder":
+		err = removeAtEnd(args[1])
+	case len(args) == 2 && args[0] == "host":
+		err = runHost(args[1])
+	case len(args) == 2 && args[0] == "template":
+		err = makeTemplate(args[1])
+	default:
+		err = fmt.Errorf("want run, service, folder, host or template with their arguments, got %q", args)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reaper:", err)
+		os.Exit(1)
+	}
+}
+
+// orders returns the lines of standard input. The channel is closed when the lab is gone.
+func orders() <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	return lines
+}
+
+// run runs one program, exits when it exits, and kills it when the lab is gone.
+func run(logFile string, command []string) error {
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", command[0], err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("running %s: it exited: %v", command[0], err)
+	case <-orders():
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+		return nil
+	}
+}
+
+// removeAtEnd removes a folder when the lab is gone. Programs that still write there are being stopped by their own reapers, so
+// it retries for a while.
+func removeAtEnd(dir string) error {
+	<-orders()
+	var err error
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("removing the work folder: %w", err)
+}

@@ -1,0 +1,153 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// onDriveC is the path of a host's file in this mount namespace.
+func onDriveC(path string) string {
+	return filepath.Join(driveC, strings.ReplaceAll(strings.TrimPrefix(path, `C:\`), `\`, "/"))
+}
+
+// networks opens the journal of the host's network service. The caller closes it.
+func networks() *hns.Store {
+	return &hns.Store{Dir: onDriveC(guestapi.NetworksDir), Address: ownAddress}
+}
+
+// ownAddress is the host's address.
+func ownAddress() string {
+	link, err := netlink.LinkByName(hostspec.Link)
+	if err != nil {
+		return ""
+	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil || len(have) == 0 {
+		return ""
+	}
+	return have[0].IP.String()
+}
+
+// forgetPods does for containers and their networks what a boot does: it removes them and creates the host's network for pods. No
+// program of the host may run.
+func (h host) forgetPods() error {
+	store := networks()
+	defer store.Close()
+	failures := errors.Join(
+		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
+		os.RemoveAll(onDriveC(guestapi.MountsDir)),
+		store.Forget(),
+		setAddresses())
+	if failures != nil {
+		return fmt.Errorf("removing the pods of the last boot: %w", failures)
+	}
+	return h.makePodNetwork(store)
+}
+
+// makePodNetwork creates the network of the host's pods, as a network provider would.
+func (h host) makePodNetwork(store *hns.Store) error {
+	const id = "0A0B0C0D-0000-4000-8000-00000000AB1E"
+	if store.Exists(hns.Network, id) == nil || h.spec.PodNetwork == "" {
+		return nil
+	}
+	_, of, err := net.ParseCIDR(h.spec.PodNetwork)
+	if err != nil {
+		return fmt.Errorf("parsing the pod network: %w", err)
+	}
+	gateway := slices.Clone(of.IP)
+	gateway[len(gateway)-1]++
+	settings, err := json.Marshal(map[string]any{
+		"Name": hostspec.PodNetworkName, "Type": "Overlay", "SchemaVersion": map[string]int{"Major": 2, "Minor": 0},
+		"Ipams": []any{map[string]any{"Type": "Static", "Subnets": []any{map[string]any{
+			"IpAddressPrefix": of.String(), "Routes": []any{map[string]string{"NextHop": gateway.String(), "DestinationPrefix": "0.0.0.0/0"}},
+			"Policies": []any{map[string]any{"Type": "VSID", "Settings": map[string]int{"IsolationId": 4097}}},
+		}}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the pod network: %w", err)
+	}
+	_, err = store.Create(hns.Network, id, settings)
+	return err
+}
+
+// servePods updates the pod addresses of the host whenever a program of the host reports that they changed.
+func servePods() error {
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort)))
+	if err != nil {
+		return fmt.Errorf("listening for the host's programs: %w", err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			answer := guestapi.AddressesDone
+			if err := podAddresses(); err != nil {
+				answer = err.Error()
+			}
+			_, _ = conn.Write([]byte(answer))
+			_ = conn.Close()
+		}
+	}()
+	return nil
+}
+
+func podAddresses() error {
+	store := networks()
+	defer store.Close()
+	addresses, err := store.Addresses()
+	if err != nil {
+		return err
+	}
+	return setAddresses(addresses...)
+}
+
+// setAddresses assigns exactly these addresses to the host besides its own. They are on the loopback link, where Windows programs
+// do not take them for the host's own; the host still answers for them on its network.
+func setAddresses(wanted ...string) error {
+	link, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding the loopback link: %w", err)
+	}
+	have, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return fmt.Errorf("listing addresses: %w", err)
+	}
+	for _, a := range have {
+		if a.IP.IsLoopback() {
+			continue
+		}
+		if at := slices.Index(wanted, a.IP.String()); at >= 0 {
+			wanted = slices.Delete(wanted, at, at+1)
+		} else if err := netlink.AddrDel(link, &a); err != nil {
+			return fmt.Errorf("removing address %s: %w", a.IP, err)
+		}
+	}
+	for _, address := range wanted {
+		a, err := netlink.ParseAddr(address + "/32")
+		if err != nil {
+			return fmt.Errorf("parsing address %s: %w", address, err)
+		}
+		if err := netlink.AddrAdd(link, a); err != nil && !errors.Is(err, syscall.EEXIST) {
+			return fmt.Errorf("adding address %s: %w", address, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Wine has HKEY_LOCAL_MACHINE in this text file. While Wine does not run, nothing else writes it.
+const machineHive = prefix + "/system.reg"
+
+// The values that identify a host and a boot. Each occurs once in the file.
+var (
+	bootID     = regexp.MustCompile(`(?m)^"BootId"=dword:([0-9a-f]{8})$`)
+	lastConfig = regexp.MustCompile(`(?m)^"LastConfig"="([^"]*)"$`)
+	machineID  = regexp.MustCompile(`(?m)^"MachineGuid"="([^"]*)"$`)
+	hostName   = regexp.MustCompile(`(?m)^"Hostname"="([^"]*)"$`)
+)
+
+// prepareRegistry changes the registry as Windows does when it starts: a new boot id, and at the first boot an identity. It
+// returns the name of the host: the one given, or the one set in the registry since.
+func (h host) prepareRegistry() (name string, err error) {
+	raw, err := os.ReadFile(machineHive)
+	if err != nil {
+		return "", fmt.Errorf("reading the registry: %w", err)
+	}
+	text := string(raw)
+	if !h.booted() {
+		name = h.spec.Name
+		text, err = identify(text)
+		if err != nil {
+			return "", err
+		}
+	} else if name, err = value(text, hostName); err != nil {
+		return "", err
+	}
+	last, err := value(text, bootID)
+	if err != nil {
+		return "", err
+	}
+	number, err := strconv.ParseUint(last, 16, 32)
+	if err != nil {
+		return "", fmt.Errorf("parsing the boot id: %w", err)
+	}
+	if text, err = replace(text, bootID, fmt.Sprintf("%08x", number+1)); err != nil {
+		return "", err
+	}
+	beside := machineHive + ".new"
+	if err := os.WriteFile(beside, []byte(text), 0o644); err != nil {
+		return "", fmt.Errorf("writing the registry: %w", err)
+	}
+	if err := os.Rename(beside, machineHive); err != nil {
+		return "", fmt.Errorf("replacing the registry: %w", err)
+	}
+	if err := h.folder.WriteFile(bootedMarker, nil, 0o600); err != nil {
+		return "", fmt.Errorf("writing the boot marker: %w", err)
+	}
+	return strings.ToLower(name), nil
+}
+
+const bootedMarker = "booted"
+
+func (h host) booted() bool {
+	_, err := h.folder.Stat(bootedMarker)
+	return err == nil
+}
+
+// identify gives a new host its own ids instead of the template's.
+func identify(text string) (string, error) {
+	text, err := replace(text, lastConfig, "{"+randomGUID()+"}")
+	if err != nil {
+		return "", err
+	}
+	return replace(text, machineID, randomGUID())
+}
+
+// value returns the group of a pattern's only match.
+func value(text string, pattern *regexp.Regexp) (string, error) {
+	found := pattern.FindAllStringSubmatch(text, 2)
+	if len(found) != 1 {
+		return "", fmt.Errorf("finding %s in the registry: it occurs %d times, want once", pattern, len(found))
+	}
+	return found[0][1], nil
+}
+
+// replace replaces the group of a pattern's only match.
+func replace(text string, pattern *regexp.Regexp, with string) (string, error) {
+	if _, err := value(text, pattern); err != nil {
+		return "", err
+	}
+	at := pattern.FindStringSubmatchIndex(text)
+	return text[:at[2]] + with + text[at[3]:], nil
+}
+
+func randomGUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

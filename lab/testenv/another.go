@@ -1,0 +1,66 @@
+//go:build linux
+
+package testenv
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// AnotherPayload writes a payload in which the named programs have some additional bytes at their end. These do not affect how they
+// run. It returns the folder; see Operator.Upgrade.
+func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err error) {
+	was, err := payload.Open(env.Payload)
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(env.folder.Path, name)
+	if err := os.CopyFS(dir, os.DirFS(env.Payload)); err != nil {
+		return "", err
+	}
+	files := slices.Clone(was.Manifest.Files)
+	for _, path := range changed {
+		i := slices.IndexFunc(files, func(f payload.File) bool { return f.Path == path })
+		if i < 0 || path == payload.WICD {
+			return "", fmt.Errorf("the payload has no %s that can be changed", path)
+		}
+		if files[i], err = change(was, files[i], dir, name); err != nil {
+			return "", fmt.Errorf("changing %s: %w", path, err)
+		}
+	}
+	manifest, err := payload.New(files, was.Manifest.Left, was.Manifest.Setup).Encode()
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, payload.ManifestName), manifest, 0o600)
+}
+
+// change appends bytes to a program and writes the result into the payload in dir.
+func change(p *payload.Payload, f payload.File, dir, with string) (payload.File, error) {
+	content, err := contentOf(p, f)
+	if err != nil {
+		return f, err
+	}
+	content = append(content, with...)
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return f, err
+	}
+	compressed := encoder.EncodeAll(content, nil)
+	f.SHA256, f.Size = sumOf(content), int64(len(content))
+	f.Compressed = payload.Blob{SHA256: sumOf(compressed), Size: int64(len(compressed))}
+	return f, os.WriteFile(filepath.Join(dir, payload.BlobName(f.SHA256)), compressed, 0o600)
+}
+
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,348 @@
+//go:build linux
+
+// Package testenv opens a cluster in which to test the operator: the lab's control plane, the operator installed from
+// deploy/ and running as its own ServiceAccount, and hosts to join, on Wine or simulated. The demo, the tests of the lab
+// and the measurements use it.
+package testenv
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// User is the account on every host.
+const User = "Administrator"
+
+// Options are the options of an Env.
+type Options struct {
+	// WineHosts and SimulatedHosts are the numbers of hosts of each kind; one of the two is zero.
+	WineHosts, SimulatedHosts int
+	// WholePayload gives Wine hosts the payload of users' hosts, compressed as well, instead of only what a Ready node needs. It
+	// takes longer to build.
+	WholePayload bool
+	// Network is the pod network of Wine hosts.
+	Network Network
+	// Components are the names of additional components for Wine hosts.
+	Components []string
+	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
+	ProgramBytes int
+	// Log gets a line for each long operation.
+	Log io.Writer
+}
+
+// Env is a cluster with the operator. It ends with Close, or with the process.
+type Env struct {
+	// Lab has the control plane and the Wine hosts.
+	Lab *lab.Lab
+	// Client and Clients are those of a cluster administrator.
+	Client  client.WithWatch
+	Clients kubernetes.Interface
+	// Operator is running.
+	Operator *Operator
+	// Payload is the folder of the payload.
+	Payload string
+	// Kubeconfig is the path of a cluster administrator's kubeconfig.
+	Kubeconfig string
+	// Key is the private key for every host, in OpenSSH form.
+	Key []byte
+
+	hosts      []Host
+	simulated  []*sim.Host
+	addresses  *lab.Addresses // of simulated hosts
+	authorized ssh.PublicKey  // that of Key
+	network    Network
+	images     *lab.Registry              // of pods
+	stop       context.CancelFunc         // stops runOVNMaster
+	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
+	folder     *lab.Folder
+}
+
+// Host is a host that can join the cluster.
+type Host struct {
+	// Name is the host's name in lower case, as its node will have it.
+	Name string
+	// Address and Port are where SSH answers.
+	Address string
+	Port    int32
+}
+
+// sshPort is the SSH port of hosts.
+const sshPort = 22
+
+// dialed is the address with the port.
+func (h Host) dialed() string { return net.JoinHostPort(h.Address, strconv.Itoa(int(h.Port))) }
+
+// Instance is the object that a user creates for the host.
+func (h Host) Instance() *v1alpha1.WindowsInstance {
+	return &v1alpha1.WindowsInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: h.Name},
+		Spec:       v1alpha1.WindowsInstanceSpec{Address: h.Address, Port: h.Port, Username: User},
+	}
+}
+
+// Open starts everything. No host joins before Announce.
+func Open(ctx context.Context, o Options) (*Env, error) {
+	env := &Env{}
+	if err := env.open(ctx, o); err != nil {
+		env.Close()
+		return nil, err
+	}
+	return env, nil
+}
+
+func (env *Env) open(ctx context.Context, o Options) (err error) {
+	if o.WineHosts == 0 {
+		if env.addresses, err = lab.OpenAddresses(ctx, o.Log); err != nil {
+			return err
+		}
+	}
+	if env.folder, err = lab.NewFolder(ctx, "testenv", o.Log); err != nil {
+		return err
+	}
+	signer, key, err := NewKey()
+	if err != nil {
+		return err
+	}
+	env.authorized, env.Key = signer.PublicKey(), key
+	if env.Payload, err = env.payload(ctx, o); err != nil {
+		return fmt.Errorf("building the payload: %w", err)
+	}
+	env.Lab, err = lab.Open(ctx, lab.Options{
+		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Progress: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := env.startHosts(o); err != nil {
+		return err
+	}
+	if env.network = o.Network; env.network == NetworkLab {
+		if err := env.startImages(ctx); err != nil {
+			return err
+		}
+	}
+	if err := env.connect(); err != nil {
+		return err
+	}
+	if env.network == NetworkHybridOverlay {
+		var running context.Context
+		running, env.stop = context.WithCancel(context.Background())
+		if err := runOVNMaster(running, env.Client, env.Clients, o.Log); err != nil {
+			return err
+		}
+	}
+	return env.install(ctx, o.Log)
+}
+
+// NewKey returns a new key pair, and its private key in the form of the operator's Secret.
+func NewKey() (signer ssh.Signer, text []byte, err error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	signer, err = ssh.NewSignerFromKey(private)
+	return signer, pem.EncodeToMemory(block), err
+}
+
+func names(n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("win-%d", i+1))
+	}
+	return list
+}
+
+// connect creates the administrator's clients and kubeconfig.
+func (env *Env) connect() error {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	var err error
+	if env.Client, err = client.NewWithWatch(env.Lab.ControlPlane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if env.Clients, err = kubernetes.NewForConfig(env.Lab.ControlPlane.RESTConfig()); err != nil {
+		return err
+	}
+	env.Kubeconfig = filepath.Join(env.folder.Path, "kubeconfig")
+	return env.Lab.ControlPlane.Kubeconfig(env.Kubeconfig)
+}
+
+// install applies deploy/ and starts the operator as its Deployment would.
+func (env *Env) install(ctx context.Context, progress io.Writer) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	if err := env.publish(ctx); err != nil {
+		return err
+	}
+	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
+		return fmt.Errorf("installing the operator: %w", err)
+	}
+	kubeconfig := filepath.Join(env.folder.Path, "operator.kubeconfig")
+	err = env.Lab.ControlPlane.KubeconfigFor(ctx, api.DefaultNamespace, OperatorAccount, kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making the operator's kubeconfig: %w", err)
+	}
+	env.Operator, err = newOperator(ctx, operatorOptions{
+		root: root, kubeconfig: kubeconfig, payload: env.Payload, log: filepath.Join(env.folder.Path, "operator.log"), program: filepath.Join(env.folder.Path, "wmco"),
+	}, progress)
+	if err != nil {
+		return err
+	}
+	return env.Operator.Start()
+}
+
+// publish creates ConfigMap cluster-info with the address of the API server, as kubeadm does. An API server on 127.0.0.1,
+// as simulated hosts have it, does not publish its address.
+func (env *Env) publish(ctx context.Context) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[""] = &clientcmdapi.Cluster{Server: env.Lab.ControlPlane.RESTConfig().Host, CertificateAuthorityData: env.Lab.ControlPlane.CA()}
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	return env.Client.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"},
+		Data:       map[string]string{"kubeconfig": string(text)},
+	})
+}
+
+// Hosts are all hosts.
+func (env *Env) Hosts() []Host { return env.hosts }
+
+// Configure creates what an administrator creates first: the Secret with the key, and WindowsConfig with the pod network.
+func (env *Env) Configure(ctx context.Context) error {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PrivateKeySecret},
+		Data:       map[string][]byte{api.PrivateKeyKey: env.Key},
+	}
+	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.Network.Provider = v1alpha1.NetworkCustom
+	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridgeCNIConfig}
+	switch env.network {
+	case NetworkLab:
+		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, env.mirrors
+		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
+		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
+	case NetworkHybridOverlay:
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+	case NetworkFlannel:
+		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
+		if err := configureFlannel(ctx, env.Client); err != nil {
+			return err
+		}
+	}
+	return errors.Join(env.Client.Create(ctx, secret), env.Client.Create(ctx, config))
+}
+
+// Change changes WindowsConfig.
+func (env *Env) Change(ctx context.Context, change func(*v1alpha1.WindowsConfigSpec)) error {
+	var config v1alpha1.WindowsConfig
+	if err := env.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
+		return err
+	}
+	was := config.DeepCopy()
+	change(&config.Spec)
+	return env.Client.Patch(ctx, &config, client.MergeFrom(was))
+}
+
+// bridgeCNIConfig is the CNI configuration of NetworkBridge: win-bridge with addresses of host-local.
+const bridgeCNIConfig = `{
+  "cniVersion": "0.3.1",
+  "name": "lab",
+  "type": "win-bridge",
+  "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
+  "dns": {"nameservers": ["{{.ClusterDNS}}"]}
+}
+`
+
+// Announce adds hosts to ConfigMap windows-instances. For hosts whose SSH port is not 22 it creates WindowsInstances.
+func (env *Env) Announce(ctx context.Context, hosts ...Host) error {
+	entries := map[string]string{}
+	for _, h := range hosts {
+		if h.Port == sshPort {
+			entries[h.Address] = "username=" + User
+			continue
+		}
+		if err := env.Client.Create(ctx, h.Instance()); err != nil {
+			return fmt.Errorf("creating the instance of host %s: %w", h.Name, err)
+		}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap},
+		Data:       entries,
+	}
+	if err := env.Client.Create(ctx, cm); err != nil {
+		return fmt.Errorf("creating ConfigMap windows-instances: %w", err)
+	}
+	return nil
+}
+
+// Release makes the operator leave the host unchanged when its instance is deleted.
+func (env *Env) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error {
+	was := i.DeepCopy()
+	metav1.SetMetaDataAnnotation(&i.ObjectMeta, api.AnnotationRelease, "true")
+	if err := env.Client.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+		return fmt.Errorf("releasing the host of %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Diagnosis has the logs that explain a failure.
+func (env *Env) Diagnosis() string {
+	log := env.Operator.Log()
+	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], env.Lab.Logs())
+}
+
+// Close stops everything and removes all files.
+func (env *Env) Close() {
+	if env.Operator != nil {
+		env.Operator.Kill()
+	}
+	if env.stop != nil {
+		env.stop()
+	}
+	for _, h := range env.simulated {
+		h.Close()
+	}
+	env.addresses.Close()
+	if env.Lab != nil {
+		env.Lab.Close()
+	}
+	env.folder.Remove()
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package testenv
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// AddHostile starts hostile simulated hosts, with each kind of malice in turn. A thief of tokens reports another name each time, that of
+// a victim or of a node that does not exist, and sometimes the address of a victim, too.
+func (env *Env) AddHostile(n int, victims ...Host) (hosts []*sim.Host, at []Host, err error) {
+	kinds := sim.Malices()
+	for i := range n {
+		o := sim.Options{Windows: sim.WindowsOptions{Hostname: fmt.Sprintf("evil-%d", i+1)}, Malice: kinds[i%len(kinds)]}
+		if o.Malice == sim.Thief {
+			o.Lies = lies(i, victims)
+		}
+		host, h, err := env.AddSimulated(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		hosts, at = append(hosts, host), append(at, h)
+	}
+	return hosts, at, nil
+}
+
+// ClaimedNames are the names of nonexistent nodes that the n-th hostile host claims.
+func ClaimedNames(n int) []string {
+	return []string{fmt.Sprintf("worker-%d", n), fmt.Sprintf("master-%d", n), fmt.Sprintf("web-%d", n)}
+}
+
+func lies(n int, victims []Host) func(*agent.HostFacts) {
+	var calls atomic.Int64
+	names := ClaimedNames(n)
+	for _, v := range victims {
+		names = append(names, v.Name)
+	}
+	return func(f *agent.HostFacts) {
+		i := int(calls.Add(1)) - 1
+		f.Hostname = names[i%len(names)]
+		if i%4 == 3 && len(victims) > 0 {
+			ip := netip.MustParseAddr(victims[i%len(victims)].Address)
+			f.Interfaces = []agent.Interface{{Name: "Ethernet", DefaultRoute: true, Addresses: []netip.Prefix{netip.PrefixFrom(ip, 16)}}}
+		}
+	}
+}

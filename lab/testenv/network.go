@@ -1,0 +1,31 @@
+//go:build linux
+
+package testenv
+
+// Network is the pod network of an Env. Only one can be configured.
+type Network string
+
+// Pod networks.
+const (
+	// NetworkBridge is win-bridge. Nodes become Ready, but there are no images for pods.
+	NetworkBridge Network = ""
+	// NetworkLab is win-overlay on the network that the lab creates on each Wine host. Pods run: see WinWebserver.
+	NetworkLab Network = "Lab"
+	// NetworkHybridOverlay is OVN-Kubernetes' hybrid overlay, with kube-proxy. The Env does the work of OVN-Kubernetes' master.
+	NetworkHybridOverlay Network = "HybridOverlay"
+	// NetworkFlannel is Flannel, with kube-proxy.
+	NetworkFlannel Network = "Flannel"
+)
+
+// Components are the names of the components that the network adds to a node's.
+func (n Network) Components() []string {
+	switch n {
+	case NetworkLab:
+		return []string{"containerd-shim-runhcs-v1", "win-overlay"}
+	case NetworkHybridOverlay:
+		return []string{"kube-proxy", "hybrid-overlay-node"}
+	case NetworkFlannel:
+		return []string{"kube-proxy", "flanneld"}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+//go:build linux
+
+package testenv
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// OperatorAccount is the operator's ServiceAccount in deploy/.
+const OperatorAccount = "windows-machine-config-operator"
+
+const operatorPackage = "./cmd/wmco"
+
+// Operator is the operator's process. The lab has no Linux node that could run its Deployment, so it runs here, with the
+// token and therefore the permissions of its ServiceAccount.
+type Operator struct {
+	operatorOptions
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+type operatorOptions struct {
+	root, kubeconfig, payload, log, program string
+}
+
+func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
+	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, progress); err != nil {
+		return nil, err
+	}
+	return &Operator{operatorOptions: o}, nil
+}
+
+// Start starts the operator.
+func (o *Operator) Start() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	log, err := os.OpenFile(o.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
+		"--namespace", api.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+	o.cmd.Stdout, o.cmd.Stderr = log, log
+	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // set for the tests only
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	o.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan<- struct{}) {
+		runtime.LockOSThread() // Pdeathsig refers to the thread that started the process
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+	}(o.cmd, o.ended)
+	if err := <-started; err != nil {
+		return fmt.Errorf("starting the operator: %w", err)
+	}
+	return nil
+}
+
+// Upgrade stops the operator as its Deployment does, and starts it with another payload, as if it were another version.
+func (o *Operator) Upgrade(dir string) error {
+	o.end(syscall.SIGTERM)
+	o.mu.Lock()
+	o.payload = dir
+	o.mu.Unlock()
+	return o.Start()
+}
+
+// Through makes the operator use another URL of the API server, with a certificate that it trusts, from its next start until back
+// is called.
+func (o *Operator) Through(url string, certificate *x509.Certificate) (back func(), err error) {
+	config, err := clientcmd.LoadFromFile(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthority = url, ""
+		c.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw})
+	}
+	direct, through := o.kubeconfig, o.kubeconfig+".through"
+	if err := clientcmd.WriteToFile(*config, through); err != nil {
+		return nil, err
+	}
+	set := func(kubeconfig string) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.kubeconfig = kubeconfig
+	}
+	set(through)
+	return func() { set(direct) }, nil
+}
+
+// PeakMemory is the highest resident memory of the process so far, in bytes.
+func (o *Operator) PeakMemory() (bytes int64, err error) {
+	text, err := o.proc("status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(text, "VmHWM:")
+	if _, err := fmt.Sscanf(after, "%d kB", &bytes); err != nil {
+		return 0, fmt.Errorf("reading the operator's peak of memory: %w", err)
+	}
+	return bytes * 1024, nil
+}
+
+// CPUTime is the processor time of the process so far, in steps of 10 ms (proc(5)).
+func (o *Operator) CPUTime() (time.Duration, error) {
+	text, err := o.proc("stat")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(text, ") ") // the name before it can contain spaces
+	fields := strings.Fields(after)
+	const user, system = 11, 12
+	var ticks time.Duration
+	for _, i := range []int{user, system} {
+		var n int64
+		if _, err := fmt.Sscan(fields[i], &n); err != nil {
+			return 0, fmt.Errorf("reading the operator's processor time: %w", err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond, nil
+}
+
+func (o *Operator) proc(file string) (string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cmd == nil {
+		return "", errors.New("the operator does not run")
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", o.cmd.Process.Pid, file))
+	return string(text), err
+}
+
+// Kill kills the operator, as a power failure of its node would. The next one waits until the Lease has expired.
+func (o *Operator) Kill() { o.end(syscall.SIGKILL) }
+
+// end sends a signal to the operator, and kills it after a pod's grace period.
+func (o *Operator) end(signal syscall.Signal) {
+	const grace = 30 * time.Second
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.cmd == nil || o.cmd.Process == nil {
+		return
+	}
+	_ = o.cmd.Process.Signal(signal)
+	select {
+	case <-o.ended:
+	case <-time.After(grace):
+		_ = o.cmd.Process.Kill()
+		<-o.ended
+	}
+	o.cmd = nil
+}
+
+// Ended is closed when the process has exited, by itself or by Kill.
+func (o *Operator) Ended() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended
+}
+
+// Log is the operator's log so far.
+func (o *Operator) Log() string {
+	text, err := os.ReadFile(o.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// components are the components of a host's payload: those that a Ready node with the network needs, or all of group base.
+func (o Options) components() ([]build.Component, error) {
+	if !o.WholePayload {
+		base := []string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}
+		return build.Named(slices.Concat(base, o.Network.Components(), o.Components)...)
+	}
+	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
+	return slices.DeleteFunc(build.Components(), ofSome), nil
+}
+
+// payload builds the operator's payload.
+func (env *Env) payload(ctx context.Context, o Options) (string, error) {
+	dir := filepath.Join(env.folder.Path, "payload")
+	if o.WineHosts == 0 {
+		return dir, simulatedPayload(ctx, dir, cmp.Or(o.ProgramBytes, wicdBytes))
+	}
+	components, err := o.components()
+	if err != nil {
+		return "", err
+	}
+	return dir, buildPayload(ctx, dir, components, !o.WholePayload, o.Log)
+}
+
+// repository is the folder of the operator's module.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/windows-machine-config/wmco").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

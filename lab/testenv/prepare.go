@@ -1,0 +1,38 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// Prepare builds everything that an Env with these options needs, unless it is in the cache.
+func Prepare(ctx context.Context, o Options) error {
+	scratch, err := os.MkdirTemp("", "wmco-prepare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(scratch)
+	if err := lab.Prepare(ctx, o.Log); err != nil {
+		return fmt.Errorf("preparing the lab: %w", err)
+	}
+	if lab.CanRunWindows() == nil {
+		components, err := o.components()
+		if err == nil {
+			err = buildPayload(ctx, filepath.Join(scratch, "payload"), components, !o.WholePayload, o.Log)
+		}
+		if err != nil {
+			return fmt.Errorf("building the payload: %w", err)
+		}
+	}
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), o.Log)
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/windows-machine-config/wmco/lab/winbuild"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
+// them without the operator.
+func Programs(ctx context.Context, dir string, log io.Writer, names ...string) error {
+	components, err := build.Named(names...)
+	if err != nil {
+		return err
+	}
+	built := filepath.Join(dir, "payload")
+	if err := buildPayload(ctx, built, components, true, log); err != nil {
+		return fmt.Errorf("building programs: %w", err)
+	}
+	p, err := payload.Open(built)
+	if err != nil {
+		return err
+	}
+	for _, f := range p.Manifest.Files {
+		content, err := contentOf(p, f)
+		if err != nil {
+			return fmt.Errorf("unpacking %s: %w", f.Path, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, path.Base(f.Path)), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contentOf is the decompressed content of a file of a payload.
+func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
+	blob, err := p.Blob(f)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	decoder, err := zstd.NewReader(blob)
+	if err != nil {
+		return nil, err
+	}
+	defer decoder.Close()
+	return io.ReadAll(decoder)
+}
+
+// buildPayload builds components for Wine hosts, with the patches of package winbuild. With fast they are compressed less than for
+// users' hosts.
+func buildPayload(ctx context.Context, dir string, components []build.Component, fast bool, log io.Writer) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	cacheDir, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	patches := filepath.Join(cacheDir, "wmco", "winbuild")
+	_, err = build.Build(ctx, build.Options{
+		Components: components,
+		Root:       root,
+		Out:        dir,
+		Fast:       fast,
+		Log:        log,
+		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
+			if filepath.Clean(moduleDir) == root {
+				return nil, nil // our own programs run on Wine as they are
+			}
+			return winbuild.Flags(ctx, moduleDir, patches)
+		},
+	})
+	return err
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+package testenv
+
+import (
+	"bytes"
+	"context"
+	cryptorand "crypto/rand"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/build"
+)
+
+// startHosts starts the simulated hosts, and lists all hosts.
+func (env *Env) startHosts(o Options) error {
+	for _, h := range env.Lab.Hosts() {
+		env.hosts = append(env.hosts, Host{Name: h.Name(), Address: h.Address(), Port: sshPort})
+	}
+	for _, name := range names(o.SimulatedHosts) {
+		if _, _, err := env.AddSimulated(sim.Options{Windows: sim.WindowsOptions{Hostname: name}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddSimulated starts another simulated host. The key of the Env can log in unless the options have other keys. SSH answers on port 22
+// of an address that the host reports as its own.
+func (env *Env) AddSimulated(o sim.Options) (*sim.Host, Host, error) {
+	at := Host{Name: strings.ToLower(o.Windows.Hostname), Address: env.UnusedAddress(), Port: sshPort}
+	o.Windows.Root = filepath.Join(env.folder.Path, "hosts", strconv.Itoa(len(env.simulated)))
+	o.ListenAddr = at.dialed()
+	o.User = User
+	if o.AuthorizedKeys == nil {
+		o.AuthorizedKeys = []ssh.PublicKey{env.authorized}
+	}
+	host, err := sim.Start(context.Background(), o)
+	if err != nil {
+		return nil, Host{}, err
+	}
+	env.simulated, env.hosts = append(env.simulated, host), append(env.hosts, at)
+	return host, at, nil
+}
+
+// UnusedAddress is an address without a host. Connections to it are refused at once. Only an Env without Wine hosts has such addresses.
+func (env *Env) UnusedAddress() string { return env.addresses.Next().String() }
+
+// Simulated are the simulated hosts.
+func (env *Env) Simulated() []*sim.Host { return env.simulated }
+
+// wicdBytes is the size of WICD on simulated hosts.
+const wicdBytes = 64 << 10
+
+// simulatedPayload writes a small payload: simulated hosts verify its programs but run none. Random content cannot be
+// compressed, so that the sizes are also those of the transfer.
+func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
+	set := build.Set{Stub: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("stub"))), nil }}
+	for _, path := range []string{"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", "windows_exporter.exe", payload.WICD} {
+		size := programBytes
+		if path == payload.WICD {
+			size = wicdBytes
+		}
+		content := make([]byte, size)
+		_, _ = cryptorand.Read(content) // never fails
+		set.Files = append(set.Files, build.Content{
+			Path: path, Component: path, Version: "simulated", Group: payload.Base, Open: build.Bytes(content),
+		})
+	}
+	_, err := build.Write(ctx, dir, set)
+	return err
+}

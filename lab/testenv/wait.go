@@ -1,0 +1,61 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// Eventually waits until check returns "". Check returns what is missing; a test that waits longer than lab.Patience(patience) fails with
+// that text.
+func Eventually(t testing.TB, patience time.Duration, what string, check func(context.Context) (missing string)) {
+	t.Helper()
+	patience = lab.Patience(patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	missing := "not checked yet"
+	for {
+		now := check(ctx)
+		if now == "" {
+			return
+		}
+		if ctx.Err() == nil { // else it only reports the timeout
+			missing = now
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %s", what, patience, missing)
+		case <-tick.C:
+		}
+	}
+}
+
+// ExpectServing waits until an app has count pods and all of them serve, and returns them.
+func (env *Env) ExpectServing(t testing.TB, patience time.Duration, app string, count int) (serving []corev1.Pod) {
+	t.Helper()
+	Eventually(t, patience, fmt.Sprintf("%d pods of %s serve", count, app), func(ctx context.Context) string {
+		var err error
+		if serving, err = env.Pods(ctx, app); err != nil {
+			return err.Error()
+		}
+		if len(serving) != count {
+			return fmt.Sprintf("there are %d", len(serving))
+		}
+		for i := range serving {
+			if missing := env.Serves(ctx, &serving[i]); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	})
+	return serving
+}
