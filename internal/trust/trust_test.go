@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -292,116 +291,5 @@ func TestEveryBlockIsCounted(t *testing.T) {
 			t.Fatalf("%d blocks, %d problems, %d certificates: got %d certificates, %d duplicates, problems %q in %q",
 				blocks, problems, len(distinct), len(got.Certificates), got.Duplicates, texts(got.Problems), bundles)
 		}
-	}
-}
-
-func TestReadGivesBackWhatEncodeWrote(t *testing.T) {
-	want := Collect(now(), Bundle{"bundle", authority("a").pem(t) + authority("b").pem(t)}).Certificates
-	text := Encode(want)
-	got, err := Read(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if again := Encode(got); again != text {
-		t.Errorf("written again: %s", again)
-	}
-	if got, err := Read(""); err != nil || got != nil {
-		t.Errorf("no text gives %v, %v", got, err)
-	}
-}
-
-func TestReadTakesTheCertificatesOfAnyFile(t *testing.T) {
-	old := part{name: "old", from: year(-2), to: year(-1)}
-	text := keyPEM(t) + old.pem(t) + "-----BEGIN X-----\n-----END X-----\n" + authority("ca").pem(t) + old.pem(t) + "-----BEGIN PRIVATE KEY-----\n"
-	got, err := Read(text)
-	if err != nil || !slices.Equal(names(got), []string{"old", "ca", "old"}) {
-		t.Fatalf("%v, %v", names(got), err)
-	}
-	if !got[0].NotAfter.Equal(old.to) || !got[0].NotBefore.Equal(old.from) || len(got[0].SHA256) != 64 {
-		t.Errorf("%+v", got[0])
-	}
-}
-
-func TestReadNeverGivesPartOfAList(t *testing.T) {
-	a, b := authority("a").pem(t), authority("b").pem(t)
-	for name, text := range map[string]string{
-		"cut":              a + b[:len(b)/2],
-		"cut END":          a + b[:len(b)-3],
-		"altered":          a + strings.Replace(b, "M", "!", 1),
-		"other":            a + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-		"damaged label":    a + strings.Replace(b, "CERTIFICATE", "CERTIFICATF", 1),
-		"ends like a key":  a + strings.Replace(b, "END CERTIFICATE", "END PRIVATE KEY", 1),
-		"lost its BEGIN":   a + strings.Replace(b, "-----BEGIN CERTIFICATE-----", "", 1),
-		"damaged in front": strings.Replace(a, "-----B", "----B", 1) + b,
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Read(text)
-			if err == nil || got != nil || !regexp.MustCompile(`line \d+: `).MatchString(err.Error()) {
-				t.Errorf("%v, %v", names(got), err)
-			}
-		})
-	}
-}
-
-// stdlib finds certificates as Go's own certificate pools do, to compare.
-func stdlib(text string) []*x509.Certificate {
-	var all []*x509.Certificate
-	for rest := []byte(text); len(rest) > 0; {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil {
-			break
-		}
-		if c, err := x509.ParseCertificate(b.Bytes); err == nil && b.Type == "CERTIFICATE" && len(b.Headers) == 0 {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-func FuzzCollect(f *testing.F) {
-	a, old := authority("a").pem(f), part{name: "old", from: year(-2), to: year(-1)}.pem(f)
-	f.Add(a+old, keyPEM(f))
-	f.Add(strings.TrimSpace(a)+a, strings.ReplaceAll(a, "\n", "\r\n"))
-	f.Add("-----BEGIN CERTIFICATE-----\n-----BEGIN A-----\n-----END -----", "\ufeff----- begin certificate --")
-	f.Add(strings.ReplaceAll(a, "\n", " "), "-----END CERTIFICATE-----"+a)
-	begin := regexp.MustCompile(`(?m)^[ \t]*-----BEGIN [^\n]*-----\r?$`)
-	f.Fuzz(func(t *testing.T, one, two string) {
-		got := Collect(now(), Bundle{"one", one}, Bundle{"two", two})
-		counted := len(got.Certificates) + got.Duplicates + len(got.Problems)
-		if blocks := len(begin.FindAllString(one, -1)) + len(begin.FindAllString(two, -1)); counted < blocks {
-			t.Errorf("%d blocks, %d counted", blocks, counted)
-		}
-		text := Encode(got.Certificates)
-		for _, c := range append(stdlib(one), stdlib(two)...) {
-			if got.Problems == nil && !now().After(c.NotAfter) && !slices.ContainsFunc(got.Certificates, func(g Certificate) bool { return string(g.DER) == string(c.Raw) }) {
-				t.Errorf("certificate %s was lost without a word", c.Subject)
-			}
-		}
-		for i, c := range got.Certificates {
-			if now().After(c.NotAfter) || !utf8.ValidString(c.Subject) || i > 0 && got.Certificates[i-1].SHA256 >= c.SHA256 {
-				t.Errorf("certificate %+v", c)
-			}
-		}
-		read, err := Read(text)
-		if err != nil || Encode(read) != text || !cmp.Equal(read, got.Certificates) {
-			t.Errorf("read again: %v", err)
-		}
-		again := Collect(now(), Bundle{"again", text})
-		if again.Duplicates != 0 || again.Problems != nil || Encode(again.Certificates) != text {
-			t.Errorf("collected again: %v", again)
-		}
-	})
-}
-
-func BenchmarkCollect(b *testing.B) {
-	var text strings.Builder
-	for i := range 150 { // as many as a Linux distribution trusts
-		text.WriteString(authority(fmt.Sprint("authority ", i)).pem(b))
-	}
-	for b.Loop() {
-		Collect(now(), Bundle{"bundle", text.String()})
 	}
 }
