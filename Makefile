@@ -3,16 +3,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# All is compiled in one way, so that no package is compiled twice.
+# The same flags everywhere, so that no package is compiled twice.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=false $(filter-out -trimpath -buildvcs=%,$(GOFLAGS))
 
 RUN := @hack/run.sh
-# What is built and tried without the lab may take memory to be faster: a tenth of the time of compilers is garbage collection.
+# Steps without the lab may use more memory to be faster: a tenth of the compilers' time is garbage collection.
 STEP := @GOGC=400 hack/step.sh
 E2E := @hack/step.sh
 TOOL := go tool -modfile=hack/tools/go.mod
-# vet has looked at tests already: go test would look at them, and at all that they import, once more.
+# check-vet has checked the tests: go test would vet them, and all that they import, once more.
 TEST := go test -vet=off
 ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
 CORE := ^Test(WindowsHostBecomesReadyNode|Images|WindowsFleet|Network|BadInput|Hostile)$$
@@ -27,43 +27,43 @@ help: ## Lists the targets.
 FUZZTIME ?= 10m
 
 .PHONY: demo recording build payload bench fuzz generate clean
-demo: ## Shows how a Windows host becomes a node, as root. HOSTS=3 or HOSTS=sim:20; EXIT=1 ends by itself.
+demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
-recording: ## Draws a run of the demo into docs/demo.svg, the picture of the README.
+recording: ## Records a run of the demo as docs/demo.svg, the picture of the README.
 	@$(MAKE) --no-print-directory demo EXIT=1 | go run ./hack/record docs/demo.svg
 
-build: ## Builds the operator and its programs for Windows hosts into bin/. The operator's version is that of the git tag.
+build: ## Builds the operator and its programs for Windows hosts into bin/, with the version of the git tag.
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
 	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
-payload: ## Builds what the operator carries for Windows hosts into _payload/.
+payload: ## Builds the payload for Windows hosts into _payload/.
 	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"
 
-bench: ## Measures; prints lines "name value unit". ONLY=join takes one group.
+bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
 	@cd lab && go run ./bench -only '$(ONLY)'
 
-fuzz: ## Tries every parser with inputs of chance, FUZZTIME=10m each. ONLY=FuzzFacts takes one.
+fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Writes the CRDs, the copies of our kinds, and docs/objects.md.
+generate: ## Generates the CRDs, the deepcopy functions and docs/objects.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/objects docs/objects.md api api/v1alpha1
 
-clean: ## Removes what was built. The cache in ~/.cache/wmco stays.
+clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload
 
-# The rings. Each runs its steps two at a time and prints at its end what each took; CONTRIBUTING.md says which catches what.
+# The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-generated check-powershell check-architecture
 UNIT := unit-root unit-lab
 PAYLOAD := unit-containerd unit-exporter
 
 .PHONY: check unit unit-windows unit-payload test e2e-core e2e gate
-check: ## Ring 1: format, vet (Linux and Windows), staticcheck, generated files, PowerShell's syntax and the rules of the architecture.
+check: ## Ring 1: format, vet (Linux and Windows), staticcheck, generated files, PowerShell syntax and architecture rules.
 	$(RUN) $(CHECK)
 
 unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included.
@@ -72,16 +72,16 @@ unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets
 unit-windows: ## Ring 2: tests of the code that calls Windows, on Wine.
 	$(RUN) unit-wine
 
-unit-payload: ## Ring 2: tests of what the payload is made of.
+unit-payload: ## Ring 2: tests of the payload's components.
 	$(RUN) $(PAYLOAD)
 
 test: ## All of ring 2: tests that need no Windows host.
 	$(RUN) $(UNIT) unit-wine $(PAYLOAD)
 
-e2e-core: ## Ring 3: each capability once: real API server, real Windows programs on Wine hosts.
+e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts.
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
 
-e2e: ## Ring 4: the whole lab. ONLY=TestNetwork takes one test.
+e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
 	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights
 
 gate: ## What CI runs: rings 1 to 3.
@@ -107,7 +107,7 @@ check-vet:
 check-vet-windows:
 	$(STEP) $@ 20 env GOOS=windows go vet $(ON_WINDOWS)
 
-# The control plane, some lines above all of Kubernetes, is compiled but not vetted: vet would look at 1,500 packages for it.
+# The control plane is compiled but not vetted: vet would need 1,500 packages of Kubernetes for a few lines.
 check-vet-lab: | check-vet
 	$(STEP) $@ 20 bash -c 'cd lab && go vet $$(go list ./... | grep -v /controlplane)'
 
