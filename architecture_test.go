@@ -269,59 +269,6 @@ func isErrorValue(e ast.Expr) bool {
 	return false
 }
 
-const (
-	maxFunctionLines = 60
-	maxFileLines     = 400
-	maxParameters    = 5
-	maxPortMethods   = 5
-)
-
-func TestNothingIsTooLongToReadAtAGlance(t *testing.T) {
-	fset, packages := sources(t)
-	for _, p := range packages {
-		for name, file := range p.files {
-			if strings.HasPrefix(filepath.Base(name), "zz_generated") {
-				continue
-			}
-			if lines := fset.Position(file.End()).Line; lines > maxFileLines {
-				t.Errorf("%s has %d lines, more than %d", name, lines, maxFileLines)
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				checkLength(t, fset, n)
-				return true
-			})
-		}
-	}
-}
-
-func checkLength(t *testing.T, fset *token.FileSet, n ast.Node) {
-	switch n := n.(type) {
-	case *ast.FuncDecl:
-		if lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1; lines > maxFunctionLines {
-			t.Errorf("%s: function %s has %d lines, more than %d", fset.Position(n.Pos()), n.Name.Name, lines, maxFunctionLines)
-		}
-		isOthers := n.Doc != nil && strings.Contains(n.Doc.Text(), " implements ") // who wrote that interface chose the parameters
-		if parameters := countParameters(n.Type.Params); parameters > maxParameters && !isOthers {
-			t.Errorf("%s: function %s has %d parameters, more than %d", fset.Position(n.Pos()), n.Name.Name, parameters, maxParameters)
-		}
-	case *ast.InterfaceType:
-		if n.Methods.NumFields() > maxPortMethods {
-			t.Errorf("%s: interface with %d methods, more than %d", fset.Position(n.Pos()), n.Methods.NumFields(), maxPortMethods)
-		}
-	}
-}
-
-// countParameters counts all but a leading context.
-func countParameters(list *ast.FieldList) int {
-	n := list.NumFields()
-	if n > 0 {
-		if s, ok := list.List[0].Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Context" {
-			n--
-		}
-	}
-	return n
-}
-
 // TestNamesUsersTouchAreInAPI keeps every label, annotation and object name in one documented place.
 func TestNamesUsersTouchAreInAPI(t *testing.T) {
 	ours := regexp.MustCompile(`windowsmachineconfig\.openshift\.io|node\.openshift\.io/`)

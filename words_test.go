@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ func retiredWords() map[string]string {
 		"eager":    "read ahead",
 		"forgive":  "clear a failure",
 		"gift":     "reservation",
+		"keeper":   "what it manages, such as reconciler or supervisor",
+		"luck":     "chance",
+		"mend":     "repair",
 		"obstacle": "start blocker",
 		"outlook":  "cache",
 		"poke":     "wake",
@@ -75,6 +79,35 @@ func declared(file *ast.File, visit func(*ast.Ident)) {
 		}
 		return true
 	})
+}
+
+// TestLabAndPayloadAreInTheWordsOfTheField refuses words in code, comments and messages of the lab, its tests, and of packages that have
+// no such words any more; and in the comments of deploy/, which administrators read.
+func TestLabAndPayloadAreInTheWordsOfTheField(t *testing.T) {
+	retired := regexp.MustCompile(`(?i)\b(anew|mend|mends|mended|mending|whoever|in vain|carriers?|keepers?|luck|unlucky|looks at|looked at|is asked for|was asked for|the world)\b`)
+	unspecific := regexp.MustCompile(`(?i)\b(somebody|nobody|shall|wish(es)?|pokes?|poked|career|trouble)\b`)
+	check := func(name string, text []byte) {
+		isTest := strings.HasSuffix(name, "_test.go")
+		for n, line := range strings.Split(string(text), "\n") {
+			word := retired.FindString(line)
+			if word == "" && !isTest {
+				word = unspecific.FindString(line)
+			}
+			if word != "" {
+				t.Errorf("%s:%d says %q; use the words of docs/glossary.md, of Kubernetes and of Windows", name, n+1, word)
+			}
+		}
+	}
+	for _, folder := range []string{"lab", "payload", "internal/overlay", "internal/sim", "internal/win", "internal/hns", "cmd/wicd-setup", "cmd/hybrid-overlay-node"} {
+		eachGoFile(t, folder, check)
+	}
+	manifests, err := filepath.Glob("deploy/*.yaml")
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("deploy/ has %d manifests: %v", len(manifests), err)
+	}
+	for _, name := range append(manifests, "Makefile") {
+		check(name, []byte(read(t, name)))
+	}
 }
 
 // unusualWords are words that administrators do not search for, in what the programs write and in documents.

@@ -48,7 +48,7 @@ func Firewall(t *testing.T, fixture func(t *testing.T) FirewallFixture) {
 		run  func(t *testing.T, f FirewallFixture)
 	}{
 		{"RulesBecomeThose", rulesBecomeThose},
-		{"WhatSomebodySpoiledIsMended", whatSomebodySpoiledIsMended},
+		{"BrokenRulesAreRestored", brokenRulesAreRestored},
 		{"RulesOfOthersStay", rulesOfOthersStay},
 		{"BadRulesChangeNothing", badRulesChangeNothing},
 		{"AStoppedFirewallIsTold", aStoppedFirewallIsTold},
@@ -111,7 +111,7 @@ func rulesBecomeThose(t *testing.T, f FirewallFixture) {
 	expectRuleChanges(t, f, nil)
 }
 
-func whatSomebodySpoiledIsMended(t *testing.T, f FirewallFixture) {
+func brokenRulesAreRestored(t *testing.T, f FirewallFixture) {
 	for _, second := range []desired.FirewallRule{secondRule(), limitedRule()} {
 		rules := []desired.FirewallRule{firstRule(), second}
 		if _, err := f.Firewall.Set(deadline(t), rules); err != nil {
