@@ -85,7 +85,8 @@ func TestRegistryAndProxyLogRequests(t *testing.T) {
 	}
 	through.User = nil
 	transport.CloseIdleConnections()
-	if _, err := client.Get("https://" + r.Host + "/v2/"); err == nil {
+	if response, err := client.Get("https://" + r.Host + "/v2/"); err == nil {
+		response.Body.Close()
 		t.Error("the proxy requires no password")
 	}
 	waitUntil(t, "the proxy tells of both", func() string {

@@ -134,6 +134,7 @@ func TestWhichCallsAreRepeated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer response.Body.Close()
 			if a.calls != test.calls || response.StatusCode != test.code {
 				t.Errorf("after %d calls the answer is %d, want %d and %d", a.calls, response.StatusCode, test.calls, test.code)
 			}
@@ -157,7 +158,11 @@ func TestACallThatIsGivenUpIsNotRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &answers{codes: []int{0}}
-	if _, err := newRetrying(a).RoundTrip(request); err == nil || a.calls != 1 {
+	response, err := newRetrying(a).RoundTrip(request)
+	if err == nil {
+		response.Body.Close()
+	}
+	if err == nil || a.calls != 1 {
 		t.Errorf("%d calls, error %v", a.calls, err)
 	}
 }

@@ -25,7 +25,7 @@ func NewSession(stdin io.Reader, stdout io.Writer) *Session {
 // Request reads the request, one line of JSON.
 func (s *Session) Request(into any) error {
 	b, err := s.in.ReadBytes('\n')
-	if err != nil && !(errors.Is(err, io.EOF) && len(b) > 0) {
+	if err != nil && (!errors.Is(err, io.EOF) || len(b) == 0) {
 		return &Error{Code: CodeRequestInvalid, Message: fmt.Sprintf("reading the request on standard input: %v", err)}
 	}
 	if err := json.Unmarshal(b, into); err != nil {

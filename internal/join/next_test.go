@@ -278,7 +278,7 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 	for _, reason := range []string{
 		api.ReasonAuthenticationFailed, api.ReasonHostKeyChanged, api.ReasonHostKeyUnknown, api.ReasonHostKeyUnsuitable, api.ReasonAddressInvalid,
 	} {
-		if err := refused(reason); join.Restarting(err, "7") != err {
+		if err := join.Restarting(refused(reason), "7"); join.Reason(err) != reason {
 			t.Errorf("%s is taken for a restart", reason)
 		}
 	}

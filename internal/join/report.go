@@ -131,11 +131,10 @@ var ErrCluster = errors.New("reading the cluster")
 func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string) {
 	set := conditions{st, generation}
 	st.NodeRef = nil
-	switch {
-	case node == nil:
+	if node == nil {
 		set.not(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
 			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
-	default:
+	} else {
 		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
 		set.observe(node, version)
 	}

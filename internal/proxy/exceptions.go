@@ -170,7 +170,7 @@ func isHost(s string) bool {
 
 func notInHost(r rune) bool {
 	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-	return !letter && !('0' <= r && r <= '9') && r != '-' && r != '_'
+	return !letter && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
 func isPort(s string) bool {

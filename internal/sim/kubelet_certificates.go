@@ -121,7 +121,7 @@ func (k *kubelet) connect(ctx context.Context) error {
 	if err != nil {
 		bootstrap, bootstrapErr := k.readAccess(k.flags["bootstrap-kubeconfig"])
 		if bootstrapErr != nil {
-			return fmt.Errorf("%w: neither kubeconfig (%v) nor bootstrap kubeconfig: %w", errPermanent, err, bootstrapErr)
+			return fmt.Errorf("%w: neither kubeconfig (%w) nor bootstrap kubeconfig: %w", errPermanent, err, bootstrapErr)
 		}
 		a = bootstrap
 		a.Users[0].User.Token, a.Users[0].User.Pair = "", k.pairFile(c)

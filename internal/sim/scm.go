@@ -132,7 +132,8 @@ func (b *boot) startLocked(name string) error {
 	}
 	for _, on := range s.DependsOn {
 		if err := b.startLocked(on); err != nil {
-			return fmt.Errorf("starting %s, which %s depends on: %v", on, name, err)
+			// A dependency that is not found is a failure of this service, which is there.
+			return fmt.Errorf("starting %s, which %s depends on: %s", on, name, err.Error())
 		}
 	}
 	if err := b.changeLocked("start " + name); err != nil {

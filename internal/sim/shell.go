@@ -108,8 +108,11 @@ func (s *shell) unpack(name string) (string, error) {
 	}
 	defer decoder.Close()
 	content, err := io.ReadAll(io.LimitReader(decoder, program.Size+1))
-	if err != nil || sha256.Sum256(content) != program.SHA256 {
-		return "", fmt.Errorf("unpacking %s: the program in it is damaged (%v)", name, err)
+	if err != nil {
+		return "", fmt.Errorf("unpacking %s: %w", name, err)
+	}
+	if sha256.Sum256(content) != program.SHA256 {
+		return "", fmt.Errorf("unpacking %s: the program in it is damaged", name)
 	}
 	_, err = host.Disk{Root: s.root}.WriteFile(unpacked, string(content))
 	return unpacked, err

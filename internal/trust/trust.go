@@ -126,7 +126,7 @@ func (b block) parse() (*x509.Certificate, error) {
 	}
 	c, err := x509.ParseCertificate(b.data)
 	if err != nil {
-		return nil, fmt.Errorf("a certificate cannot be read: %.200s", err)
+		return nil, fmt.Errorf("a certificate cannot be read: %.200s", err.Error()) // cut: it may quote the certificate
 	}
 	return c, nil
 }

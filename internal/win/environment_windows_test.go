@@ -1,6 +1,7 @@
 package win
 
 import (
+	"errors"
 	"maps"
 	"runtime"
 	"slices"
@@ -160,7 +161,7 @@ func TestTheEnvironmentOfAServiceIsWhereWindowsLooks(t *testing.T) {
 	if _, err := s.Put(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := key.GetStringsValue("Environment"); err != registry.ErrNotExist {
+	if _, _, err := key.GetStringsValue("Environment"); !errors.Is(err, registry.ErrNotExist) {
 		t.Errorf("afterwards there is a value, %v", err)
 	}
 }

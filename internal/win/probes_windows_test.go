@@ -129,7 +129,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 	defer windows.CloseHandle(event)
 	overlapped := &windows.Overlapped{HEvent: event}
 	err = windows.ConnectNamedPipe(h, overlapped)
-	for err == windows.ERROR_IO_PENDING {
+	for errors.Is(err, windows.ERROR_IO_PENDING) {
 		select {
 		case <-l.ended:
 			_ = windows.CancelIoEx(h, overlapped)
@@ -142,7 +142,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 			err = nil
 		}
 	}
-	if err != nil && err != windows.ERROR_PIPE_CONNECTED {
+	if err != nil && !errors.Is(err, windows.ERROR_PIPE_CONNECTED) {
 		return nil, fmt.Errorf("waiting for a client: %w", err)
 	}
 	return pipe{os.NewFile(uintptr(h), testPipe)}, nil

@@ -158,7 +158,7 @@ func TestPendingRebootsAreFound(t *testing.T) {
 	if err := key.SetStringsValue(renames, []string{`\??\C:\old`, `\??\C:\new`}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = registry.Key(key).DeleteValue(renames) })
+	t.Cleanup(func() { _ = key.DeleteValue(renames) })
 	why := strings.Join(mustFacts(t).PendingReboot, "\n")
 	for _, want := range []string{"Component Based Servicing", "Windows Update", renames} {
 		if !strings.Contains(why, want) {

@@ -240,8 +240,11 @@ func (c *cluster) testPoliciesAreTypeChecked(t *testing.T) {
 	}
 	eventually(t, "", func(ctx context.Context) error {
 		policies, err := c.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-		if err != nil || len(policies.Items) != want {
-			return fmt.Errorf("there are %d policies, want %d (%v)", len(policies.Items), want, err)
+		if err != nil {
+			return err
+		}
+		if len(policies.Items) != want {
+			return fmt.Errorf("there are %d policies, want %d", len(policies.Items), want)
 		}
 		for _, p := range policies.Items {
 			if p.Status.TypeChecking == nil || len(p.Status.TypeChecking.ExpressionWarnings) > 0 {

@@ -298,10 +298,11 @@ func (c *cluster) testUsers(t *testing.T) {
 		who := c.as(t, "user-"+tc.role)
 		for _, right := range tc.may { // Kubernetes adds our rules to its roles asynchronously
 			eventually(t, "", func(ctx context.Context) error {
-				if allowed, err := isAllowed(ctx, who, right); err != nil || !allowed {
-					return fmt.Errorf("role %s may %s: %t, want true (%v)", tc.role, right, allowed, err)
+				allowed, err := isAllowed(ctx, who, right)
+				if err == nil && !allowed {
+					err = fmt.Errorf("role %s may not %s", tc.role, right)
 				}
-				return nil
+				return err
 			})
 		}
 		for _, right := range tc.mayNot {

@@ -101,7 +101,10 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is still there: %+v, %v", is.Status, err)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("it is still there: %+v", is.Status)
 	})
 }
 

@@ -76,7 +76,7 @@ func ParseDocument(id, document string) (System, error) {
 		}
 	}
 	if err := json.Unmarshal([]byte(document), &d); err != nil {
-		return System{}, fmt.Errorf("%w: %v", InvalidJSON, err)
+		return System{}, fmt.Errorf("%w: %w", InvalidJSON, err)
 	}
 	if d.HvPartition || d.VirtualMachine != nil {
 		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
@@ -150,7 +150,7 @@ func (all Systems) List(query string) (string, error) {
 	var q struct{ Ids, Types, Names, Owners []string }
 	if query != "" {
 		if err := json.Unmarshal([]byte(query), &q); err != nil {
-			return "", fmt.Errorf("reading the query: %w: %v", InvalidJSON, err)
+			return "", fmt.Errorf("reading the query: %w: %w", InvalidJSON, err)
 		}
 	}
 	paths, err := filepath.Glob(all.path("*"))

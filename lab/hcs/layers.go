@@ -86,7 +86,7 @@ func unwrap(w io.Writer, r io.Reader) error {
 	for {
 		var h streamHeader
 		err := binary.Read(r, binary.LittleEndian, &h)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -20,7 +20,7 @@ type Parameters struct {
 func ParseParameters(document string) (Parameters, error) {
 	var p Parameters
 	if err := json.Unmarshal([]byte(document), &p); err != nil {
-		return p, fmt.Errorf("%w: %v", InvalidJSON, err)
+		return p, fmt.Errorf("%w: %w", InvalidJSON, err)
 	}
 	if p.CommandLine == "" {
 		return p, fmt.Errorf("the document has no command line: %w", InvalidJSON)
@@ -71,7 +71,7 @@ func SignalOf(options string) (event Event, terminate bool, err error) {
 	var o struct{ Signal string }
 	if options != "" {
 		if err := json.Unmarshal([]byte(options), &o); err != nil {
-			return 0, false, fmt.Errorf("%w: %v", InvalidJSON, err)
+			return 0, false, fmt.Errorf("%w: %w", InvalidJSON, err)
 		}
 	}
 	events := map[string]Event{"CtrlC": 0, "CtrlBreak": 1, "CtrlClose": 2, "CtrlLogOff": 5, "CtrlShutdown": 6}

@@ -117,17 +117,17 @@ func (s *Store) find(k Kind, query string, found func(Object)) error {
 func (s *Store) Modify(k Kind, id string, request []byte) error {
 	var r request2
 	if err := json.Unmarshal(request, &r); err != nil {
-		return fmt.Errorf("modifying %s %s: %w: %v", k, id, InvalidJSON, err)
+		return fmt.Errorf("modifying %s %s: %w: %w", k, id, InvalidJSON, err)
 	}
 	err := s.change(func(now *state) error {
 		was, err := now.get(k, id)
 		if err != nil {
 			return err
 		}
-		switch {
-		case k == Namespace:
+		switch k {
+		case Namespace:
 			return s.modifyNamespace(now, was.clone(), r)
-		case k == LoadBalancer || k == Route: // the whole object; this is how load balancers are changed
+		case LoadBalancer, Route: // the whole object; this is how load balancers are changed
 			whole, err := parse(request)
 			if err != nil {
 				return err

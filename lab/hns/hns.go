@@ -95,7 +95,7 @@ type Object map[string]any
 func parse(document []byte) (Object, error) {
 	var o Object
 	if err := json.Unmarshal(document, &o); err != nil || o == nil {
-		return nil, fmt.Errorf("%w: %v", InvalidJSON, err)
+		return nil, fmt.Errorf("%w: %w", InvalidJSON, err)
 	}
 	return o, nil
 }
@@ -145,14 +145,14 @@ func parseFilter(query string) (map[string]any, error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal([]byte(query), &q); err != nil {
-		return nil, fmt.Errorf("reading the query: %w: %v", InvalidJSON, err)
+		return nil, fmt.Errorf("reading the query: %w: %w", InvalidJSON, err)
 	}
 	if q.Filter == "" {
 		return nil, nil
 	}
 	var filter map[string]any
 	if err := json.Unmarshal([]byte(q.Filter), &filter); err != nil {
-		return nil, fmt.Errorf("reading the query's filter: %w: %v", InvalidJSON, err)
+		return nil, fmt.Errorf("reading the query's filter: %w: %w", InvalidJSON, err)
 	}
 	return filter, nil
 }

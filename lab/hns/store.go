@@ -162,7 +162,7 @@ func (s *Store) locked(do func() error) error {
 func (s *Store) readMark() (mark, error) {
 	var raw [16]byte
 	n, err := s.file.ReadAt(raw[:], 0)
-	if err != nil && !(errors.Is(err, io.EOF) && n == 0) {
+	if err != nil && (!errors.Is(err, io.EOF) || n > 0) {
 		return mark{}, fmt.Errorf("reading the mark of networks: %w", err)
 	}
 	return mark{binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])}, nil

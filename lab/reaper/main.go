@@ -75,8 +75,8 @@ func run(logFile string, command []string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
-	case err := <-ended:
-		return fmt.Errorf("running %s: it exited: %v", command[0], err)
+	case <-ended:
+		return fmt.Errorf("running %s: it exited: %s", command[0], cmd.ProcessState)
 	case <-orders():
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		<-ended

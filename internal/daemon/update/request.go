@@ -58,7 +58,7 @@ func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, 
 // tried again, more and more seldom: whoever brings the content changes the Node after it.
 func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 	newRetry := func() *backoff.Backoff { return backoff.Between(2*time.Second, 15*time.Minute) }
-	retry, again := newRetry(), (<-chan time.Time)(nil)
+	retry := newRetry()
 	for wasUnderWay := false; ; {
 		err := r.beginUpdate(ctx, client, r.requested())
 		isUnderWay := errors.Is(err, errUnderWay)
@@ -66,7 +66,8 @@ func (r *Requester) Run(ctx context.Context, client *apiclient.Client) {
 			r.wake.Send() // it came to nothing, or we would not be there any more: the Node is to be told
 		}
 		wasUnderWay = isUnderWay
-		switch again = nil; {
+		var again <-chan time.Time
+		switch {
 		case isUnderWay:
 			again = time.After(updaterEvery)
 		case err != nil && ctx.Err() == nil:

@@ -2,6 +2,7 @@ package sshd
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -99,7 +100,7 @@ func (s *Server) transfer(_ context.Context, c ssh.Channel) int {
 	}}
 	server := sftp.NewRequestServer(c, sftp.Handlers{FileGet: f, FilePut: f, FileCmd: f, FileList: f},
 		sftp.WithStartDirectory(f.remote(s.options.Home)))
-	if err := server.Serve(); err != nil && err != io.EOF {
+	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return 1
 	}
 	return 0

@@ -38,7 +38,7 @@ func TestCodesOfTheServiceHaveOurErrors(t *testing.T) {
 	} {
 		err := asOurs(errorOf(code))
 		for _, ours := range []error{hns.ErrNotFound, hns.ErrExists, hns.ErrUnavailable} {
-			if errors.Is(err, ours) != (ours == want) {
+			if errors.Is(err, ours) != errors.Is(want, ours) {
 				t.Errorf("code %#x is %v, want %v", uintptr(code), err, want)
 			}
 		}
