@@ -12,6 +12,9 @@ RUN := @hack/run.sh
 STEP := @GOGC=400 hack/step.sh
 E2E := @hack/step.sh
 TOOL := go tool -modfile=hack/tools/go.mod
+# golangci-lint keeps what it found in each package; the steps below may run beside each other.
+export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golangci-lint
+LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
 TEST := go test -vet=off
 ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
@@ -58,12 +61,12 @@ clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
-CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-generated check-powershell check-architecture
+CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-generated check-powershell check-architecture
 UNIT := unit-root unit-lab
 PAYLOAD := unit-containerd unit-exporter
 
 .PHONY: check unit unit-windows unit-payload test e2e-core e2e gate
-check: ## Ring 1: format, vet (Linux and Windows), staticcheck, generated files, PowerShell syntax and architecture rules.
+check: ## Ring 1: format, vet and golangci-lint (Linux and Windows), generated files, PowerShell syntax and architecture rules.
 	$(RUN) $(CHECK)
 
 unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included.
@@ -112,10 +115,13 @@ check-vet-lab: | check-vet
 	$(STEP) $@ 20 bash -c 'cd lab && go vet $$(go list ./... | grep -v /controlplane)'
 
 check-lint: | check-vet
-	$(STEP) $@ 30 $(TOOL) staticcheck ./...
+	$(STEP) $@ 30 $(TOOL) golangci-lint $(LINT) ./...
+
+check-lint-lab: | check-vet-lab
+	$(STEP) $@ 30 bash -c 'linter=$$($(TOOL) -n golangci-lint) && cd lab && "$$linter" $(LINT) $$(go list -f "{{.Dir}}" ./... | grep -v /controlplane)'
 
 check-lint-windows: | check-vet-windows
-	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n staticcheck)" $(filter ./internal/win/% ./cmd/%,$(ON_WINDOWS))'
+	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n golangci-lint)" $(LINT) $(filter ./internal/win/% ./cmd/%,$(ON_WINDOWS))'
 
 check-generated: | check-vet
 	$(STEP) $@ 30 hack/verify-generated.sh

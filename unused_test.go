@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestNothingIsDeclaredInVain finds what is exported and that no program uses. staticcheck sees the rest. The original has
+// TestNothingIsDeclaredInVain finds what is exported and that no program uses. golangci-lint sees the rest. The original has
 // functions, annotations and variables that nothing reads: whoever reads them believes that they do something.
 func TestNothingIsDeclaredInVain(t *testing.T) {
 	fset := token.NewFileSet()

@@ -3,7 +3,7 @@ package remote
 import (
 	"bytes"
 	"crypto"
-	"crypto/dsa" //lint:ignore SA1019 to recognize such a key and refuse it
+	"crypto/dsa" //nolint:staticcheck // to recognize such a key and refuse it
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"

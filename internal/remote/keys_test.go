@@ -68,7 +68,7 @@ func unusableKeys() map[string]string {
 	_, ed, _ := ed25519.GenerateKey(rand.Reader)
 	small := must(rsa.GenerateKey(rand.Reader, 1024))
 	public := must(ssh.NewPublicKey(ed.Public()))
-	//lint:ignore SA1019 this is what old keys look like
+	//nolint:staticcheck // this is what old keys look like
 	oldEncrypted := string(pem.EncodeToMemory(must(x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY",
 		x509.MarshalPKCS1PrivateKey(small), []byte("secret"), x509.PEMCipherAES256))))
 	return map[string]string{
