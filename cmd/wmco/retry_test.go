@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,13 +23,19 @@ import (
 // unlucky is an API server that has one Node, and of whose answers chance takes some: 30 % are 503 without Retry-After, and of 20 % the
 // connection is cut, before the answer or within it.
 func unlucky(t *testing.T) (url string, calls *atomic.Int64) {
+	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(1, 2))
+	chance := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(10)
+	}
 	calls = &atomic.Int64{}
 	node := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"win-1"},"spec":{"providerID":"` + strings.Repeat("x", 10_000) + `"}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		calls.Add(1)
 		w.Header().Set("Content-Type", "application/json")
-		switch n := random.IntN(10); { // calls come one after the other
+		switch n := chance(); {
 		case n < 3:
 			http.Error(w, "no server is available", http.StatusServiceUnavailable)
 		case n < 4:

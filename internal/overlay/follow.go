@@ -148,9 +148,10 @@ func (f *follower) applyInitial(nodes map[string]Node, e event, late *time.Timer
 
 // setAll replaces all Nodes.
 func (f *follower) setAll(nodes map[string]Node, version string) {
+	count := len(nodes) // replace takes the map over: others may write to it
 	f.state.replace(nodes)
 	f.version, f.lastError = version, ""
-	f.log.Info("All Nodes read", "nodes", len(nodes), "version", version)
+	f.log.Info("All Nodes read", "nodes", count, "version", version)
 }
 
 // apply applies one event of the watch.
