@@ -17,11 +17,16 @@ export GOLANGCI_LINT_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wmco/golang
 LINT := run --allow-parallel-runners
 # check-vet has checked the tests: go test would vet them, and all that they import, once more.
 TEST := go test -vet=off
+# The race detector takes up to ten times the time.
+RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
 CORE := ^Test(WindowsHostBecomesReadyNode|Images|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
 ONLY ?=
+# RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
+RACE ?=
+export WMCO_RACE := $(RACE)
 
 .PHONY: help
 help: ## Lists the targets.
@@ -69,7 +74,7 @@ PAYLOAD := unit-containerd unit-exporter
 check: ## Ring 1: format, vet and golangci-lint (Linux and Windows), generated files, PowerShell syntax and architecture rules.
 	$(RUN) $(CHECK)
 
-unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included.
+unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included. RACE=1 looks for data races.
 	$(RUN) $(UNIT)
 
 unit-windows: ## Ring 2: tests of the code that calls Windows, on Wine.
@@ -79,19 +84,19 @@ unit-payload: ## Ring 2: tests of the payload's components.
 	$(RUN) $(PAYLOAD)
 
 test: ## All of ring 2: tests that need no Windows host.
-	$(RUN) $(UNIT) unit-wine $(PAYLOAD)
+	$(RUN) $(UNIT) unit-race unit-wine $(PAYLOAD)
 
-e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts.
+e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts. RACE=1 looks for data races in the operator.
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
 	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights
 
 gate: ## What CI runs: rings 1 to 3.
-	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-wine $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -133,10 +138,15 @@ check-architecture: | check-vet
 	$(STEP) $@ 10 $(TEST) -count=1 .
 
 unit-root:
-	$(STEP) $@ 90 $(TEST) -parallel 10 ./... # tests wait more than they work
+	$(STEP) $@ 90 $(if $(RACE),$(RACED),$(TEST)) -parallel 10 ./... # tests wait more than they work
+
+# Without internal/csr, which starts no goroutines, and the stories of whole fleets and hosts in simulated time, which take minutes with
+# the race detector. make unit RACE=1 runs them too.
+unit-race: | $(if $(WMCO_RUN),unit-root) ## Ring 2: tests of the packages where goroutines meet, with the race detector.
+	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(TEST) ./bench ./hcs ./hns ./image ./proxy ./winbuild'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./bench ./hcs ./hns ./image ./proxy ./winbuild'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...

@@ -201,13 +201,19 @@ func goBuild(ctx context.Context, dir, out string, env []string, args ...string)
 }
 
 // BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
-// after a change, because that takes seconds.
-func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) error {
+// after a change, because that takes seconds. Where race is set, the program reports data races.
+func BuildOwn(ctx context.Context, root, pkg, out string, race bool, progress io.Writer) error {
 	c, err := openCache(progress)
 	if err != nil {
 		return err
 	}
 	name := filepath.Base(pkg)
+	var env []string
+	args := []string{pkg}
+	if race {
+		name += "-race"
+		env, args = []string{"CGO_ENABLED=1"}, []string{"-race", pkg}
+	}
 	key, err := contentKey([]string{root}, root, nil)
 	if err != nil {
 		return err
@@ -219,7 +225,7 @@ func BuildOwn(ctx context.Context, root, pkg, out string, progress io.Writer) er
 	defer unlock()
 	done := c.report("building " + name + " (two minutes the first time)")
 	kept := filepath.Join(c.dir, key, name)
-	if err := goBuild(ctx, root, kept, nil, pkg); err != nil {
+	if err := goBuild(ctx, root, kept, env, args...); err != nil {
 		return fmt.Errorf("building %s: %w", name, err)
 	}
 	done()

@@ -46,8 +46,8 @@ type place struct {
 	mu *sync.Mutex
 }
 
-// newPlace opens an environment for a test and closes it at its end. If the test fails, it logs the operator's log. Tests mostly
-// wait, so two run at a time.
+// newPlace opens an environment for a test and closes it at its end. If the test fails, it logs the operator's log; a data race in
+// the operator fails it. Tests mostly wait, so two run at a time.
 func newPlace(t *testing.T, o testenv.Options) place {
 	t.Helper()
 	t.Parallel()
@@ -57,6 +57,9 @@ func newPlace(t *testing.T, o testenv.Options) place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if races := env.Operator.Races(); races != "" {
+			t.Errorf("the operator has data races:\n%s", races)
+		}
 		if t.Failed() {
 			t.Log(env.Diagnosis())
 		}

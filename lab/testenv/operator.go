@@ -33,6 +33,9 @@ const OperatorAccount = "windows-machine-config-operator"
 
 const operatorPackage = "./cmd/wmco"
 
+// detectsRaces says whether operators are built with Go's race detector. They need more memory and time with it.
+func detectsRaces() bool { return os.Getenv("WMCO_RACE") != "" }
+
 // Operator is the operator's process. The lab has no Linux node that could run its Deployment, so it runs here, with the
 // token and therefore the permissions of its ServiceAccount.
 type Operator struct {
@@ -48,7 +51,7 @@ type operatorOptions struct {
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
-	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, progress); err != nil {
+	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, detectsRaces(), progress); err != nil {
 		return nil, err
 	}
 	return &Operator{operatorOptions: o}, nil
@@ -197,6 +200,17 @@ func (o *Operator) Log() string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// Races are the data races that the operator reported, if it was built to detect them: make e2e-core RACE=1.
+func (o *Operator) Races() string {
+	const report, limit = "WARNING: DATA RACE", 20000
+	log := o.Log()
+	at := strings.Index(log, report)
+	if at < 0 {
+		return ""
+	}
+	return log[at:min(at+limit, len(log))]
 }
 
 // components are the components of a host's payload: those that a Ready node with the network needs, or all of group base.

@@ -34,5 +34,5 @@ func Prepare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), o.Log)
+	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), detectsRaces(), o.Log)
 }
