@@ -34,7 +34,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload bench fuzz generate clean
+.PHONY: demo recording build payload bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -54,6 +54,16 @@ bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
 	@cd lab && go run ./bench -only '$(ONLY)'
+
+bench-compare: ## Compares results of make bench, or of go test -bench: OLD=old.txt NEW=new.txt.
+	@hack/benchstat.sh $(OLD) $(NEW)
+
+cover: ## Prints the test coverage of each package in internal, and of all.
+	@hack/cover.sh
+
+vulncheck: ## Looks for known vulnerabilities in what the programs call; needs https://vuln.go.dev.
+	$(TOOL) govulncheck ./...
+	GOOS=windows "$$($(TOOL) -n govulncheck)" $(ON_WINDOWS)
 
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
