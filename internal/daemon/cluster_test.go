@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // patience bounds every wait.
@@ -35,7 +36,7 @@ const (
 
 // member is a host with the service at work, and its cluster.
 type member struct {
-	cluster *sim.Cluster
+	cluster *servers.Cluster
 	windows *sim.Windows
 	request agent.JoinRequest
 	// serial is that of what was published last.
@@ -56,15 +57,15 @@ func (m *member) Write(p []byte) (int, error) {
 }
 
 // newMember joins a host to a new cluster. prepare runs before the service does.
-func newMember(t *testing.T, prepare func(c *sim.Cluster)) *member {
+func newMember(t *testing.T, prepare func(c *servers.Cluster)) *member {
 	t.Helper()
 	return newMemberWith(t, prepare, sim.KubeletOptions{}.Program())
 }
 
 // newMemberWith does the same with another kubelet.
-func newMemberWith(t *testing.T, prepare func(c *sim.Cluster), kubelet sim.Program) *member {
+func newMemberWith(t *testing.T, prepare func(c *servers.Cluster), kubelet sim.Program) *member {
 	t.Helper()
-	cluster, err := sim.NewCluster()
+	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func newMemberWith(t *testing.T, prepare func(c *sim.Cluster), kubelet sim.Progr
 }
 
 // newMemberOf does the same with a cluster of the caller's.
-func newMemberOf(t *testing.T, cluster *sim.Cluster, prepare func(c *sim.Cluster), o sim.WindowsOptions) *member {
+func newMemberOf(t *testing.T, cluster *servers.Cluster, prepare func(c *servers.Cluster), o sim.WindowsOptions) *member {
 	t.Helper()
 	t.Cleanup(cluster.Close)
 	prepare(cluster)
@@ -142,7 +143,7 @@ func (m *member) awaitVersion(t *testing.T) {
 
 func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(*sim.Cluster) {})
+	m := newMember(t, func(*servers.Cluster) {})
 	m.giveRange(t)
 	m.awaitVersion(t)
 	disk := m.windows.Disk()
@@ -171,7 +172,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 func TestARestartGoesOnWithTheSameCertificateRequest(t *testing.T) {
 	t.Parallel()
 	isOurs := func(r *certificatesv1.CertificateSigningRequest) bool { return strings.HasPrefix(r.Name, "wicd-") }
-	m := newMember(t, func(c *sim.Cluster) {
+	m := newMember(t, func(c *servers.Cluster) {
 		c.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return !isOurs(r) })
 	})
 	for range 3 {
@@ -208,7 +209,7 @@ func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
 	t.Parallel()
 	// The kubelet has such a certificate, too, and looks every second whether it can be Ready: what is left of its life when WICD's is
 	// renewed must be more than that.
-	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(12 * time.Second) })
+	m := newMember(t, func(c *servers.Cluster) { c.SetCertificateLife(12 * time.Second) })
 	m.await(t, "there is a certificate", func() bool { return m.windows.Disk().Exists(WICDFile) })
 	first, _ := m.windows.Disk().Read(WICDFile)
 	m.cluster.SetCertificateLife(time.Hour)
@@ -225,7 +226,7 @@ func TestTheCertificateIsRenewedBeforeItExpires(t *testing.T) {
 
 func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(*sim.Cluster) {})
+	m := newMember(t, func(*servers.Cluster) {})
 	m.await(t, "the node is registered", func() bool { return m.node().Name != "" })
 	m.cluster.SetAway(true)
 	m.windows.Crash("containerd")
@@ -239,7 +240,7 @@ func TestNothingIsLostWhileTheAPIServerIsAway(t *testing.T) {
 
 func TestTheVersionWaitsForTheServices(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(*sim.Cluster) {})
+	m := newMember(t, func(*servers.Cluster) {})
 	m.stop()
 	m.request.Desired.Services = append(m.request.Desired.Services, ours("csi-proxy", desired.VersionFolder(m.request.Desired.Digest)+`\missing.exe`))
 	_, err := newWire(m.windows).join(m.request)
@@ -263,7 +264,7 @@ func TestTheVersionWaitsForTheServices(t *testing.T) {
 }
 
 func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
-	m := newMember(t, func(c *sim.Cluster) {
+	m := newMember(t, func(c *servers.Cluster) {
 		c.Approve(func(r *certificatesv1.CertificateSigningRequest) bool { return !strings.HasPrefix(r.Name, "wicd-") })
 	})
 	var name string
@@ -285,7 +286,7 @@ func TestARefusedRequestIsNotRepeatedWithTheSameKey(t *testing.T) {
 // operator does once it has handed over another one.
 func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(c *sim.Cluster) {
+	m := newMember(t, func(c *servers.Cluster) {
 		c.Approve(func(*certificatesv1.CertificateSigningRequest) bool { return false })
 	})
 	first := map[string]bool{}
@@ -310,7 +311,7 @@ func TestANewTokenIsUsedForNewRequests(t *testing.T) {
 // TestAnExpiredIdentityComesBackThroughTheKubelets stops the service until its certificate has expired, as an outage does.
 func TestAnExpiredIdentityComesBackThroughTheKubelets(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(*sim.Cluster) {})
+	m := newMember(t, func(*servers.Cluster) {})
 	m.giveRange(t)
 	m.awaitVersion(t)
 	m.stop()

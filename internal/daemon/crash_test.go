@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 const eventsPath = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -60,7 +61,7 @@ func (m *member) events() (events []eventsv1.Event) {
 func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 	t.Parallel()
 	kubelet := &mortal{}
-	m := newMemberWith(t, func(*sim.Cluster) {}, kubelet.program)
+	m := newMemberWith(t, func(*servers.Cluster) {}, kubelet.program)
 	m.giveRange(t)
 	m.awaitVersion(t)
 	m.await(t, "the node says that its services run", func() bool { return m.condition().Status == corev1.ConditionTrue })
@@ -91,7 +92,7 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 // Roles may be older than the daemon: what it may not tell must not keep it from its work.
 func TestTheVersionIsReportedAlthoughHealthCannotBeTold(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(c *sim.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
+	m := newMember(t, func(c *servers.Cluster) { c.Forbid(api.WICDUserPrefix, http.MethodPatch, nodePath+"/status") })
 	m.giveRange(t)
 	m.awaitVersion(t)
 	if m.condition().Type != "" {

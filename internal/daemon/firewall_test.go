@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 func rules() []desired.FirewallRule {
@@ -116,7 +117,7 @@ func TestAHostWithoutAFirewallJoins(t *testing.T) {
 // TestRulesFollowWhatIsPublished: they are there before the services start that need them.
 func TestRulesFollowWhatIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		node := m.request.Desired
 		node.Firewall = rules()
 		m.publish(t, node)

@@ -11,13 +11,14 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // TestAFullDiskLeavesTheNodeServing fills the disk at each change that following makes. The node goes on with what it has, says
 // what is wrong, and follows when there is room.
 func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		w := m.windows
 		node := m.changed()
 		node.Files[0].Content = `{"maxPods": 64}`
@@ -65,7 +66,7 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 // TestACertificateComesWhenThereIsRoom has the disk full while WICD's certificate is due, until it has expired.
 func TestACertificateComesWhenThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		before := m.asked()
 		m.windows.FillDisk(0)
 		time.Sleep(30 * time.Hour)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // TestFilesThatAPowerCutDestroyedAreNoObstacle starts WICD over what a disk that lies about what it has written leaves of
@@ -34,7 +35,7 @@ func TestFilesThatAPowerCutDestroyedAreNoObstacle(t *testing.T) {
 		t.Run(file[strings.LastIndexByte(file, '\\')+1:], func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*sim.Cluster) {})
+				m := newIsolated(t, func(*servers.Cluster) {})
 				m.request.Desired.Certificates = otherAuthority(t)
 				for name, content := range left {
 					m.publish(t, m.request.Desired)

@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 const keysFile = `C:\ProgramData\ssh\administrators_authorized_keys`
@@ -95,7 +96,7 @@ func TestAHostWithoutOpenSSHGetsNoKeys(t *testing.T) {
 // newKeyHolder is a node of a cluster whose operator uses key "old", which the user put on the host, beside one of his own.
 func newKeyHolder(t *testing.T, authorizedKeys ...string) *isolated {
 	t.Helper()
-	m := newIsolated(t, func(*sim.Cluster) {})
+	m := newIsolated(t, func(*servers.Cluster) {})
 	mustWrite(t, m.windows.Disk(), keysFile, "# the user's\r\n"+keyLine("user")+"\r\n"+keyLine("old")+"\r\n")
 	m.prove("old")
 	m.rotate(t, authorizedKeys)

@@ -15,12 +15,13 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // stuckLeaving is a node whose leave was cut when the host was marked, with WICD's service at work.
 func stuckLeaving(t *testing.T) *isolated {
 	t.Helper()
-	m := newIsolated(t, func(*sim.Cluster) {})
+	m := newIsolated(t, func(*servers.Cluster) {})
 	m.windows.FailNext("stop " + api.WICDService)
 	if _, err := newWire(m.windows).leave(m.request.Cluster); err == nil {
 		t.Fatal("the leave succeeded")
@@ -103,7 +104,7 @@ func TestAnUpdateDoesNotBringBackAHostThatLeaves(t *testing.T) {
 func TestTheGuardOfAnUpdateIsNotMadeAgain(t *testing.T) {
 	for offset := range 10 {
 		synctest.Test(t, func(t *testing.T) {
-			m := newIsolated(t, func(*sim.Cluster) {})
+			m := newIsolated(t, func(*servers.Cluster) {})
 			mustWriteJSON(t, m.windows.Disk(), desired.State+`\update.json`, map[string]any{"request": m.request, "former": m.request})
 			time.Sleep(time.Duration(offset) * time.Second)
 			m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationDesiredVersion: "2"}}})

@@ -8,6 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // TestFactsTellTheNameThatTheCloudHasForTheHost asks with and without a platform, and a cloud that does not answer.
@@ -15,15 +16,15 @@ func TestFactsTellTheNameThatTheCloudHasForTheHost(t *testing.T) {
 	const name = "ip-10-0-1-2.us-east-2.compute.internal"
 	for _, test := range []struct {
 		what, flag, want, fails string
-		service                 sim.MetadataOptions
+		service                 servers.MetadataOptions
 	}{
-		{what: "no platform", service: sim.MetadataOptions{Platform: platform.AWS, Name: name}},
-		{what: "AWS", flag: platform.AWS, want: name, service: sim.MetadataOptions{Platform: platform.AWS, Name: name}},
-		{what: "a platform without names", flag: "Azure", service: sim.MetadataOptions{Platform: platform.AWS, Name: name}},
-		{what: "an AWS that refuses", flag: platform.AWS, fails: "403 Forbidden", service: sim.MetadataOptions{Platform: platform.AWS, Status: 403, Failures: -1}},
+		{what: "no platform", service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "AWS", flag: platform.AWS, want: name, service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "a platform without names", flag: "Azure", service: servers.MetadataOptions{Platform: platform.AWS, Name: name}},
+		{what: "an AWS that refuses", flag: platform.AWS, fails: "403 Forbidden", service: servers.MetadataOptions{Platform: platform.AWS, Status: 403, Failures: -1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			service := sim.NewMetadata(test.service)
+			service := servers.NewMetadata(test.service)
 			defer service.Close()
 			w := newWindows(t, sim.WindowsOptions{Dial: service.Dial})
 			command := agent.CommandFacts

@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // overlaid is a member whose pods are on a network of a simulated overlay, with Services that a simulated kube-proxy serves.
@@ -35,7 +36,7 @@ const (
 
 func newOverlaid(t *testing.T, services int) *overlaid {
 	t.Helper()
-	cluster, err := sim.NewIsolatedCluster()
+	cluster, err := servers.NewIsolatedCluster()
 	if err != nil {
 		t.Fatal(err)
 	}

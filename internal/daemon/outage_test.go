@@ -13,6 +13,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // isolated is a member of a cluster in a test whose time is simulated.
@@ -25,9 +26,9 @@ type isolated struct {
 }
 
 // newIsolated joins a host, and returns when the node has reported.
-func newIsolated(t *testing.T, prepare func(*sim.Cluster)) *isolated {
+func newIsolated(t *testing.T, prepare func(*servers.Cluster)) *isolated {
 	t.Helper()
-	cluster, err := sim.NewIsolatedCluster()
+	cluster, err := servers.NewIsolatedCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestTheAPIServerMayBeAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(*sim.Cluster) {})
+				m := newIsolated(t, func(*servers.Cluster) {})
 				m.request.Desired.WatchedEnvironment = []string{"NO_PROXY"}
 				m.publish(t, m.request.Desired)
 				m.awaitSettings(t, m.request.Desired)
@@ -161,7 +162,7 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newIsolated(t, func(c *sim.Cluster) { c.SetClock(-test.joined) })
+				m := newIsolated(t, func(c *servers.Cluster) { c.SetClock(-test.joined) })
 				before := m.cluster.Count(http.MethodPost, requestsPath)
 				m.cluster.SetClock(-test.then)
 				time.Sleep(test.long)
@@ -186,7 +187,7 @@ func TestAClockThatIsWrongHarmsNothing(t *testing.T) {
 
 func TestEachVersionIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		annotated := func() int {
 			return m.cluster.Count(http.MethodPatch, nodePath) - m.cluster.Count(http.MethodPatch, nodePath+"/status")
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 // newFollower is a member that has reported its version, and so follows what the cluster publishes.
 func newFollower(t *testing.T) *member {
 	t.Helper()
-	m := newMember(t, func(*sim.Cluster) {})
+	m := newMember(t, func(*servers.Cluster) {})
 	m.giveRange(t)
 	m.awaitVersion(t)
 	return m
@@ -243,7 +244,7 @@ func (m *member) trusted(t *testing.T) int {
 
 func otherAuthority(t *testing.T) string {
 	t.Helper()
-	c, err := sim.NewCluster()
+	c, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +340,7 @@ func (m *member) reports(node desired.Node) bool {
 // TestAChangeTakesTheTimeThatServicesNeed has a kubelet that takes longer to stop than WICD takes to notice a new record.
 func TestAChangeTakesTheTimeThatServicesNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster, err := sim.NewIsolatedCluster()
+		cluster, err := servers.NewIsolatedCluster()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +349,7 @@ func TestAChangeTakesTheTimeThatServicesNeed(t *testing.T) {
 			defer time.Sleep(50 * time.Second)
 			return kubelet(ctx, p)
 		}
-		m := newMemberOf(t, cluster, func(*sim.Cluster) {}, sim.WindowsOptions{RestartDelay: never, Programs: map[string]sim.Program{"kubelet": slow}})
+		m := newMemberOf(t, cluster, func(*servers.Cluster) {}, sim.WindowsOptions{RestartDelay: never, Programs: map[string]sim.Program{"kubelet": slow}})
 		m.giveRange(t)
 		m.awaitVersion(t)
 		node := m.request.Desired

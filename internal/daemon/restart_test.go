@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // expectRestart checks what the node says of a restart that Windows waits for, and how many events there are of it.
@@ -31,7 +31,7 @@ func (m *isolated) expectRestart(t *testing.T, when string, status corev1.Condit
 
 func TestARestartThatWindowsWaitsForIsToldOnTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		look := restartLook + time.Second
 		time.Sleep(look)
 		m.expectRestart(t, "at first", "", "", 0)
@@ -71,7 +71,7 @@ const restartLook = 10 * time.Minute
 // A restart that was waited for while WICD did not run is told as soon as it begins.
 func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newIsolated(t, func(*sim.Cluster) {})
+		m := newIsolated(t, func(*servers.Cluster) {})
 		m.stop()
 		m.windows.WaitFor("updates are installed (Windows Update)")
 		m.start(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // updatable is a member whose services are programs of its own, so that another version's take over.
@@ -29,7 +30,7 @@ type updatable struct {
 // services' own; damaged and within are those of sim.WindowsOptions and daemon.RunOptions.
 func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string, within time.Duration) *updatable {
 	t.Helper()
-	cluster, err := sim.NewCluster()
+	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func newUpdatable(t *testing.T, programs map[string]sim.Program, damaged string,
 }
 
 // newMemberRequest is a request to join the cluster.
-func newMemberRequest(cluster *sim.Cluster, c *cargo) agent.JoinRequest {
+func newMemberRequest(cluster *servers.Cluster, c *cargo) agent.JoinRequest {
 	r := newRequest(c)
 	r.Bootstrap = agent.Bootstrap{Server: cluster.URL, CA: cluster.CA, Token: cluster.Token}
 	r.Desired.Services[1].Command += ` --cert-dir=` + desired.KubeletCertificates

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 const metricsFile = desired.Metrics + `\wicd.prom`
@@ -119,7 +120,7 @@ func metrics(t *testing.T, w *sim.Windows) map[string]time.Time {
 
 func TestEveryCertificateOfTheNodeIsInAMetric(t *testing.T) {
 	t.Parallel()
-	m := newMember(t, func(c *sim.Cluster) { c.SetCertificateLife(90 * time.Minute) })
+	m := newMember(t, func(c *servers.Cluster) { c.SetCertificateLife(90 * time.Minute) })
 	m.giveRange(t)
 	m.awaitVersion(t)
 	node := m.request.Desired

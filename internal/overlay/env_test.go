@@ -23,19 +23,20 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // env is a cluster with Windows hosts in simulated time. The test does the work of OVN-Kubernetes' master.
 type env struct {
 	*testing.T
-	cluster *sim.Cluster
+	cluster *servers.Cluster
 	ends    []func()
 }
 
 // story runs a test in simulated time.
 func story(t *testing.T, test func(e *env)) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := sim.NewIsolatedCluster()
+		c, err := servers.NewIsolatedCluster()
 		if err != nil {
 			t.Fatal(err)
 		}

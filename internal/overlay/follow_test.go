@@ -7,14 +7,15 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 func TestChangesOfNodesDuringAnOutageAreApplied(t *testing.T) {
-	for name, test := range map[string]struct{ before, after func(*sim.Cluster) }{
-		"server unavailable":                  {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.SetAway(false) }},
-		"server lost its history":             {func(c *sim.Cluster) { c.SetAway(true) }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
-		"the same, without sendInitialEvents": {func(c *sim.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *sim.Cluster) { c.Forget(); c.SetAway(false) }},
-		"connections closed":                  {func(*sim.Cluster) {}, func(c *sim.Cluster) { c.SetAway(true); c.SetAway(false) }},
+	for name, test := range map[string]struct{ before, after func(*servers.Cluster) }{
+		"server unavailable":                  {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.SetAway(false) }},
+		"server lost its history":             {func(c *servers.Cluster) { c.SetAway(true) }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
+		"the same, without sendInitialEvents": {func(c *servers.Cluster) { c.SetAway(true); c.ListOnly() }, func(c *servers.Cluster) { c.Forget(); c.SetAway(false) }},
+		"connections closed":                  {func(*servers.Cluster) {}, func(c *servers.Cluster) { c.SetAway(true); c.SetAway(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(e *env) {

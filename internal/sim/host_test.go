@@ -22,6 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
@@ -171,7 +172,7 @@ func TestATruncatedSetupReportsAnError(t *testing.T) {
 
 // fixture is a cluster, a host, and the data for a join.
 type fixture struct {
-	cluster  *sim.Cluster
+	cluster  *servers.Cluster
 	host     *sim.Host
 	operator operator
 	request  agent.JoinRequest
@@ -181,7 +182,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, o sim.Options) *fixture {
 	t.Helper()
-	cluster, err := sim.NewCluster()
+	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}

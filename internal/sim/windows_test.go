@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/contract"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 // actor is the program of a service that a test can see and end.
@@ -235,7 +236,7 @@ func TestACutLeavesEachVariableOldOrNew(t *testing.T) {
 }
 
 func TestACutOrFailedChangeOfTrustChangesNothing(t *testing.T) {
-	cluster, err := sim.NewCluster()
+	cluster, err := servers.NewCluster()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 	"github.com/windows-machine-config/wmco/lab/manifest"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -103,7 +104,7 @@ const awsDomain = ".us-east-2.compute.internal"
 // machine starts a host on AWS whose host name differs from its Machine, and creates the Machine.
 func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstructured {
 	p.t.Helper()
-	cloud := sim.NewMetadata(sim.MetadataOptions{
+	cloud := servers.NewMetadata(servers.MetadataOptions{
 		Platform: platform.AWS, Name: name + awsDomain, NoVersion1: true, Else: (&net.Dialer{}).DialContext,
 	})
 	p.t.Cleanup(cloud.Close)

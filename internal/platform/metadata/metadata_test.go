@@ -16,7 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/platform/metadata"
-	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
 
 const (
@@ -26,10 +26,10 @@ const (
 )
 
 // ask asks a service in a time of its own.
-func ask(t *testing.T, o sim.MetadataOptions, check func(t *testing.T, name string, err error, took time.Duration, asked []string)) {
+func ask(t *testing.T, o servers.MetadataOptions, check func(t *testing.T, name string, err error, took time.Duration, asked []string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		m := sim.NewMetadata(o)
+		m := servers.NewMetadata(o)
 		began := time.Now()
 		name, err := metadata.Client{Dial: m.Dial}.NodeName(t.Context(), o.Platform)
 		check(t, name, err, time.Since(began), m.Asked())
@@ -40,25 +40,25 @@ func ask(t *testing.T, o sim.MetadataOptions, check func(t *testing.T, name stri
 func TestTheNodeIsNamedAsItsCloudDoes(t *testing.T) {
 	const long = "a-machine-with-a-name-of-forty-characters.us-east1-b.c.a-project.internal"
 	for name, test := range map[string]struct {
-		service sim.MetadataOptions
+		service servers.MetadataOptions
 		want    string
 		asked   []string
 	}{
-		"AWS": {sim.MetadataOptions{Platform: platform.AWS, NoVersion1: true, Name: "ip-10-0-1-2.us-east-2.compute.internal"},
+		"AWS": {servers.MetadataOptions{Platform: platform.AWS, NoVersion1: true, Name: "ip-10-0-1-2.us-east-2.compute.internal"},
 			"ip-10-0-1-2.us-east-2.compute.internal", []string{tokenAsked, awsAsked}},
-		"AWS without tokens": {sim.MetadataOptions{Platform: platform.AWS, Version1: true, Name: "ip-10-0-1-2.ec2.internal\n"},
+		"AWS without tokens": {servers.MetadataOptions{Platform: platform.AWS, Version1: true, Name: "ip-10-0-1-2.ec2.internal\n"},
 			"ip-10-0-1-2.ec2.internal", []string{tokenAsked, awsAsked}},
-		"AWS with two domains": {sim.MetadataOptions{Platform: platform.AWS, Name: "ip-10-0-1-2.one.example two.example"},
+		"AWS with two domains": {servers.MetadataOptions{Platform: platform.AWS, Name: "ip-10-0-1-2.one.example two.example"},
 			"ip-10-0-1-2.one.example", []string{tokenAsked, awsAsked}},
-		"AWS in capitals":    {sim.MetadataOptions{Platform: platform.AWS, Name: "IP-10-0-1-2.EC2.internal"}, "ip-10-0-1-2.ec2.internal", []string{tokenAsked, awsAsked}},
-		"GCP":                {sim.MetadataOptions{Platform: platform.GCP, Name: "win-1.c.project.internal"}, "win-1.c.project.internal", []string{gcpAsked}},
-		"GCP, 63 characters": {sim.MetadataOptions{Platform: platform.GCP, Name: long[len(long)-63:]}, long[len(long)-63:], []string{gcpAsked}},
-		"GCP, too long":      {sim.MetadataOptions{Platform: platform.GCP, Name: long}, "a-machine-with-a-name-of-forty-characters", []string{gcpAsked}},
-		"GCP, without a dot": {sim.MetadataOptions{Platform: platform.GCP, Name: strings.Repeat("a", 62) + "-bc"}, strings.Repeat("a", 62), []string{gcpAsked}},
-		"Azure":              {sim.MetadataOptions{Platform: "Azure", Name: "x"}, "", nil},
-		"vSphere":            {sim.MetadataOptions{Platform: platform.VSphere, Name: "x"}, "", nil},
-		"none":               {sim.MetadataOptions{Name: "x"}, "", nil},
-		"GCP that has too much to do": {sim.MetadataOptions{Platform: platform.GCP, Name: "win-1", Status: http.StatusTooManyRequests, Failures: 2},
+		"AWS in capitals":    {servers.MetadataOptions{Platform: platform.AWS, Name: "IP-10-0-1-2.EC2.internal"}, "ip-10-0-1-2.ec2.internal", []string{tokenAsked, awsAsked}},
+		"GCP":                {servers.MetadataOptions{Platform: platform.GCP, Name: "win-1.c.project.internal"}, "win-1.c.project.internal", []string{gcpAsked}},
+		"GCP, 63 characters": {servers.MetadataOptions{Platform: platform.GCP, Name: long[len(long)-63:]}, long[len(long)-63:], []string{gcpAsked}},
+		"GCP, too long":      {servers.MetadataOptions{Platform: platform.GCP, Name: long}, "a-machine-with-a-name-of-forty-characters", []string{gcpAsked}},
+		"GCP, without a dot": {servers.MetadataOptions{Platform: platform.GCP, Name: strings.Repeat("a", 62) + "-bc"}, strings.Repeat("a", 62), []string{gcpAsked}},
+		"Azure":              {servers.MetadataOptions{Platform: "Azure", Name: "x"}, "", nil},
+		"vSphere":            {servers.MetadataOptions{Platform: platform.VSphere, Name: "x"}, "", nil},
+		"none":               {servers.MetadataOptions{Name: "x"}, "", nil},
+		"GCP that has too much to do": {servers.MetadataOptions{Platform: platform.GCP, Name: "win-1", Status: http.StatusTooManyRequests, Failures: 2},
 			"win-1", []string{gcpAsked, gcpAsked, gcpAsked}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,21 +79,21 @@ func TestTheNodeIsNamedAsItsCloudDoes(t *testing.T) {
 
 func TestANameThatCannotBeHadSaysWhatWasAskedAndWhatCame(t *testing.T) {
 	for name, test := range map[string]struct {
-		service sim.MetadataOptions
+		service servers.MetadataOptions
 		says    []string
 		asked   int
 	}{
-		"AWS says nothing": {sim.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
+		"AWS says nothing": {servers.MetadataOptions{Platform: platform.AWS, Delay: time.Minute}, []string{
 			"http://169.254.169.254/latest/meta-data/local-hostname: no answer within 2s (asked 3 times)", "before that", "latest/api/token",
 		}, 0},
-		"AWS refuses": {sim.MetadataOptions{Platform: platform.AWS, Status: http.StatusForbidden, Failures: -1}, []string{"403 Forbidden", `"not now"`}, 2},
-		"AWS fails":   {sim.MetadataOptions{Platform: platform.AWS, Status: http.StatusServiceUnavailable, Failures: -1}, []string{"503", "asked 3 times"}, 6},
-		"GCP is another cloud": {sim.MetadataOptions{Platform: platform.GCP, Status: http.StatusNotFound, Failures: -1},
+		"AWS refuses": {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusForbidden, Failures: -1}, []string{"403 Forbidden", `"not now"`}, 2},
+		"AWS fails":   {servers.MetadataOptions{Platform: platform.AWS, Status: http.StatusServiceUnavailable, Failures: -1}, []string{"503", "asked 3 times"}, 6},
+		"GCP is another cloud": {servers.MetadataOptions{Platform: platform.GCP, Status: http.StatusNotFound, Failures: -1},
 			[]string{"computeMetadata/v1/instance/hostname", "404"}, 1},
-		"an empty name":      {sim.MetadataOptions{Platform: platform.GCP, Name: " \n"}, []string{"the answer is empty"}, 3},
-		"a page of a portal": {sim.MetadataOptions{Platform: platform.GCP, Name: "<html>Please log in</html>"}, []string{"is no DNS name", "<html>"}, 1},
-		"a label too few":    {sim.MetadataOptions{Platform: platform.GCP, Name: "win..internal"}, []string{"is no DNS name"}, 1},
-		"an underscore":      {sim.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is no DNS name"}, 1},
+		"an empty name":      {servers.MetadataOptions{Platform: platform.GCP, Name: " \n"}, []string{"the answer is empty"}, 3},
+		"a page of a portal": {servers.MetadataOptions{Platform: platform.GCP, Name: "<html>Please log in</html>"}, []string{"is no DNS name", "<html>"}, 1},
+		"a label too few":    {servers.MetadataOptions{Platform: platform.GCP, Name: "win..internal"}, []string{"is no DNS name"}, 1},
+		"an underscore":      {servers.MetadataOptions{Platform: platform.GCP, Name: "win_1.internal"}, []string{"is no DNS name"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ask(t, test.service, func(t *testing.T, name string, err error, took time.Duration, asked []string) {
@@ -144,7 +144,7 @@ func TestNoProxyIsAsked(t *testing.T) {
 
 func TestAskingEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := sim.NewMetadata(sim.MetadataOptions{Platform: platform.AWS, Delay: time.Hour})
+		m := servers.NewMetadata(servers.MetadataOptions{Platform: platform.AWS, Delay: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -164,7 +164,7 @@ func FuzzNames(f *testing.F) {
 	f.Add(false, "-a..b\x00")
 	f.Add(false, strings.Repeat("a", 70)+"."+strings.Repeat("b", 70))
 	f.Fuzz(func(t *testing.T, aws bool, answer string) {
-		o := sim.MetadataOptions{Platform: platform.GCP, Name: answer}
+		o := servers.MetadataOptions{Platform: platform.GCP, Name: answer}
 		if aws {
 			o.Platform = platform.AWS
 		}
