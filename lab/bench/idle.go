@@ -41,12 +41,6 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	before, began := processes(), time.Now()
 	time.Sleep(idleTime)
 	after := processes()
-	started := 0
-	for pid := range after {
-		if _, was := before[pid]; !was && isWindows(after[pid]) {
-			started++
-		}
-	}
 	requests, err := st.Lab.ControlPlane.Requests(began)
 	if err != nil {
 		return err
@@ -61,14 +55,16 @@ func measureIdle(ctx context.Context, s *sheet) error {
 			requested++
 		}
 	}
-	for pid, command := range after {
-		if strings.Contains(command, "windows-instance-config-daemon.exe run") {
-			s.memoryOf(pid, "wicd")
-			threads, _ := strconv.ParseFloat(field(fmt.Sprintf("/proc/%d/status", pid), "Threads"), 64)
-			s.number("wicd.threads", threads, "count")
-		}
+	wicd, err := processOf(after, "windows-instance-config-daemon.exe", "run")
+	if err != nil {
+		return err
 	}
-	s.number("wicd.processes_started", float64(started), "count")
+	if err := s.memoryOverFloor(after, wicd, "wicd"); err != nil {
+		return err
+	}
+	threads, _ := strconv.ParseFloat(field(fmt.Sprintf("/proc/%d/status", wicd), "Threads"), 64)
+	s.number("wicd.threads", threads, "count")
+	s.number("wicd.processes_started", float64(startedOnHost(wicd, before, after)), "count")
 	s.number("wicd.requests_per_minute", float64(requested)/idleTime.Minutes(), "count")
 	s.number("wicd.watches_begun_per_minute", float64(watches)/idleTime.Minutes(), "count")
 	for _, f := range st.payload.Files {
@@ -96,7 +92,47 @@ func processes() map[int]string {
 	return found
 }
 
-func isWindows(command string) bool { return strings.Contains(command, ".exe") }
+// processOf finds a Windows program by its name and how its arguments begin.
+func processOf(all map[int]string, program, arguments string) (int, error) {
+	for pid, command := range all {
+		name, rest, _ := strings.Cut(command, " ")
+		if strings.HasSuffix(name, `\`+program) && strings.HasPrefix(rest, arguments) {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("no process is %s %s", program, arguments)
+}
+
+// startedOnHost counts the Windows programs that started on the host of a process: other hosts and tests of this machine may run, too.
+func startedOnHost(of int, before, after map[int]string) (n int) {
+	host := networkOf(of)
+	for pid, command := range after {
+		if _, was := before[pid]; !was && strings.Contains(command, ".exe") && networkOf(pid) == host {
+			n++
+		}
+	}
+	return n
+}
+
+// networkOf names the network namespace of a process: each host has its own.
+func networkOf(pid int) string {
+	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+	return name
+}
+
+// memoryOverFloor reports a program's memory, and its ratio to that of kube-log-runner on the same host: a Go program that is a service,
+// starts another and copies what it prints. No service of ours can be smaller.
+func (s *sheet) memoryOverFloor(all map[int]string, pid int, name string) error {
+	floor, err := processOf(all, "kube-log-runner.exe", "")
+	if err != nil {
+		return err
+	}
+	s.memoryOf(pid, name)
+	s.memoryOf(floor, name+".floor")
+	of := func(pid int) float64 { return megabytes(field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS")) }
+	s.number(name+".rss_over_floor", of(pid)/of(floor), "ratio")
+	return nil
+}
 
 // memoryOf reports a program's resident memory, and which part of it is Wine's: the libraries that it maps, and the program,
 // which Wine copies into memory where Windows reads only the used pages. In addition, Wine keeps about a megabyte of each

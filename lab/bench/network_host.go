@@ -169,10 +169,10 @@ func (n *netHost) measureMemory(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(quietBefore)
-	for pid, command := range processes() {
-		if strings.Contains(command, "hybrid-overlay-node.exe") {
-			n.memoryOf(pid, "overlay")
-		}
+	all := processes()
+	overlay, err := processOf(all, "hybrid-overlay-node.exe", "")
+	if err != nil {
+		return err
 	}
-	return nil
+	return n.memoryOverFloor(all, overlay, "overlay")
 }
