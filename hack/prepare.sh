@@ -8,7 +8,7 @@ command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
 [ -x /usr/sbin/squid ] || services+=(squid)
 command -v node >/dev/null || checks+=(nodejs)
 command -v npm >/dev/null || checks+=(npm)
-command -v gcc >/dev/null || checks+=(gcc libc6-dev)
+echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
 without="Windows hosts are simulated without Wine and mingw; tests that need a registry or a proxy are skipped without them, and so are the check of
 PowerShell without node and npm, and tests with the race detector without gcc."
