@@ -31,6 +31,7 @@ func mayImport() map[string][]string {
 		"payload/selfextract":        {},
 		"payload/build":              {"payload", "payload/selfextract"},
 		"payload/build/cmd":          {"payload", "payload/build"},
+		"internal/release":           {"payload"},
 		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/trust", "payload"},
 		"internal/csr":               {"api", "api/v1alpha1", "internal/addresses", "internal/shorten"},
 		"internal/drain":             {"api", "api/v1alpha1", "internal/shorten"},
@@ -53,13 +54,14 @@ func mayImport() map[string][]string {
 		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
 
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
-		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/remote", "payload"},
+		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
-		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/desired"},
+		"internal/controllers/clusterversion": {"api/v1alpha1", "internal/cluster", "internal/release"},
+		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
 		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/kube", "internal/nodestate"},
-		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout", "payload"},
-		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/remote", "internal/rollout", "internal/shorten", "payload"},
-		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/shorten", "payload"},
+		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/clusterversion", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout"},
+		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/release", "internal/remote", "internal/rollout", "internal/shorten", "payload"},
+		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/shorten"},
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
 		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
@@ -109,7 +111,7 @@ func mayImport() map[string][]string {
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
-	return []string{"internal/desired", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
+	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
 		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "deploy"}
 }
 

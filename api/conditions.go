@@ -255,8 +255,8 @@ const (
 	ReasonRolloutStopped = "RolloutStopped"
 	// ReasonUpgradeCooldown means that the node has just been upgraded, and its daemon may still roll back.
 	ReasonUpgradeCooldown = "UpgradeCooldown"
-	// ReasonVersionSkewUnsupported means that the kubelet of the version is newer than the API server, or more than three
-	// minor versions older.
+	// ReasonVersionSkewUnsupported means that no kubelet of the operator goes with the API servers: the oldest is newer than
+	// one of them, or the newest is more than three minor versions older than all, or none says its version.
 	ReasonVersionSkewUnsupported = "VersionSkewUnsupported"
 	// ReasonUnpublished means that ConfigMap windows-services-<version> does not exist yet. The operator writes it when
 	// it starts.

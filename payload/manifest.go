@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,19 +12,24 @@ import (
 	"strings"
 )
 
-// Groups of files. A host gets the group base and those of its platform and network.
+// Groups of files. A host gets the group base and those of its cluster's minor version of Kubernetes, its platform and network.
 const (
 	Base    = "base"
 	AWS     = "aws"
 	Azure   = "azure"
 	Flannel = "flannel"
+
+	kubernetes = "kubernetes-"
 )
+
+// Kubernetes returns the group of the programs of one minor version of Kubernetes, as in kubernetes-1.36 for 1.36.
+func Kubernetes(minor string) string { return kubernetes + minor }
 
 // Manifest is the list of files for hosts.
 type Manifest struct {
 	// Digest identifies the content: the SHA-256, in hexadecimal, over one line "<sha256>  <path>\n" for each file, sorted by path.
 	Digest string `json:"digest"`
-	// Files are sorted by path.
+	// Files are sorted by path, and those of one path by group: each minor version of Kubernetes has a kubelet.exe.
 	Files []File `json:"files"`
 	// Left are the declared components that are not in this payload.
 	Left []Left `json:"left,omitempty"`
@@ -66,7 +72,7 @@ type Left struct {
 // New returns the manifest of files, sorted and with its digest.
 func New(files []File, left []Left, setup File) Manifest {
 	files, left = slices.Clone(files), slices.Clone(left)
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(files, File.compare)
 	slices.SortFunc(left, func(a, b Left) int { return strings.Compare(a.Component, b.Component) })
 	return Manifest{Digest: digest(files), Files: files, Left: left, Setup: setup}
 }
@@ -86,6 +92,18 @@ func (m Manifest) Select(groups ...string) Manifest {
 		}
 	}
 	return New(files, left, m.Setup)
+}
+
+// Minors returns the minor versions of Kubernetes that the manifest has programs of, oldest first, as in 1.9, 1.36.
+func (m Manifest) Minors() []string {
+	var minors []string
+	for _, f := range m.Files {
+		if minor, ok := strings.CutPrefix(f.Group, kubernetes); ok && !slices.Contains(minors, minor) {
+			minors = append(minors, minor)
+		}
+	}
+	slices.SortFunc(minors, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) })
+	return minors
 }
 
 // Encode returns the content of payload.json; equal manifests give equal bytes.
@@ -119,8 +137,8 @@ func (m Manifest) Validate() error {
 		if err := f.Compressed.validate(); err != nil {
 			return fmt.Errorf("files[%d] (%s): compressed.%w", i, f.Path, err)
 		}
-		if i > 0 && m.Files[i-1].Path >= f.Path {
-			return fmt.Errorf("files[%d]: path %q must sort after %q", i, f.Path, m.Files[i-1].Path)
+		if i > 0 && m.Files[i-1].compare(f) >= 0 {
+			return fmt.Errorf("files[%d]: path %q (group %s) must sort after %q (group %s)", i, f.Path, f.Group, m.Files[i-1].Path, m.Files[i-1].Group)
 		}
 	}
 	if want := digest(m.Files); m.Digest != want {
@@ -155,6 +173,11 @@ func validPath(path string) bool {
 		}
 	}
 	return true
+}
+
+// compare orders files by path and group.
+func (f File) compare(other File) int {
+	return cmp.Or(strings.Compare(f.Path, other.Path), strings.Compare(f.Group, other.Group))
 }
 
 func (f File) validate() error {

@@ -119,7 +119,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		{"path has a drive", func(m *payload.Manifest) { m.Files[0].Path = `c:\x.exe` }, `files[0]: path is "c:\\x.exe"`},
 		{"path has upper case", func(m *payload.Manifest) { m.Files[0].Path = "Kubelet.exe" }, `files[0]: path is "Kubelet.exe"`},
 		{"path ends with a dot", func(m *payload.Manifest) { m.Files[0].Path = "a./b.exe" }, `files[0]: path is "a./b.exe"`},
-		{"path occurs twice", func(m *payload.Manifest) { m.Files[2] = m.Files[1] }, `files[2]: path "flanneld.exe" must sort after "flanneld.exe"`},
+		{"path occurs twice", func(m *payload.Manifest) { m.Files[2] = m.Files[1] }, `files[2]: path "flanneld.exe" (group flannel) must sort after "flanneld.exe" (group flannel)`},
 		{"no version", func(m *payload.Manifest) { m.Files[1].Version = "" }, "files[1]: (flanneld.exe): version is missing"},
 		{"no group", func(m *payload.Manifest) { m.Files[1].Group = "" }, "group is missing"},
 		{"hash is short", func(m *payload.Manifest) { m.Files[1].SHA256 = "abcd" }, `(flanneld.exe): sha256 is "abcd"`},

@@ -28,7 +28,7 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Network
 	pods, err := podCIDRs(ctx, r, config)
 	is.Pods = prefixes(pods)
 	failure = errors.Join(failure, err)
-	servers, err := apiServers(ctx, r)
+	servers, err := APIServers(ctx, r)
 	failure = errors.Join(failure, err)
 	for _, s := range servers {
 		is.Servers = append(is.Servers, s.Addr())

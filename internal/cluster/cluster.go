@@ -123,16 +123,16 @@ func serverOfClusterInfo(ctx context.Context, r client.Reader) (string, error) {
 }
 
 func serverOfEndpoints(ctx context.Context, r client.Reader) (string, error) {
-	servers, err := apiServers(ctx, r)
+	servers, err := APIServers(ctx, r)
 	if err != nil || len(servers) == 0 {
 		return "", err
 	}
 	return "https://" + servers[0].String(), nil
 }
 
-// apiServers are the IPv4 addresses and ports at which the API servers themselves answer. They keep them in one
+// APIServers are the IPv4 addresses and ports at which the API servers themselves answer. They keep them in one
 // EndpointSlice of a fixed name.
-func apiServers(ctx context.Context, r client.Reader) ([]netip.AddrPort, error) {
+func APIServers(ctx context.Context, r client.Reader) ([]netip.AddrPort, error) {
 	name := types.NamespacedName{Namespace: "default", Name: "kubernetes"}
 	var slice discoveryv1.EndpointSlice
 	if err := r.Get(ctx, name, &slice); client.IgnoreNotFound(err) != nil {

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,14 +21,15 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/controllers/userdata"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -65,23 +65,23 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	var (
 		client, live = m.GetClient(), m.GetAPIReader()
 		events       = kube.NewEvents(m.GetEventRecorder("windows-machine-config-operator"))
-		content      = o.Payload.Manifest.Select(payload.Base, payload.Flannel)
-		version      = desired.Version(o.Version, content.Digest)
+		servers      = clusterversion.NewServers(live, m.GetConfig())
+		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions)
 		policies     = admission.New(live, events, guards)
 		resolver     = source.NewResolver(o.SSH.Lookup)
 		reserved     = source.NewReservedAddresses(client, live, resolver)
 		hosts        = source.NewOwnership(resolver)
 		published    = settings.NewStore(client, live, o.Namespace)
-		renderer     = &settings.Renderer{Live: live, Namespace: o.Namespace, OperatorVersion: o.Version, Content: content, Network: settings.NewNetworkCache()}
+		renderer     = &settings.Renderer{Live: live, Namespace: o.Namespace, Releases: releases, Network: settings.NewNetworkCache()}
 		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
 	)
 	plans := fleet.New(fleet.Options{
-		Client: client, Events: events, Namespace: o.Namespace, Version: version, Content: content, Registry: o.Registry,
-		Store: published, Skew: fleet.NewSkew(content, func() string { return askVersion(m) }),
+		Client: client, Events: events, Namespace: o.Namespace, Releases: releases, Registry: o.Registry, Store: published,
 	})
 	machineAPI, clusterAPI := source.NewMachines(sources, api.SourceMachine), source.NewMachines(sources, api.SourceClusterAPI)
 	hosts.Announcers = []source.Announcer{machineAPI, clusterAPI}
 	return []Controller{
+		releases,
 		policies,
 		source.NewConfigMap(sources),
 		machineAPI,
@@ -90,25 +90,12 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		settings.New(settings.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Store: published, Renderer: renderer, Policies: policies}),
 		plans,
 		instance.New(instance.Options{
-			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Version: version, Payload: o.Payload, Content: content,
+			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Payload: o.Payload, Releases: releases,
 			Store: published, Renderer: renderer, Policies: policies, Fleet: plans, Resolver: resolver, Reserved: reserved, Hosts: hosts, Slots: &kube.Slots{}, Names: &instance.NameClaims{},
 			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
 		}),
 		csrapproval.New(csrapproval.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies}),
 	}, nil
-}
-
-// askVersion asks the API server for its version.
-func askVersion(m manager.Manager) string {
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
-	if err != nil {
-		return ""
-	}
-	v, err := d.ServerVersion()
-	if err != nil {
-		return ""
-	}
-	return v.GitVersion
 }
 
 // Cache limits what the manager keeps and may read: what is in our namespace, and of Secrets and Roles only those with

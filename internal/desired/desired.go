@@ -138,8 +138,8 @@ type CNI struct {
 
 // Inputs are what Render needs to know of the cluster, the payload and the host.
 type Inputs struct {
-	// OperatorVersion is the semantic version of the operator.
-	OperatorVersion string
+	// Version is the name of the release, which nodes report.
+	Version string
 	// Payload is the content for this node, already selected.
 	Payload payload.Manifest
 	Cluster Cluster

@@ -57,7 +57,7 @@ func TestDiffOfSettings(t *testing.T) {
 		want   string
 	}{
 		"nothing":                 {func(*desired.Inputs) {}, "none"},
-		"operator's version":      {func(in *desired.Inputs) { in.OperatorVersion = "0.2.0" }, "none"},
+		"operator's version":      {func(in *desired.Inputs) { in.Version = "0.2.0-aaaaaaa" }, "none"},
 		"mirrors and credentials": {func(in *desired.Inputs) { in.Settings.Registries = settings(t).Registries }, "none"},
 		"trusted certificates":    {func(in *desired.Inputs) { in.Settings.Bundles, in.Settings.Now = settings(t).Bundles, settings(t).Now }, "none"},
 		"kubelet's client CA":     {func(in *desired.Inputs) { in.Cluster.KubeletClientCA = "OTHER\n" }, "none"},

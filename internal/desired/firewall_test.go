@@ -29,7 +29,7 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 	from := func(ranges ...string) func(*desired.Inputs) {
 		return func(in *desired.Inputs) {
 			ovn(in)
-			in.Payload = declared().Select(payload.Base)
+			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"))
 			in.Config.Network.AllowFrom = ranges
 		}
 	}
@@ -38,7 +38,7 @@ func TestTheFirewallLetsInWhatTheNodeServes(t *testing.T) {
 		more   []string
 	}{
 		"a network of the user's own": {func(*desired.Inputs) {}, nil},
-		"with the exporter":           {func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base) }, []string{"TCP 9182"}},
+		"with the exporter":           {func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36")) }, []string{"TCP 9182"}},
 		"hybrid overlay":              {ovn, []string{"UDP 4789"}},
 		"hybrid overlay with a port":  {func(in *desired.Inputs) { ovn(in); in.Cluster.Network.VXLANPort = 9898 }, []string{"UDP 9898"}},
 		"Flannel":                     {flannel, []string{"UDP 4789"}},
@@ -62,7 +62,7 @@ func TestTheFirewallLetsInOnlyWhoIsAllowed(t *testing.T) {
 	limited := mustRender(t, func(in *desired.Inputs) {
 		in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 		in.Cluster.Network.PodCIDRs = []string{"10.128.0.0/14"}
-		in.Payload = declared().Select(payload.Base)
+		in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"))
 		in.Config.Network.AllowFrom = []string{"192.0.2.0/24", "10.0.7.7/16", "10.0.3.0/24", "192.0.2.0/24", "fd00::/64"}
 	}).Firewall
 	got := map[uint16][]string{}

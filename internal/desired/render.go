@@ -50,7 +50,7 @@ const containersFeature = "Containers"
 func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 	services, files := services(in, logs)
 	return Node{
-		Version:     Version(in.OperatorVersion, in.Payload.Digest),
+		Version:     in.Version,
 		Digest:      in.Payload.Digest,
 		Features:    []string{containersFeature},
 		Directories: directories(services),
@@ -81,12 +81,6 @@ func customCNI(in Inputs) *CNI {
 		ServiceCIDR: in.Cluster.ServiceCIDR,
 		ClusterDNS:  in.Cluster.ClusterDNS,
 	}
-}
-
-// Version is what a node reports when it has all of a payload: the operator's version and the beginning of the
-// payload's digest, so that an operator with the same content is the same version to its nodes.
-func Version(operator, digest string) string {
-	return operator + "-" + digest[:min(7, len(digest))]
 }
 
 // proxyVariables are the variables that are ours: programs written in Go read these (package net/http).

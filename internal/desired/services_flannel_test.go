@@ -62,7 +62,7 @@ func TestAServiceHasItsOwnVariablesBesidesThoseItReads(t *testing.T) {
 
 // TestOnlyFlannelsHostsGetFlannel: a change of the provider is no other version.
 func TestOnlyFlannelsHostsGetFlannel(t *testing.T) {
-	all := declared().Select(payload.Base, payload.Flannel)
+	all := declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.Flannel)
 	isFlannel := func(f payload.File) bool { return f.Path == "flanneld.exe" }
 	for _, provider := range []v1alpha1.NetworkProvider{"", v1alpha1.NetworkCustom, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel} {
 		got := desired.Content(all, provider)

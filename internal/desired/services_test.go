@@ -14,10 +14,13 @@ import (
 	"github.com/windows-machine-config/wmco/payload/build"
 )
 
-// declared is a payload with every component that is declared, external ones included.
+// declared is a payload with every component that is declared, external ones included, for one minor version of Kubernetes.
 func declared() payload.Manifest {
 	var files []payload.File
 	for _, c := range build.Components() {
+		if c.Minor != "" && c.Minor != "1.36" {
+			continue
+		}
 		files = append(files, payload.File{
 			Path: c.Path, Component: c.Name, Version: "v1", Group: c.Group, SHA256: strings.Repeat("a", 64), Size: 3,
 		})

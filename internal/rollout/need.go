@@ -3,6 +3,8 @@ package rollout
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
@@ -66,7 +68,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 		n.why = "annotation " + api.AnnotationReboot + " of the Node asks for it"
 	case node.Version != "" && node.Version != p.Version && p.Version != "":
 		n.action = v1alpha1.ActionStage
-		n.why = fmt.Sprintf("from version %s to %s", node.Version, p.Version)
+		n.why = p.whyUpgrade(node)
 		if h.Staged {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
@@ -76,6 +78,17 @@ func nodeNeed(p Policy, n need) (need, bool) {
 		return n, false
 	}
 	return n, true
+}
+
+// whyUpgrade says what the node's version becomes, and that it is the cluster that moved where its kubelet is of another minor version.
+func (p Policy) whyUpgrade(node *Node) string {
+	why := fmt.Sprintf("from version %s to %s", node.Version, p.Version)
+	was, err1 := version.ParseGeneric(node.Kubelet)
+	is, err2 := version.ParseGeneric(p.Kubelet)
+	if err1 != nil || err2 != nil || was.Major() == is.Major() && was.Minor() == is.Minor() {
+		return why
+	}
+	return fmt.Sprintf("the cluster's version moved, so the kubelet goes from %s to %s: %s", node.Kubelet, p.Kubelet, why)
 }
 
 // busy says that something is being done with the host, or was allowed to begin.

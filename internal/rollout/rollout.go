@@ -32,6 +32,8 @@ type Policy struct {
 	// Version that nodes shall have. Unfit says why no node may go there; empty when they may.
 	Version string
 	Unfit   string
+	// Kubelet is the one of Version, as in v1.34.4; empty where it is not known.
+	Kubelet string
 	// Unpublished says that nodes cannot read yet what the version is; what it disrupts is not known before.
 	Unpublished bool
 	Paused      bool

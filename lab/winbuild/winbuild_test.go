@@ -11,7 +11,9 @@ import (
 )
 
 // components are the modules whose programs run in the lab's hosts.
-var components = []string{"../../payload/kubernetes", "../../payload/containerd"}
+var components = []string{
+	"../../payload/kubernetes/1.33", "../../payload/kubernetes/1.34", "../../payload/kubernetes/1.35", "../../payload/kubernetes/1.36", "../../payload/containerd",
+}
 
 func TestEveryComponentCanBePatched(t *testing.T) {
 	for _, dir := range components {

@@ -328,10 +328,10 @@ func TestRootMustBeTheRepository(t *testing.T) {
 func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
 	paths, names := map[string]bool{}, map[string]bool{}
 	for _, c := range build.Components() {
-		if paths[c.Path] || names[c.Name] {
+		if paths[c.Minor+c.Path] || names[c.Minor+c.Name] {
 			t.Errorf("%s: name or path %s is taken", c.Name, c.Path)
 		}
-		paths[c.Path], names[c.Name] = true, true
+		paths[c.Minor+c.Path], names[c.Minor+c.Name] = true, true
 		if c.License == "" || c.Group == "" {
 			t.Errorf("%s: license %q, group %q", c.Name, c.License, c.Group)
 		}
@@ -353,13 +353,26 @@ func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
 }
 
 func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
-	chosen, err := build.Named("containerd", "kubelet")
-	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[1].Name != "containerd" {
+	chosen, err := build.Named("containerd", "kubelet-1.36")
+	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[0].Minor != "1.36" || chosen[1].Name != "containerd" {
 		t.Errorf("chosen are %v, error %v", chosen, err)
+	}
+	if all, err := build.Named("kubelet"); err != nil || len(all) != len(minorFolders(t)) {
+		t.Errorf("of kubelet, %d are chosen, error %v; each folder of payload/kubernetes is a minor version", len(all), err)
 	}
 	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, hybrid-overlay-node, kubelet, `) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// minorFolders are the folders of payload/kubernetes.
+func minorFolders(t *testing.T) []string {
+	t.Helper()
+	folders, err := filepath.Glob(filepath.Join("..", "kubernetes", "*", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folders
 }
 
 func TestCacheDropsWhatWasNotUsedForLong(t *testing.T) {

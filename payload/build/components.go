@@ -12,6 +12,8 @@ import (
 type Component struct {
 	// Name is the common name, such as "kubelet".
 	Name string
+	// Minor is the minor version of Kubernetes of the component, such as "1.36"; empty if it serves all.
+	Minor string
 	// Path is the path of the file below the version's folder on a host.
 	Path string
 	// Group says which hosts get it.
@@ -46,22 +48,43 @@ func Components() []Component {
 	return slices.Concat(ownComponents(), kubernetesComponents(), containerComponents(), nodeComponents(), cloudComponents())
 }
 
-// Named returns the declared components with these names, in the order of their declaration.
+// Named returns the declared components with these names, in the order of their declaration: "kubelet" is that of every minor
+// version of Kubernetes, "kubelet-1.36" that of one.
 func Named(names ...string) ([]Component, error) {
 	var chosen []Component
 	var known []string
 	for _, c := range Components() {
-		known = append(known, c.Name)
-		if slices.Contains(names, c.Name) {
+		own := c.names()
+		known = append(known, own...)
+		if slices.ContainsFunc(own, func(name string) bool { return slices.Contains(names, name) }) {
 			chosen = append(chosen, c)
 		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(unique(known), ", "))
 		}
 	}
 	return chosen, nil
+}
+
+// names are those under which people choose the component.
+func (c Component) names() []string {
+	if c.Minor == "" {
+		return []string{c.Name}
+	}
+	return []string{c.Name, c.Name + "-" + c.Minor}
+}
+
+// unique removes what is there already.
+func unique(names []string) []string {
+	var once []string
+	for _, name := range names {
+		if !slices.Contains(once, name) {
+			once = append(once, name)
+		}
+	}
+	return once
 }
 
 func ownComponents() []Component {
@@ -74,6 +97,9 @@ func ownComponents() []Component {
 	}}
 }
 
+// minors are the minor versions of Kubernetes whose programs the payload has: a folder below payload/kubernetes for each.
+func minors() []string { return []string{"1.33", "1.34", "1.35", "1.36"} }
+
 func kubernetesComponents() []Component {
 	stamp := []string{
 		"k8s.io/component-base/version.gitVersion=${version}",
@@ -82,16 +108,22 @@ func kubernetesComponents() []Component {
 		"k8s.io/component-base/version.gitCommit=",
 		"k8s.io/component-base/version.gitTreeState=clean",
 	}
-	return []Component{{
-		Name: "kubelet", Path: "kubelet.exe", Group: payload.Base, License: "Apache-2.0",
-		Module: "payload/kubernetes", Package: "k8s.io/kubernetes/cmd/kubelet", Stamp: stamp,
-	}, {
-		Name: "kube-proxy", Path: "kube-proxy.exe", Group: payload.Base, License: "Apache-2.0",
-		Module: "payload/kubernetes", Package: "k8s.io/kubernetes/cmd/kube-proxy", Stamp: stamp,
-	}, {
+	var all []Component
+	for _, minor := range minors() {
+		module := "payload/kubernetes/" + minor
+		all = append(all, Component{
+			Name: "kubelet", Minor: minor, Path: "kubelet.exe", Group: payload.Kubernetes(minor), License: "Apache-2.0",
+			Module: module, Package: "k8s.io/kubernetes/cmd/kubelet", Stamp: stamp,
+		}, Component{
+			Name: "kube-proxy", Minor: minor, Path: "kube-proxy.exe", Group: payload.Kubernetes(minor), License: "Apache-2.0",
+			Module: module, Package: "k8s.io/kubernetes/cmd/kube-proxy", Stamp: stamp,
+		})
+	}
+	newest := "payload/kubernetes/" + minors()[len(minors())-1]
+	return append(all, Component{
 		Name: "kube-log-runner", Path: "kube-log-runner.exe", Group: payload.Base, License: "Apache-2.0",
-		Module: "payload/kubernetes", Package: "k8s.io/component-base/logs/kube-log-runner",
-	}}
+		Module: newest, Package: "k8s.io/component-base/logs/kube-log-runner",
+	})
 }
 
 func containerComponents() []Component {

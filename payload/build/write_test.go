@@ -237,7 +237,7 @@ func TestWriteRefusesWhatNoHostCouldTake(t *testing.T) {
 		spoil func(*build.Set)
 		want  string
 	}{
-		"path twice":    {func(s *build.Set) { s.Files[1].Path = "copy-of-kubelet.exe" }, `path "copy-of-kubelet.exe" must sort after`},
+		"path twice":    {func(s *build.Set) { s.Files[1].Path = "copy-of-kubelet.exe" }, `path "copy-of-kubelet.exe" (group base) must sort after`},
 		"path outside":  {func(s *build.Set) { s.Files[1].Path = "../kubelet.exe" }, `path is "../kubelet.exe"`},
 		"empty content": {func(s *build.Set) { s.Files[1].Open = build.Bytes(nil) }, "size is 0"},
 		"no stub":       {func(s *build.Set) { s.Stub = nil }, "there is WICD but no wicd-setup"},

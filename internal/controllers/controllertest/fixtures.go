@@ -3,6 +3,7 @@
 package controllertest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -30,7 +31,10 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 // Recorder keeps events as lines of type, reason, object and note.
@@ -237,4 +241,18 @@ func GuardsButOne(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 		t.Fatal(err)
 	}
 	return guards, c
+}
+
+// Releases are those of a payload in a cluster whose API servers have a version.
+func Releases(t *testing.T, operator string, content payload.Manifest, server string) *clusterversion.Releases {
+	t.Helper()
+	releases := clusterversion.New(release.Of(operator, content), func(context.Context) []string { return []string{server} })
+	releases.Update(t.Context())
+	return releases
+}
+
+// Version is the name of the release that nodes get.
+func Version(releases *clusterversion.Releases) string {
+	current, _ := releases.Current()
+	return current.Version
 }

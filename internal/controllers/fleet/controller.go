@@ -22,14 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // What changes in a short while is gathered into one plan. Where there are so many hosts that planning is work, the while is longer: as
@@ -68,11 +69,9 @@ type Options struct {
 	// Registry takes the metrics.
 	Registry  prometheus.Registerer
 	Namespace string
-	// Version is what nodes report that have all of the content.
-	Version string
-	Content payload.Manifest
-	Store   *settings.Store
-	Skew    *Skew
+	// Releases say which version nodes get.
+	Releases *clusterversion.Releases
+	Store    *settings.Store
 }
 
 // New makes the controller, and registers its metrics.
@@ -97,6 +96,7 @@ func (f *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&v1alpha1.WindowsInstance{}, f.planSoon()).
 		Watches(&corev1.Node{}, f.planSoon(), builder.WithPredicates(NodeChanged())).
 		Watches(&v1alpha1.WindowsConfig{}, f.planSoon(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(ctrlsource.Channel(f.Releases.Changed(), f.planSoon())).
 		Watches(&corev1.ConfigMap{}, f.planSoon(), builder.WithPredicates(predicate.NewPredicateFuncs(settings.IsSetting))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(f)
@@ -171,9 +171,10 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return s, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
-	version := f.Version
+	current, finding := f.Releases.Current()
+	version := current.Version
 	s.Policy = Policy(s.config.Spec.Rollout, version)
-	s.Policy.Unfit = f.Skew.Unsupported()
+	s.Policy.Unfit, s.Policy.Kubelet = finding, current.Kubelet
 	is, err := f.Store.Cached(ctx, version)
 	if client.IgnoreNotFound(err) != nil {
 		return s, err
@@ -199,7 +200,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		if instance.Status.Hostname != "" {
 			delete(nodes, instance.Status.Hostname)
 		}
-		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(f.Content.Digest)
+		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
 			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)
 		}

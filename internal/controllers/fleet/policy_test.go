@@ -192,8 +192,8 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	}
 	content := payload.New(nil, nil, payload.File{})
 	f := New(Options{
-		Client: c, Namespace: "ns", Registry: prometheus.NewRegistry(), Version: desired.Version("1.0.0", content.Digest), Content: content,
-		Store: settings.NewStore(c, c, "ns"), Skew: NewSkew(content, func() string { return "v1.36.3" }),
+		Client: c, Namespace: "ns", Registry: prometheus.NewRegistry(), Releases: controllertest.Releases(t, "1.0.0", content, "v1.36.3"),
+		Store: settings.NewStore(c, c, "ns"),
 	})
 	expect := func(unpublished bool, disruption v1alpha1.PlanDisruption) {
 		t.Helper()
@@ -206,7 +206,7 @@ func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 		}
 	}
 	expect(true, "")
-	if err := c.Create(t.Context(), controllertest.PublishedFor(t, f.Version, func(*desired.Node) {})); err != nil {
+	if err := c.Create(t.Context(), controllertest.PublishedFor(t, controllertest.Version(f.Releases), func(*desired.Node) {})); err != nil {
 		t.Fatal(err)
 	}
 	expect(false, v1alpha1.DisruptionNone)

@@ -29,6 +29,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
@@ -63,11 +64,9 @@ type Options struct {
 	// Registry takes the metrics.
 	Registry  prometheus.Registerer
 	Namespace string
-	// Version is what nodes report that have all of the content.
-	Version string
-	// Payload is what the operator carries for hosts; content what hosts get of it, each with its network.
+	// Payload is what the operator carries for hosts; Releases say what nodes get of it.
 	Payload  *payload.Payload
-	Content  payload.Manifest
+	Releases *clusterversion.Releases
 	Store    *settings.Store
 	Renderer *settings.Renderer
 	Policies *admission.Policies
@@ -140,6 +139,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 		Named("windowsinstance").
 		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		WatchesRawSource(ctrlsource.Channel(c.Fleet.Plans, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(ctrlsource.Channel(c.Releases.Changed(), handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Network.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		Watches(&corev1.Node{}, c.nodeEvents(), builder.WithPredicates(
 			predicate.Or(fleet.NodeChanged(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

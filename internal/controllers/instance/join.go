@@ -57,7 +57,7 @@ func (c *Controller) join(ctx context.Context, v *view, status *status) error {
 	join.Begin(status.desired(), v.Instance.Generation)
 	job := join.Job{
 		Visit: join.Visit{
-			Host: a, Payload: c.Payload, Content: desired.Content(c.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
+			Host: a, Payload: c.Payload, Content: desired.Content(v.release.Content, v.config.Network.Provider), Hostname: v.Instance.Spec.Hostname,
 			Observer: joinObserver{a, ctx}, Now: time.Now,
 		},
 		Transfer:  join.Transfer{Slots: a},

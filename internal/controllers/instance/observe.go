@@ -16,13 +16,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/release"
 )
 
 // view is all that is known about an instance before something is decided.
 type view struct {
 	join.Seen
-	key    ssh.Signer
-	config v1alpha1.WindowsConfigSpec
+	// release is what nodes get.
+	release release.Release
+	key     ssh.Signer
+	config  v1alpha1.WindowsConfigSpec
 	// drained says that no pod is on the node any more that a join could hurt.
 	drained bool
 	// keyProven says that the host has let the key in just now.
@@ -52,7 +55,8 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
 		return nil, err
 	}
-	v.Version, v.Unfit = c.Version, c.Fleet.Skew.Unsupported()
+	v.release, v.Unfit = c.Releases.Current()
+	v.Version = v.release.Version
 	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {
 		v.Settings, v.SettingsSince = cm.Annotations[api.AnnotationSettings], cm.CreationTimestamp.Time
 	}

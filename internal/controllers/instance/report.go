@@ -84,7 +84,7 @@ func (c *Controller) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
 
 // reportPayload writes which content the node has, which it shall have, and since when.
 func (c *Controller) reportPayload(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Payload.Desired = desired.ShortDigest(c.Content.Digest)
+	st.Payload.Desired = desired.ShortDigest(v.release.Content.Digest)
 	if v.Node == nil || v.Node.Annotations[api.AnnotationVersion] != v.Version || st.Payload.Current == st.Payload.Desired {
 		return
 	}

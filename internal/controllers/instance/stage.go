@@ -36,7 +36,7 @@ func (m *maintenance) stage(ctx context.Context) (time.Duration, error) {
 		return m.retries.Fail(m.id(), time.Now()), nil
 	}
 	m.retries.Reset(m.id())
-	m.status.desired().Payload.Staged = desired.ShortDigest(m.Content.Digest)
+	m.status.desired().Payload.Staged = desired.ShortDigest(m.view.release.Content.Digest)
 	return 0, nil
 }
 
@@ -66,7 +66,7 @@ func (s stagingSlots) Take() (io.Closer, error) {
 func (m *maintenance) visit(doing string) *join.Visit {
 	a := &attempt{Controller: m.Controller, view: m.view, status: m.status}
 	return &join.Visit{
-		Host: a, Payload: m.Payload, Content: desired.Content(m.Content, m.view.config.Network.Provider),
+		Host: a, Payload: m.Payload, Content: desired.Content(m.view.release.Content, m.view.config.Network.Provider),
 		Observer: visitObserver{a, doing}, Now: time.Now,
 	}
 }

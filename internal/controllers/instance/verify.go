@@ -10,7 +10,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
@@ -25,7 +24,7 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	}
 	kubelet := ""
 	if now.Version == m.view.Version {
-		kubelet = fleet.KubeletVersion(m.Content)
+		kubelet = m.view.release.Kubelet
 	}
 	waits, failed := rollout.Verify(*now, rollout.NodeOf(m.view.Node), m.view.config.Rollout.ReadinessGates, kubelet)
 	switch {

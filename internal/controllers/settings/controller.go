@@ -82,6 +82,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.Secret{}, one). // the SSH key
 		Watches(&rbacv1.Role{}, one).
 		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, one)).
+		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), one)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
 	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
 		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)

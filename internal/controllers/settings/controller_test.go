@@ -35,7 +35,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *control
 	recorder := &controllertest.Recorder{}
 	return New(Options{
 		Client: c, Live: c, Events: kube.NewEvents(recorder), Namespace: "ns", Store: NewStore(c, c, "ns"), Policies: admission.New(c, kube.NewEvents(recorder), nil),
-		Renderer: &Renderer{Live: c, Namespace: "ns", OperatorVersion: "1.0.0", Content: payload.New(nil, nil, payload.File{}), Network: NewNetworkCache()},
+		Renderer: &Renderer{Live: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, nil, payload.File{}), "v1.36.3"), Network: NewNetworkCache()},
 	}), recorder
 }
 
@@ -79,7 +79,7 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 			}
 			expectProblems(t, c, recorder, "Warning SettingsIgnored *v1.ConfigMap trusted-ca ", test.want)
 			var published corev1.ConfigMap
-			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.Renderer.Content.Digest)}
+			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}
 			if err := c.Live.Get(t.Context(), key, &published); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestDaemonsMayWatchWhatTheyFollowAndNothingElse(t *testing.T) {
 	if err := c.Live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.WICDRole}, &role); err != nil {
 		t.Fatal(err)
 	}
-	now := api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.Renderer.Content.Digest)
+	now := api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "watch"},
 			ResourceNames: []string{"windows-services-0.9.0-abc", now, "windows-services-2.0.0"}},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -77,7 +78,7 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 			if known != isGood || isGood && n.Type != "OVNKubernetes" {
 				t.Errorf("joins find %+v, %t", n, known)
 			}
-			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version("1.0.0", c.Renderer.Content.Digest)}
+			key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}
 			if err := c.Live.Get(t.Context(), key, &corev1.ConfigMap{}); apierrors.IsNotFound(err) == isGood {
 				t.Errorf("what is published: %v", err)
 			}

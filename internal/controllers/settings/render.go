@@ -8,17 +8,16 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // Renderer reads the cluster and renders what its nodes must have.
 type Renderer struct {
 	Live      client.Reader
 	Namespace string
-	// OperatorVersion is the operator's semantic version; content is what hosts get, each with its network.
-	OperatorVersion string
-	Content         payload.Manifest
+	// Releases say what nodes get.
+	Releases *clusterversion.Releases
 	// Network is the cluster's, as it was read last.
 	Network *NetworkCache
 }
@@ -36,8 +35,9 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	if err != nil {
 		return known, r, err
 	}
+	current, _ := c.Releases.Current()
 	r, err = desired.Render(desired.Inputs{
-		OperatorVersion: c.OperatorVersion, Payload: c.Content, Cluster: known, Config: config, Settings: settings,
+		Version: current.Version, Payload: current.Content, Cluster: known, Config: config, Settings: settings,
 	})
 	return known, r, err
 }

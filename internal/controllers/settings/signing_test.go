@@ -42,7 +42,7 @@ func expectNotAdopted(t *testing.T, c *Controller, was *corev1.ConfigMap) {
 func publishedNow(t *testing.T, c *Controller) *corev1.ConfigMap {
 	t.Helper()
 	var cm corev1.ConfigMap
-	if err := c.Live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest)}, &cm); err != nil {
+	if err := c.Live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}, &cm); err != nil {
 		t.Fatal(err)
 	}
 	return &cm
@@ -159,7 +159,7 @@ func TestTheSigningKeyIsMadeOnceAndNotTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := c.Store.Read(t.Context(), desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest), controllertest.ClusterID)
+	want, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID)
 	if err != nil || want.Node.SigningKey != desired.PublicKey(private) || want.Serial == 0 {
 		t.Errorf("nodes get key %q, want %q, with serial %d (%v)", want.Node.SigningKey, desired.PublicKey(private), want.Serial, err)
 	}
@@ -187,7 +187,7 @@ func TestABrokenSigningKeyStopsPublishing(t *testing.T) {
 		if err := c.Live.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil || !meta.IsStatusConditionFalse(config.Status.Conditions, api.ConditionPublished) {
 			t.Errorf("%s: conditions %+v (%v)", name, config.Status.Conditions, err)
 		}
-		key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest)}
+		key := client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + controllertest.Version(c.Renderer.Releases)}
 		if err := c.Live.Get(t.Context(), key, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: something was published (%v)", name, err)
 		}
@@ -201,11 +201,11 @@ func TestNoHostIsHandedWhatTheOperatorDidNotSign(t *testing.T) {
 	forged := publishedNow(t, c)
 	forged.Data = controllertest.SignedBy(t, 1, forged.Name, forged.Data)
 	putBack(t, c, forged)
-	if want, err := c.Store.Read(t.Context(), desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest), controllertest.ClusterID); !errors.Is(err, errNotPublished) || want.Node.Version != "" {
+	if want, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID); !errors.Is(err, errNotPublished) || want.Node.Version != "" {
 		t.Errorf("a host would get %+v (%v)", want.Node, err)
 	}
 	mustReconcile(t, c)
-	if _, err := c.Store.Read(t.Context(), desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest), "another"); !errors.Is(err, errNotPublished) {
+	if _, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), "another"); !errors.Is(err, errNotPublished) {
 		t.Errorf("for another cluster, the error is %v", err)
 	}
 }
@@ -227,7 +227,7 @@ func TestSecretsBelongToWhatIsSigned(t *testing.T) {
 	}
 	read := func() (version, salt string) {
 		t.Helper()
-		want, err := c.Store.Read(t.Context(), desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest), controllertest.ClusterID)
+		want, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID)
 		if err != nil || want.Secrets.Environment["HTTP_PROXY"] != config.Spec.Proxy.HTTPProxy {
 			t.Fatalf("the secrets are %+v (%v)", want.Secrets, err)
 		}
@@ -248,7 +248,7 @@ func TestSecretsBelongToWhatIsSigned(t *testing.T) {
 	if err := c.Client.Update(t.Context(), swapped); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Store.Read(t.Context(), desired.Version(c.Renderer.OperatorVersion, c.Renderer.Content.Digest), controllertest.ClusterID); !errors.Is(err, errNotPublished) {
+	if _, err := c.Store.Read(t.Context(), controllertest.Version(c.Renderer.Releases), controllertest.ClusterID); !errors.Is(err, errNotPublished) {
 		t.Errorf("swapped secrets give %v", err)
 	}
 	setProxy("http://me:two@proxy:3128")

@@ -24,7 +24,6 @@ func TestHostsAreSentWhatTheirNetworkNeeds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStory(t, 1, atMost(1))
 			s.content = payload.New(append(s.content.Files, flanneld), nil, payload.File{})
-			s.version = desired.Version("1.1.0", s.content.Digest)
 			s.startOperator()
 			if provider == v1alpha1.NetworkFlannel {
 				s.must(s.client.Create(s.ctx, &corev1.ConfigMap{

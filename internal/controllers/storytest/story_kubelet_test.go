@@ -53,7 +53,7 @@ func (h *storyHost) register() {
 	h.story.must(h.story.client.Create(h.story.ctx, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
-	node.Status.NodeInfo.BootID = strconv.Itoa(h.bootID)
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
 	h.story.must(h.story.client.Status().Update(h.story.ctx, node))
 }
 
@@ -64,7 +64,7 @@ func (h *storyHost) report(node *corev1.Node) {
 		return
 	}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
-	node.Status.NodeInfo.BootID = strconv.Itoa(h.bootID)
+	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
 	if h.others {
 		return
 	}

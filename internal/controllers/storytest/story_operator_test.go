@@ -20,12 +20,15 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 	"github.com/windows-machine-config/wmco/payload"
@@ -35,6 +38,10 @@ import (
 func (s *story) startOperator() {
 	cached, log := s.lagging(), kube.NewEvents(storyEvents{s})
 	s.registry = prometheus.NewRegistry()
+	s.releases = clusterversion.New(release.Of("1.1.0", s.content), func(context.Context) []string { return s.apiServers })
+	s.released = s.releases.Changed()
+	s.releases.Update(s.ctx)
+	s.version = controllertest.Version(s.releases)
 	s.slots, s.names, s.others = &kube.Slots{}, &instance.NameClaims{}, nil
 	var (
 		resolver = source.NewResolver(func(ctx context.Context, network, name string) ([]netip.Addr, error) {
@@ -44,18 +51,18 @@ func (s *story) startOperator() {
 		guards   = admission.New(s.live, log, nil)
 		network  = settings.NewNetworkCache()
 		renders  = func(live client.Reader) *settings.Renderer {
-			return &settings.Renderer{Live: live, Namespace: "ns", OperatorVersion: "1.1.0", Content: s.content, Network: network}
+			return &settings.Renderer{Live: live, Namespace: "ns", Releases: s.releases, Network: network}
 		}
 	)
 	s.store = settings.NewStore(cached, s.client, "ns")
 	s.fleet = fleet.New(fleet.Options{
-		Client: cached, Events: log, Namespace: "ns", Version: s.version, Content: s.content, Registry: s.registry,
-		Store: s.store, Skew: fleet.NewSkew(s.content, func() string { return "v1.36.3" }),
+		Client: cached, Events: log, Namespace: "ns", Releases: s.releases, Registry: s.registry,
+		Store: s.store,
 	})
 	s.fleet.Plans = make(chan ctrlevent.GenericEvent, 10_000)
 	s.instances = instance.New(instance.Options{
-		Client: cached, Live: s.live, Events: log, Registry: s.registry, Namespace: "ns", Version: s.version,
-		Payload: &payload.Payload{Manifest: s.content}, Content: s.content, Store: settings.NewStore(cached, s.live, "ns"), Renderer: renders(s.live), Policies: guards,
+		Client: cached, Live: s.live, Events: log, Registry: s.registry, Namespace: "ns", Releases: s.releases,
+		Payload: &payload.Payload{Manifest: s.content}, Store: settings.NewStore(cached, s.live, "ns"), Renderer: renders(s.live), Policies: guards,
 		Fleet: s.fleet, Hosts: source.NewOwnership(resolver, s.announcers...), Resolver: resolver, Reserved: reserved, Slots: s.slots, Names: s.names,
 		Dialer: func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
 			return s.dialer(ctx, t, o)
@@ -120,6 +127,12 @@ func (s *story) tick() {
 // operate runs the controllers as often as their watches and their own wishes would.
 func (s *story) operate() {
 	s.t.Helper()
+	s.releases.Update(s.ctx)
+	for len(s.released) > 0 {
+		<-s.released
+		s.operated = -1
+	}
+	s.version = controllertest.Version(s.releases)
 	for range 10 {
 		isDue := func(at time.Time) bool { return !at.IsZero() && !time.Now().Before(at) }
 		if s.operated == s.cache.changes && !isDue(s.fleetDue) && !slices.ContainsFunc(slices.Collect(maps.Values(s.due)), isDue) {
@@ -176,7 +189,8 @@ func (s *story) operateOnce() (did bool) {
 
 // instanceView is what the watches of the instances' controller would see of an instance.
 func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
-	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname)
+	_, finding := s.releases.Current()
+	view := fmt.Sprint(i.Generation, i.Annotations, i.DeletionTimestamp, i.Status.Hostname, s.version, finding)
 	if cm, there := s.cache.objects["ConfigMap"][client.ObjectKey{Namespace: "ns", Name: api.ServicesConfigMapPrefix + s.version}]; there {
 		view += cm.GetAnnotations()[api.AnnotationSettings] // one that is made anew brings them all
 	}
@@ -189,7 +203,7 @@ func (s *story) instanceView(i *v1alpha1.WindowsInstance) string {
 
 // settingsView is what the watches of the settings' controller would see.
 func (s *story) settingsView() string {
-	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", api.WindowsConfigName))
+	view := fmt.Sprint(s.rules().Spec, s.cache.version("WindowsConfig", api.WindowsConfigName), s.version)
 	for _, name := range []string{api.PrivateKeySecret, api.SigningKeySecret} {
 		if secret, there := s.cache.objects["Secret"][client.ObjectKey{Namespace: "ns", Name: name}]; there {
 			view += " " + secret.GetResourceVersion()
@@ -208,6 +222,7 @@ func (s *story) fleetView() string {
 		seen := rollout.NodeOf(&n)
 		fmt.Fprint(&b, *seen)
 	}
-	fmt.Fprint(&b, s.rules().Spec)
+	_, finding := s.releases.Current()
+	fmt.Fprint(&b, s.rules().Spec, s.version, finding)
 	return b.String()
 }

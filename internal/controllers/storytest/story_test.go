@@ -18,8 +18,10 @@ import (
 	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
@@ -27,7 +29,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/payload"
@@ -64,6 +65,9 @@ type story struct {
 	settings     *settings.Controller
 	certificates *csrapproval.Controller
 	store        *settings.Store
+	releases     *clusterversion.Releases
+	released     chan ctrlevent.GenericEvent // of releases
+	apiServers   []string                    // their versions
 	registry     *prometheus.Registry
 	slots        *kube.Slots  // of hosts that join
 	others       []*kube.Slot // that other hosts have
@@ -134,9 +138,8 @@ func newStory(t *testing.T, hosts int, r v1alpha1.RolloutSpec) *story {
 		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(1, 2)), began: time.Now(), every: 5 * time.Second,
 		content: payload.New([]payload.File{file(payload.WICD, storyWICD), file("kubelet.exe", strings.Repeat("b", 64))}, nil, payload.File{}),
 		seen:    map[types.NamespacedName]string{}, due: map[types.NamespacedName]time.Time{},
-		budgets: map[string]int{}, reasons: documentedReasons(t),
+		budgets: map[string]int{}, reasons: documentedReasons(t), apiServers: []string{"v1.36.3"},
 	}
-	s.version = desired.Version("1.1.0", s.content.Digest)
 	s.cache = newStoryCache(t)
 	s.client = s.newClient(r)
 	s.live, s.dialer, s.lookup = s.client, s.dial, net.DefaultResolver.LookupNetIP

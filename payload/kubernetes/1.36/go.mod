@@ -1,4 +1,4 @@
-module github.com/windows-machine-config/wmco/payload/kubernetes
+module github.com/windows-machine-config/wmco/payload/kubernetes/1.36
 
 go 1.26.0
 

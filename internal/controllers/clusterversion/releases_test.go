@@ -1,0 +1,73 @@
+package clusterversion_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+func carried(kubelets ...string) payload.Manifest {
+	var files []payload.File
+	for n, kubelet := range kubelets {
+		minor := kubelet[1:strings.LastIndex(kubelet, ".")]
+		files = append(files, payload.File{
+			Path: "kubelet.exe", Component: "kubelet", Version: kubelet, Group: payload.Kubernetes(minor), SHA256: strings.Repeat(string(rune('a'+n)), 64), Size: 1,
+		})
+	}
+	return payload.New(files, nil, payload.File{})
+}
+
+// TestNodesFollowTheCluster lets API servers say one version after the other, a minute apart.
+func TestNodesFollowTheCluster(t *testing.T) {
+	const old, later = "v1.33.5", "v1.34.1"
+	for name, test := range map[string]struct {
+		said []string // by all API servers, each minute
+		want []string // the minor version that nodes get, with ! where no new node may have it
+	}{
+		"the first answer counts at once":                  {[]string{later}, []string{"1.34"}},
+		"a later one counts after two minutes":             {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
+		"the older of two counts":                          {[]string{old, old + " " + later, later + " " + old, later}, []string{"1.33", "1.33", "1.33", "1.33"}},
+		"an old server that was away keeps nodes back":     {[]string{old, later, later + " " + old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.33", "1.33", "1.34"}},
+		"an earlier one counts at once":                    {[]string{later, later + " " + old}, []string{"1.34", "1.33"}},
+		"nodes stay while nothing is known":                {[]string{later, "", "latest", later}, []string{"1.34", "1.34!", "1.34!", "1.34"}},
+		"nothing was ever known":                           {[]string{"", later}, []string{"1.33!", "1.34"}},
+		"nodes stay while the cluster is too old":          {[]string{later, "v1.20.0", later}, []string{"1.34", "1.34!", "1.34"}},
+		"a cluster that is newer gets the newest there is": {[]string{"v1.36.0"}, []string{"1.34"}},
+		"a cluster that is too new gets no new nodes":      {[]string{later, "v1.40.0"}, []string{"1.34", "1.34!"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				said := ""
+				r := clusterversion.New(release.Of("1.0.0", carried("v1.33.13", "v1.34.4")), func(context.Context) []string { return strings.Fields(said) })
+				changed := r.Changed()
+				was := ""
+				for i := range test.said {
+					said = test.said[i]
+					r.Update(t.Context())
+					current, finding := r.Current()
+					got := current.Minor
+					if finding != "" {
+						got += "!"
+					}
+					if got != test.want[i] {
+						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
+					}
+					if told := len(changed) == 1; told != (got != was) && !(i == 0 && got == "1.33!") {
+						t.Errorf("minute %d: %q after %q, an event: %v", i, got, was, told)
+					}
+					for len(changed) > 0 {
+						<-changed
+					}
+					was = got
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,101 @@
+package storytest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// kubelet is the version that the host's kubelet reports.
+func (h *storyHost) kubelet() string {
+	for _, r := range release.Of("1.1.0", h.story.content) {
+		if r.Version == h.version {
+			return r.Kubelet
+		}
+	}
+	return ""
+}
+
+// carries gives the operator kubelets of several minor versions.
+func (s *story) carries(kubelets ...string) {
+	files := []payload.File{{Path: payload.WICD, Component: "wicd", Version: "v1", Group: payload.Base, SHA256: storyWICD, Size: 1}}
+	for _, kubelet := range kubelets {
+		minor := kubelet[1:strings.LastIndex(kubelet, ".")]
+		files = append(files, payload.File{
+			Path: "kubelet.exe", Component: "kubelet", Version: kubelet, Group: payload.Kubernetes(minor), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(kubelet))), Size: 1,
+		})
+	}
+	s.content = payload.New(files, nil, payload.File{})
+	s.startOperator()
+}
+
+// of says how many nodes have a kubelet.
+func (s *story) of(kubelet string) (n int) {
+	for _, node := range s.nodes() {
+		if node.Status.NodeInfo.KubeletVersion == kubelet {
+			n++
+		}
+	}
+	return n
+}
+
+// TestStoryTheClusterMoves: three API servers go from 1.33 to 1.34, one after the other. Nodes follow the last of them, within the
+// budget, and none does before.
+func TestStoryTheClusterMoves(t *testing.T) {
+	tell(t, "cluster-moves", 3, atMost(1), func(s *story) {
+		s.apiServers = []string{"v1.33.4", "v1.33.4", "v1.33.4"}
+		s.carries("v1.33.13", "v1.34.4", "v1.36.3")
+		s.announce(s.hosts...)
+		s.until("all have the kubelet of the cluster", time.Hour, func() bool { return s.of("v1.33.13") == 3 && s.ready() == 3 })
+		for i := range s.apiServers {
+			if n := s.of("v1.33.13"); n != 3 {
+				s.t.Errorf("with API servers %v, %d nodes have the old kubelet, want all 3", s.apiServers, n)
+			}
+			s.say("API server %d goes to v1.34.1", i+1)
+			s.apiServers[i] = "v1.34.1"
+			s.pass(10 * time.Minute)
+		}
+		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.of("v1.34.4") == 3 && s.at(s.version) == 3 })
+	})
+}
+
+// TestStoryTheOperatorIsUpgradedAndTheClusterIsNot: another operator has the same minor versions with a later patch. Nodes get the patch,
+// and no other minor.
+func TestStoryTheOperatorIsUpgradedAndTheClusterIsNot(t *testing.T) {
+	tell(t, "operator-keeps-the-minor", 2, atMost(1), func(s *story) {
+		s.apiServers = []string{"v1.34.1"}
+		s.carries("v1.33.13", "v1.34.4")
+		s.announce(s.hosts...)
+		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
+		s.say("another operator has v1.33.14, v1.34.5 and v1.36.3")
+		s.carries("v1.33.14", "v1.34.5", "v1.36.3")
+		s.until("all have the patch", 2*time.Hour, func() bool { return s.at(controllertest.Version(s.releases)) == 2 })
+		if n := s.of("v1.34.5"); n != 2 {
+			s.t.Errorf("%d nodes have kubelet v1.34.5, want both", n)
+		}
+	})
+}
+
+// TestStoryNothingIsTouchedWhileTheClusterIsTooOld: the operator's oldest kubelet is newer than the API server.
+func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
+	tell(t, "cluster-is-too-old", 2, atMost(1), func(s *story) {
+		s.apiServers = []string{"v1.32.9"}
+		s.carries("v1.33.13", "v1.34.4")
+		s.announce(s.hosts...)
+		s.pass(20 * time.Minute)
+		for _, h := range s.hosts {
+			if h.joins > 0 {
+				s.t.Errorf("%s was joined to a cluster of %v", h.name, s.apiServers)
+			}
+		}
+		s.say("the cluster goes to v1.33.1")
+		s.apiServers[0] = "v1.33.1"
+		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.33.13") == 2 && s.ready() == 2 })
+	})
+}

@@ -1,0 +1,116 @@
+// Package release says, purely, which of the operator's content goes with a cluster. The payload has the kubelet and
+// kube-proxy of several minor versions of Kubernetes; with each of them, everything else makes one release. A cluster's
+// nodes get the newest release that is not newer than the oldest of its API servers, by Kubernetes' version skew policy
+// (https://kubernetes.io/releases/version-skew-policy/).
+package release
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Release is the content that nodes get with one minor version of Kubernetes.
+type Release struct {
+	// Version is what nodes report that have all of it, as in 1.2.0-k1.36-3f9a2c1. The zero Release has none.
+	Version string
+	// Minor is that of Kubernetes, as in 1.36; empty in a payload without such groups, which has one release.
+	Minor string
+	// Kubelet is the version of the kubelet, as in v1.36.3; empty in a payload without one.
+	Kubelet string
+	// Content is every file that a host can get, on any network.
+	Content payload.Manifest
+}
+
+// Of returns the releases of a payload, oldest first: one at least.
+func Of(operator string, m payload.Manifest) []Release {
+	minors := m.Minors()
+	if len(minors) == 0 {
+		return []Release{of(operator, "", m.Select(payload.Base, payload.Flannel))}
+	}
+	var all []Release
+	for _, minor := range minors {
+		all = append(all, of(operator, minor, m.Select(payload.Base, payload.Flannel, payload.Kubernetes(minor))))
+	}
+	return all
+}
+
+func of(operator, minor string, content payload.Manifest) Release {
+	return Release{Version: name(operator, minor, content.Digest), Minor: minor, Kubelet: kubeletOf(content), Content: content}
+}
+
+// name is short, says the minor version, and is the same for operators with the same content and version.
+func name(operator, minor, digest string) string {
+	if minor != "" {
+		operator += "-k" + minor
+	}
+	return operator + "-" + digest[:min(7, len(digest))]
+}
+
+func kubeletOf(content payload.Manifest) string {
+	i := slices.IndexFunc(content.Files, func(f payload.File) bool { return f.Component == "kubelet" })
+	if i < 0 {
+		return ""
+	}
+	return content.Files[i].Version
+}
+
+// ErrUnknown means that no API server says which version it is. Nodes stay as they are until one does.
+var ErrUnknown = errors.New("no API server says its version (GET /version)")
+
+// olderMinors is how many minor versions a kubelet may be older than the API server (Kubernetes' version skew policy).
+const olderMinors = 3
+
+// Choose returns the newest release that is not newer than the oldest of the API servers' versions. Versions that cannot be
+// parsed are ignored. The error says which versions there are, and what to upgrade; with it comes the release that is nearest,
+// which no new node may have.
+func Choose(all []Release, servers []string) (Release, error) {
+	oldest, ok := oldestOf(servers)
+	if !ok {
+		return all[0], ErrUnknown
+	}
+	var newest Release
+	for _, r := range all {
+		kubelet, err := version.ParseGeneric(r.Kubelet)
+		if err != nil && len(all) == 1 {
+			return r, nil // simulated content has no version
+		}
+		if err == nil && kubelet.Major() == oldest.Major() && kubelet.Minor() <= oldest.Minor() {
+			newest = r
+		}
+	}
+	first, last := all[0], all[len(all)-1]
+	if newest.Version == "" {
+		return first, fmt.Errorf("the oldest kubelet of this operator is %s, newer than API server v%s; upgrade the cluster to %s or later",
+			first.Kubelet, oldest, minorOf(first.Kubelet))
+	}
+	if kubelet, _ := version.ParseGeneric(newest.Kubelet); kubelet.Minor()+olderMinors < oldest.Minor() {
+		return newest, fmt.Errorf("the newest kubelet of this operator is %s, more than %d minor versions older than API server v%s; "+
+			"install an operator with a later kubelet", last.Kubelet, olderMinors, oldest)
+	}
+	return newest, nil
+}
+
+// oldestOf returns the oldest of versions, as in v1.36.3 or v1.36.3+f1a2b3c.
+func oldestOf(versions []string) (oldest *version.Version, ok bool) {
+	for _, text := range versions {
+		v, err := version.ParseGeneric(text)
+		if err == nil && (oldest == nil || v.LessThan(oldest)) {
+			oldest = v
+		}
+	}
+	return oldest, oldest != nil
+}
+
+// minorOf returns 1.33 of v1.33.13.
+func minorOf(kubelet string) string {
+	v, err := version.ParseGeneric(kubelet)
+	if err != nil {
+		return kubelet
+	}
+	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
+}
