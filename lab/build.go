@@ -155,10 +155,14 @@ type program struct {
 	library bool
 	// stamp is a module whose version the program reports as its own.
 	stamp string
+	// version is reported instead, as in v1.33.13; empty for that of the module.
+	version string
 }
 
-func controlPlaneProgram() program {
-	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: "k8s.io/kubernetes"}
+// controlPlaneProgram is the control plane. With another version of Kubernetes it reports that one, and has its APIs and feature gates
+// (compatibility versions, KEP-4330); the code is always that of go.mod.
+func controlPlaneProgram(version string) program {
+	return program{pkg: "controlplane", about: "building the control plane (about five minutes the first time)", stamp: "k8s.io/kubernetes", version: version}
 }
 
 // build returns the path of a program. It builds it again if sources, requirements or the version of Go have changed.
@@ -266,11 +270,14 @@ func (p program) ldflags(ctx context.Context, module string) (string, error) {
 	if p.stamp == "" {
 		return strip, nil
 	}
-	out, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", p.stamp).Output()
-	if err != nil {
-		return "", fmt.Errorf("reading the version of %s: %w", p.stamp, err)
+	version := p.version
+	if version == "" {
+		out, err := exec.CommandContext(ctx, "go", "-C", module, "list", "-m", "-f", "{{.Version}}", p.stamp).Output()
+		if err != nil {
+			return "", fmt.Errorf("reading the version of %s: %w", p.stamp, err)
+		}
+		version = strings.TrimSpace(string(out))
 	}
-	version := strings.TrimSpace(string(out))
 	numbers := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(numbers) != 3 {
 		return "", fmt.Errorf("parsing the version of %s: %q is not of the form v1.2.3", p.stamp, version)
@@ -313,7 +320,7 @@ func moduleDir(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("finding the module: %w", err)
 	}
 	dir := filepath.Dir(strings.TrimSpace(string(out)))
-	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram().pkg)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, controlPlaneProgram("").pkg)); err != nil {
 		return "", fmt.Errorf("finding the lab's sources: %w; run this in the folder lab of the repository", err)
 	}
 	return dir, nil

@@ -40,6 +40,9 @@ type ControlPlaneOptions struct {
 	BindAddress string
 	// PodNetwork is the range of pod addresses; the constant PodNetwork if empty.
 	PodNetwork string
+	// Kubernetes is the version that it reports, as in v1.33.13, with the APIs and feature gates of that version; that of its code if
+	// empty.
+	Kubernetes string
 	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
 	Progress io.Writer
 }
@@ -61,6 +64,7 @@ type ControlPlane struct {
 	mu       sync.Mutex // guards running
 	running  map[string]*reaper
 	stopOnce sync.Once
+	progress io.Writer
 }
 
 // StartControlPlane builds the control plane unless it is in the cache, starts it, and returns when API server and controllers
@@ -72,8 +76,9 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	}
 	cp := &ControlPlane{
 		address: cmp.Or(o.BindAddress, "127.0.0.1"), pods: cmp.Or(o.PodNetwork, PodNetwork), running: map[string]*reaper{},
+		progress: o.Progress,
 	}
-	if cp.program, err = c.build(ctx, controlPlaneProgram()); err != nil {
+	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
 		return nil, err
 	}
 	if cp.reaper, err = c.build(ctx, reaperProgram()); err != nil {
@@ -228,6 +233,34 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return cp.poll(ctx, "the API server to be ready", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
+}
+
+// Upgrade restarts the control plane with another version of Kubernetes; see ControlPlaneOptions. The data stay in etcd.
+func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
+	c, err := openCache(cp.progress)
+	if err != nil {
+		return err
+	}
+	program, err := c.build(ctx, controlPlaneProgram(kubernetes))
+	if err != nil {
+		return err
+	}
+	cp.StopAPIServer()
+	cp.mu.Lock()
+	var stopped []*reaper
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+		stopped = append(stopped, cp.running[name])
+		delete(cp.running, name)
+	}
+	cp.program = program
+	cp.mu.Unlock()
+	for _, r := range stopped {
+		r.stop()
+	}
+	if err := cp.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	return errors.Join(cp.run("kube-controller-manager", cp.controllerManagerFlags()), cp.run("kube-scheduler", cp.schedulerFlags()))
 }
 
 // waitForControllers waits for an object that only the controller manager creates.

@@ -26,6 +26,8 @@ type Options struct {
 	User string
 	// AuthorizedKeys are the keys that can log in, in the format of an authorized_keys file.
 	AuthorizedKeys []byte
+	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
+	Kubernetes string
 	// WithoutControlPlane omits the control plane, for tests of hosts alone.
 	WithoutControlPlane bool
 	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
@@ -69,13 +71,13 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 		}
 	}
 	if err := CanRunWindows(); err != nil {
-		return build(controlPlaneProgram(), reaperProgram())()
+		return build(controlPlaneProgram(""), reaperProgram())()
 	}
 	hosts := func() error {
 		_, err := c.template(ctx)
 		return errors.Join(err, build(webserverProgram(), criProgram(), computeProgram())())
 	}
-	return together([]func() error{build(controlPlaneProgram()), hosts})
+	return together([]func() error{build(controlPlaneProgram("")), hosts})
 }
 
 // Open builds everything that is not in the cache, and returns when the control plane serves and SSH answers on every host. The
@@ -102,7 +104,7 @@ func (l *Lab) open(ctx context.Context) error {
 	starts := []func() error{}
 	if !l.options.WithoutControlPlane {
 		starts = append(starts, func() (err error) {
-			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), PodNetwork: l.podNetwork(), Progress: l.options.Progress})
+			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), PodNetwork: l.podNetwork(), Kubernetes: l.options.Kubernetes, Progress: l.options.Progress})
 			return err
 		})
 	}

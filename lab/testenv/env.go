@@ -51,6 +51,10 @@ type Options struct {
 	Components []string
 	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
 	ProgramBytes int
+	// Kubernetes is the version that the control plane reports at first, as in v1.33.13; that of its code if empty.
+	Kubernetes string
+	// Minors are the minor versions of Kubernetes in the payload of Wine hosts; the newest one if empty.
+	Minors []string
 	// Log gets a line for each long operation.
 	Log io.Writer
 }
@@ -133,7 +137,8 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("building the payload: %w", err)
 	}
 	env.Lab, err = lab.Open(ctx, lab.Options{
-		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Progress: o.Log,
+		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
+		Progress: o.Log,
 	})
 	if err != nil {
 		return err

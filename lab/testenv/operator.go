@@ -217,10 +217,21 @@ func (o *Operator) Races() string {
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {
 		base := []string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}
-		return build.Named(slices.Concat(base, o.Network.Components(), o.Components)...)
+		all, err := build.Named(slices.Concat(base, o.Network.Components(), o.Components)...)
+		return slices.DeleteFunc(all, o.isOfOtherMinor), err
 	}
-	ofSome := func(c build.Component) bool { return c.Group != payload.Base }
+	ofSome := func(c build.Component) bool { return c.Minor == "" && c.Group != payload.Base || o.isOfOtherMinor(c) }
 	return slices.DeleteFunc(build.Components(), ofSome), nil
+}
+
+// isOfOtherMinor reports whether a component belongs to a minor version of Kubernetes that the payload is not to have.
+func (o Options) isOfOtherMinor(c build.Component) bool {
+	minors := o.Minors
+	if len(minors) == 0 {
+		all := build.Minors()
+		minors = all[len(all)-1:]
+	}
+	return c.Minor != "" && !slices.Contains(minors, c.Minor)
 }
 
 // payload builds the operator's payload.

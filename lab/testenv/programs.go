@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -24,6 +25,7 @@ func Programs(ctx context.Context, dir string, log io.Writer, names ...string) e
 	if err != nil {
 		return err
 	}
+	components = slices.DeleteFunc(components, Options{}.isOfOtherMinor)
 	built := filepath.Join(dir, "payload")
 	if err := buildPayload(ctx, built, components, true, log); err != nil {
 		return fmt.Errorf("building programs: %w", err)

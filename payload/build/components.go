@@ -97,8 +97,8 @@ func ownComponents() []Component {
 	}}
 }
 
-// minors are the minor versions of Kubernetes whose programs the payload has: a folder below payload/kubernetes for each.
-func minors() []string { return []string{"1.33", "1.34", "1.35", "1.36"} }
+// Minors are the minor versions of Kubernetes whose programs the payload has, oldest first: a folder below payload/kubernetes for each.
+func Minors() []string { return []string{"1.33", "1.34", "1.35", "1.36"} }
 
 func kubernetesComponents() []Component {
 	stamp := []string{
@@ -109,7 +109,7 @@ func kubernetesComponents() []Component {
 		"k8s.io/component-base/version.gitTreeState=clean",
 	}
 	var all []Component
-	for _, minor := range minors() {
+	for _, minor := range Minors() {
 		module := "payload/kubernetes/" + minor
 		all = append(all, Component{
 			Name: "kubelet", Minor: minor, Path: "kubelet.exe", Group: payload.Kubernetes(minor), License: "Apache-2.0",
@@ -119,7 +119,7 @@ func kubernetesComponents() []Component {
 			Module: module, Package: "k8s.io/kubernetes/cmd/kube-proxy", Stamp: stamp,
 		})
 	}
-	newest := "payload/kubernetes/" + minors()[len(minors())-1]
+	newest := "payload/kubernetes/" + Minors()[len(Minors())-1]
 	return append(all, Component{
 		Name: "kube-log-runner", Path: "kube-log-runner.exe", Group: payload.Base, License: "Apache-2.0",
 		Module: newest, Package: "k8s.io/component-base/logs/kube-log-runner",
