@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
 )
@@ -323,56 +324,6 @@ func TestRootMustBeTheRepository(t *testing.T) {
 	if _, err := build.Build(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not the folder of the repository") {
 		t.Errorf("error is %v", err)
 	}
-}
-
-func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
-	paths, names := map[string]bool{}, map[string]bool{}
-	for _, c := range build.Components() {
-		if paths[c.Minor+c.Path] || names[c.Minor+c.Name] {
-			t.Errorf("%s: name or path %s is taken", c.Name, c.Path)
-		}
-		paths[c.Minor+c.Path], names[c.Minor+c.Name] = true, true
-		if c.License == "" || c.Group == "" {
-			t.Errorf("%s: license %q, group %q", c.Name, c.License, c.Group)
-		}
-		if (c.Module == "") == (c.External.File == "") || (c.Module == "") != (c.Package == "") {
-			t.Errorf("%s: is either built or external: %+v", c.Name, c)
-		}
-		if c.Module == "" || c.Module == "." {
-			continue
-		}
-		mod, err := os.ReadFile(filepath.Join("..", "..", c.Module, "go.mod"))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if !slices.Contains(strings.Fields(string(mod)), c.Package) {
-			t.Errorf("%s: %s/go.mod has no tool line for %s, so that go mod tidy would drop its pin", c.Name, c.Module, c.Package)
-		}
-	}
-}
-
-func TestNamedChoosesAndNamesWhatDoesNotExist(t *testing.T) {
-	chosen, err := build.Named("containerd", "kubelet-1.36")
-	if err != nil || len(chosen) != 2 || chosen[0].Name != "kubelet" || chosen[0].Minor != "1.36" || chosen[1].Name != "containerd" {
-		t.Errorf("chosen are %v, error %v", chosen, err)
-	}
-	if all, err := build.Named("kubelet"); err != nil || len(all) != len(minorFolders(t)) {
-		t.Errorf("of kubelet, %d are chosen, error %v; each folder of payload/kubernetes is a minor version", len(all), err)
-	}
-	if _, err := build.Named("kubelet", "kubelett"); err == nil || !strings.Contains(err.Error(), `no component "kubelett"; the components are wicd, hybrid-overlay-node, kubelet, `) {
-		t.Errorf("error is %v", err)
-	}
-}
-
-// minorFolders are the folders of payload/kubernetes.
-func minorFolders(t *testing.T) []string {
-	t.Helper()
-	folders, err := filepath.Glob(filepath.Join("..", "kubernetes", "*", "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return folders
 }
 
 func TestCacheDropsWhatWasNotUsedForLong(t *testing.T) {

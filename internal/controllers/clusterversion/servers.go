@@ -23,7 +23,7 @@ const (
 	serverName = "kubernetes.default.svc"
 )
 
-// Servers asks each API server of a cluster for its version, GET /version, which needs no credentials.
+// Servers asks each API server of a cluster for its version (GET /version).
 type Servers struct {
 	live   client.Reader
 	config *rest.Config
@@ -70,9 +70,10 @@ func (s *Servers) Versions(ctx context.Context) []string {
 	return versions
 }
 
-// askServer asks one API server at its own address. No credentials go there: it is an address that an object names.
+// askServer asks one API server at its own address. The server must have the certificate of an API server before it gets credentials,
+// which clusters without anonymous access require.
 func (s *Servers) askServer(ctx context.Context, address netip.AddrPort) string {
-	config := rest.AnonymousClientConfig(s.config)
+	config := rest.CopyConfig(s.config)
 	config.Host, config.ServerName = "https://"+address.String(), serverName
 	return ask(ctx, config)
 }

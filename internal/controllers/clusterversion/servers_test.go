@@ -26,7 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 )
 
-// apiServer answers GET /version on an address of its own, and refuses whoever shows a credential.
+// apiServer answers GET /version on an address of its own, to clients with the operator's token.
 func apiServer(t *testing.T, listen, version string, certificate tls.Certificate) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", listen)
@@ -34,8 +34,8 @@ func apiServer(t *testing.T, listen, version string, certificate tls.Certificate
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/version" || r.Header.Get("Authorization") != "" {
-			t.Errorf("%s asked for %s with Authorization %q", r.RemoteAddr, r.URL, r.Header.Get("Authorization"))
+		if is := r.Header.Get("Authorization"); r.URL.Path != "/version" || is != "Bearer secret" || version == "" {
+			t.Errorf("%s was asked for %s with Authorization %q", listen, r.URL, is)
 		}
 		fmt.Fprintf(w, `{"gitVersion": %q}`, version)
 	}))
@@ -70,7 +70,7 @@ func TestEachAPIServerIsAsked(t *testing.T) {
 	port := int32(first.Listener.Addr().(*net.TCPAddr).Port)
 	second := apiServer(t, fmt.Sprintf("127.0.0.2:%d", port), "v1.33.7", certificate)
 	stranger, _ := selfSigned(t)
-	apiServer(t, fmt.Sprintf("127.0.0.3:%d", port), "v1.20.0", stranger) // not one of the cluster's
+	apiServer(t, fmt.Sprintf("127.0.0.3:%d", port), "", stranger) // not one of the cluster's: it must get no token
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.1"}}, {Addresses: []string{"127.0.0.2"}}, {Addresses: []string{"127.0.0.3"}}},
