@@ -30,10 +30,14 @@ const (
 	// beginning with a key of windows-instances: "10.1.42.1 ssh-ed25519 AAAA...".
 	KnownHostsKey = "known_hosts"
 
-	// TrustedCAConfigMap is the ConfigMap with the CA certificates that all Windows nodes trust. Written by OpenShift,
-	// which fills ConfigMaps with the label config.openshift.io/inject-trusted-cabundle=true; on other clusters, by the
-	// administrator. Read by the operator.
+	// TrustedCAConfigMap is the ConfigMap with the CA certificates that all Windows nodes trust. On OpenShift, the
+	// operator creates it with label LabelInjectTrustedCA unless it exists, and the cluster fills it; on other clusters,
+	// the administrator writes it. Read by the operator.
 	TrustedCAConfigMap = "trusted-ca"
+
+	// LabelInjectTrustedCA, with value "true", has OpenShift's network operator write the cluster's trusted CA
+	// certificates into a ConfigMap, key ca-bundle.crt.
+	LabelInjectTrustedCA = "config.openshift.io/inject-trusted-cabundle"
 
 	// TrustedCAKey is the key of ConfigMap trusted-ca that holds the certificates in PEM format.
 	TrustedCAKey = "ca-bundle.crt"

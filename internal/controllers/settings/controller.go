@@ -201,6 +201,11 @@ func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) 
 	if err != nil {
 		return rendered, "", err
 	}
+	if known.Network.OpenShift {
+		if err := c.requestTrustedCA(ctx); err != nil {
+			return rendered, "", err
+		}
+	}
 	s, err := c.signer(ctx, known.ID)
 	if err != nil {
 		return rendered, "", err
