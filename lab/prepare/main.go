@@ -21,6 +21,7 @@ func main() {
 	o := testenv.Options{Network: testenv.NetworkLab, Components: testenv.NetworkHybridOverlay.Components(), Log: os.Stderr}
 	if !*core {
 		o.Components = append(append(o.Components, testenv.NetworkFlannel.Components()...), "windows_exporter")
+		o.Minors = []string{"1.33", "1.34", "1.36"} // of TestClusterMoves, and of all others
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
