@@ -55,7 +55,11 @@ func usage() {
 	flag.PrintDefaults()
 	fmt.Fprint(w, "\nComponents:\n")
 	for _, c := range build.Components() {
-		fmt.Fprintf(w, "  %-26s %s\n", c.Name, c.Path)
+		name := c.Name
+		if c.Minor != "" {
+			name += "-" + c.Minor
+		}
+		fmt.Fprintf(w, "  %-26s %s\n", name, c.Path)
 	}
 }
 
