@@ -56,7 +56,7 @@ func mayImport() map[string][]string {
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
-		"internal/controllers/clusterversion": {"api/v1alpha1", "internal/cluster", "internal/release"},
+		"internal/controllers/clusterversion": {"internal/cluster", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
 		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/kube", "internal/nodestate"},
 		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/clusterversion", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout"},

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
@@ -14,15 +14,15 @@ func TestFailuresSpaceOutAttemptsUpToALimit(t *testing.T) {
 	atLeast := []time.Duration{5, 10, 20, 40, 60, 60}
 	for n, want := range atLeast {
 		want *= time.Second
-		if wait := r.Fail(controllertest.Key("a"), now); wait < want || wait > want+want/5 {
+		if wait := r.Fail(types.NamespacedName{Name: "a"}, now); wait < want || wait > want+want/5 {
 			t.Errorf("failure %d waits %s, want %s and up to a fifth more", n+1, wait, want)
 		}
 	}
-	if until := r.Until(controllertest.Key("b")); !until.IsZero() {
+	if until := r.Until(types.NamespacedName{Name: "b"}); !until.IsZero() {
 		t.Errorf("an instance that did not fail waits until %s", until)
 	}
-	r.Reset(controllertest.Key("a"))
-	if wait := r.Fail(controllertest.Key("a"), now); wait > 6*time.Second {
+	r.Reset(types.NamespacedName{Name: "a"})
+	if wait := r.Fail(types.NamespacedName{Name: "a"}, now); wait > 6*time.Second {
 		t.Errorf("after a success the first failure waits %s", wait)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/shorten"
@@ -60,18 +59,11 @@ func New(live client.Reader, events kube.Events, guards []deploy.Guard) *Policie
 
 // Register has the manager look now and then.
 func (p *Policies) Register(_ context.Context, m manager.Manager) error {
-	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			if _, err := p.Check(ctx); err != nil {
-				log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(policiesEvery):
-			}
+	return kube.RunEvery(m, policiesEvery, func(ctx context.Context) {
+		if _, err := p.Check(ctx); err != nil {
+			log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
 		}
-		return nil
-	}))
+	})
 }
 
 // Finding is what was wrong when it was looked last; empty when nothing was, and before the first look.
@@ -111,10 +103,7 @@ func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	before := p.finding
 	p.lookedAt, p.found, p.finding = time.Now(), found, strings.Join(all, "; ")
 	if p.finding != before || was == nil {
-		select {
-		case p.Changed <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsConfig{}}:
-		default: // there is one that nobody has taken yet
-		}
+		kube.Notify(p.Changed)
 	}
 	return p.finding, nil
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/release"
 )
 
@@ -60,16 +60,7 @@ func (r *Releases) Changed() chan ctrlevent.GenericEvent {
 // Register asks the API servers once, so that controllers begin with the right release, and has the manager ask again now and then.
 func (r *Releases) Register(ctx context.Context, m manager.Manager) error {
 	r.Update(ctx)
-	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			r.Update(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(askEvery):
-			}
-		}
-		return nil
-	}))
+	return kube.RunEvery(m, askEvery, r.Update)
 }
 
 // Update asks the API servers for their version.
@@ -97,10 +88,7 @@ func (r *Releases) Update(ctx context.Context) {
 	r.finding = finding
 	log.FromContext(ctx).Info("Release for nodes chosen", "version", r.current.Version, "kubelet", r.current.Kubelet, "apiServers", servers, "finding", finding)
 	for _, changed := range r.changed {
-		select {
-		case changed <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsConfig{}}:
-		default: // there is one that nobody has taken yet
-		}
+		kube.Notify(changed)
 	}
 }
 

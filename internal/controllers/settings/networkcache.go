@@ -9,6 +9,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 // NetworkCache is the cluster's network as it was when settings were made last. They are whenever something of it changes, so that joins
@@ -42,10 +43,7 @@ func (o *NetworkCache) record(config v1alpha1.NetworkSpec, n desired.ClusterNetw
 		return // what else is wrong says nothing about the network
 	}
 	o.finding = finding
-	select {
-	case o.Changed <- ctrlevent.GenericEvent{Object: &v1alpha1.WindowsConfig{}}:
-	default: // there is one that nobody has taken yet
-	}
+	kube.Notify(o.Changed)
 }
 
 // Get is the network, where it is known for this configuration.
