@@ -54,37 +54,29 @@ func Named(names ...string) ([]Component, error) {
 	var chosen []Component
 	var known []string
 	for _, c := range Components() {
-		own := c.names()
-		known = append(known, own...)
-		if slices.ContainsFunc(own, func(name string) bool { return slices.Contains(names, name) }) {
+		if slices.Contains(names, c.Name) || slices.Contains(names, c.FullName()) {
 			chosen = append(chosen, c)
+		}
+		for _, name := range []string{c.Name, c.FullName()} {
+			if !slices.Contains(known, name) {
+				known = append(known, name)
+			}
 		}
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(unique(known), ", "))
+			return nil, fmt.Errorf("there is no component %q; the components are %s", name, strings.Join(known, ", "))
 		}
 	}
 	return chosen, nil
 }
 
-// names are those under which people choose the component.
-func (c Component) names() []string {
+// FullName is the name of one component only: "kubelet-1.36" where Name is "kubelet".
+func (c Component) FullName() string {
 	if c.Minor == "" {
-		return []string{c.Name}
+		return c.Name
 	}
-	return []string{c.Name, c.Name + "-" + c.Minor}
-}
-
-// unique removes what is there already.
-func unique(names []string) []string {
-	var once []string
-	for _, name := range names {
-		if !slices.Contains(once, name) {
-			once = append(once, name)
-		}
-	}
-	return once
+	return c.Name + "-" + c.Minor
 }
 
 func ownComponents() []Component {

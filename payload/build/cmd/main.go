@@ -55,11 +55,7 @@ func usage() {
 	flag.PrintDefaults()
 	fmt.Fprint(w, "\nComponents:\n")
 	for _, c := range build.Components() {
-		name := c.Name
-		if c.Minor != "" {
-			name += "-" + c.Minor
-		}
-		fmt.Fprintf(w, "  %-26s %s\n", name, c.Path)
+		fmt.Fprintf(w, "  %-26s %s\n", c.FullName(), c.Path)
 	}
 }
 
