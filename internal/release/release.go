@@ -16,7 +16,7 @@ import (
 
 // Release is the content that nodes get with one minor version of Kubernetes.
 type Release struct {
-	// Version is what nodes report that have all of it, as in 1.2.0-k1.36-3f9a2c1. The zero Release has none.
+	// Version is what nodes report that have all of it, as in 1.2.0-k1.36-3f9a2c1.
 	Version string
 	// Minor is that of Kubernetes, as in 1.36; empty in a payload without such groups, which has one release.
 	Minor string
@@ -83,14 +83,14 @@ func Choose(all []Release, servers []string) (Release, error) {
 			newest = r
 		}
 	}
-	first, last := all[0], all[len(all)-1]
+	first := all[0]
 	if newest.Version == "" {
 		return first, fmt.Errorf("the oldest kubelet of this operator is %s, newer than API server v%s; upgrade the cluster to %s or later",
-			first.Kubelet, oldest, minorOf(first.Kubelet))
+			first.Kubelet, oldest, first.Minor)
 	}
 	if kubelet, _ := version.ParseGeneric(newest.Kubelet); kubelet.Minor()+olderMinors < oldest.Minor() {
 		return newest, fmt.Errorf("the newest kubelet of this operator is %s, more than %d minor versions older than API server v%s; "+
-			"install an operator with a later kubelet", last.Kubelet, olderMinors, oldest)
+			"install an operator with a later kubelet", newest.Kubelet, olderMinors, oldest)
 	}
 	return newest, nil
 }
@@ -104,13 +104,4 @@ func oldestOf(versions []string) (oldest *version.Version, ok bool) {
 		}
 	}
 	return oldest, oldest != nil
-}
-
-// minorOf returns 1.33 of v1.33.13.
-func minorOf(kubelet string) string {
-	v, err := version.ParseGeneric(kubelet)
-	if err != nil {
-		return kubelet
-	}
-	return fmt.Sprintf("%d.%d", v.Major(), v.Minor())
 }
