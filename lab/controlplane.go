@@ -114,16 +114,21 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := cp.run("etcd", cp.etcdFlags()); err != nil {
 		return err
 	}
+	if err := cp.startKubernetes(ctx); err != nil {
+		return err
+	}
+	return cp.waitForControllers(ctx)
+}
+
+// startKubernetes starts everything but etcd.
+func (cp *ControlPlane) startKubernetes(ctx context.Context) error {
 	if err := cp.StartAPIServer(ctx); err != nil {
 		return err
 	}
 	if err := cp.run("kube-controller-manager", cp.controllerManagerFlags()); err != nil {
 		return err
 	}
-	if err := cp.run("kube-scheduler", cp.schedulerFlags()); err != nil {
-		return err
-	}
-	return cp.waitForControllers(ctx)
+	return cp.run("kube-scheduler", cp.schedulerFlags())
 }
 
 // writeCredentials creates the CA, and every certificate and kubeconfig of the programs.
@@ -211,10 +216,13 @@ func (cp *ControlPlane) failure() error {
 }
 
 // StopAPIServer kills the API server. The data stay in etcd.
-func (cp *ControlPlane) StopAPIServer() {
+func (cp *ControlPlane) StopAPIServer() { cp.stop("kube-apiserver") }
+
+// stop kills one of the programs.
+func (cp *ControlPlane) stop(name string) {
 	cp.mu.Lock()
-	r := cp.running["kube-apiserver"]
-	delete(cp.running, "kube-apiserver")
+	r := cp.running[name]
+	delete(cp.running, name)
 	cp.mu.Unlock()
 	if r != nil {
 		r.stop()
@@ -245,22 +253,11 @@ func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
 	if err != nil {
 		return err
 	}
-	cp.StopAPIServer()
-	cp.mu.Lock()
-	var stopped []*reaper
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		stopped = append(stopped, cp.running[name])
-		delete(cp.running, name)
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		cp.stop(name)
 	}
 	cp.program = program
-	cp.mu.Unlock()
-	for _, r := range stopped {
-		r.stop()
-	}
-	if err := cp.StartAPIServer(ctx); err != nil {
-		return err
-	}
-	return errors.Join(cp.run("kube-controller-manager", cp.controllerManagerFlags()), cp.run("kube-scheduler", cp.schedulerFlags()))
+	return cp.startKubernetes(ctx)
 }
 
 // waitForControllers waits for an object that only the controller manager creates.
