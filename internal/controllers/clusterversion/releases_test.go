@@ -8,20 +8,10 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/payload"
 )
-
-func carried(kubelets ...string) payload.Manifest {
-	var files []payload.File
-	for n, kubelet := range kubelets {
-		minor := kubelet[1:strings.LastIndex(kubelet, ".")]
-		files = append(files, payload.File{
-			Path: "kubelet.exe", Component: "kubelet", Version: kubelet, Group: payload.Kubernetes(minor), SHA256: strings.Repeat(string(rune('a'+n)), 64), Size: 1,
-		})
-	}
-	return payload.New(files, nil, payload.File{})
-}
 
 // TestNodesFollowTheCluster lets API servers say one version after the other, a minute apart.
 func TestNodesFollowTheCluster(t *testing.T) {
@@ -44,7 +34,7 @@ func TestNodesFollowTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := ""
-				r := clusterversion.New(release.Of("1.0.0", carried("v1.33.13", "v1.34.4")), func(context.Context) []string { return strings.Fields(said) })
+				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})), func(context.Context) []string { return strings.Fields(said) })
 				changed := r.Changed()
 				was := "1.33!"
 				for i := range test.said {

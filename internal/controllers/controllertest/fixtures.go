@@ -243,6 +243,18 @@ func GuardsButOne(t *testing.T) ([]deploy.Guard, client.WithWatch) {
 	return guards, c
 }
 
+// Kubelets are files of a payload: a kubelet of each version, such as v1.34.4, in the group of its minor version.
+func Kubelets(versions ...string) []payload.File {
+	var files []payload.File
+	for _, v := range versions {
+		files = append(files, payload.File{
+			Path: "kubelet.exe", Component: "kubelet", Version: v, Group: payload.Kubernetes(v[1:strings.LastIndex(v, ".")]),
+			SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(v))), Size: 1,
+		})
+	}
+	return files
+}
+
 // Releases are those of a payload in a cluster whose API servers have a version.
 func Releases(t *testing.T, operator string, content payload.Manifest, server string) *clusterversion.Releases {
 	t.Helper()

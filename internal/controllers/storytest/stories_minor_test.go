@@ -1,9 +1,6 @@
 package storytest
 
 import (
-	"crypto/sha256"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,14 +21,8 @@ func (h *storyHost) kubelet() string {
 
 // carries gives the operator kubelets of several minor versions.
 func (s *story) carries(kubelets ...string) {
-	files := []payload.File{{Path: payload.WICD, Component: "wicd", Version: "v1", Group: payload.Base, SHA256: storyWICD, Size: 1}}
-	for _, kubelet := range kubelets {
-		minor := kubelet[1:strings.LastIndex(kubelet, ".")]
-		files = append(files, payload.File{
-			Path: "kubelet.exe", Component: "kubelet", Version: kubelet, Group: payload.Kubernetes(minor), SHA256: fmt.Sprintf("%x", sha256.Sum256([]byte(kubelet))), Size: 1,
-		})
-	}
-	s.content = payload.New(files, nil, payload.File{})
+	wicd := payload.File{Path: payload.WICD, Component: "wicd", Version: "v1", Group: payload.Base, SHA256: storyWICD, Size: 1}
+	s.content = payload.New(append(controllertest.Kubelets(kubelets...), wicd), nil, payload.File{})
 	s.startOperator()
 }
 
