@@ -75,7 +75,7 @@ func (r *Releases) Update(ctx context.Context) {
 	was, finding := r.current.Version, ""
 	switch {
 	case err != nil:
-		finding = err.Error()
+		finding, r.later = err.Error(), time.Time{}
 		if !r.known { // nodes keep what they have
 			r.current = chosen
 		}

@@ -24,6 +24,7 @@ func TestNodesFollowTheCluster(t *testing.T) {
 		"a later one counts after two minutes":             {[]string{old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.34"}},
 		"the older of two counts":                          {[]string{old, old + " " + later, later + " " + old, later}, []string{"1.33", "1.33", "1.33", "1.33"}},
 		"an old server that was away keeps nodes back":     {[]string{old, later, later + " " + old, later, later, later}, []string{"1.33", "1.33", "1.33", "1.33", "1.33", "1.34"}},
+		"what is unknown in between does not count":        {[]string{old, later, "", later, later, later}, []string{"1.33", "1.33", "1.33!", "1.33", "1.33", "1.34"}},
 		"an earlier one counts at once":                    {[]string{later, later + " " + old}, []string{"1.34", "1.33"}},
 		"nodes stay while nothing is known":                {[]string{later, "", "latest", later}, []string{"1.34", "1.34!", "1.34!", "1.34"}},
 		"nothing was ever known":                           {[]string{"", later}, []string{"1.33!", "1.34"}},
