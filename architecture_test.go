@@ -32,7 +32,7 @@ func mayImport() map[string][]string {
 		"payload/build":              {"payload", "payload/selfextract"},
 		"payload/build/cmd":          {"payload", "payload/build"},
 		"internal/release":           {"payload"},
-		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/trust", "payload"},
+		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust", "payload"},
 		"internal/csr":               {"api", "api/v1alpha1", "internal/addresses", "internal/shorten"},
 		"internal/drain":             {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/rollout":           {"api", "api/v1alpha1", "internal/nodestate", "internal/shorten"},
@@ -43,6 +43,7 @@ func mayImport() map[string][]string {
 		"internal/mirrors":           {},
 		"internal/proxy":             {},
 		"internal/trust":             {},
+		"internal/tlsprofile":        {},
 		"internal/hns":               {},
 		"internal/shorten":           {},
 		"internal/identity":          {"internal/backoff"},
@@ -51,7 +52,7 @@ func mayImport() map[string][]string {
 		"internal/agent":             {"api", "api/v1alpha1", "internal/desired", "internal/shorten"},
 		"internal/remote":            {},
 		"internal/join":              {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "payload"},
-		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/trust"},
+		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
@@ -99,7 +100,7 @@ func mayImport() map[string][]string {
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
 		"internal/sim/sshd":       {},
-		"cmd/wmco":                {"api", "api/v1alpha1", "internal/controllers", "payload"},
+		"cmd/wmco":                {"api", "api/v1alpha1", "internal/cluster", "internal/controllers", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/selfextract"},
 		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},
@@ -111,7 +112,7 @@ func mayImport() map[string][]string {
 
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
-	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
+	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
 		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "deploy"}
 }
 

@@ -28,7 +28,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers"
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -74,7 +76,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; by default the pod's ServiceAccount")
 	set.StringVar(&f.metrics.address, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
 	set.StringVar(&f.metrics.certDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics, read again when they change; while there are none, the certificate is one that clients cannot check")
-	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "oldest version of TLS for the metrics: VersionTLS12 or VersionTLS13")
+	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "oldest version of TLS for the metrics: VersionTLS12 or VersionTLS13; on OpenShift, the cluster's TLS security profile may ask for more")
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
 	set.BoolVar(&f.debug, "debugLogging", false, "log more")
@@ -168,6 +170,14 @@ func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manag
 		return nil, err
 	}
 	if f.metrics.address != "0" {
+		profile := &profileFollower{
+			read:   func(ctx context.Context) (*tlsprofile.Server, error) { return cluster.ReadTLS(ctx, m.GetAPIReader()) },
+			logger: logger.WithName("metrics"),
+		}
+		if err := m.Add(profile); err != nil {
+			return nil, err
+		}
+		f.metrics.profile = profile.is.Load
 		server, err := newMetrics(m.GetConfig(), m.GetHTTPClient(), f.metrics, logger.WithName("metrics"))
 		if err != nil {
 			return nil, err

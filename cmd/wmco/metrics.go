@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
 // Limits of the metrics' server, which everybody who reaches a control plane node can speak to. A scrape is one small request every half
@@ -40,6 +43,8 @@ type metricsOptions struct {
 	certDir string
 	// minVersion of TLS.
 	minVersion uint16
+	// profile is what the cluster's TLS security profile has servers offer; nil where there is none, or it is not known yet.
+	profile func() *tlsprofile.Server
 }
 
 // newMetrics listens, and returns the server of /metrics: over TLS, for clients with a token of the cluster that may get it. The manager
@@ -67,7 +72,7 @@ func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logg
 	wait := stopWithin
 	return &manager.Server{
 		Name: "metrics", ShutdownTimeout: &wait,
-		Listener: tls.NewListener(newBoundedListener(l, maxConnections, maxConnectionsOfOne), tlsConfig(o.minVersion, certificate)),
+		Listener: tls.NewListener(newBoundedListener(l, maxConnections, maxConnectionsOfOne), tlsConfig(o, certificate)),
 		Server: &http.Server{
 			Handler: mux, MaxHeaderBytes: maxHeaders, ReadHeaderTimeout: requestWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
 			IdleTimeout: idleWithin,
@@ -76,19 +81,36 @@ func newMetrics(config *rest.Config, client *http.Client, o metricsOptions, logg
 	}, nil
 }
 
-// tlsConfig is that of Mozilla's profile Intermediate, or, from 1.3 on, Modern, as OpenShift names them. HTTP/2 is not offered: its
-// streams are more requests per connection than a scrape needs.
-func tlsConfig(minVersion uint16, certificate *servingCertificate) *tls.Config {
+// tlsConfig is that of the cluster's TLS security profile at the time of each connection, with Intermediate as the default. HTTP/2 is
+// not offered: its streams are more requests per connection than a scrape needs.
+func tlsConfig(o metricsOptions, certificate *servingCertificate) *tls.Config {
 	return &tls.Config{
-		MinVersion: minVersion,
-		CipherSuites: []uint16{ // those of TLS 1.2; 1.3 has none that is weak
-			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+		MinVersion: o.minVersion,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			offers := o.profile()
+			if offers == nil {
+				offers = new(tlsprofile.Profile{}.Server())
+			}
+			c := &tls.Config{
+				MinVersion: o.minVersion, CipherSuites: cipherSuites(offers.CipherSuites), NextProtos: []string{"http/1.1"},
+				GetCertificate: certificate.get,
+			}
+			if offers.MinVersion == tlsprofile.TLS13 {
+				c.MinVersion = tls.VersionTLS13
+			}
+			return c, nil
 		},
-		NextProtos:     []string{"http/1.1"},
-		GetCertificate: certificate.get,
 	}
+}
+
+// cipherSuites are the suites with these names that crypto/tls has and calls secure.
+func cipherSuites(names []string) (ids []uint16) {
+	for _, s := range tls.CipherSuites() {
+		if slices.Contains(names, s.Name) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
 }
 
 // tlsVersion reads a version of TLS as Kubernetes' programs name it.

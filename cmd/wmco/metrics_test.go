@@ -25,6 +25,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 )
 
 // metricsServer is the metrics' server, with an API server that accepts tokens which begin with good or other, and lets those that begin
@@ -42,6 +44,9 @@ func serveMetrics(t *testing.T, o metricsOptions) *metricsServer {
 	api := httptest.NewServer(http.HandlerFunc(s.api))
 	t.Cleanup(api.Close)
 	o.address = "127.0.0.1:0"
+	if o.profile == nil {
+		o.profile = func() *tlsprofile.Server { return nil }
+	}
 	if o.minVersion == 0 {
 		o.minVersion = tls.VersionTLS12
 	}

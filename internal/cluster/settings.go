@@ -35,6 +35,7 @@ func Kinds() []schema.GroupVersionKind {
 		{Group: openshiftConfig, Version: "v1", Kind: "Proxy"},
 		{Group: openshiftConfig, Version: "v1", Kind: "Network"},
 		{Group: openshiftOperator, Version: "v1", Kind: "Network"},
+		{Group: openshiftConfig, Version: "v1", Kind: "APIServer"},
 		{Group: openshiftConfig, Version: "v1", Kind: digestSet},
 		{Group: openshiftConfig, Version: "v1", Kind: tagSet},
 		{Group: machineConfig, Version: "v1", Kind: "ControllerConfig"},
@@ -49,6 +50,7 @@ func ReadSettings(ctx context.Context, r client.Reader, namespace string, config
 		func() error { return readProxy(ctx, r, config, &s) },
 		func() error { return readPodNetworks(ctx, r, &s) },
 		func() error { return readBundles(ctx, r, namespace, &s) },
+		func() (err error) { s.TLS, err = ReadTLS(ctx, r); return err },
 		func() error { return readMirrors(ctx, r, config, &s) },
 		func() error { return readPullSecret(ctx, r, namespace, &s) },
 	}

@@ -35,6 +35,7 @@ func TestSettingsThatMakeNoSenseAreNamed(t *testing.T) {
 		"a range that is a number":   {network("status: {clusterNetwork: [{cidr: 10}]}"), []string{"Network cluster", "status.clusterNetwork.cidr", "number"}},
 		"kubeadm's is no YAML":       {kubeadm("\t{"), []string{"ConfigMap kube-system/kubeadm-config"}},
 		"kubeadm's is empty":         {kubeadm(""), []string{"ConfigMap kube-system/kubeadm-config", "ClusterConfiguration"}},
+		"a profile that is a text":   {openshift(openshiftConfig, "APIServer", "cluster", "spec: {tlsSecurityProfile: Modern}"), []string{"APIServer cluster", "spec.tlsSecurityProfile", "string"}},
 		"broken base64": {
 			controllerConfig("spec: {imageRegistryBundleData: [{file: good, data: QQ==}, {file: bad..5000, data: Q}]}"),
 			[]string{"ControllerConfig machine-config-controller", "spec.imageRegistryBundleData", "file bad..5000", "base64"}},
@@ -109,8 +110,8 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 	var all []asked
 	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
-	if len(all) != 9 {
-		t.Errorf("the requests are %v, want 9", all)
+	if len(all) != 10 {
+		t.Errorf("the requests are %v, want 10", all)
 	}
 	resource := schema.GroupResource{Group: "g", Resource: "r"}
 	for name, failure := range map[string]error{

@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
@@ -95,6 +96,23 @@ func bundle(name, pem string) trust.Bundle { return trust.Bundle{Name: name, PEM
 type settingsCase struct {
 	objects []client.Object
 	change  func(*desired.Settings)
+}
+
+func profileCases() map[string]settingsCase {
+	offers := func(p tlsprofile.Profile) func(*desired.Settings) {
+		return func(s *desired.Settings) { s.TLS = new(p.Server()) }
+	}
+	says := func(spec string) []client.Object {
+		return []client.Object{openshift(openshiftConfig, "APIServer", "cluster", "spec: "+spec)}
+	}
+	return map[string]settingsCase{
+		"TLS: OpenShift's default":    {says("{audit: {profile: Default}}"), offers(tlsprofile.Profile{})},
+		"TLS: no profile":             {says("{tlsSecurityProfile: null}"), offers(tlsprofile.Profile{})},
+		"TLS: one that others ignore": {says("{tlsSecurityProfile: {type: Modern, modern: {}}, tlsAdherence: LegacyAdheringComponentsOnly}"), offers(tlsprofile.Profile{Type: "Modern"})},
+		"TLS: the user's own": {
+			says("{tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}"),
+			offers(tlsprofile.Profile{Type: "Custom", Custom: &tlsprofile.Custom{Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinTLSVersion: tlsprofile.TLS12}})},
+	}
 }
 
 func proxyCases() map[string]settingsCase {
@@ -224,7 +242,7 @@ func registryCases() map[string]settingsCase {
 }
 
 func TestSettingsAreReadFromWhereTheClusterHasThem(t *testing.T) {
-	for _, cases := range []map[string]settingsCase{proxyCases(), trustCases(), registryCases()} {
+	for _, cases := range []map[string]settingsCase{profileCases(), proxyCases(), trustCases(), registryCases()} {
 		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
 				want := onlyUsers()

@@ -21,6 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -71,7 +72,10 @@ func TestRender(t *testing.T) {
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
 		// What hosts get on each platform, from a payload in which everything that is declared is there.
-		"platform-none": func(in *desired.Inputs) { in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36")) },
+		"platform-none": func(in *desired.Inputs) {
+			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"))
+			in.Settings.TLS = new(tlsprofile.Profile{}.Server())
+		},
 		"platform-aws": func(in *desired.Inputs) {
 			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.AWS)
 		},

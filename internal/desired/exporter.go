@@ -1,5 +1,11 @@
 package desired
 
+import (
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+)
+
 // collectors are the original's, and textfile for what WICD itself has to say. A test in payload/windows-exporter compares
 // them with those that the exporter has.
 const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_info,textfile"
@@ -22,11 +28,22 @@ func exporter(folder string) Service {
 
 // exporterWebConfig is exporter-toolkit's configuration of the server. The certificate is the node's own; who may read is
 // who may speak to the kubelet with a certificate (docs/decisions/0008). The client CA is read for each connection, too.
-func exporterWebConfig() string {
+func exporterWebConfig(offers *tlsprofile.Server) string {
+	version, suites := tlsprofile.TLS12, ""
+	if offers != nil {
+		version = offers.MinVersion
+		for _, s := range offers.CipherSuites {
+			suites += "  - " + s + "\n"
+		}
+	}
+	if suites != "" {
+		suites = "  cipher_suites:\n" + suites
+	}
 	return "tls_server_config:\n" +
 		"  cert_file: '" + KubeletServing + "'\n" +
 		"  key_file: '" + KubeletServing + "'\n" +
-		"  min_version: TLS12\n" +
+		"  min_version: " + strings.TrimPrefix(version, "Version") + "\n" +
+		suites +
 		"  client_auth_type: RequireAndVerifyClientCert\n" +
 		"  client_ca_file: '" + kubeletClientCA + "'\n"
 }

@@ -9,10 +9,12 @@ import (
 // kubeletConfiguration are the fields we set of the kubelet.config.k8s.io/v1beta1 KubeletConfiguration. The
 // values are the original's (pkg/nodeconfig/nodeconfig.go) unless a comment says otherwise.
 type kubeletConfiguration struct {
-	Kind               string `json:"kind"`
-	APIVersion         string `json:"apiVersion"`
-	RotateCertificates bool   `json:"rotateCertificates"`
-	ServerTLSBootstrap bool   `json:"serverTLSBootstrap"`
+	Kind               string   `json:"kind"`
+	APIVersion         string   `json:"apiVersion"`
+	RotateCertificates bool     `json:"rotateCertificates"`
+	ServerTLSBootstrap bool     `json:"serverTLSBootstrap"`
+	TLSMinVersion      string   `json:"tlsMinVersion,omitempty"`
+	TLSCipherSuites    []string `json:"tlsCipherSuites,omitempty"`
 	Authentication     struct {
 		X509 struct {
 			ClientCAFile string `json:"clientCAFile"`
@@ -74,6 +76,9 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		VolumePluginDir: volumePlugins,
 	}
 	c.Authentication.X509.ClientCAFile = kubeletClientCA
+	if server := in.Settings.TLS; server != nil {
+		c.TLSMinVersion, c.TLSCipherSuites = server.MinVersion, server.CipherSuites
+	}
 	if in.Config.Kubelet.MaxPods > 0 {
 		c.MaxPods = in.Config.Kubelet.MaxPods
 	}

@@ -29,7 +29,7 @@ func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	}
 	if has(in.Payload, exporterProgram) {
 		list = append(list, exporter(folder))
-		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig()})
+		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig(in.Settings.TLS)})
 	}
 	if has(in.Payload, nodeManagerProgram) {
 		list = append(list, nodeManager(folder, logs))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
@@ -22,6 +23,8 @@ type Settings struct {
 	Bundles []trust.Bundle
 	// Registries are mirrors and credentials, as they were written.
 	Registries mirrors.Input
+	// TLS is what the servers on nodes offer; nil where the cluster has no TLS security profile.
+	TLS *tlsprofile.Server
 	// Now is the time at which certificates count as expired.
 	Now time.Time
 }

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/windows-machine-config/wmco/internal/tlsprofile"
+)
+
+// profileEvery is how often the TLS security profile is read, and profileWithin how long that may take.
+const profileEvery, profileWithin = time.Minute, 10 * time.Second
+
+// profileFollower reads what the cluster's TLS security profile has servers offer, in all replicas: each serves metrics.
+type profileFollower struct {
+	read   func(context.Context) (*tlsprofile.Server, error)
+	logger logr.Logger
+	is     atomic.Pointer[tlsprofile.Server]
+}
+
+// NeedLeaderElection is false: see above.
+func (p *profileFollower) NeedLeaderElection() bool { return false }
+
+// Start reads until the context ends. What cannot be read leaves what was read before.
+func (p *profileFollower) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		within, cancel := context.WithTimeout(ctx, profileWithin)
+		defer cancel()
+		is, err := p.read(within)
+		if err != nil {
+			if ctx.Err() == nil {
+				p.logger.Error(err, "Reading the TLS security profile failed; metrics are served as before")
+			}
+			return
+		}
+		p.is.Store(is)
+	}, profileEvery)
+	return nil
+}
