@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/openshift"
 )
 
 const (
@@ -24,12 +24,6 @@ const (
 // machinesOf is a client for the Machines of an API group in a namespace.
 func machinesOf(as clients, group, version, in string) dynamic.ResourceInterface {
 	return as.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: "machines"}).Namespace(in)
-}
-
-func machineNamed(apiVersion, name string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": "Machine", "metadata": map[string]any{"name": name}, "spec": map[string]any{"providerID": "x"},
-	}}
 }
 
 // deleteSeen deletes the existing Machine.
@@ -43,23 +37,27 @@ func deleteSeen(ctx context.Context, machines dynamic.ResourceInterface, name st
 
 // testMachines turns the cluster into OpenShift, and tests the operator's permissions for Machines.
 func (c *cluster) testMachines(t *testing.T) {
-	for _, dir := range []string{"testdata/openshift", deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
+	if err := openshift.Install(t.Context(), c.config, "../..", "None"); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{deployDir + "/openshift", deployDir + "/openshift/cluster-api"} {
 		if err := manifest.Apply(t.Context(), c.config, dir); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, in := range []string{machineAPI, "default"} {
 		for name, system := range map[string]string{"m": "Windows", "n": "Windows", "tux": "Linux", "bare": ""} {
-			machine := machineNamed("machine.openshift.io/v1beta1", name)
+			var labels map[string]string
 			if system != "" {
-				machine.SetLabels(map[string]string{"machine.openshift.io/os-id": system})
+				labels = map[string]string{"machine.openshift.io/os-id": system}
 			}
+			machine := openshift.NewMachine(openshift.MachineAPI, in, name, labels)
 			if _, err := machinesOf(c.admin, "machine.openshift.io", "v1beta1", in).Create(t.Context(), machine, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", "default").Create(t.Context(), machineNamed("cluster.x-k8s.io/v1beta2", "m"), metav1.CreateOptions{}); err != nil {
+	if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", "default").Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, "default", "m", nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	o := c.asOperator(t)
@@ -109,7 +107,7 @@ func (c *cluster) testMachines(t *testing.T) {
 		}},
 		{"changes a Machine", forbidden, patch(own)},
 		{"makes a Machine", forbidden, func(ctx context.Context) error {
-			return drop(own.Create(ctx, machineNamed("machine.openshift.io/v1beta1", "x"), metav1.CreateOptions{}))
+			return drop(own.Create(ctx, openshift.NewMachine(openshift.MachineAPI, machineAPI, "x", nil), metav1.CreateOptions{}))
 		}},
 		{"deletes all Machines at once", forbidden, func(ctx context.Context) error {
 			return own.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})

@@ -114,11 +114,14 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 			role.Rules = daemonRole("windows-services-1", "windows-services-2").Rules
 			return drop(o.RbacV1().Roles(namespace).Update(ctx, role, metav1.UpdateOptions{}))
 		}},
+		{"reads OpenShift's TLS security profile", "", func(ctx context.Context) error {
+			return found(o.dynamic.Resource(configOf("apiservers")).Get(ctx, "cluster", metav1.GetOptions{}))
+		}},
 		{"reads OpenShift's proxy", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(openshift("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
+			return found(o.dynamic.Resource(configOf("proxies")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"reads what OpenShift's network is", "", func(ctx context.Context) error {
-			return found(o.dynamic.Resource(openshift("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
+			return found(o.dynamic.Resource(configOf("networks")).Get(ctx, "cluster", metav1.GetOptions{}))
 		}},
 		{"reads what OpenShift's network is to be", "", func(ctx context.Context) error {
 			return found(o.dynamic.Resource(networksToBe()).Get(ctx, "cluster", metav1.GetOptions{}))
@@ -258,7 +261,7 @@ func daemonRole(configMaps ...string) *rbacv1.Role {
 	}
 }
 
-func openshift(resource string) schema.GroupVersionResource {
+func configOf(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: resource}
 }
 

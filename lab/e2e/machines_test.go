@@ -13,14 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
-	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/openshift"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -35,8 +34,8 @@ func TestMachines(t *testing.T) {
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
 	p.expectReady(p.announce(plain, nil)) // so the operator runs without Machines
 	p.becomeOpenShift(platform.AWS)
-	inMachineAPI := p.machine("machine.openshift.io/v1beta1", machineAPINamespace, "win-mapi")
-	inClusterAPI := p.machine("cluster.x-k8s.io/v1beta2", clusterAPINamespace, "win-capi")
+	inMachineAPI := p.machine(openshift.MachineAPI, machineAPINamespace, "win-mapi")
+	inClusterAPI := p.machine(openshift.ClusterAPI, clusterAPINamespace, "win-capi")
 	for machine, source := range map[*unstructured.Unstructured]string{
 		inMachineAPI: api.SourceMachine, inClusterAPI: api.SourceClusterAPI,
 	} {
@@ -76,24 +75,10 @@ func (p place) expectInstance(machine *unstructured.Unstructured) *v1alpha1.Wind
 	return p.instance(name)
 }
 
-// becomeOpenShift adds the kinds and objects of OpenShift on a platform, and what users apply there.
+// becomeOpenShift makes the cluster an OpenShift cluster on a platform.
 func (p place) becomeOpenShift(where string) {
 	p.t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, dir := range []string{"../deploytest/testdata/openshift", "../../deploy/openshift", "../../deploy/openshift/cluster-api"} {
-		if err := manifest.Apply(p.t.Context(), config, dir); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-	infrastructure := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
-	}}
-	p.create(infrastructure)
-	infrastructure.Object["status"] = map[string]any{"platformStatus": map[string]any{"type": where}}
-	if err := p.Client.Status().Update(p.t.Context(), infrastructure); err != nil {
+	if err := p.BecomeOpenShift(p.t.Context(), where); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -115,10 +100,7 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 // machineAt creates a Machine with an address.
 func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
 	p.t.Helper()
-	m := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": "Machine", "spec": map[string]any{},
-		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]any{api.LabelMachineOS: "Windows"}},
-	}}
+	m := openshift.NewMachine(apiVersion, namespace, name, map[string]string{api.LabelMachineOS: "Windows"})
 	p.create(m)
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
 		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": address},

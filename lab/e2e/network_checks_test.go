@@ -136,20 +136,13 @@ func (p place) network(kind, pods, hybridOverlay string) {
 		"config.openshift.io":   "status: {networkType: " + kind + ", clusterNetwork: [{cidr: '" + pods + "', hostPrefix: 23}]}",
 		"operator.openshift.io": "spec: {defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: " + hybridOverlay + "}}}",
 	} {
-		object := openshiftNetwork(group)
-		p.eventually("Network of "+group+" is written", func(ctx context.Context) string {
-			err := client.IgnoreAlreadyExists(p.Client.Create(ctx, object.DeepCopy()))
-			if err == nil {
-				var patch []byte
-				if patch, err = yaml.YAMLToJSON([]byte(says)); err == nil {
-					err = p.Client.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
-				}
-			}
-			if err != nil {
-				return err.Error()
-			}
-			return ""
-		})
+		patch, err := yaml.YAMLToJSON([]byte(says))
+		if err == nil {
+			err = p.Client.Patch(p.t.Context(), openshiftNetwork(group), client.RawPatch(types.MergePatchType, patch))
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
 	}
 }
 

@@ -18,10 +18,10 @@ import (
 )
 
 // TestWindowsHostBecomesReadyNode is the main task with real programs: kubelet.exe and containerd.exe, started by Wine's service
-// manager, make the host a Ready node through a bootstrap token and approved certificate requests.
+// manager, make the host a Ready node of an OpenShift cluster through a bootstrap token and approved certificate requests.
 func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	needs(t, lab.CanRunWindows())
-	p := newPlace(t, testenv.Options{WineHosts: 1})
+	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None"})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()
 	name := ours(host.Address())
@@ -29,6 +29,7 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	t.Run("TheNodeHasLabelsAndAnnotations", func(t *testing.T) { p.in(t).checkNode(host) })
 	t.Run("OneConnectionFourCommandsOneTransfer", func(t *testing.T) { p.in(t).checkConnections(host) })
 	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
+	t.Run("TheKubeletFollowsTheTLSSecurityProfile", func(t *testing.T) { p.in(t).checkTLS(host) })
 	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
 	t.Run("AReleasedHostComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
 }

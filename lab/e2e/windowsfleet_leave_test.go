@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/openshift"
 )
 
 // lastHost is the host that is removed and added again.
@@ -64,7 +65,7 @@ func (p place) leave(host *lab.Host, fresh snapshot) {
 func (p place) comeAsMachine() {
 	host := p.lastHost()
 	p.becomeOpenShift("None")
-	machine := p.machineAt("machine.openshift.io/v1beta1", machineAPINamespace, host.Name(), host.Address())
+	machine := p.machineAt(openshift.MachineAPI, machineAPINamespace, host.Name(), host.Address())
 	if i := p.expectInstance(machine); i.Labels[api.LabelSource] != api.SourceMachine || i.Status.Hostname != host.Name() {
 		p.t.Errorf("instance %s has labels %v and host name %s", i.Name, i.Labels, i.Status.Hostname)
 	}

@@ -57,6 +57,12 @@ func Apply(ctx context.Context, config *rest.Config, dir string) error {
 	if err != nil {
 		return err
 	}
+	return ApplyObjects(ctx, config, objects)
+}
+
+// ApplyObjects applies objects in their order by server-side apply, status included, and returns when the kinds that they define are
+// served. It can be repeated.
+func ApplyObjects(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
 	a, err := newApplier(config)
 	if err != nil {
 		return err
@@ -67,7 +73,7 @@ func Apply(ctx context.Context, config *rest.Config, dir string) error {
 		}
 	}
 	for _, o := range objects {
-		if o.GetKind() != "CustomResourceDefinition" {
+		if o.GetKind() != crdKind {
 			continue
 		}
 		if err := a.waitEstablished(ctx, o.GetName()); err != nil {
@@ -76,6 +82,8 @@ func Apply(ctx context.Context, config *rest.Config, dir string) error {
 	}
 	return nil
 }
+
+const crdKind = "CustomResourceDefinition"
 
 type applier struct {
 	client dynamic.Interface
@@ -106,7 +114,14 @@ func (a *applier) apply(ctx context.Context, o *unstructured.Unstructured) error
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		resource = a.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
 	}
-	_, err = resource.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	if _, err = resource.Apply(ctx, o.GetName(), o, options); err != nil || o.Object["status"] == nil || o.GetKind() == crdKind {
+		return err
+	}
+	_, err = resource.Apply(ctx, o.GetName(), o, options, "status")
+	if apierrors.IsNotFound(err) { // no subresource: it is written
+		return nil
+	}
 	return err
 }
 

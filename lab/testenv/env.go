@@ -51,6 +51,8 @@ type Options struct {
 	Components []string
 	// ProgramBytes is the size of each program, except WICD, that simulated hosts get; 64 KiB if 0.
 	ProgramBytes int
+	// OpenShift is the platform of an OpenShift cluster, as in None or AWS; the cluster is plain Kubernetes if empty.
+	OpenShift string
 	// Kubernetes is the version that the control plane reports at first, as in v1.33.13; that of its code if empty.
 	Kubernetes string
 	// Minors are the minor versions of Kubernetes in the payload of Wine hosts; the newest one if empty.
@@ -81,7 +83,8 @@ type Env struct {
 	authorized ssh.PublicKey  // that of Key
 	network    Network
 	images     *lab.Registry              // of pods
-	stop       context.CancelFunc         // stops runOVNMaster
+	running    context.Context            // of what runs until Close
+	stop       context.CancelFunc         // ends running
 	mirrors    []v1alpha1.RegistryMirrors // of the images of pods
 	folder     *lab.Folder
 }
@@ -112,6 +115,7 @@ func (h Host) Instance() *v1alpha1.WindowsInstance {
 // Open starts everything. No host joins before Announce.
 func Open(ctx context.Context, o Options) (*Env, error) {
 	env := &Env{}
+	env.running, env.stop = context.WithCancel(context.Background())
 	if err := env.open(ctx, o); err != nil {
 		env.Close()
 		return nil, err
@@ -155,11 +159,16 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if env.network == NetworkHybridOverlay {
-		var running context.Context
-		running, env.stop = context.WithCancel(context.Background())
-		if err := runOVNMaster(running, env.Client, env.Clients, o.Log); err != nil {
+		if err := runOVNMaster(env.running, env.Client, env.Clients, o.Log); err != nil {
 			return err
 		}
+	}
+	if o.OpenShift != "" {
+		if err := env.BecomeOpenShift(ctx, o.OpenShift); err != nil {
+			return err
+		}
+	} else if err := env.publish(ctx); err != nil {
+		return err
 	}
 	return env.install(ctx, o.Log)
 }
@@ -207,9 +216,6 @@ func (env *Env) connect() error {
 func (env *Env) install(ctx context.Context, progress io.Writer) error {
 	root, err := repository(ctx)
 	if err != nil {
-		return err
-	}
-	if err := env.publish(ctx); err != nil {
 		return err
 	}
 	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
@@ -339,9 +345,7 @@ func (env *Env) Close() {
 	if env.Operator != nil {
 		env.Operator.Kill()
 	}
-	if env.stop != nil {
-		env.stop()
-	}
+	env.stop()
 	for _, h := range env.simulated {
 		h.Close()
 	}

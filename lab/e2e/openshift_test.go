@@ -1,0 +1,260 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestOpenShift installs the operator on an OpenShift cluster, with OpenShift's own definitions of all objects that it reads. Each
+// object is changed as administrators and OpenShift's operators change it, and nodes apply it.
+func TestOpenShift(t *testing.T) {
+	p := newPlace(t, testenv.Options{OpenShift: "None"})
+	all := []joiner{p.joiner("openshift-0", nil), p.joiner("openshift-1", nil)}
+	for _, j := range all {
+		p.expectAlive(j)
+	}
+	for _, test := range []struct {
+		name string
+		test func(place, []joiner)
+	}{
+		{"AuthoritiesOfTheCluster", injectedAuthorities},
+		{"AuthoritiesOfRegistries", registryAuthorities},
+		{"Proxy", openshiftProxy},
+		{"MirrorSets", mirrorSets},
+		{"TLSSecurityProfile", tlsProfile},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.test(p.in(t), all) })
+	}
+}
+
+// injectedAuthorities: the operator asks for the certificates, the network operator writes them.
+func injectedAuthorities(p place, all []joiner) {
+	p.eventually("ConfigMap trusted-ca is filled", func(ctx context.Context) string {
+		var cm corev1.ConfigMap
+		if err := p.Client.Get(ctx, ours(api.TrustedCAConfigMap), &cm); err != nil {
+			return err.Error()
+		}
+		if cm.Labels[api.LabelInjectTrustedCA] != "true" || cm.Data[api.TrustedCAKey] == "" {
+			return fmt.Sprintf("it has labels %v and %d bytes", cm.Labels, len(cm.Data[api.TrustedCAKey]))
+		}
+		return ""
+	})
+	p.expectCertificates(all, 1)
+}
+
+func (p place) expectCertificates(all []joiner, n int) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("%d certificates are trusted", n), func(ctx context.Context) string {
+		for _, j := range all {
+			list, err := j.Windows().Host().Certificates.List(ctx)
+			if err != nil || len(list) != n {
+				return fmt.Sprintf("host %s trusts %q (%v)", j.at.Name, list, err)
+			}
+		}
+		return ""
+	})
+}
+
+// registryAuthorities: the machine-config operator copies the certificates that images.config names to ControllerConfig.
+func registryAuthorities(p place, all []joiner) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "registry.example"}, key)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: authority.Raw}))
+	const object = "machineconfiguration.openshift.io/v1 ControllerConfig machine-config-controller"
+	p.patch(object, "spec: {imageRegistryBundleUserData: [{file: registry.example..5000, data: "+bundle+"}]}")
+	p.expectCertificates(all, 2)
+	p.patch(object, "spec: {imageRegistryBundleUserData: []}")
+	p.expectCertificates(all, 1)
+}
+
+// openshiftProxy writes what the administrator writes, and what the network operator makes of it.
+func openshiftProxy(p place, all []joiner) {
+	const object = "config.openshift.io/v1 Proxy cluster"
+	p.patch(object, "spec: {httpsProxy: 'http://proxy.example:3128', noProxy: .corp.example}")
+	p.patchStatus(object, "status: {httpsProxy: 'http://proxy.example:3128', noProxy: '.cluster.local,.corp.example,.svc,10.128.0.0/14'}")
+	p.expectArrived(all)
+	p.eventually("services have the proxy", func(context.Context) string {
+		for _, j := range all {
+			is := j.Windows().Service("containerd").Environment
+			if is["HTTPS_PROXY"] != "http://proxy.example:3128" || !strings.HasPrefix(is["NO_PROXY"], ".cluster.local,.corp.example,") {
+				return fmt.Sprintf("host %s: %v", j.at.Name, is)
+			}
+		}
+		return ""
+	})
+	p.patchStatus(object, "status: {httpsProxy: null, noProxy: null}")
+	p.eventually("services have no proxy", func(context.Context) string {
+		for _, j := range all {
+			if is := j.Windows().Service("containerd").Environment; len(is) > 0 {
+				return fmt.Sprintf("host %s: %v", j.at.Name, is)
+			}
+		}
+		return ""
+	})
+	p.expectArrived(all)
+}
+
+// mirrorSets are those of the documents, as oc-mirror writes them too.
+func mirrorSets(p place, all []joiner) {
+	p.create(parse(p.t, `
+apiVersion: config.openshift.io/v1
+kind: ImageDigestMirrorSet
+metadata: {name: idms}
+spec:
+  imageDigestMirrors:
+  - mirrors: [mirror.example:5000/example/ubi-minimal]
+    source: registry.access.redhat.com/ubi9/ubi-minimal
+    mirrorSourcePolicy: NeverContactSource
+`))
+	p.create(parse(p.t, `
+apiVersion: config.openshift.io/v1
+kind: ImageTagMirrorSet
+metadata: {name: itms}
+spec:
+  imageTagMirrors:
+  - mirrors: [mirror.example:5000/oss/kubernetes]
+    source: mcr.microsoft.com/oss/kubernetes
+`))
+	for _, registry := range []string{"registry.access.redhat.com", "mcr.microsoft.com"} {
+		p.eventually("containerd has mirrors of "+registry, func(context.Context) string {
+			for _, j := range all {
+				if !j.Windows().Disk().Exists(`C:\k\containerd\registries\` + registry + `\hosts.toml`) {
+					return "host " + j.at.Name + " has none"
+				}
+			}
+			return ""
+		})
+	}
+	p.expectArrived(all)
+}
+
+// tlsProfile changes the cluster's TLS security profile. Kubelets restart to apply it.
+func tlsProfile(p place, all []joiner) {
+	const object = "config.openshift.io/v1 APIServer cluster"
+	expect := func(version string, suites int) {
+		p.t.Helper()
+		p.eventually("kubelets offer "+version, func(context.Context) string {
+			for _, j := range all {
+				text, err := j.Windows().Disk().Read(`C:\k\kubelet.conf`)
+				if err != nil {
+					return err.Error()
+				}
+				var is struct {
+					TLSMinVersion   string
+					TLSCipherSuites []string
+				}
+				if err := json.Unmarshal(text, &is); err != nil {
+					return err.Error()
+				}
+				if is.TLSMinVersion != version || len(is.TLSCipherSuites) != suites {
+					return fmt.Sprintf("host %s: %+v", j.at.Name, is)
+				}
+			}
+			return ""
+		})
+	}
+	expect("VersionTLS12", 6)
+	p.patch(object, "spec: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12}}}")
+	expect("VersionTLS12", 1)
+	p.patch(object, "spec: {tlsSecurityProfile: {type: Modern, modern: {}, custom: null}}")
+	expect("VersionTLS13", 0)
+	p.expectArrived(all)
+	p.patch(object, "spec: {tlsSecurityProfile: null}")
+	expect("VersionTLS12", 6)
+}
+
+// checkTLS connects to a real kubelet with TLS 1.2 under the default profile and under Modern.
+func (p place) checkTLS(host *lab.Host) {
+	const object = "config.openshift.io/v1 APIServer cluster"
+	dial := func(version uint16) error {
+		c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MaxVersion: version}}).
+			DialContext(p.t.Context(), "tcp", net.JoinHostPort(host.Address(), "10250"))
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}
+	if err := dial(tls.VersionTLS12); err != nil {
+		p.t.Errorf("with the default profile, the kubelet refuses TLS 1.2: %v", err)
+	}
+	p.patch(object, "spec: {tlsSecurityProfile: {type: Modern, modern: {}}}")
+	p.eventually("the kubelet refuses TLS 1.2", func(context.Context) string {
+		if err := dial(tls.VersionTLS12); err == nil || !strings.Contains(err.Error(), "protocol version not supported") {
+			return fmt.Sprintf("the error is: %v", err)
+		}
+		return ""
+	})
+	if err := dial(tls.VersionTLS13); err != nil {
+		p.t.Errorf("with profile Modern, the kubelet refuses TLS 1.3: %v", err)
+	}
+}
+
+// patch changes an object, given as "apiVersion kind name", like oc patch --type=merge.
+func (p place) patch(object, change string) {
+	p.t.Helper()
+	o, patch := patchOf(p.t, object, change)
+	if err := p.Client.Patch(p.t.Context(), o, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// patchStatus changes the status of an object, as OpenShift's operators do.
+func (p place) patchStatus(object, change string) {
+	p.t.Helper()
+	o, patch := patchOf(p.t, object, change)
+	if err := p.Client.Status().Patch(p.t.Context(), o, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func patchOf(t *testing.T, object, change string) (*unstructured.Unstructured, client.Patch) {
+	t.Helper()
+	words := strings.Fields(object)
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(words[0])
+	o.SetKind(words[1])
+	o.SetName(words[2])
+	patch, err := yaml.YAMLToJSON([]byte(change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, client.RawPatch(types.MergePatchType, patch)
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}

@@ -1,0 +1,35 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"path/filepath"
+
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/openshift"
+)
+
+// BecomeOpenShift makes the cluster an OpenShift cluster on a platform, and installs what the operator needs there. It can be repeated.
+// An operator that runs already must be started again for what it discovers at its start.
+func (env *Env) BecomeOpenShift(ctx context.Context, platform string) error {
+	root, err := repository(ctx)
+	if err != nil {
+		return err
+	}
+	config := env.Lab.ControlPlane.RESTConfig()
+	if err := openshift.Install(ctx, config, root, platform); err != nil {
+		return fmt.Errorf("making the cluster an OpenShift cluster: %w", err)
+	}
+	for _, dir := range []string{"openshift", "openshift/cluster-api"} {
+		if err := manifest.Apply(ctx, config, filepath.Join(root, "deploy", dir)); err != nil {
+			return err
+		}
+	}
+	go openshift.InjectCAs(env.running, env.Clients, string(env.Lab.ControlPlane.CA()), func(err error) {
+		log.Printf("filling a ConfigMap with CA certificates: %v", err)
+	})
+	return nil
+}
