@@ -75,7 +75,9 @@ func Install(ctx context.Context, config *rest.Config, root, platform string) er
 
 // complete adds what differs between clusters: the platform, where nodes reach the API server, and its CA certificate.
 func complete(o *unstructured.Unstructured, config *rest.Config, platform string) error {
-	set := func(value string, fields ...string) error { return unstructured.SetNestedField(o.Object, value, fields...) }
+	set := func(value string, fields ...string) error {
+		return unstructured.SetNestedField(o.Object, value, fields...)
+	}
 	switch o.GetKind() {
 	case "Infrastructure":
 		return errors.Join(
