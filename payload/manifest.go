@@ -52,8 +52,11 @@ type File struct {
 	// SHA256 (in hexadecimal) and Size (in bytes) are those of the file on the host.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// Compressed is the transferred form: the file as one zstd frame.
+	// Compressed is the transferred form, which package compress describes.
 	Compressed Blob `json:"compressed,omitzero"`
+	// Dictionary is the SHA256 of the file that must be there to decompress this one; empty for none. It is a file of the same
+	// group or of group base, so that each host that gets this file gets that one.
+	Dictionary string `json:"dictionary,omitempty"`
 }
 
 // Blob has the SHA-256 in hexadecimal and the number of compressed bytes.
@@ -144,7 +147,59 @@ func (m Manifest) Validate() error {
 	if want := digest(m.Files); m.Digest != want {
 		return fmt.Errorf("digest is %q, its files have %q", m.Digest, want)
 	}
+	if err := m.validateDictionaries(); err != nil {
+		return err
+	}
 	return m.validateSetup()
+}
+
+// validateDictionaries returns an error for a file that a host could not decompress, and for one content in two forms.
+func (m Manifest) validateDictionaries() error {
+	forms := map[string]File{}
+	for i, f := range m.Files {
+		if before, twice := forms[f.SHA256]; twice && (before.Compressed != f.Compressed || before.Dictionary != f.Dictionary) {
+			return fmt.Errorf("files[%d] (%s): compressed or dictionary differs from that of %s, which has the same sha256", i, f.Path, before.Path)
+		}
+		forms[f.SHA256] = f
+	}
+	if sent := m.Order(); len(sent) < len(m.Files) {
+		i := slices.IndexFunc(m.Files, func(f File) bool { return !slices.Contains(sent, f) })
+		f := m.Files[i]
+		return fmt.Errorf("files[%d] (%s): dictionary is %q, must be the sha256 of another file of group %s or %s, which does not need this one",
+			i, f.Path, f.Dictionary, f.Group, Base)
+	}
+	return nil
+}
+
+// first are the files that a host needs first. The others follow in the order of their paths.
+func first() []string { return []string{WICD, "containerd/containerd.exe", "kubelet.exe"} }
+
+// Order returns the files in the order in which they are sent: each after its dictionary, and those first that a host needs first.
+// It leaves out files whose dictionary is missing.
+func (m Manifest) Order() []File {
+	waiting := slices.Clone(m.Files)
+	rank := func(f File) int {
+		if i := slices.Index(first(), f.Path); i >= 0 {
+			return i
+		}
+		return len(first())
+	}
+	slices.SortStableFunc(waiting, func(a, b File) int { return cmp.Compare(rank(a), rank(b)) })
+	var sent []File
+	for len(waiting) > 0 {
+		i := slices.IndexFunc(waiting, func(f File) bool { return f.Dictionary == "" || slices.ContainsFunc(sent, f.compressedWith) })
+		if i < 0 {
+			return sent
+		}
+		sent = append(sent, waiting[i])
+		waiting = slices.Delete(waiting, i, i+1)
+	}
+	return sent
+}
+
+// compressedWith reports whether a host that gets f can decompress it with a file that it got before.
+func (f File) compressedWith(before File) bool {
+	return before.SHA256 == f.Dictionary && (before.Group == f.Group || before.Group == Base)
 }
 
 func (m Manifest) validateSetup() error {

@@ -17,8 +17,10 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // sample returns a manifest with files in every group, given in no particular order.
 func sample() payload.Manifest {
+	kubelet := sampleFile("kubelet.exe", payload.Base)
+	kubelet.Dictionary = hashOf("containerd/containerd.exe")
 	return payload.New([]payload.File{
-		sampleFile("kubelet.exe", payload.Base),
+		kubelet,
 		sampleFile("flanneld.exe", payload.Flannel),
 		sampleFile("containerd/containerd.exe", payload.Base),
 		sampleFile(payload.WICD, payload.Base),
@@ -127,6 +129,17 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		{"no size", func(m *payload.Manifest) { m.Files[1].Size = 0 }, "(flanneld.exe): size is 0"},
 		{"no compressed size", func(m *payload.Manifest) { m.Files[1].Compressed.Size = -1 }, "(flanneld.exe): compressed.size is -1"},
 		{"digest of other files", func(m *payload.Manifest) { m.Files[1].SHA256 = hashOf("else") }, "digest is "},
+		{"dictionary is not there", func(m *payload.Manifest) { m.Files[1].Dictionary = hashOf("else") }, "files[1] (flanneld.exe): dictionary is "},
+		{"dictionary is the file itself", func(m *payload.Manifest) { m.Files[1].Dictionary = m.Files[1].SHA256 }, "files[1] (flanneld.exe): dictionary is "},
+		{"dictionary of a group that hosts may not have", func(m *payload.Manifest) { m.Files[2].Dictionary = m.Files[1].SHA256 },
+			"must be the sha256 of another file of group base or base, which does not need this one"},
+		{"dictionaries in a circle", func(m *payload.Manifest) {
+			m.Files[0].Dictionary, m.Files[2].Dictionary = m.Files[2].SHA256, m.Files[0].SHA256
+		}, "files[0] (containerd/containerd.exe): dictionary is "},
+		{"one content in two forms", func(m *payload.Manifest) {
+			m.Files[2].SHA256 = m.Files[1].SHA256
+			*m = payload.New(m.Files, m.Left, m.Setup)
+		}, "files[2] (kubelet.exe): compressed or dictionary differs from that of flanneld.exe"},
 		{"no wicd-setup", func(m *payload.Manifest) { m.Setup = payload.File{} }, `setup.path is "", must be "wicd-setup.exe"`},
 		{"wicd-setup without hash", func(m *payload.Manifest) { m.Setup.SHA256 = "" }, "setup: (wicd-setup.exe): sha256"},
 	} {
@@ -141,6 +154,28 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestOrderSendsDictionariesAndWhatIsNeededFirst(t *testing.T) {
+	m := sample()
+	cni, proxy := sampleFile("cni/win-bridge.exe", payload.Base), sampleFile("kube-proxy.exe", payload.Base)
+	other := sampleFile("cni/win-overlay.exe", payload.Base)
+	kubelet, containerd := hashOf("kubelet.exe"), hashOf("containerd/containerd.exe")
+	cni.Dictionary, other.Dictionary, proxy.Dictionary = hashOf("kube-proxy.exe"), cni.SHA256, kubelet
+	files := append(m.Files, cni, other, proxy)
+	for i := range files {
+		if files[i].SHA256 == kubelet {
+			files[i].Dictionary = containerd
+		}
+	}
+	var paths []string
+	for _, f := range payload.New(files, nil, m.Setup).Order() {
+		paths = append(paths, f.Path)
+	}
+	want := []string{payload.WICD, "containerd/containerd.exe", "kubelet.exe", "flanneld.exe", "kube-proxy.exe", "cni/win-bridge.exe", "cni/win-overlay.exe"}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
 
@@ -160,6 +195,16 @@ func FuzzParseGivesOnlyConsistentManifests(f *testing.F) {
 			if !filepath.IsLocal(file.Path) || strings.ContainsAny(file.Path, `\:`) {
 				t.Errorf("path %q was accepted", file.Path)
 			}
+		}
+		sent := map[string]bool{"": true}
+		for _, file := range m.Order() {
+			if !sent[file.Dictionary] {
+				t.Errorf("%s is sent before its dictionary", file.Path)
+			}
+			sent[file.SHA256] = true
+		}
+		if len(m.Order()) != len(m.Files) {
+			t.Errorf("%d of %d files are sent", len(m.Order()), len(m.Files))
 		}
 		if again := payload.New(m.Files, m.Left, m.Setup); again.Digest != m.Digest {
 			t.Errorf("digest %s was accepted, the files have %s", m.Digest, again.Digest)

@@ -21,9 +21,6 @@ const (
 // WICD is the path of the daemon among the files of a payload.
 const WICD = "windows-instance-config-daemon.exe"
 
-// MaxWindow is the largest zstd window of a blob in bytes: the memory that a host needs to decompress one.
-const MaxWindow = 8 << 20
-
 // Payload is an opened payload. It does not change and is safe for concurrent use.
 type Payload struct {
 	// Manifest is the manifest; treat it as read-only.

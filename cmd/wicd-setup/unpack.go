@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
@@ -86,20 +86,16 @@ func rename(part, target string, program selfextract.Program) error {
 
 // decompress writes the program to w and verifies its size and its hash.
 func decompress(w io.Writer, compressed io.Reader, program selfextract.Program) error {
-	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
+	frame, err := io.ReadAll(compressed)
 	if err != nil {
 		return err
 	}
-	defer decoder.Close()
-	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(w, hash), io.LimitReader(decoder, program.Size+1))
-	if err != nil {
-		return fmt.Errorf("decompressing: %w", err)
-	}
-	if n != program.Size || [sha256.Size]byte(hash.Sum(nil)) != program.SHA256 {
+	content, err := compress.Decompress(frame, program.Size, compress.Dictionary{})
+	if err != nil || sha256.Sum256(content) != program.SHA256 {
 		return errors.New("the program at the end of this executable is damaged: its hash is not the one in the trailer; copy the executable again")
 	}
-	return nil
+	_, err = w.Write(content)
+	return err
 }
 
 // holds reports whether the file name has exactly the program's content.

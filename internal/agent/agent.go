@@ -139,8 +139,10 @@ type Content struct {
 	// SHA256 and Size of the file on the host.
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
-	// CompressedSize is the number of zstd bytes on the wire.
+	// CompressedSize is the number of bytes on the wire, in the form of package compress.
 	CompressedSize int64 `json:"compressedSize"`
+	// Dictionary is the SHA256 of the content that it was compressed with, which is before it in the list; empty for none.
+	Dictionary string `json:"dictionary,omitempty"`
 }
 
 // ReceiveRequest lists everything the host must have in its store.

@@ -3,7 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // expectStore checks that the store holds the cargo, and nothing else.
@@ -167,7 +168,11 @@ func TestATransferThatIsCutGoesOnWhereItStopped(t *testing.T) {
 	c := newCargo("1")
 	var request int64 = 1 // the newline
 	for _, x := range c.contents {
-		request += int64(len(fmt.Sprintf(`{"sha256":"%s","size":%d,"compressedSize":%d},`, x.SHA256, x.Size, x.CompressedSize)))
+		one, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request += int64(len(one)) + int64(len(","))
 	}
 	request += int64(len(`{"content":[]}`)) - 1
 	cuts := []int64{0, 1, request - 1, request}
@@ -273,9 +278,14 @@ func TestADriveThatIsTooFullIsRefusedBeforeTheTransfer(t *testing.T) {
 
 func TestBadRequestsOfReceiveAreRefused(t *testing.T) {
 	for name, content := range map[string]agent.Content{
-		"path":     {SHA256: `..\..\Windows\System32\evil.dll`, Size: 1, CompressedSize: 1},
-		"upper":    {SHA256: strings.Repeat("A", 64), Size: 1, CompressedSize: 1},
-		"negative": {SHA256: strings.Repeat("a", 64), Size: -1, CompressedSize: 1},
+		"path":                  {SHA256: `..\..\Windows\System32\evil.dll`, Size: 1, CompressedSize: 1},
+		"upper":                 {SHA256: strings.Repeat("A", 64), Size: 1, CompressedSize: 1},
+		"negative":              {SHA256: strings.Repeat("a", 64), Size: -1, CompressedSize: 1},
+		"too large":             {SHA256: strings.Repeat("a", 64), Size: compress.MaxSize + 1, CompressedSize: 1},
+		"too large on the wire": {SHA256: strings.Repeat("a", 64), Size: 1, CompressedSize: compress.MaxSize + 1},
+		"unknown dictionary":    {SHA256: strings.Repeat("a", 64), Size: 1, CompressedSize: 1, Dictionary: strings.Repeat("b", 64)},
+		"its own dictionary":    {SHA256: strings.Repeat("a", 64), Size: 1, CompressedSize: 1, Dictionary: strings.Repeat("a", 64)},
+		"path as dictionary":    {SHA256: strings.Repeat("a", 64), Size: 1, CompressedSize: 1, Dictionary: `..\..\Windows\win.ini`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWindows(t, sim.WindowsOptions{})

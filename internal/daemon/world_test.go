@@ -13,13 +13,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // program is the executable that the WICD of the tests says it is.
@@ -85,25 +84,41 @@ type cargo struct {
 
 // add makes a file of the cargo from its path and content.
 func (c *cargo) add(path string, content []byte) {
-	encoder, _ := zstd.NewWriter(nil)
-	compressed := encoder.EncodeAll(content, nil)
+	c.addWith(path, content, agent.Content{}, nil)
+}
+
+// addWith makes a file that is compressed with the content of another one.
+func (c *cargo) addWith(path string, content []byte, dictionary agent.Content, of []byte) {
 	sum := sha256.Sum256(content)
 	hash := hex.EncodeToString(sum[:])
+	var frame bytes.Buffer
+	if err := compress.Compress(&frame, bytes.Clone(content), compress.NewDictionary(bytes.Clone(of)), true); err != nil {
+		panic(err)
+	}
 	c.files = append(c.files, desired.PayloadFile{Path: path, SHA256: hash, Size: int64(len(content))})
-	c.contents = append(c.contents, agent.Content{SHA256: hash, Size: int64(len(content)), CompressedSize: int64(len(compressed))})
-	c.compressed[hash] = compressed
+	c.contents = append(c.contents, agent.Content{
+		SHA256: hash, Size: int64(len(content)), CompressedSize: int64(frame.Len()), Dictionary: dictionary.SHA256,
+	})
+	c.compressed[hash] = frame.Bytes()
 }
 
 // newCargo makes a payload with the programs of a node. Each version has other contents, but for one file.
 func newCargo(version string) *cargo {
 	c := &cargo{compressed: map[string][]byte{}}
 	chance := rand.New(rand.NewPCG(1, uint64(len(version))))
+	var runner []byte
 	for i, path := range []string{`containerd\containerd.exe`, `kube-log-runner.exe`, `kubelet.exe`, `windows-instance-config-daemon.exe`} {
 		content := make([]byte, 20_000+7*i)
 		for j := range content {
 			content[j] = byte(chance.IntN(64))
 		}
-		c.add(path, append(content, path+version...))
+		content = append(content, path+version...)
+		if i == 2 {
+			c.addWith(path, content, c.contents[1], runner)
+			continue
+		}
+		c.add(path, content)
+		runner = content
 	}
 	c.add(`cni\host-local.exe`, []byte("the same in all versions"))
 	return c

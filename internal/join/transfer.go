@@ -41,12 +41,12 @@ func (v *Visit) transfer(ctx context.Context, t Transfer) error {
 	v.slot = slot
 	files := map[string]payload.File{}
 	var content []agent.Content
-	for _, f := range v.Content.Files {
+	for _, f := range v.Content.Order() {
 		if _, twice := files[f.SHA256]; twice {
 			continue
 		}
 		files[f.SHA256] = f
-		content = append(content, agent.Content{SHA256: f.SHA256, Size: f.Size, CompressedSize: f.Compressed.Size})
+		content = append(content, agent.Content{SHA256: f.SHA256, Size: f.Size, CompressedSize: f.Compressed.Size, Dictionary: f.Dictionary})
 	}
 	open := func(sha256 string, offset int64) (io.ReadCloser, error) {
 		blob, err := openBlob(v.Payload, files, sha256, offset)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
+	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
@@ -103,15 +103,19 @@ func (o operator) mustUpload(t *testing.T, name string, content []byte) {
 	}
 }
 
-func compress(content []byte) []byte {
-	encoder, _ := zstd.NewWriter(nil)
-	return encoder.EncodeAll(content, nil)
+func mustCompress(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var frame bytes.Buffer
+	if err := compress.Compress(&frame, bytes.Clone(content), compress.Dictionary{}, true); err != nil {
+		t.Fatal(err)
+	}
+	return frame.Bytes()
 }
 
 func mustPack(t *testing.T, program []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	err := selfextract.Write(&out, strings.NewReader("stub"), bytes.NewReader(compress(program)),
+	err := selfextract.Write(&out, strings.NewReader("stub"), bytes.NewReader(mustCompress(t, program)),
 		selfextract.Program{SHA256: sha256.Sum256(program), Size: int64(len(program))})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +220,7 @@ func newFixture(t *testing.T, o sim.Options) *fixture {
 	for _, name := range []string{"containerd.exe", "kube-log-runner.exe", "kubelet.exe", "windows-instance-config-daemon.exe"} {
 		content := []byte("program " + name)
 		hash := hashOf(content)
-		w.contents[hash] = compress(content)
+		w.contents[hash] = mustCompress(t, content)
 		w.request.Desired.Payload = append(w.request.Desired.Payload, desired.PayloadFile{Path: name, SHA256: hash, Size: int64(len(content))})
 		w.list = append(w.list, agent.Content{SHA256: hash, Size: int64(len(content)), CompressedSize: int64(len(w.contents[hash]))})
 	}

@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
@@ -102,16 +101,12 @@ func (s *shell) unpack(name string) (string, error) {
 	if sum, err := hashOf(s.local(unpacked)); err == nil && sum == hex.EncodeToString(program.SHA256[:]) {
 		return unpacked, nil
 	}
-	decoder, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
+	frame, err := io.ReadAll(compressed)
 	if err != nil {
 		return "", err
 	}
-	defer decoder.Close()
-	content, err := io.ReadAll(io.LimitReader(decoder, program.Size+1))
-	if err != nil {
-		return "", fmt.Errorf("unpacking %s: %w", name, err)
-	}
-	if sha256.Sum256(content) != program.SHA256 {
+	content, err := compress.Decompress(frame, program.Size, compress.Dictionary{})
+	if err != nil || sha256.Sum256(content) != program.SHA256 {
 		return "", fmt.Errorf("unpacking %s: the program in it is damaged", name)
 	}
 	_, err = host.Disk{Root: s.root}.WriteFile(unpacked, string(content))

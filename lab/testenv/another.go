@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,9 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // AnotherPayload writes a payload in which the named programs have some additional bytes at their end. These do not affect how they
@@ -32,8 +32,17 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 		if i < 0 || path == payload.WICD {
 			return "", fmt.Errorf("the payload has no %s that can be changed", path)
 		}
-		if files[i], err = change(was, files[i], dir, name); err != nil {
+		before := was.Manifest.Files[i].SHA256
+		if files[i], err = change(was, was.Manifest.Files[i], dir, name); err != nil {
 			return "", fmt.Errorf("changing %s: %w", path, err)
+		}
+		for k, f := range files { // those that need what is gone
+			if f.Dictionary != before {
+				continue
+			}
+			if files[k], err = change(was, f, dir, ""); err != nil {
+				return "", fmt.Errorf("compressing %s again: %w", f.Path, err)
+			}
 		}
 	}
 	manifest, err := payload.New(files, was.Manifest.Left, was.Manifest.Setup).Encode()
@@ -43,21 +52,20 @@ func (env *Env) AnotherPayload(name string, changed ...string) (dir string, err 
 	return dir, os.WriteFile(filepath.Join(dir, payload.ManifestName), manifest, 0o600)
 }
 
-// change appends bytes to a program and writes the result into the payload in dir.
+// change appends bytes to a program and writes the result, compressed without a dictionary, into the payload in dir.
 func change(p *payload.Payload, f payload.File, dir, with string) (payload.File, error) {
 	content, err := contentOf(p, f)
 	if err != nil {
 		return f, err
 	}
 	content = append(content, with...)
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest))
-	if err != nil {
+	f.SHA256, f.Size, f.Dictionary = sumOf(content), int64(len(content)), ""
+	var frame bytes.Buffer
+	if err := compress.Compress(&frame, content, compress.Dictionary{}, true); err != nil {
 		return f, err
 	}
-	compressed := encoder.EncodeAll(content, nil)
-	f.SHA256, f.Size = sumOf(content), int64(len(content))
-	f.Compressed = payload.Blob{SHA256: sumOf(compressed), Size: int64(len(compressed))}
-	return f, os.WriteFile(filepath.Join(dir, payload.BlobName(f.SHA256)), compressed, 0o600)
+	f.Compressed = payload.Blob{SHA256: sumOf(frame.Bytes()), Size: int64(frame.Len())}
+	return f, os.WriteFile(filepath.Join(dir, payload.BlobName(f.SHA256)), frame.Bytes(), 0o600)
 }
 
 func sumOf(content []byte) string {

@@ -11,11 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/lab/winbuild"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
@@ -53,12 +52,19 @@ func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
 		return nil, err
 	}
 	defer blob.Close()
-	decoder, err := zstd.NewReader(blob)
+	frame, err := io.ReadAll(blob)
 	if err != nil {
 		return nil, err
 	}
-	defer decoder.Close()
-	return io.ReadAll(decoder)
+	var dictionary compress.Dictionary
+	if i := slices.IndexFunc(p.Manifest.Files, func(d payload.File) bool { return d.SHA256 == f.Dictionary }); i >= 0 {
+		program, err := contentOf(p, p.Manifest.Files[i])
+		if err != nil {
+			return nil, err
+		}
+		dictionary = compress.NewDictionary(program)
+	}
+	return compress.Decompress(frame, f.Size, dictionary)
 }
 
 // buildPayload builds components for Wine hosts, with the patches of package winbuild. With fast they are compressed less than for

@@ -140,7 +140,7 @@ func (o Options) externals() ([]Content, []payload.Left, error) {
 }
 
 func content(c Component, version string, open func() (io.ReadCloser, error)) Content {
-	return Content{Path: c.Path, Component: c.Name, Version: version, License: c.License, Group: c.Group, Open: open}
+	return Content{Path: c.Path, Component: c.Name, Version: version, License: c.License, Group: c.Group, Dictionary: c.Dictionary, Open: open}
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -108,7 +108,7 @@ func TestBuildPutsEveryComponentInItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer blob.Close()
-	hello := decompressed(t, blob)
+	hello := decompressed(t, blob, m.Files[0].Size, "")
 	if !strings.HasPrefix(hello, "MZ") {
 		t.Errorf("bin/hello.exe begins with %q, which is no Windows program", hello[:2])
 	}

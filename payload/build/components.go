@@ -18,6 +18,9 @@ type Component struct {
 	Path string
 	// Group says which hosts get it.
 	Group string
+	// Dictionary is the path of the component that this one is compressed with, in the same group or in base; empty for none. It should
+	// share much code, and change no more often: this one is compressed again whenever that one changes.
+	Dictionary string
 	// License is an SPDX identifier.
 	License string
 
@@ -79,12 +82,16 @@ func (c Component) FullName() string {
 	return c.Name + "-" + c.Minor
 }
 
+// containerdPath is that of the program that most others are compressed with: it shares as much code with them as larger programs do,
+// every host needs it, and it serves each minor version of Kubernetes.
+const containerdPath = "containerd/containerd.exe"
+
 func ownComponents() []Component {
 	return []Component{{
 		Name: "wicd", Path: payload.WICD, Group: payload.Base, License: "Apache-2.0",
 		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd",
 	}, {
-		Name: "hybrid-overlay-node", Path: "hybrid-overlay-node.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "hybrid-overlay-node", Path: "hybrid-overlay-node.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/hybrid-overlay-node",
 	}}
 }
@@ -104,16 +111,16 @@ func kubernetesComponents() []Component {
 	for _, minor := range Minors() {
 		module := "payload/kubernetes/" + minor
 		all = append(all, Component{
-			Name: "kubelet", Minor: minor, Path: "kubelet.exe", Group: payload.Kubernetes(minor), License: "Apache-2.0",
+			Name: "kubelet", Minor: minor, Path: "kubelet.exe", Group: payload.Kubernetes(minor), Dictionary: containerdPath, License: "Apache-2.0",
 			Module: module, Package: "k8s.io/kubernetes/cmd/kubelet", Stamp: stamp,
 		}, Component{
-			Name: "kube-proxy", Minor: minor, Path: "kube-proxy.exe", Group: payload.Kubernetes(minor), License: "Apache-2.0",
+			Name: "kube-proxy", Minor: minor, Path: "kube-proxy.exe", Group: payload.Kubernetes(minor), Dictionary: "kubelet.exe", License: "Apache-2.0",
 			Module: module, Package: "k8s.io/kubernetes/cmd/kube-proxy", Stamp: stamp,
 		})
 	}
 	newest := "payload/kubernetes/" + Minors()[len(Minors())-1]
 	return append(all, Component{
-		Name: "kube-log-runner", Path: "kube-log-runner.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "kube-log-runner", Path: "kube-log-runner.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: newest, Package: "k8s.io/component-base/logs/kube-log-runner",
 	})
 }
@@ -121,24 +128,24 @@ func kubernetesComponents() []Component {
 func containerComponents() []Component {
 	plugin := []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=${version}"}
 	return []Component{{
-		Name: "containerd", Path: "containerd/containerd.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "containerd", Path: containerdPath, Group: payload.Base, License: "Apache-2.0",
 		Module: "payload/containerd", Package: "github.com/containerd/containerd/v2/cmd/containerd",
 		Stamp: []string{"github.com/containerd/containerd/v2/version.Version=${version}"},
 	}, {
-		Name: "containerd-shim-runhcs-v1", Path: "containerd/containerd-shim-runhcs-v1.exe", Group: payload.Base, License: "MIT",
+		Name: "containerd-shim-runhcs-v1", Path: "containerd/containerd-shim-runhcs-v1.exe", Group: payload.Base, Dictionary: containerdPath, License: "MIT",
 		Module: "payload/hcsshim", Package: "github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1",
 		Stamp: []string{"main.version=${version}"},
 	}, {
-		Name: "win-overlay", Path: "cni/win-overlay.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "win-overlay", Path: "cni/win-overlay.exe", Group: payload.Base, Dictionary: "cni/win-bridge.exe", License: "Apache-2.0",
 		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/main/windows/win-overlay", Stamp: plugin,
 	}, {
-		Name: "win-bridge", Path: "cni/win-bridge.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "win-bridge", Path: "cni/win-bridge.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/main/windows/win-bridge", Stamp: plugin,
 	}, {
-		Name: "host-local", Path: "cni/host-local.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "host-local", Path: "cni/host-local.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: "payload/cni", Package: "github.com/containernetworking/plugins/plugins/ipam/host-local", Stamp: plugin,
 	}, {
-		Name: "flanneld", Path: "flanneld.exe", Group: payload.Flannel, License: "Apache-2.0",
+		Name: "flanneld", Path: "flanneld.exe", Group: payload.Flannel, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: "payload/flannel", Package: "github.com/flannel-io/flannel",
 		Stamp: []string{"github.com/flannel-io/flannel/pkg/version.Version=${version}"},
 	}}
@@ -146,22 +153,22 @@ func containerComponents() []Component {
 
 func nodeComponents() []Component {
 	return []Component{{
-		Name: "windows_exporter", Path: "windows_exporter.exe", Group: payload.Base, License: "MIT",
+		Name: "windows_exporter", Path: "windows_exporter.exe", Group: payload.Base, Dictionary: containerdPath, License: "MIT",
 		Module: "payload/windows-exporter", Package: "github.com/prometheus-community/windows_exporter",
 		Stamp: []string{"github.com/prometheus/common/version.Version=${number}"},
 	}, {
-		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, License: "Apache-2.0",
+		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
 		External: External{File: "csi-proxy.exe", Version: "v1.4.0"},
 	}}
 }
 
 func cloudComponents() []Component {
 	return []Component{{
-		Name: "ecr-credential-provider", Path: "ecr-credential-provider.exe", Group: payload.AWS, License: "Apache-2.0",
+		Name: "ecr-credential-provider", Path: "ecr-credential-provider.exe", Group: payload.AWS, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: "payload/aws", Package: "k8s.io/cloud-provider-aws/cmd/ecr-credential-provider",
 		Stamp: []string{"main.gitVersion=${version}", "k8s.io/component-base/version.gitVersion=${version}"},
 	}, {
-		Name: "azure-cloud-node-manager", Path: "azure-cloud-node-manager.exe", Group: payload.Azure, License: "Apache-2.0",
+		Name: "azure-cloud-node-manager", Path: "azure-cloud-node-manager.exe", Group: payload.Azure, Dictionary: containerdPath, License: "Apache-2.0",
 		External: External{File: "azure-cloud-node-manager.exe", Version: "v1.36.6"},
 	}}
 }

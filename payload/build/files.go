@@ -31,6 +31,22 @@ func hashFile(open func() (io.ReadCloser, error)) (string, int64, error) {
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
+// read returns a content.
+func read(open func() (io.ReadCloser, error)) ([]byte, error) {
+	r, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+// hashOf returns the SHA-256 in hexadecimal.
+func hashOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
 // replace writes a file atomically: it has all bytes that write writes or, after an error, its former content.
 func replace(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".part-")

@@ -12,10 +12,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/payload/compress"
 	"github.com/windows-machine-config/wmco/payload/selfextract"
 )
 
@@ -62,14 +61,13 @@ func tree(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func decompressed(t *testing.T, r io.Reader) string {
+func decompressed(t *testing.T, r io.Reader, size int64, dictionary string) string {
 	t.Helper()
-	decoder, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(payload.MaxWindow))
+	frame, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer decoder.Close()
-	data, err := io.ReadAll(decoder)
+	data, err := compress.Decompress(frame, size, compress.NewDictionary([]byte(dictionary)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +90,7 @@ func TestWrittenPayloadHasEachContentOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := decompressed(t, blob); got != want[f.Path] {
+		if got := decompressed(t, blob, f.Size, ""); got != want[f.Path] {
 			t.Errorf("%s holds %q, want %q", f.Path, got, want[f.Path])
 		}
 		blob.Close()
@@ -116,7 +114,7 @@ func TestSetupContainsWICD(t *testing.T) {
 	if !bytes.HasPrefix(data, []byte("stub")) || program.SHA256 != sha256.Sum256([]byte("the daemon")) || program.Size != int64(len("the daemon")) {
 		t.Errorf("wicd-setup begins with %q and describes %v", data[:4], program)
 	}
-	if got := decompressed(t, compressed); got != "the daemon" {
+	if got := decompressed(t, compressed, program.Size, ""); got != "the daemon" {
 		t.Errorf("wicd-setup contains %q", got)
 	}
 }
@@ -184,15 +182,16 @@ func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
 		"content cannot be opened": func(s *build.Set) {
 			s.Files[1].Open = func() (io.ReadCloser, error) { return nil, cut }
 		},
-		"content breaks off while it is compressed": func(s *build.Set) {
-			opened := 0
+		"content breaks off": func(s *build.Set) {
 			s.Files[1].Open = func() (io.ReadCloser, error) {
-				opened++
-				if opened == 1 {
-					return io.NopCloser(strings.NewReader("another program")), nil
-				}
 				return io.NopCloser(io.MultiReader(strings.NewReader("another"), failing{cut})), nil
 			}
+		},
+		"dictionary cannot be opened": func(s *build.Set) {
+			s.Files[2].Dictionary = "dictionary.exe"
+			c := sampleContent("dictionary.exe", "")
+			c.Open = func() (io.ReadCloser, error) { return nil, cut }
+			s.Files = append(s.Files, c)
 		},
 		"stub cannot be opened": func(s *build.Set) {
 			s.Files[0].Open = build.Bytes([]byte("the new daemon"))
@@ -218,14 +217,16 @@ func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
 	}
 }
 
-func TestContentThatChangesWhileItIsReadIsRefused(t *testing.T) {
+func TestDictionaryThatChangesWhileItIsReadIsRefused(t *testing.T) {
 	set, version := sampleSet(), 0
+	set.Files[2] = sampleContent("kube-proxy.exe", "another program")
+	set.Files[2].Dictionary = "kubelet.exe"
 	set.Files[1].Open = func() (io.ReadCloser, error) {
 		version++
 		return io.NopCloser(strings.NewReader(fmt.Sprintf("version %d", version))), nil
 	}
 	dir := t.TempDir()
-	if _, err := build.Write(t.Context(), dir, set); err == nil || !strings.Contains(err.Error(), "adding kubelet.exe to the payload") {
+	if _, err := build.Write(t.Context(), dir, set); err == nil || !strings.Contains(err.Error(), "(kube-proxy.exe): dictionary is") {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, payload.ManifestName)); err == nil {

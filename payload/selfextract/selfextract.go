@@ -1,7 +1,6 @@
-// Package selfextract defines the format of a self-extracting executable: a stub, then
-// a program as one zstd frame, then a trailer of fixed size that says where the frame
-// begins and which hash the program has. Windows and Linux both ignore what follows an
-// executable's own end, so the file stays executable.
+// Package selfextract defines the format of a self-extracting executable: a stub, then a program as package compress makes
+// it, then a trailer of fixed size that says where the program begins and which hash it has. Windows and Linux both ignore
+// what follows an executable's own end, so the file stays executable.
 //
 // wicd-setup reads this format on a host, the payload's builder writes it.
 package selfextract
@@ -15,7 +14,7 @@ import (
 )
 
 // magic ends every self-extracting executable. Its last digit is the version of the format.
-const magic = "WICDTAIL1"
+const magic = "WICDTAIL2"
 
 // trailerSize is the length of the trailer: length and size (8 bytes each, little endian), hash, magic.
 const trailerSize = 8 + 8 + sha256.Size + int64(len(magic))

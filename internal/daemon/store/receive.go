@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
 // Receive takes content into the store: it reads the list of what the host must have, answers with what is missing,
@@ -50,15 +51,19 @@ func Receive(ctx context.Context, s *agent.Session, h host.Host, program func() 
 	return r.result, err
 }
 
-// distinct is the list without repetitions. It refuses what is no content.
+// distinct is the list without repetitions. It refuses what is no content, and what could not be decompressed.
 func distinct(list []agent.Content) ([]agent.Content, error) {
 	seen := map[string]bool{}
 	var out []agent.Content
 	for i, c := range list {
-		if !IsHash(c.SHA256) || c.Size < 0 || c.CompressedSize < 0 {
+		if !IsHash(c.SHA256) || min(c.Size, c.CompressedSize) < 0 || max(c.Size, c.CompressedSize) > compress.MaxSize {
 			return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(
-				"content[%d] is sha256 %q, size %d, compressedSize %d; 64 lower-case hexadecimal digits and sizes from 0 are allowed",
-				i, c.SHA256, c.Size, c.CompressedSize)}
+				"content[%d] is sha256 %q, size %d, compressedSize %d; 64 lower-case hexadecimal digits and sizes from 0 to %d are allowed",
+				i, c.SHA256, c.Size, c.CompressedSize, compress.MaxSize)}
+		}
+		if c.Dictionary != "" && !seen[c.Dictionary] {
+			return nil, &agent.Error{Code: agent.CodeRequestInvalid, Message: fmt.Sprintf(
+				"content[%d] (sha256 %s) has dictionary %q; the sha256 of a content before it in the list is allowed", i, c.SHA256, c.Dictionary)}
 		}
 		if !seen[c.SHA256] {
 			seen[c.SHA256] = true
@@ -140,8 +145,9 @@ func (r *receiving) takeAll(ctx context.Context) error {
 	unpacked := make(chan error)
 	go func() {
 		var errs []error
+		u := unpacker{Store: r.store}
 		for c := range arrived {
-			if err := r.store.unpack(c); err != nil {
+			if err := u.unpack(c); err != nil {
 				errs = append(errs, err)
 			}
 		}

@@ -13,12 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/payload"
 )
 
 // partEnding marks what has arrived of a content: the beginning of its compressed bytes.
@@ -144,86 +141,6 @@ func (s Store) arrived(c agent.Content) (int64, error) {
 	}
 	return 0, s.disk.Remove(s.part(c.SHA256))
 }
-
-// unpack turns a part that is complete into the content. A part that does not give the content is thrown away.
-func (s Store) unpack(c agent.Content) error {
-	err := s.unpackInto(c, s.Path(c.SHA256)+host.TemporarySuffix)
-	if errors.Is(err, errAltered) {
-		return errors.Join(&agent.Error{
-			Code: agent.CodeContentAltered,
-			Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again",
-				c.SHA256, err),
-		}, s.disk.Remove(s.part(c.SHA256)))
-	}
-	if err != nil {
-		return fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err)
-	}
-	return s.disk.Remove(s.part(c.SHA256))
-}
-
-// errAltered is the class of errors for which the bytes are to blame.
-var errAltered = errors.New("altered")
-
-func (s Store) unpackInto(c agent.Content, beside string) error {
-	part, err := s.disk.Open(s.part(c.SHA256))
-	if err != nil {
-		return err
-	}
-	defer part.Close()
-	file, err := s.disk.Create(beside)
-	if err != nil {
-		return err
-	}
-	hash := sha256.New()
-	if err := decompress(io.MultiWriter(file, hash), part, c.Size); err != nil {
-		return errors.Join(err, file.Close(), s.disk.Remove(beside))
-	}
-	if sum := hex.EncodeToString(hash.Sum(nil)); sum != c.SHA256 {
-		return errors.Join(fmt.Errorf("%w: its SHA-256 is %s", errAltered, sum), file.Close(), s.disk.Remove(beside))
-	}
-	if err := s.disk.Finish(file, beside); err != nil {
-		return err
-	}
-	return s.disk.Rename(beside, s.Path(c.SHA256))
-}
-
-// decompress writes exactly size bytes, and never more, whatever r holds.
-func decompress(w io.Writer, r io.Reader, size int64) error {
-	decoder, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(payload.MaxWindow))
-	if err != nil {
-		return err
-	}
-	defer decoder.Close()
-	bytes := &counted{r: io.LimitReader(decoder, size+1)}
-	n, err := io.CopyBuffer(onlyWriter{w}, bytes, make([]byte, 256<<10))
-	switch {
-	case bytes.err != nil:
-		return fmt.Errorf("%w: decompressing: %w", errAltered, bytes.err)
-	case err != nil:
-		return err
-	case n != size:
-		return fmt.Errorf("%w: it gives %d bytes or more, and should give %d", errAltered, n, size)
-	}
-	return nil
-}
-
-// counted keeps the error of reading apart from that of writing.
-type counted struct {
-	r   io.Reader
-	err error
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	if err != nil && err != io.EOF {
-		c.err = err
-	}
-	return n, err
-}
-
-// onlyWriter hides other methods of a writer, so that io.CopyBuffer uses the buffer.
-type onlyWriter struct{ io.Writer }
 
 // IsHash tells whether a string is a SHA-256 in lower-case hex, and so cannot leave the store as a name.
 func IsHash(s string) bool {

@@ -1,0 +1,178 @@
+package compress
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// apply replaces addresses in b, so that programs with the same code have the same bytes: code that moved is called over
+// another distance, and each entry of a table begins where the entry before it ends. It needs no parameters, works on any
+// bytes, and undo is its exact inverse. A change of it is a change of the format of payloads.
+func apply(b []byte) {
+	filter{b, false}.functions()
+	filter{b, false}.unwinding()
+	filter{b, false}.code()
+}
+
+// undo is the inverse of apply.
+func undo(b []byte) {
+	filter{b, true}.code()
+	filter{b, true}.unwinding()
+	filter{b, true}.functions()
+}
+
+// filter takes the same steps in both directions: what it looks at to find a number is never changed before, or
+// is already restored.
+type filter struct {
+	b    []byte
+	undo bool
+}
+
+// difference replaces the number at an offset by its difference to base, or restores it. It returns the number.
+func (f filter) difference(at int, base uint32) uint32 {
+	is := f.number(at)
+	if f.undo {
+		binary.LittleEndian.PutUint32(f.b[at:], is+base)
+		return is + base
+	}
+	binary.LittleEndian.PutUint32(f.b[at:], is-base)
+	return is
+}
+
+// optional is difference for a number of which zero means none and stays zero. The difference that would become zero takes the
+// place of the one that zero would have had.
+func (f filter) optional(at int, base uint32) uint32 {
+	switch is := f.number(at); {
+	case is == 0:
+		return base
+	case !f.undo && is == base, f.undo && is == -base:
+		to := -base
+		if f.undo {
+			to = base
+		}
+		binary.LittleEndian.PutUint32(f.b[at:], to)
+		return base
+	}
+	return f.difference(at, base)
+}
+
+func (f filter) number(at int) uint32 { return binary.LittleEndian.Uint32(f.b[at:]) }
+
+// code replaces the distances in instructions by addresses, counted from the beginning of the file. It does not
+// know which bytes are instructions: a few that are none change as well.
+func (f filter) code() {
+	for at := 0; at+7 <= len(f.b); at++ {
+		first, second, third := f.b[at], f.b[at+1], f.b[at+2]
+		length := 0
+		switch {
+		case first == 0xe8: // call
+			length = 1
+		case first == 0x83 && second == 0x3d: // cmp dword [rip+distance], number
+			length = 2
+		case first&0xf8 == 0x48 && third&0xc7 == 0x05: // lea, mov and cmp of 64 bits with [rip+distance]
+			switch second {
+			case 0x8d, 0x8b, 0x89, 0x3b, 0x39:
+				length = 3
+			}
+		}
+		if length > 0 {
+			f.address(at + length)
+			at += length + 3 // also where nothing changed: a decision must not depend on bytes that change later
+		}
+	}
+}
+
+// address replaces the distance at an offset by the address that it leads to, if that is in the file. The distances that
+// look like such addresses take the place of the others; so each can be restored.
+func (f filter) address(at int) {
+	size, from := int64(len(f.b)), int64(at+4)
+	is := int64(int32(f.number(at)))
+	if is < -from || is >= size {
+		return
+	}
+	switch {
+	case !f.undo && is < size-from:
+		is += from
+	case !f.undo:
+		is -= size
+	case is >= 0:
+		is -= from
+	default:
+		is += size
+	}
+	binary.LittleEndian.PutUint32(f.b[at:], uint32(is))
+}
+
+// The table of functions of a Go program (runtime.pclntab) begins with a header, whose numbers have 8 bytes each; they are
+// described by runtime.pcHeader, and functions by runtime._func. Go's linker wrote this version since Go 1.20.
+const (
+	headerCount = 8     // number of functions
+	headerTable = 8 * 8 // offset of the index, and of the functions behind it
+	headerSize  = headerTable + 8
+
+	indexSize = 8 // of a function in the index: address, offset of the function from the index
+
+	functionName       = 4
+	functionTables     = 16 // three offsets of tables, and more of them behind the function
+	functionTablesEnd  = 28
+	functionTableCount = 28
+	functionDataCount  = 43
+	functionSize       = 44
+)
+
+func headerMagic() []byte { return []byte{0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8} }
+
+// functions replaces numbers of the table of functions by their differences to those of the function before.
+func (f filter) functions() {
+	header := bytes.Index(f.b, headerMagic())
+	if header < 0 || len(f.b)-header < headerSize {
+		return
+	}
+	count := binary.LittleEndian.Uint64(f.b[header+headerCount:])
+	offset := binary.LittleEndian.Uint64(f.b[header+headerTable:])
+	if offset < headerSize || offset > uint64(len(f.b)-header) {
+		return
+	}
+	table := filter{f.b[header+int(offset):], f.undo}
+	if count > uint64(len(table.b)/indexSize) {
+		return
+	}
+	previous := function{end: uint32(count * indexSize)}
+	for i := range int(count) {
+		next, ok := table.function(i*indexSize, previous)
+		if !ok {
+			return
+		}
+		previous = next
+	}
+}
+
+// function is what the numbers of the next function are compared with.
+type function struct{ address, name, table, end uint32 }
+
+// function replaces the numbers of one function. A function that begins before the end of the previous one, or does not end
+// in the table, is no function, and neither is what follows.
+func (f filter) function(index int, previous function) (function, bool) {
+	is := function{table: previous.table}
+	is.address = f.difference(index, previous.address)
+	offset := f.difference(index+4, previous.end)
+	begin := int(offset)
+	if offset < previous.end || begin > len(f.b)-functionSize {
+		return is, false
+	}
+	tables, data := uint64(f.number(begin+functionTableCount)), uint64(f.b[begin+functionDataCount])
+	end := uint64(offset) + functionSize + 4*(tables+data)
+	if end > uint64(len(f.b)) {
+		return is, false
+	}
+	f.difference(begin, is.address)
+	is.name = f.difference(begin+functionName, previous.name)
+	for at := begin + functionTables; at < begin+functionTablesEnd; at += 4 {
+		is.table = f.optional(at, is.table)
+	}
+	for at := begin + functionSize; at < begin+functionSize+4*int(tables); at += 4 {
+		is.table = f.optional(at, is.table)
+	}
+	is.end = uint32(end)
+	return is, true
+}
