@@ -42,7 +42,10 @@ type joins struct {
 }
 
 // rejoin is the second join of a host.
-type rejoin struct{ payloadBytes, wireBytes int64 }
+type rejoin struct {
+	arrival
+	payloadBytes, wireBytes int64
+}
 
 func measureJoin(ctx context.Context, s *sheet) error {
 	if err := lab.CanRunWindows(); err != nil {
@@ -93,7 +96,7 @@ func (m *joins) joinAlone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := rejoin{m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesReceived}
+	r := rejoin{second, m.arrived(before, m.contents(hosts[0]), second.seen[0]), second.seen[0].BytesReceived}
 	m.say("the same host was Ready again after %.2f s; it got %d bytes", second.seconds, r.wireBytes)
 	m.again = append(m.again, r)
 	return m.leave(ctx, hosts)
@@ -178,6 +181,7 @@ func (m *joins) report() {
 			note("exec", float64(seen.ExecChannels))
 			note("transfers", float64(max(seen.SFTPChannels, seen.FilesOpenedForWriting)))
 			note("ratio", float64(seen.BytesReceived)/float64(m.compressedSize()))
+			note("wire", float64(seen.BytesReceived)/1e6)
 		}
 	}
 	for _, r := range m.again {
@@ -189,6 +193,7 @@ func (m *joins) report() {
 	m.number("join.transfers", most["transfers"], "count")
 	m.number("join.powershell_processes", float64(m.powerShell), "count")
 	m.number("join.bytes_ratio", most["ratio"], "ratio")
+	m.number("join.wire_mb", most["wire"], "MB")
 	m.number("rejoin.payload_bytes", most["payload again"], "bytes")
 	m.number("rejoin.wire_bytes", most["wire again"], "bytes")
 	one, many := medianRun(m.alone), medianRun(m.crowd)
@@ -201,8 +206,20 @@ func (m *joins) report() {
 	m.number("join.cpu_seconds", one.cpuSeconds, "s")
 	m.number("join.cpu_seconds_of_3", many.cpuSeconds, "s")
 	m.number("join.cpu_seconds_each_of_3_over_1", many.cpuSeconds/together/one.cpuSeconds, "ratio")
-	for _, s := range one.steps {
-		m.number("join.step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
+	m.steps("join", one)
+	var again []arrival
+	for _, r := range m.again {
+		again = append(again, r.arrival)
+	}
+	second := medianRun(again)
+	m.number("rejoin.seconds", second.seconds, "s")
+	m.steps("rejoin", second)
+}
+
+// steps reports the duration of each step.
+func (m *joins) steps(of string, a arrival) {
+	for _, s := range a.steps {
+		m.number(of+".step_"+strings.ToLower(s.Name)+"_seconds", took(s).Seconds(), "s")
 	}
 }
 

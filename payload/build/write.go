@@ -26,7 +26,7 @@ type Set struct {
 	Left []payload.Left
 	// Stub opens wicd-setup without WICD at its end. Required where Files has WICD.
 	Stub func() (io.ReadCloser, error)
-	// Blobs is a folder for compressed contents between calls, of one level. Empty means only the payload's own.
+	// Blobs is a folder that keeps compressed contents for later calls with the same Fast. Empty means none.
 	Blobs string
 	// Fast compresses in a fraction of the time, to more bytes: for tests.
 	Fast bool
@@ -49,8 +49,8 @@ func Bytes(data []byte) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// Write writes the payload of set into dir and returns its manifest. Existing compressed contents are verified and reused. The
-// manifest is replaced last; then unused contents are removed.
+// Write writes the payload of set into dir and returns its manifest. The manifest is replaced last; then unused contents are
+// removed.
 func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 	w := writer{Set: set, dir: dir}
 	if err := w.makeFolders(); err != nil {
@@ -92,59 +92,95 @@ func (w *writer) makeFolders() error {
 }
 
 // dictionary returns the content that c is compressed with, and its hash; both are zero if there is none.
-func (s Set) dictionary(c Content) (sha256 string, d compress.Dictionary, err error) {
+func (s Set) dictionary(c Content) (with Content, sha256 string, err error) {
 	for _, group := range []string{c.Group, payload.Base} {
 		i := slices.IndexFunc(s.Files, func(f Content) bool { return f.Path == c.Dictionary && f.Group == group })
-		if i < 0 {
-			continue
+		if i >= 0 {
+			sha256, _, err = hashFile(s.Files[i].Open)
+			return s.Files[i], sha256, err
 		}
-		program, err := read(s.Files[i].Open)
-		if err != nil {
-			return "", d, err
-		}
-		return hashOf(program), compress.NewDictionary(program), nil
 	}
-	return "", d, nil
+	return Content{}, "", nil
 }
 
 // add adds the compressed content to the payload. A content that one of the files has is compressed once.
-func (w *writer) add(c Content, files []payload.File, progress string) (payload.File, error) {
-	f := payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
-	program, err := read(c.Open)
-	if err != nil {
+func (w *writer) add(c Content, files []payload.File, progress string) (f payload.File, err error) {
+	f = payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
+	if f.SHA256, f.Size, err = hashFile(c.Open); err != nil {
 		return f, err
 	}
-	f.SHA256, f.Size = hashOf(program), int64(len(program))
 	if i := slices.IndexFunc(files, func(same payload.File) bool { return same.SHA256 == f.SHA256 }); i >= 0 {
 		f.Compressed, f.Dictionary = files[i].Compressed, files[i].Dictionary
 		return f, nil
 	}
-	var dictionary compress.Dictionary
-	if f.Dictionary, dictionary, err = w.dictionary(c); err != nil {
+	var with Content
+	if with, f.Dictionary, err = w.dictionary(c); err != nil {
 		return f, fmt.Errorf("reading its dictionary %s: %w", c.Dictionary, err)
 	}
-	blob := filepath.Join(w.dir, payload.BlobName(f.SHA256))
-	kept := blob
-	if w.Blobs != "" {
-		kept = filepath.Join(w.Blobs, f.SHA256+f.Dictionary[:min(16, len(f.Dictionary))]+".zst")
-	}
-	if f.Compressed, err = inspect(kept, f, dictionary); err == nil {
-		touch(kept)
-	} else {
+	frame := w.kept(f)
+	if frame == nil {
 		begin := time.Now()
-		if err := replace(kept, func(to io.Writer) error { return compress.Compress(to, program, dictionary, w.Fast) }); err != nil {
-			return f, err
-		}
-		if f.Compressed, err = inspect(kept, f, dictionary); err != nil {
+		if frame, err = w.compress(c, with, f); err != nil {
 			return f, err
 		}
 		logTo(w.Log, "%s %s: compressed %.1f MB to %.1f MB in %.1f s", c.Path, progress,
-			float64(f.Size)/1e6, float64(f.Compressed.Size)/1e6, time.Since(begin).Seconds())
+			float64(f.Size)/1e6, float64(len(frame))/1e6, time.Since(begin).Seconds())
 	}
-	if blob == kept {
-		return f, nil
+	f.Compressed = payload.Blob{SHA256: hashOf(frame), Size: int64(len(frame))}
+	return f, replace(filepath.Join(w.dir, payload.BlobName(f.SHA256)), copyOf(Bytes(frame)))
+}
+
+// compress returns the compressed form of f, which has content c, and keeps it.
+func (w *writer) compress(c, with Content, f payload.File) ([]byte, error) {
+	program, err := read(c.Open)
+	if err != nil {
+		return nil, err
 	}
-	return f, replace(blob, copyOf(file(kept)))
+	var dictionary compress.Dictionary
+	if f.Dictionary != "" {
+		of, err := read(with.Open)
+		if err != nil {
+			return nil, fmt.Errorf("reading its dictionary %s: %w", with.Path, err)
+		}
+		dictionary = compress.NewDictionary(of)
+	}
+	var frame bytes.Buffer
+	if err := compress.Compress(&frame, program, dictionary, w.Fast); err != nil {
+		return nil, err
+	}
+	back, err := compress.Decompress(frame.Bytes(), f.Size, dictionary)
+	if err != nil {
+		return nil, err
+	}
+	if got := hashOf(back); got != f.SHA256 {
+		return nil, fmt.Errorf("compressed, it has sha256 %s instead of %s", got, f.SHA256)
+	}
+	if w.Blobs == "" {
+		return frame.Bytes(), nil
+	}
+	return frame.Bytes(), replace(w.keptPrefix(f)+hashOf(frame.Bytes())+".zst", copyOf(Bytes(frame.Bytes())))
+}
+
+// kept returns the compressed form of f that an earlier call kept, or nil.
+func (w *writer) kept(f payload.File) []byte {
+	if w.Blobs == "" {
+		return nil
+	}
+	prefix := w.keptPrefix(f)
+	names, _ := filepath.Glob(prefix + "*.zst") // the pattern is valid
+	for _, name := range names {
+		frame, err := os.ReadFile(name)
+		if err == nil && name == prefix+hashOf(frame)+".zst" {
+			touch(name)
+			return frame
+		}
+	}
+	return nil
+}
+
+// keptPrefix is the name of what is kept of f, up to its own hash.
+func (w *writer) keptPrefix(f payload.File) string {
+	return filepath.Join(w.Blobs, fmt.Sprintf("%d-%.16s-%.16s-", compress.Format, f.SHA256, f.Dictionary))
 }
 
 // setup appends the compressed WICD among files to wicd-setup.
@@ -219,20 +255,4 @@ func (w *writer) removeUnused(m payload.Manifest) error {
 	}
 	prune(filepath.Join(w.dir, "blobs")) // partial files of an interrupted build
 	return nil
-}
-
-// inspect returns the Blob of a compressed file if it decompresses to f.
-func inspect(name string, f payload.File, dictionary compress.Dictionary) (payload.Blob, error) {
-	frame, err := os.ReadFile(name)
-	if err != nil {
-		return payload.Blob{}, err
-	}
-	program, err := compress.Decompress(frame, f.Size, dictionary)
-	if err != nil {
-		return payload.Blob{}, err
-	}
-	if got := hashOf(program); got != f.SHA256 {
-		return payload.Blob{}, fmt.Errorf("%s holds sha256 %s", name, got)
-	}
-	return payload.Blob{SHA256: hashOf(frame), Size: int64(len(frame))}, nil
 }

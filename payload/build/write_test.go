@@ -182,8 +182,13 @@ func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
 		"content cannot be opened": func(s *build.Set) {
 			s.Files[1].Open = func() (io.ReadCloser, error) { return nil, cut }
 		},
-		"content breaks off": func(s *build.Set) {
+		"content breaks off while it is compressed": func(s *build.Set) {
+			opened := 0
 			s.Files[1].Open = func() (io.ReadCloser, error) {
+				opened++
+				if opened == 1 {
+					return io.NopCloser(strings.NewReader("another program")), nil
+				}
 				return io.NopCloser(io.MultiReader(strings.NewReader("another"), failing{cut})), nil
 			}
 		},
@@ -217,16 +222,14 @@ func TestFailedWriteLeavesThePreviousPayload(t *testing.T) {
 	}
 }
 
-func TestDictionaryThatChangesWhileItIsReadIsRefused(t *testing.T) {
+func TestContentThatChangesWhileItIsReadIsRefused(t *testing.T) {
 	set, version := sampleSet(), 0
-	set.Files[2] = sampleContent("kube-proxy.exe", "another program")
-	set.Files[2].Dictionary = "kubelet.exe"
 	set.Files[1].Open = func() (io.ReadCloser, error) {
 		version++
 		return io.NopCloser(strings.NewReader(fmt.Sprintf("version %d", version))), nil
 	}
 	dir := t.TempDir()
-	if _, err := build.Write(t.Context(), dir, set); err == nil || !strings.Contains(err.Error(), "(kube-proxy.exe): dictionary is") {
+	if _, err := build.Write(t.Context(), dir, set); err == nil || !strings.Contains(err.Error(), "adding kubelet.exe to the payload") {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, payload.ManifestName)); err == nil {

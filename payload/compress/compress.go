@@ -17,6 +17,10 @@ import (
 // MaxSize bounds a program, a dictionary and a frame in bytes. The largest program, the kubelet, has 84 MB.
 const MaxSize = 256 << 20
 
+// Format is the version of the form. It changes with the bytes that a program is compressed to or decompressed from, so that
+// nothing is used that was kept from an earlier build.
+const Format = 1
+
 // window lets the encoder look back as far as the dictionary and the program reach.
 const window = MaxSize
 

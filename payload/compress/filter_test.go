@@ -2,7 +2,9 @@ package compress
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -70,6 +72,14 @@ func TestProgramsWhoseCodeMovedDifferLess(t *testing.T) {
 	// The first function of the index, of the functions and of the table for unwinding shows that everything moved.
 	if after := differing(one[tableAt:], other[tableAt:]); before != 22 || after != 3 {
 		t.Errorf("of the tables, %d bytes differed, and %d do now", before, after)
+	}
+}
+
+func TestFormatChangesWithTheFilter(t *testing.T) {
+	program := simulated(0)
+	apply(program)
+	if sum := fmt.Sprintf("%d %x", Format, sha256.Sum256(program)); sum != "1 f8e41211de4bdec56e6f811b9010a9d9e2e76fc13a104e32266a2c92e7499d0c" {
+		t.Errorf("format and filtered program are %s; if the filter changed, Format must change, too", sum)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
@@ -42,8 +43,18 @@ func (u *unpacker) unpack(c agent.Content) error {
 // errAltered is the class of errors for which the bytes are to blame.
 var errAltered = errors.New("altered")
 
+// largeBytes is the size from which on the memory of the contents before is given back first: a kubelet, its dictionary and what
+// was there before them would need twice as much.
+const largeBytes = 1 << 20
+
 // content is what a part gives.
 func (u *unpacker) content(c agent.Content) ([]byte, error) {
+	if c.Dictionary != u.name {
+		u.last, u.name = compress.Dictionary{}, ""
+	}
+	if c.Size >= largeBytes {
+		debug.FreeOSMemory()
+	}
 	dictionary, err := u.dictionary(c.Dictionary)
 	if err != nil {
 		return nil, err
@@ -66,10 +77,6 @@ func (u *unpacker) content(c agent.Content) ([]byte, error) {
 // what is wrong with its dictionary.
 func (u *unpacker) dictionary(name string) (compress.Dictionary, error) {
 	if name == u.name {
-		return u.last, nil
-	}
-	u.last, u.name = compress.Dictionary{}, "" // before the next one needs memory
-	if name == "" {
 		return u.last, nil
 	}
 	program, err := u.read(u.Path(name), compress.MaxSize)
