@@ -21,8 +21,8 @@ func undo(b []byte) {
 	filter{b, true}.functions()
 }
 
-// filter takes the same steps in both directions: what it looks at to find a number is never changed before, or
-// is already restored.
+// filter takes the same steps in both directions: what it reads to find a number is never changed before, or is
+// already restored.
 type filter struct {
 	b    []byte
 	undo bool
