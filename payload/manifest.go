@@ -174,8 +174,8 @@ func (m Manifest) validateDictionaries() error {
 // first are the files that a host needs first. The others follow in the order of their paths.
 func first() []string { return []string{WICD, "containerd/containerd.exe", "kubelet.exe"} }
 
-// Order returns the files in the order in which they are sent: each after its dictionary, and those first that a host needs first.
-// It leaves out files whose dictionary is missing.
+// Order returns the files in the order in which they are sent: each after its dictionary, those first that a host needs first, and
+// those with the same dictionary together, as a host reads that once. It leaves out files whose dictionary is missing.
 func (m Manifest) Order() []File {
 	waiting := slices.Clone(m.Files)
 	rank := func(f File) int {
@@ -186,12 +186,17 @@ func (m Manifest) Order() []File {
 	}
 	slices.SortStableFunc(waiting, func(a, b File) int { return cmp.Compare(rank(a), rank(b)) })
 	var sent []File
+	last := ""
+	ready := func(f File) bool { return f.Dictionary == "" || slices.ContainsFunc(sent, f.compressedWith) }
 	for len(waiting) > 0 {
-		i := slices.IndexFunc(waiting, func(f File) bool { return f.Dictionary == "" || slices.ContainsFunc(sent, f.compressedWith) })
+		i := slices.IndexFunc(waiting, func(f File) bool { return ready(f) && (f.Dictionary == last || rank(f) < len(first())) })
+		if i < 0 {
+			i = slices.IndexFunc(waiting, ready)
+		}
 		if i < 0 {
 			return sent
 		}
-		sent = append(sent, waiting[i])
+		sent, last = append(sent, waiting[i]), waiting[i].Dictionary
 		waiting = slices.Delete(waiting, i, i+1)
 	}
 	return sent

@@ -158,22 +158,26 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 }
 
 func TestOrderSendsDictionariesAndWhatIsNeededFirst(t *testing.T) {
-	m := sample()
-	cni, proxy := sampleFile("cni/win-bridge.exe", payload.Base), sampleFile("kube-proxy.exe", payload.Base)
-	other := sampleFile("cni/win-overlay.exe", payload.Base)
-	kubelet, containerd := hashOf("kubelet.exe"), hashOf("containerd/containerd.exe")
-	cni.Dictionary, other.Dictionary, proxy.Dictionary = hashOf("kube-proxy.exe"), cni.SHA256, kubelet
-	files := append(m.Files, cni, other, proxy)
-	for i := range files {
-		if files[i].SHA256 == kubelet {
-			files[i].Dictionary = containerd
+	files := []payload.File{}
+	for path, dictionary := range map[string]string{
+		"cni/host-local.exe": "containerd/containerd.exe", "cni/win-bridge.exe": "containerd/containerd.exe", "cni/win-overlay.exe": "cni/win-bridge.exe",
+		"containerd/containerd.exe": "", "kube-proxy.exe": "kubelet.exe", "kubelet.exe": "containerd/containerd.exe",
+		"csi-proxy.exe": "", "windows_exporter.exe": "containerd/containerd.exe", payload.WICD: "",
+	} {
+		f := sampleFile(path, payload.Base)
+		if dictionary != "" {
+			f.Dictionary = hashOf(dictionary)
 		}
+		files = append(files, f)
 	}
 	var paths []string
-	for _, f := range payload.New(files, nil, m.Setup).Order() {
+	for _, f := range payload.New(files, nil, sampleFile(payload.SetupName, payload.Base)).Order() {
 		paths = append(paths, f.Path)
 	}
-	want := []string{payload.WICD, "containerd/containerd.exe", "kubelet.exe", "flanneld.exe", "kube-proxy.exe", "cni/win-bridge.exe", "cni/win-overlay.exe"}
+	want := []string{
+		payload.WICD, "containerd/containerd.exe", "kubelet.exe", "cni/host-local.exe", "cni/win-bridge.exe", "windows_exporter.exe",
+		"cni/win-overlay.exe", "csi-proxy.exe", "kube-proxy.exe",
+	}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}

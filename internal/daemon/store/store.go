@@ -34,6 +34,9 @@ func (s Store) part(sha256 string) string { return s.Path(sha256) + partEnding }
 
 // adopt copies the program that runs into the store, where the list has it and the store does not.
 func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) error {
+	if !slices.ContainsFunc(list, func(c agent.Content) bool { return !s.disk.Exists(s.Path(c.SHA256)) }) {
+		return nil
+	}
 	program, err := open()
 	if err != nil {
 		return err
