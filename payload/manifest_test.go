@@ -175,8 +175,8 @@ func TestOrderSendsDictionariesAndWhatIsNeededFirst(t *testing.T) {
 		paths = append(paths, f.Path)
 	}
 	want := []string{
-		payload.WICD, "containerd/containerd.exe", "kubelet.exe", "cni/host-local.exe", "cni/win-bridge.exe", "windows_exporter.exe",
-		"cni/win-overlay.exe", "csi-proxy.exe", "kube-proxy.exe",
+		payload.WICD, "containerd/containerd.exe", "kubelet.exe", "kube-proxy.exe",
+		"cni/host-local.exe", "cni/win-bridge.exe", "windows_exporter.exe", "cni/win-overlay.exe", "csi-proxy.exe",
 	}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)

@@ -61,8 +61,16 @@ func (f filter) number(at int) uint32 { return binary.LittleEndian.Uint32(f.b[at
 // code replaces the distances in instructions by addresses, counted from the beginning of the file. It does not
 // know which bytes are instructions: a few that are none change as well.
 func (f filter) code() {
+	var begins [256]bool // whether an instruction with a distance begins with a byte
+	for _, b := range []byte{0xe8, 0x83, 0x48, 0x49, 0x4a, 0x4b, 0x4c, 0x4d, 0x4e, 0x4f} {
+		begins[b] = true
+	}
 	for at := 0; at+7 <= len(f.b); at++ {
-		first, second, third := f.b[at], f.b[at+1], f.b[at+2]
+		first := f.b[at]
+		if !begins[first] {
+			continue
+		}
+		second, third := f.b[at+1], f.b[at+2]
 		length := 0
 		switch {
 		case first == 0xe8: // call
