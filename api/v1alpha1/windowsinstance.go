@@ -96,6 +96,17 @@ type WindowsInstanceSpec struct {
 	// +optional
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`
 
+	// additionalAddresses are DNS names and IP addresses that are the host's, besides its address and the name of its
+	// node: those that the controller of a cloud writes into the status of the Node, such as an external address. The
+	// kubelet asks for a serving certificate for them, and the operator approves it only for what is here, or in the
+	// status of the host's Machine.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be an IP address, or a DNS name in lower case"
+	// +listType=set
+	// +optional
+	AdditionalAddresses []string `json:"additionalAddresses,omitempty"`
+
 	// network selects the network interface that the cluster uses, on a host with more than one.
 	// +optional
 	Network *InstanceNetwork `json:"network,omitempty"`
@@ -104,25 +115,6 @@ type WindowsInstanceSpec struct {
 	// paused host still rolls out to the others.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-}
-
-// InstanceNetwork selects the interface that has the node's address and carries the pod network. The default is the
-// interface with the default route.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.interface) || !has(self.cidr)",message="at most one of network.interface and network.cidr may be set"
-type InstanceNetwork struct {
-	// interface is the name of the interface as Get-NetAdapter shows it: "Ethernet 2".
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	Interface string `json:"interface,omitempty"`
-
-	// cidr is a range of IPv4 addresses. It selects the interface that has an address in the range, and that address.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=18
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="cidr must be a range of IPv4 addresses, for example 10.0.8.0/24"
-	// +optional
-	CIDR string `json:"cidr,omitempty"`
 }
 
 // WindowsInstanceStatus is the observed state of a host.

@@ -628,6 +628,11 @@ func (in *WindowsInstanceSpec) DeepCopyInto(out *WindowsInstanceSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.AdditionalAddresses != nil {
+		in, out := &in.AdditionalAddresses, &out.AdditionalAddresses
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Network != nil {
 		in, out := &in.Network, &out.Network
 		*out = new(InstanceNetwork)

@@ -94,7 +94,9 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Store: published, Renderer: renderer, Policies: policies, Fleet: plans, Resolver: resolver, Reserved: reserved, Hosts: hosts, Slots: &kube.Slots{}, Names: &instance.NameClaims{},
 			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
 		}),
-		csrapproval.New(csrapproval.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies}),
+		csrapproval.New(csrapproval.Options{
+			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies, Machines: []csrapproval.Machines{machineAPI, clusterAPI},
+		}),
 	}, nil
 }
 

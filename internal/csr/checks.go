@@ -241,7 +241,7 @@ func renewalWithoutNode(c candidate) string {
 
 func dnsNameOfOther(c candidate) string {
 	for _, name := range c.cert.DNSNames {
-		if name == "" || name != c.node && name != c.host.DNSName {
+		if name == "" || !slices.Contains(c.ownNames(), name) {
 			return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s", quote(name), list(c.ownNames()))
 		}
 	}
@@ -249,17 +249,18 @@ func dnsNameOfOther(c candidate) string {
 }
 
 func (c candidate) ownNames() []string {
-	if c.host.DNSName == "" {
-		return []string{c.node}
+	names := []string{c.node}
+	if c.host.DNSName != "" {
+		names = append(names, c.host.DNSName)
 	}
-	return []string{c.node, c.host.DNSName}
+	return append(names, c.host.CloudNames...)
 }
 
 func addressNotReported(c candidate) string {
 	for _, address := range c.certAddresses() {
-		if !c.isReported(address) {
+		if !c.isReported(address) && !slices.Contains(parsed(c.host.CloudAddresses), address) {
 			return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s",
-				address, c.host.Instance, list(c.host.Addresses))
+				address, c.host.Instance, list(slices.Concat(c.host.Addresses, c.host.CloudAddresses)))
 		}
 	}
 	return ""
@@ -284,7 +285,8 @@ func (k Known) ownerOfName(name string, host *Host) string {
 		return "the name of Node " + name
 	}
 	for _, h := range k.Hosts {
-		if h.Instance != host.Instance && h.claims() && (name == h.Node || name == h.DNSName) {
+		isHis := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
+		if h.Instance != host.Instance && h.claims() && isHis {
 			return "a name of instance " + h.Instance
 		}
 	}
@@ -314,8 +316,10 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 			}
 		}
 	}
+	isProven := slices.Contains(parsed(host.Addresses), address)
 	for _, h := range k.Hosts {
-		if h.Instance != host.Instance && k.lives(h) && slices.Contains(parsed(h.Addresses), address) {
+		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
+		if h.Instance != host.Instance && k.lives(h) && isHis {
 			return "is an address of instance " + h.Instance
 		}
 	}

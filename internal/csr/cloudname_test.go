@@ -1,6 +1,9 @@
 package csr
 
-import "testing"
+import (
+	"net"
+	"testing"
+)
 
 // TestNodesThatTheirCloudNamesHaveTheirCertificates has a Windows host whose node has the name that AWS has for its machine: with it
 // the host is approved, and with its own name, which is nobody's, it is not.
@@ -17,5 +20,47 @@ func TestNodesThatTheirCloudNamesHaveTheirCertificates(t *testing.T) {
 		{"the cloud's name", change(kubeletServing(), named), "approve"},
 		{"the cloud's name and the host's own", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{node, windows} }), "DNSNameNotOfInstance"},
 		{"the first label of the cloud's name", change(kubeletServing(), func(r *request) { named(r); r.dns = []string{"ip-10-0-0-12"} }), "DNSNameNotOfInstance"},
+	})
+}
+
+// TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts has a Windows host whose cloud writes more addresses into its Node than the
+// operator has reached it at. Its kubelet asks for all of them, and the Node alone, which a host can write, justifies none.
+func TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts(t *testing.T) {
+	const internal, external = "ip-10-0-0-12.internal", "ec2-203-0-113-7.example"
+	public, another := net.IPv4(203, 0, 113, 7), net.IPv4(203, 0, 113, 8)
+	asks := func(r *request) {
+		node := r.known.Nodes["win-2"]
+		node.Addresses = append(node.Addresses, public.String())
+		r.known.Nodes["win-2"] = node
+		r.dns, r.ips = []string{"win-2", internal, external}, []net.IP{net.IPv4(10, 0, 0, 12), public}
+	}
+	told := func(r *request) {
+		asks(r)
+		r.known.Hosts[1].CloudNames, r.known.Hosts[1].CloudAddresses = []string{internal, external}, []string{public.String(), "not an address"}
+	}
+	and := func(more func(*request)) func(*request) { return func(r *request) { told(r); more(r) } }
+	ofJoining := func(change func(h *Host)) func(*request) { return and(func(r *request) { change(&r.known.Hosts[0]) }) }
+	serving := func(with func(*request)) *request { return change(kubeletServing(), with) }
+	runCases(t, []testCase{
+		{"told by nobody", serving(asks), "DNSNameNotOfInstance"},
+		{"addresses told by nobody", serving(func(r *request) { asks(r); r.dns = []string{"win-2"} }), "AddressNotOfInstance"},
+		{"told by somebody else", serving(told), "approve"},
+		{"fewer than were told", serving(and(func(r *request) { r.dns, r.ips = r.dns[:1], r.ips[:1] })), "approve"},
+		{"one name more", serving(and(func(r *request) { r.dns = append(r.dns, "db.internal") })), "DNSNameNotOfInstance"},
+		{"part of a name", serving(and(func(r *request) { r.dns = []string{"internal"} })), "DNSNameNotOfInstance"},
+		{"a wildcard", serving(and(func(r *request) { r.dns = []string{"*.internal"} })), "DNSNameNotOfInstance"},
+		{"one address more", serving(and(func(r *request) { r.ips = append(r.ips, another) })), "AddressNotOfInstance"},
+		{"a name of the cluster", serving(and(func(r *request) {
+			r.known.Hosts[1].CloudNames = []string{"api-int.lab.example.com"}
+			r.dns = []string{"api-int.lab.example.com"}
+		})), "DNSNameOfAnother"},
+		{"the address of the API server", serving(and(func(r *request) {
+			r.known.Hosts[1].CloudAddresses, r.ips = []string{"10.0.0.100"}, []net.IP{net.IPv4(10, 0, 0, 100)}
+		})), "AddressOfAnother"},
+		{"the address at which another was reached", serving(ofJoining(func(h *Host) { h.Addresses = append(h.Addresses, public.String()) })), "AddressOfAnother"},
+		{"an address told of two", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{public.String()} })), "AddressOfAnother"},
+		{"a name told of two", serving(ofJoining(func(h *Host) { h.CloudNames = []string{internal} })), "DNSNameOfAnother"},
+		{"its own address told of another, too", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{"10.0.0.12"} })), "approve"},
+		{"its own name told of another, too", serving(ofJoining(func(h *Host) { h.CloudNames = []string{"win-2"} })), "approve"},
 	})
 }

@@ -29,6 +29,9 @@ type Host struct {
 	DNSName string
 	// Addresses are the IP addresses at which the host was reached, or has shown its SSH key: what it says of itself is none.
 	Addresses []string
+	// CloudNames and CloudAddresses are DNS names, in lower case, and IP addresses that the host has in its cloud, by the word of somebody
+	// else: of its Machine's status, or of the user who announced it. What its Node says of itself is neither.
+	CloudNames, CloudAddresses []string
 	// CredentialID is the JTI of the bootstrap token the host joins with; "" while it does not join. A host whose name is
 	// taken is never handed one.
 	CredentialID string

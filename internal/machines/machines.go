@@ -36,6 +36,8 @@ type Machine struct {
 	Platform string
 	// Addresses are those inside of the cluster, as they are written, Names the DNS names there, in lower case.
 	Addresses, Names []string
+	// External are the addresses and DNS names outside of it.
+	External []string
 }
 
 // ID names a Machine in annotation machine of its WindowsInstance.

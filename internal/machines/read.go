@@ -73,6 +73,8 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 			m.Addresses = append(m.Addresses, a.Address)
 		case "Hostname", "InternalDNS":
 			m.Names = append(m.Names, strings.ToLower(a.Address))
+		case "ExternalIP", "ExternalDNS":
+			m.External = append(m.External, strings.ToLower(a.Address))
 		}
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,6 +51,14 @@ type Options struct {
 	Namespace string
 	Reserved  *source.ReservedAddresses
 	Policies  *admission.Policies
+	// Machines are the APIs that may know the Machine of a host.
+	Machines []Machines
+}
+
+// Machines know hosts by their Machines.
+type Machines interface {
+	// AddressesOf returns the addresses and DNS names that the Machine of an instance has; none where there is no Machine.
+	AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string
 }
 
 // New makes the controller.
@@ -83,7 +92,7 @@ func Shorten(o any) (any, error) {
 
 // Reconcile decides one request.
 func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (reconcile.Result, error) {
-	known, err := c.Known(ctx)
+	known, err := c.Known(ctx, strings.TrimPrefix(request.Spec.Username, nodeUserPrefix))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -139,8 +148,11 @@ func (c *Controller) approve(ctx context.Context, request *certificatesv1.Certif
 	return nil
 }
 
-// Known gathers what the rules need to know of the cluster.
-func (c *Controller) Known(ctx context.Context) (csr.Known, error) {
+// nodeUserPrefix is the beginning of the names of kubelets.
+const nodeUserPrefix = "system:node:"
+
+// Known gathers what the rules need to know of the cluster. What the Machine of a host publishes is looked up for the host of one node only.
+func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) {
 	var instances v1alpha1.WindowsInstanceList
 	if err := c.Client.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return csr.Known{}, fmt.Errorf("listing WindowsInstances: %w", err)
@@ -164,7 +176,13 @@ func (c *Controller) Known(ctx context.Context) (csr.Known, error) {
 	}
 	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
 	for i := range instances.Items {
-		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i]))
+		var published []string
+		if is := &instances.Items[i]; node != "" && is.Status.Hostname == node {
+			for _, m := range c.Machines {
+				published = append(published, m.AddressesOf(ctx, is)...)
+			}
+		}
+		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i], published))
 	}
 	for i := range nodes.Items {
 		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
@@ -172,7 +190,7 @@ func (c *Controller) Known(ctx context.Context) (csr.Known, error) {
 	return known, nil
 }
 
-func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
+func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 	h := csr.Host{
 		Instance:     i.Namespace + "/" + i.Name,
 		Node:         i.Status.Hostname,
@@ -187,6 +205,13 @@ func hostOf(i *v1alpha1.WindowsInstance) csr.Host {
 		h.Addresses = append(h.Addresses, i.Spec.Address)
 	} else {
 		h.DNSName = strings.ToLower(i.Spec.Address)
+	}
+	for _, text := range append(published, i.Spec.AdditionalAddresses...) {
+		if _, err := netip.ParseAddr(text); err == nil {
+			h.CloudAddresses = append(h.CloudAddresses, text)
+		} else if len(validation.IsDNS1123Subdomain(text)) == 0 {
+			h.CloudNames = append(h.CloudNames, text)
+		}
 	}
 	return h
 }

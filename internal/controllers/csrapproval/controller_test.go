@@ -225,7 +225,7 @@ func TestNobodyGetsAnIdentityWithoutThePolicies(t *testing.T) {
 	approver, _, _ := approvers(t, request, func(client.Client) {})
 	guards, cluster := controllertest.GuardsButOne(t)
 	approver.Policies = admission.New(cluster, kube.NewEvents(&controllertest.Recorder{}), guards)
-	known, err := approver.Known(t.Context())
+	known, err := approver.Known(t.Context(), "")
 	if err != nil || !strings.Contains(known.PoliciesFault, "is not there") {
 		t.Errorf("requests are decided with %q (%v), want the missing binding", known.PoliciesFault, err)
 	}

@@ -45,7 +45,7 @@ func (h *storyHost) claims(name, address string) {
 func (h *storyHost) identities(names ...string) (approved []string) {
 	s := h.story
 	s.t.Helper()
-	known, err := s.certificates.Known(s.ctx)
+	known, err := s.certificates.Known(s.ctx, "")
 	s.must(err)
 	id := tokenID(h.token)
 	for _, name := range names {

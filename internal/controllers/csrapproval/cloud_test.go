@@ -1,0 +1,66 @@
+package csrapproval
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+)
+
+// published is what Machines publish, by the instance's name.
+type published map[string][]string
+
+func (p published) AddressesOf(_ context.Context, i *v1alpha1.WindowsInstance) []string {
+	return p[i.Name]
+}
+
+// TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo has a kubelet ask for another name than its node's.
+func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T) {
+	const name = "ip-10-0-0-1.internal"
+	tests := map[string]struct {
+		machines published
+		spec     []string
+		approved bool
+	}{
+		"nobody":                    {nil, nil, false},
+		"the Machine":               {published{"win-a": {"10.0.0.1", name}}, nil, true},
+		"the Machine of another":    {published{"win-b": {name}}, nil, false},
+		"the user":                  {nil, []string{"203.0.113.7", name}, true},
+		"something that is no name": {published{"win-a": {"*." + name, "", "a b"}}, nil, false},
+	}
+	for who, test := range tests {
+		t.Run(who, func(t *testing.T) {
+			request := servingRequest(t)
+			request.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a", name)
+			approver, c, recorder := approvers(t, request, func(client.Client) {})
+			approver.Machines = []Machines{test.machines}
+			var i v1alpha1.WindowsInstance
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i); err != nil {
+				t.Fatal(err)
+			}
+			i.Spec.AdditionalAddresses = test.spec
+			if err := c.Update(t.Context(), &i); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := approver.Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			var after certificatesv1.CertificateSigningRequest
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), &after); err != nil {
+				t.Fatal(err)
+			}
+			is := slices.ContainsFunc(after.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+				return c.Type == certificatesv1.CertificateApproved
+			})
+			if is != test.approved {
+				t.Errorf("approved: %v, want %v; events %q", is, test.approved, recorder.Events)
+			}
+		})
+	}
+}

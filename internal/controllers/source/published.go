@@ -1,0 +1,29 @@
+package source
+
+import (
+	"context"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/machines"
+)
+
+// AddressesOf returns the addresses and DNS names that the status of an instance's Machine has: the word of the cloud's API, which no
+// host can write. Instances that are of no Machine of this API have none, and neither have those whose Machine cannot be read.
+func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string {
+	place := s.place.Load()
+	requests := s.ofInstance(ctx, i)
+	if place == nil || len(requests) == 0 {
+		return nil
+	}
+	object, err := s.read(ctx, place, requests[0].NamespacedName)
+	if object == nil || err != nil {
+		return nil
+	}
+	m, err := machines.Read(object)
+	if err != nil || !m.Windows || object.GetNamespace()+"/"+object.GetName() != i.Annotations[api.AnnotationMachine] {
+		return nil
+	}
+	return slices.Concat(m.Addresses, m.Names, m.External)
+}
