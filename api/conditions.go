@@ -290,6 +290,12 @@ const (
 	ReasonNodeNotWindows = "NodeNotWindows"
 	// ReasonNodeNotReady means that the Node exists and its kubelet does not report Ready.
 	ReasonNodeNotReady = "NodeNotReady"
+	// ReasonWaitingForCloud means that the cloud's controller has not initialized the node yet: the Node has the taint
+	// node.cloudprovider.kubernetes.io/uninitialized, and gets no pods.
+	ReasonWaitingForCloud = "WaitingForCloud"
+	// ReasonCloudNotInitialized means that the cloud's controller has not initialized the node for more than five
+	// minutes. The message says since when, and what to look at.
+	ReasonCloudNotInitialized = "CloudNotInitialized"
 	// ReasonVersionPending means that the node is Ready and WICD has not yet reported the version.
 	ReasonVersionPending = "VersionPending"
 )

@@ -183,6 +183,9 @@ const (
 	TaintKey = "os"
 	// TaintValue is the value of the taint on every Windows node; its effect is NoSchedule.
 	TaintValue = "Windows"
+	// TaintUninitialized is the key of the taint with which a kubelet of a cloud registers a node, and which the cloud's
+	// controller removes when it has initialized the node (k8s.io/cloud-provider/api). The operator only reads it.
+	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
 // Identities in certificates.

@@ -16,7 +16,6 @@ import (
 const (
 	Base    = "base"
 	AWS     = "aws"
-	Azure   = "azure"
 	Flannel = "flannel"
 
 	kubernetes = "kubernetes-"

@@ -26,7 +26,7 @@ func sample() payload.Manifest {
 		sampleFile(payload.WICD, payload.Base),
 	}, []payload.Left{
 		{Component: "csi-proxy", Group: payload.Base, Reason: "payload/external/csi-proxy.exe was not there"},
-		{Component: "azure-cloud-node-manager", Group: payload.Azure, Reason: "payload/external/azure-cloud-node-manager.exe was not there"},
+		{Component: "ecr-credential-provider", Group: payload.AWS, Reason: "payload/external/ecr-credential-provider.exe was not there"},
 	}, sampleFile(payload.SetupName, payload.Base))
 }
 
@@ -106,7 +106,7 @@ func TestSelectTakesTheGroupsAndHasADigestOfItsOwn(t *testing.T) {
 	if err := base.Validate(); err != nil {
 		t.Errorf("selection is not valid: %v", err)
 	}
-	if diff := cmp.Diff(all, all.Select(payload.Flannel, payload.Azure, payload.Base)); diff != "" {
+	if diff := cmp.Diff(all, all.Select(payload.Flannel, payload.AWS, payload.Base)); diff != "" {
 		t.Errorf("selecting every group changed the manifest (-want +got):\n%s", diff)
 	}
 }

@@ -61,6 +61,20 @@ type WindowsConfigSpec struct {
 	// +optional
 	Network NetworkSpec `json:"network,omitempty"`
 
+	// cloudProvider says whether Windows nodes are initialized by an external cloud provider, that is, by the
+	// cluster's cloud-controller-manager. External: kubelets run with --cloud-provider=external, new nodes get the
+	// taint node.cloudprovider.kubernetes.io/uninitialized, and no pods until the cloud's controller has removed it.
+	// None: nodes are not initialized by a cloud. Auto follows the cluster: on OpenShift, External where Infrastructure
+	// cluster says AlibabaCloud, AWS, Azure, GCP, IBMCloud, KubeVirt, Nutanix, OpenStack, PowerVS or VSphere in
+	// status.platformStatus.type, or External together with an external cloudControllerManager; elsewhere, External
+	// where a Linux node has a spec.providerID of a cloud with such a controller (for example aws://), and all of them
+	// are of one cloud. Otherwise it is None, also where that is unclear; status.cloudProvider tells the decision and
+	// what led to it. After a change kubelets restart; pods keep running.
+	// +kubebuilder:validation:Enum=Auto;External;None
+	// +kubebuilder:default=Auto
+	// +optional
+	CloudProvider CloudProvider `json:"cloudProvider,omitempty"`
+
 	// proxy is the egress proxy. On OpenShift, the Proxy object cluster takes precedence when it exists.
 	// +optional
 	Proxy ProxySpec `json:"proxy,omitempty"`
@@ -230,6 +244,10 @@ type WindowsConfigStatus struct {
 	// +optional
 	UpdatedNodes int32 `json:"updatedNodes,omitempty"`
 
+	// cloudProvider is the decision that follows from spec.cloudProvider.
+	// +optional
+	CloudProvider *CloudProviderStatus `json:"cloudProvider,omitempty"`
+
 	// rollout is the progress of all nodes towards the desired version.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
@@ -241,31 +259,6 @@ type WindowsConfigStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-}
-
-// KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
-type KubeletSpec struct {
-	// maxPods is the maximum number of pods on a node. The default is 250.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	// +optional
-	MaxPods int32 `json:"maxPods,omitempty"`
-
-	// systemReserved is the amount of each resource reserved for the system. The default is cpu 500m, memory 2Gi,
-	// ephemeral-storage 1Gi.
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="keys must be cpu, memory or ephemeral-storage"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(self[k]))",message="values must be quantities, for example 500m or 2Gi"
-	// +optional
-	SystemReserved map[string]string `json:"systemReserved,omitempty"`
-
-	// evictionHard is the kubelet's set of hard eviction thresholds. The default is nodefs.available 10%,
-	// imagefs.available 15%.
-	// +kubebuilder:validation:MaxProperties=3
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+(.[0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"
-	// +optional
-	EvictionHard map[string]string `json:"evictionHard,omitempty"`
 }
 
 // NetworkProvider is a way to connect pods.

@@ -2,8 +2,13 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // Platform is what a cluster says of where it runs.
@@ -12,6 +17,8 @@ type Platform struct {
 	OpenShift bool
 	// Type is OpenShift's name of the platform (AWS, Azure, GCP, VSphere, Nutanix, BareMetal, None, ...); "" where it is not known.
 	Type string
+	// ControllerManager is status.platformStatus.external.cloudControllerManager.state, which clusters of type External have.
+	ControllerManager string
 }
 
 // ReadPlatform asks OpenShift's Infrastructure where the cluster runs. No other cluster says so.
@@ -24,16 +31,43 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 		Status struct {
 			Platform       string `json:"platform"` // before OpenShift 4.2, and still filled
 			PlatformStatus struct {
-				Type string `json:"type"`
+				Type     string `json:"type"`
+				External struct {
+					ControllerManager struct {
+						State string `json:"state"`
+					} `json:"cloudControllerManager"`
+				} `json:"external"`
 			} `json:"platformStatus"`
 		} `json:"status"`
 	}
 	if err := decode(infrastructure, &is); err != nil {
 		return Platform{}, err
 	}
-	p := Platform{OpenShift: true, Type: is.Status.PlatformStatus.Type}
+	p := Platform{OpenShift: true, Type: is.Status.PlatformStatus.Type, ControllerManager: is.Status.PlatformStatus.External.ControllerManager.State}
 	if p.Type == "" {
 		p.Type = is.Status.Platform
 	}
 	return p, nil
+}
+
+// ReadCloudProvider says whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may
+// be a cache, and only outside of OpenShift.
+func ReadCloudProvider(ctx context.Context, r, nodes client.Reader, setting v1alpha1.CloudProvider) (platform.Provider, error) {
+	is, err := ReadPlatform(ctx, r)
+	if err != nil {
+		return platform.Provider{}, err
+	}
+	seen := platform.Evidence{OpenShift: is.OpenShift, Type: is.Type, ControllerManager: is.ControllerManager}
+	if !is.OpenShift && setting != v1alpha1.CloudProviderNone {
+		var list corev1.NodeList
+		if err := nodes.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "linux"}, client.UnsafeDisableDeepCopy); err != nil {
+			return platform.Provider{}, fmt.Errorf("listing Linux nodes: %w", err)
+		}
+		for i := range list.Items {
+			if id := list.Items[i].Spec.ProviderID; id != "" {
+				seen.ProviderIDs = append(seen.ProviderIDs, id)
+			}
+		}
+	}
+	return platform.ChooseProvider(setting, seen), nil
 }

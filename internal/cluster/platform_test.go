@@ -4,7 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
 func TestThePlatformIsWhatOpenShiftSays(t *testing.T) {
@@ -15,11 +19,15 @@ func TestThePlatformIsWhatOpenShiftSays(t *testing.T) {
 		objects []client.Object
 		want    Platform
 	}{
-		"plain Kubernetes":        {nil, Platform{}},
-		"Azure":                   {[]client.Object{says("status: {platformStatus: {type: Azure}}")}, Platform{true, "Azure"}},
-		"the new field wins":      {[]client.Object{says("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{true, "Nutanix"}},
-		"the old field alone":     {[]client.Object{says("status: {platform: AWS, platformStatus: null}")}, Platform{true, "AWS"}},
-		"OpenShift that says not": {[]client.Object{says("status: {}")}, Platform{true, ""}},
+		"plain Kubernetes":    {nil, Platform{}},
+		"Azure":               {[]client.Object{says("status: {platformStatus: {type: Azure}}")}, Platform{OpenShift: true, Type: "Azure"}},
+		"the new field wins":  {[]client.Object{says("status: {platform: AWS, platformStatus: {type: Nutanix}}")}, Platform{OpenShift: true, Type: "Nutanix"}},
+		"the old field alone": {[]client.Object{says("status: {platform: AWS, platformStatus: null}")}, Platform{OpenShift: true, Type: "AWS"}},
+		"a platform of somebody else, with a controller": {
+			[]client.Object{says("status: {platformStatus: {type: External, external: {cloudControllerManager: {state: External}}}}")},
+			Platform{OpenShift: true, Type: "External", ControllerManager: "External"},
+		},
+		"OpenShift that says not": {[]client.Object{says("status: {}")}, Platform{OpenShift: true, Type: ""}},
 	}
 	for name, test := range tests {
 		if got, err := ReadPlatform(t.Context(), reader(test.objects...)); err != nil || got != test.want {
@@ -28,5 +36,32 @@ func TestThePlatformIsWhatOpenShiftSays(t *testing.T) {
 	}
 	if _, err := ReadPlatform(t.Context(), reader(says("status: {platformStatus: {type: 7}}"))); err == nil || !strings.Contains(err.Error(), "status.platformStatus.type") {
 		t.Errorf("error %v does not name the field", err)
+	}
+}
+
+func TestTheCloudProviderIsReadWhereTheClusterTells(t *testing.T) {
+	node := func(name, system, providerID string) client.Object {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+	}
+	aws := openshift("config.openshift.io", "Infrastructure", "cluster", "status: {platformStatus: {type: AWS}}")
+	tests := map[string]struct {
+		setting  v1alpha1.CloudProvider
+		objects  []client.Object
+		external bool
+		platform string
+	}{
+		"Linux nodes of a cloud":             {v1alpha1.CloudProviderAuto, []client.Object{node("a", "linux", "gce://p/z/a"), node("b", "linux", "")}, true, "GCP"},
+		"Windows nodes only":                 {v1alpha1.CloudProviderAuto, []client.Object{node("a", "windows", "gce://p/z/a")}, false, ""},
+		"OpenShift":                          {"", []client.Object{aws}, true, ""},
+		"OpenShift, whose user says None":    {v1alpha1.CloudProviderNone, []client.Object{aws}, false, ""},
+		"Linux nodes, whose user says None":  {v1alpha1.CloudProviderNone, []client.Object{node("a", "linux", "aws:///z/i-1")}, false, ""},
+		"no cloud, whose user says External": {v1alpha1.CloudProviderExternal, []client.Object{node("a", "linux", "")}, true, ""},
+	}
+	for name, test := range tests {
+		r := reader(test.objects...)
+		got, err := ReadCloudProvider(t.Context(), r, r, test.setting)
+		if err != nil || got.External != test.external || got.Platform != test.platform {
+			t.Errorf("%s: got %+v (%v)", name, got, err)
+		}
 	}
 }

@@ -72,7 +72,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		reserved     = source.NewReservedAddresses(client, live, resolver)
 		hosts        = source.NewOwnership(resolver)
 		published    = settings.NewStore(client, live, o.Namespace)
-		renderer     = &settings.Renderer{Live: live, Namespace: o.Namespace, Releases: releases, Network: settings.NewNetworkCache()}
+		renderer     = &settings.Renderer{Live: live, Nodes: client, Namespace: o.Namespace, Releases: releases, Network: settings.NewNetworkCache()}
 		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
 	)
 	plans := fleet.New(fleet.Options{

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -165,4 +166,6 @@ type Cluster struct {
 	Domain string
 	// Network is what nodes must know of the pod network.
 	Network ClusterNetwork
+	// CloudProvider says who initializes nodes.
+	CloudProvider platform.Provider
 }

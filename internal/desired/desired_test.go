@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/internal/trust"
@@ -69,18 +70,18 @@ func TestRender(t *testing.T) {
 			flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("a", 64), Size: 3}
 			in.Payload = payload.New(append(in.Payload.Files, flanneld), nil, payload.File{})
 		},
+		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
 		// What hosts get on each platform, from a payload in which everything that is declared is there.
 		"platform-none": func(in *desired.Inputs) {
-			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"))
-			in.Settings.TLS = new(tlsprofile.Profile{}.Server())
+			in.Payload, in.Settings.TLS = declared(), new(tlsprofile.Profile{}.Server())
 		},
 		"platform-aws": func(in *desired.Inputs) {
-			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.AWS)
+			in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.AWS, true
 		},
 		"platform-azure": func(in *desired.Inputs) {
-			in.Payload = declared().Select(payload.Base, payload.Kubernetes("1.36"), payload.Azure)
+			in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.Azure, true
 		},
 	}
 	for name, change := range cases {

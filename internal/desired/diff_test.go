@@ -19,7 +19,7 @@ import (
 
 // all are the services of a host with everything, in the order in which they start.
 func all() []string {
-	return []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", api.WICDService}
+	return []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", api.WICDService}
 }
 
 // nodeOf is what a host gets, with nothing left open.
@@ -63,7 +63,7 @@ func TestDiffOfSettings(t *testing.T) {
 		"kubelet's client CA":     {func(in *desired.Inputs) { in.Cluster.KubeletClientCA = "OTHER\n" }, "none"},
 		"pod network":             {func(in *desired.Inputs) { in.Config.Network = custom(`{"name": "x", "type": "y"}`) }, "none"},
 		"count of logs":           {func(in *desired.Inputs) { in.Config.Logs.Count = 9 }, "none"},
-		"size of logs":            {func(in *desired.Inputs) { in.Config.Logs.Size = "5Mi" }, "restart of kubelet, csi-proxy, cloud-node-manager"},
+		"size of logs":            {func(in *desired.Inputs) { in.Config.Logs.Size = "5Mi" }, "restart of kubelet, csi-proxy"},
 		"max pods":                {func(in *desired.Inputs) { in.Config.Kubelet.MaxPods = 7 }, "restart of kubelet"},
 		"proxy":                   {func(in *desired.Inputs) { in.Settings.Proxy = settings(t).Proxy }, "restart of containerd, kubelet"},
 		"password of the proxy":   {func(in *desired.Inputs) { in.Settings.Proxy = proxy.Config{HTTPProxy: "http://a:b@c:1"} }, "restart of containerd, kubelet"},

@@ -59,6 +59,8 @@ const (
 	volumePlugins    = `C:\k\volume-plugins`
 	exporterConfig   = `C:\k\tls\windows-exporter-webconfig.yaml`
 	wicdKubeconfig   = `C:\k\wicd-kubeconfig`
+	// The original's name for it.
+	credentialProviderConfig = `C:\k\credential-provider-config.yaml`
 )
 
 // ShortDigest is how a digest is shown to people and named in folders: its first twelve digits.

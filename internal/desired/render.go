@@ -54,7 +54,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 		Digest:      in.Payload.Digest,
 		Features:    []string{containersFeature},
 		Directories: directories(services),
-		Payload:     payloadFiles(Content(in.Payload, in.Config.Network.Provider)),
+		Payload:     payloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},

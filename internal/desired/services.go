@@ -11,28 +11,24 @@ import (
 
 // Programs of services: those that a host has only where they are in its payload, and the one that runs others.
 const (
-	exporterProgram    = "windows_exporter.exe"
-	csiProxyProgram    = "csi-proxy.exe"
-	nodeManagerProgram = "azure-cloud-node-manager.exe"
-	logRunnerProgram   = "kube-log-runner.exe"
+	exporterProgram  = "windows_exporter.exe"
+	csiProxyProgram  = "csi-proxy.exe"
+	logRunnerProgram = "kube-log-runner.exe"
 )
 
 // services in the order in which they start, and the files that they alone need. Flags are those of the original's
 // pkg/services/services.go, with the executables taken from the version's folder, unless a comment says otherwise.
 func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	folder := VersionFolder(in.Payload.Digest)
-	list := []Service{containerd(folder), kubelet(folder, logs)}
+	list := []Service{containerd(folder), kubelet(in, folder, logs)}
 	list = append(list, networkServices(in, folder, logs)...)
-	files := networkFiles(in)
+	files := append(networkFiles(in), cloudFiles(in)...)
 	if has(in.Payload, csiProxyProgram) {
 		list = append(list, csiProxy(folder, logs))
 	}
 	if has(in.Payload, exporterProgram) {
 		list = append(list, exporter(folder))
 		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig(in.Settings.TLS)})
-	}
-	if has(in.Payload, nodeManagerProgram) {
-		list = append(list, nodeManager(folder, logs))
 	}
 	if slices.ContainsFunc(list, func(s Service) bool { return slices.Contains(s.Needs, WICDIdentity) }) {
 		files = append(files, File{Path: wicdKubeconfig, Content: renderWICDKubeconfig(in.Cluster)})
@@ -61,7 +57,7 @@ func containerd(folder string) Service {
 	}
 }
 
-func kubelet(folder string, logs LogLimits) Service {
+func kubelet(in Inputs, folder string, logs LogLimits) Service {
 	const name = KubeletService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
@@ -74,7 +70,7 @@ func kubelet(folder string, logs LogLimits) Service {
 			` --cert-dir=` + KubeletCertificates + ` --windows-service` +
 			` --node-labels=` + api.LabelOSID + `=Windows` +
 			` --windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS --v=2` +
-			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP,
+			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP + cloudFlags(in),
 		Reads: proxyVariables(), // its credential providers ask registries for tokens
 		Log:   log,
 	}
@@ -89,20 +85,6 @@ func csiProxy(folder string, logs LogLimits) Service {
 		Description: ServiceDescription(name),
 		Command:     logRunner(folder, log, logs) + folder + `\` + csiProxyProgram + ` -windows-service --v=2`,
 		Log:         log,
-	}
-}
-
-// nodeManager tells the cluster what Azure says of the machine. The original lets its log go nowhere.
-func nodeManager(folder string, logs LogLimits) Service {
-	const name = NodeManagerService
-	log := Log{Path: logPath(name), Rotates: true}
-	return Service{
-		Name:        name,
-		Description: ServiceDescription(name),
-		Command: logRunner(folder, log, logs) + folder + `\` + nodeManagerProgram + ` --windows-service --node-name=` + markNode +
-			` --wait-routes=false --kubeconfig=` + wicdKubeconfig,
-		Needs: []string{WICDIdentity},
-		Log:   log,
 	}
 }
 

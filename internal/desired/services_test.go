@@ -52,14 +52,14 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 		without []string
 		want    []string
 	}{
-		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", "cloud-node-manager", api.WICDService}},
+		"all": {nil, []string{"containerd", "kubelet", "csi-proxy", "windows_exporter", api.WICDService}},
 		"no external file": {
-			[]string{"csi-proxy.exe", "azure-cloud-node-manager.exe"},
+			[]string{"csi-proxy.exe"},
 			[]string{"containerd", "kubelet", "windows_exporter", api.WICDService},
 		},
 		"no exporter": {
 			[]string{"windows_exporter.exe"},
-			[]string{"containerd", "kubelet", "csi-proxy", "cloud-node-manager", api.WICDService},
+			[]string{"containerd", "kubelet", "csi-proxy", api.WICDService},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

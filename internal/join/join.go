@@ -137,6 +137,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		return &Unready{Err: err}
 	}
 	j.platform = j.podNetwork.Platform
+	j.Content = desired.OnPlatform(j.Content, j.platform)
 	for _, s := range j.steps() {
 		if err := j.runStep(ctx, s); err != nil {
 			return err

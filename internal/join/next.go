@@ -172,6 +172,9 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if ready == nil {
 		return time.Time{}, false
 	}
+	if ready.Status == corev1.ConditionFalse && nodestate.WaitsForCloud(s.Node) {
+		return time.Time{}, false // the network may need what the cloud tells of the node
+	}
 	if ready.Status != corev1.ConditionTrue {
 		return ready.LastTransitionTime.Time, true
 	}

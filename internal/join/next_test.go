@@ -168,7 +168,7 @@ func TestReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var st v1alpha1.WindowsInstanceStatus
 			join.Report(&st, 3, true, test.err)
-			join.Observe(&st, 3, nil, "v")
+			join.Observe(&st, 3, nil, "v", time.Now())
 			for kind, want := range map[string]string{
 				api.ConditionReachable: test.reachable, api.ConditionSupported: test.supported, api.ConditionConfigured: test.configured,
 			} {
@@ -192,12 +192,12 @@ func TestReport(t *testing.T) {
 func TestMendedCauseClearsStalled(t *testing.T) {
 	var st v1alpha1.WindowsInstanceStatus
 	join.Report(&st, 1, false, &join.Stall{Reason: api.ReasonPrivateKeyInvalid, Message: "not PEM"})
-	join.Observe(&st, 1, nil, "v")
+	join.Observe(&st, 1, nil, "v", time.Now())
 	if got := reasonOf(st, api.ConditionReady); got != api.ReasonPrivateKeyInvalid {
 		t.Errorf("Ready has reason %q, want the cause", got)
 	}
 	join.Report(&st, 1, true, nil)
-	join.Observe(&st, 1, nil, "v")
+	join.Observe(&st, 1, nil, "v", time.Now())
 	if meta.FindStatusCondition(st.Conditions, api.ConditionStalled) != nil {
 		t.Error("Stalled is still there")
 	}
@@ -209,7 +209,7 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	join.Report(&st, 1, true, nil)
 	expect := func(status, reason string) {
 		t.Helper()
-		join.Observe(&st, 1, node, "0.1.0-abc")
+		join.Observe(&st, 1, node, "0.1.0-abc", time.Now())
 		c := meta.FindStatusCondition(st.Conditions, api.ConditionReady)
 		if string(c.Status) != status || c.Reason != reason {
 			t.Errorf("Ready is %s, %s; want %s, %s", c.Status, c.Reason, status, reason)
@@ -260,7 +260,7 @@ func TestAHostThatRestartsIsAway(t *testing.T) {
 		{"away", join.Restarting(refused(api.ReasonConnectionRefused), "7"), api.ReasonRebooting},
 	} {
 		join.Report(&st, 1, true, test.err)
-		join.Observe(&st, 1, nil, "v")
+		join.Observe(&st, 1, nil, "v", time.Now())
 		required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
 		if required == nil || !strings.Contains(required.Message, "Containers") {
 			t.Errorf("%s: RebootRequired is %+v", test.when, required)

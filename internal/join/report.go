@@ -127,8 +127,9 @@ func isUsersTurn(err error) bool {
 // ErrCluster is the class of errors about what the cluster does not tell of itself.
 var ErrCluster = errors.New("reading the cluster")
 
-// Observe writes into the status what the Node says of the host, and sums all conditions up in Ready.
-func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string) {
+// Observe writes into the status what the Node says of the host, and sums all conditions up in Ready. After again, where that is not 0, it
+// may say something else although nothing has changed.
+func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string, now time.Time) (again time.Duration) {
 	set := conditions{st, generation}
 	st.NodeRef = nil
 	if node == nil {
@@ -136,15 +137,16 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
 	} else {
 		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
-		set.observe(node, version)
+		again = set.observe(node, version, now)
 	}
 	set.sumUp()
+	return again
 }
 
 // windows is the system of Windows nodes, in their label and their status.
 const windows = "windows"
 
-func (c conditions) observe(node *corev1.Node, version string) {
+func (c conditions) observe(node *corev1.Node, version string, now time.Time) (again time.Duration) {
 	kubelet := nodestate.Ready(node)
 	reported := node.Annotations[api.AnnotationVersion]
 	label, system := node.Labels[corev1.LabelOSStable], node.Status.NodeInfo.OperatingSystem
@@ -153,6 +155,8 @@ func (c conditions) observe(node *corev1.Node, version string) {
 		c.not(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
 			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
+	case nodestate.WaitsForCloud(node) && (kubelet == nil || kubelet.Status != corev1.ConditionUnknown):
+		return c.waitForCloud(node, now)
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
 		message := "the kubelet has not reported yet"
 		if kubelet != nil {
@@ -166,6 +170,7 @@ func (c conditions) observe(node *corev1.Node, version string) {
 		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
+	return 0
 }
 
 // conditions writes the conditions of one status.

@@ -2,7 +2,11 @@
 package nodestate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
 )
 
 // Condition is a condition of a Node; nil where it has none of that type.
@@ -32,4 +36,9 @@ func InternalIP(node *corev1.Node) string {
 		}
 	}
 	return ""
+}
+
+// WaitsForCloud says whether the controller of a cloud has yet to initialize the Node. It gets no pods before.
+func WaitsForCloud(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
 }

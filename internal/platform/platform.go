@@ -34,6 +34,11 @@ type Platform struct {
 	MetadataRoute Route
 	// RoutesInUserData is true where new hosts need this route before the operator comes.
 	RoutesInUserData bool
+	// ProviderScheme is the scheme of the provider IDs of its nodes, as in aws:///us-east-1a/i-0abc, where clusters that do not tell their
+	// platform are told by it; "" elsewhere.
+	ProviderScheme string
+	// PayloadGroup is the group of the files in the payload that only its hosts get; "" where there are none.
+	PayloadGroup string
 	// PlainUserData is true where the cloud's agent runs user data as they are. The agents of the others look for tags.
 	PlainUserData bool
 	// VXLANPort is the port that VXLAN must have because the platform's own network takes 4789 for itself; 0 for any.
@@ -69,6 +74,16 @@ func OfMachine(kind string) string {
 	return ""
 }
 
+// PayloadGroups are the groups of the payload that belong to a platform.
+func PayloadGroups() (groups []string) {
+	for _, p := range table() {
+		if p.PayloadGroup != "" {
+			groups = append(groups, p.PayloadGroup)
+		}
+	}
+	return groups
+}
+
 const administrator = "Administrator"
 
 // table has a row for each cloud. Azure has no account Administrator, and both of its Machine APIs ask for capi. The agent of GCP puts
@@ -76,15 +91,15 @@ const administrator = "Administrator"
 func table() []Platform {
 	return []Platform{
 		{
-			Name: AWS, MachineKinds: []string{"AWSMachineProviderConfig", "AWSMachine"}, Username: administrator,
+			Name: AWS, ProviderScheme: "aws", PayloadGroup: "aws", MachineKinds: []string{"AWSMachineProviderConfig", "AWSMachine"}, Username: administrator,
 			NamesNodes: true, MetadataRoute: ByGateway, RoutesInUserData: true,
 		},
 		{
-			Name: Azure, MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
+			Name: Azure, ProviderScheme: "azure", MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
 			MetadataRoute: ByGateway,
 		},
 		{
-			Name: GCP, MachineKinds: []string{"GCPMachineProviderSpec", "GCPMachine"}, Username: administrator,
+			Name: GCP, ProviderScheme: "gce", MachineKinds: []string{"GCPMachineProviderSpec", "GCPMachine"}, Username: administrator,
 			NamesNodes: true, MetadataRoute: OnLink, PlainUserData: true,
 		},
 		{

@@ -30,8 +30,8 @@ func TestEachMinorIsARelease(t *testing.T) {
 	var minors []string
 	for _, r := range all {
 		minors = append(minors, r.Minor)
-		if len(r.Content.Files) != 3 {
-			t.Errorf("%s has %d files, must have WICD, flanneld and one kubelet", r.Version, len(r.Content.Files))
+		if len(r.Content.Files) != 4 {
+			t.Errorf("%s has %d files, must have WICD, flanneld, ecr-credential-provider and one kubelet", r.Version, len(r.Content.Files))
 		}
 		if prefix := "1.2.0-k" + r.Minor + "-"; !strings.HasPrefix(r.Version, prefix) || len(r.Version) != len(prefix)+7 {
 			t.Errorf("the release of %s is called %s", r.Minor, r.Version)

@@ -17,8 +17,8 @@ import (
 // Node is what of a Node matters here.
 type Node struct {
 	Name string
-	// Ready is what its kubelet says; Silent, that nobody hears from it.
-	Ready, Silent bool
+	// Ready is what its kubelet says; Silent, that nobody hears from it; WaitsForCloud, that its cloud has not initialized it yet.
+	Ready, Silent, WaitsForCloud bool
 	// Unschedulable says that it is cordoned, CordonedFor for which action we did so: empty where somebody else did.
 	Unschedulable bool
 	CordonedFor   v1alpha1.PlanAction
@@ -47,6 +47,7 @@ func NodeOf(node *corev1.Node) *Node {
 		Desired:       node.Annotations[api.AnnotationDesiredVersion],
 		Kubelet:       node.Status.NodeInfo.KubeletVersion,
 		BootID:        node.Status.NodeInfo.BootID,
+		WaitsForCloud: nodestate.WaitsForCloud(node),
 		True:          map[string]bool{},
 	}
 	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
@@ -85,8 +86,8 @@ func (n *Node) Same(o *Node) bool {
 	return reflect.DeepEqual(n, o)
 }
 
-// out says that the node takes no pods: it is cordoned, or not Ready.
-func (n *Node) out() bool { return !n.Ready || n.Unschedulable }
+// out says that the node takes no pods: it is cordoned, not Ready, or waits for its cloud.
+func (n *Node) out() bool { return !n.Ready || n.Unschedulable || n.WaitsForCloud }
 
 // Verify says whether the node works after an action: waits is empty when it does. Failed says why it never will without
 // somebody's help. Gates are types of conditions that must be True on a node that is to be in service; kubelet is the version that
@@ -118,6 +119,9 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 func (n *Node) working(gates []string) string {
 	if !n.Ready {
 		return "the node is not Ready"
+	}
+	if n.WaitsForCloud {
+		return "the node's cloud has not initialized it (taint " + api.TaintUninitialized + ")"
 	}
 	if n.Unhealthy != "" {
 		return n.Unhealthy

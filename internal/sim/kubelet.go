@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
@@ -158,6 +160,10 @@ func (k *kubelet) register(ctx context.Context) error {
 		}
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node, Labels: labels}, Spec: corev1.NodeSpec{Taints: k.taints}, Status: k.status()}
+	if k.isOfCloud() {
+		node.Annotations = map[string]string{"alpha.kubernetes.io/provided-node-ip": k.flags["node-ip"]}
+		node.Spec.Taints = append(slices.Clone(k.taints), corev1.Taint{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+	}
 	_, err := k.api.core.Nodes().Create(ctx, node, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
@@ -204,11 +210,18 @@ func (k *kubelet) beat(ctx context.Context) {
 	}
 }
 
+// isOfCloud says whether a cloud initializes the node.
+func (k *kubelet) isOfCloud() bool { return k.flags["cloud-provider"] == "external" }
+
 func (k *kubelet) ready() bool { return k.host.Disk.Exists(k.options.CNIConfig) }
 
 // report writes the node's status.
 func (k *kubelet) report(ctx context.Context) error {
-	patch, err := json.Marshal(map[string]any{"status": k.status()})
+	status := k.status()
+	if k.isOfCloud() {
+		status.Addresses = nil // those that the node has are the cloud's
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
 	}

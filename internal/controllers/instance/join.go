@@ -188,7 +188,7 @@ func (a *attempt) Take() (io.Closer, error) {
 
 // PodNetwork is the cluster's network, which must be one that hosts can join. Where it is wrong, or not known, no host is looked at.
 func (a *attempt) PodNetwork(ctx context.Context) (desired.ClusterNetwork, error) {
-	if n, known := a.Renderer.Network.Get(a.view.config.Network); known {
+	if n, known := a.Renderer.Network.Get(a.view.config); known {
 		return n, nil
 	}
 	known, _, err := a.Renderer.Render(ctx, a.view.config)

@@ -35,7 +35,9 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 	st.ObservedGeneration = i.Generation
 	c.reportPlan(v, st)
 	c.reportPayload(v, st)
-	join.Observe(st, i.Generation, v.Node, v.Version)
+	if again := join.Observe(st, i.Generation, v.Node, v.Version, time.Now()); again > 0 && (after == 0 || again < after) {
+		after = again
+	}
 	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {
 		s.track(p)

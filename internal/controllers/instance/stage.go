@@ -65,8 +65,12 @@ func (s stagingSlots) Take() (io.Closer, error) {
 // visit is what takes the operator to a host that has joined.
 func (m *maintenance) visit(doing string) *join.Visit {
 	a := &attempt{Controller: m.Controller, view: m.view, status: m.status}
+	content := desired.Content(m.view.release.Content, m.view.config.Network.Provider)
+	if n, known := m.Renderer.Network.Get(m.view.config); known { // else what hosts on every platform get is sent
+		content = desired.OnPlatform(content, n.Platform)
+	}
 	return &join.Visit{
-		Host: a, Payload: m.Payload, Content: desired.Content(m.view.release.Content, m.view.config.Network.Provider),
+		Host: a, Payload: m.Payload, Content: content,
 		Observer: visitObserver{a, doing}, Now: time.Now,
 	}
 }

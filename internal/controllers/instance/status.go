@@ -181,7 +181,7 @@ func (s *status) tellReason() {
 	switch ready.Reason {
 	case api.ReasonReady, api.ReasonJoining, api.ReasonRebooting, api.ReasonWaitingForSlot,
 		api.ReasonPaused, api.ReasonNodeMissing, api.ReasonVersionPending, api.ReasonNodeNotReady,
-		api.ReasonDraining, api.ReasonAdoptionPending:
+		api.ReasonDraining, api.ReasonAdoptionPending, api.ReasonWaitingForCloud:
 		kind = corev1.EventTypeNormal
 	}
 	s.events.Emit(kube.Event{Object: s.written, Type: kind, Reason: ready.Reason, Action: "Join"}, "%s", ready.Message)
@@ -190,7 +190,7 @@ func (s *status) tellReason() {
 // passing says whether a reason is one of those that follow each other while a host becomes a node, where nothing is wrong.
 func passing(reason string) bool {
 	switch reason {
-	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending:
+	case api.ReasonWaitingForSlot, api.ReasonNodeMissing, api.ReasonNodeNotReady, api.ReasonVersionPending, api.ReasonWaitingForCloud:
 		return true
 	}
 	return false

@@ -20,11 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -37,6 +35,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -83,7 +82,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&rbacv1.Role{}, one).
 		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, one)).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), one)).
-		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, providerIDChanged())))
 	for _, name := range []string{api.NodeSecrets, api.SigningKeySecret, api.PullSecret} {
 		secret, err := only(m, &corev1.Secret{}, types.NamespacedName{Namespace: c.Namespace, Name: name}, one)
 		if err != nil {
@@ -144,22 +143,6 @@ func theSettings() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}
 }
 
-// nodesReported brings the settings back when nodes have reported, once for all that do within a while: a thousand nodes
-// that follow a change must not cost a thousand looks.
-type nodesReported struct{ handler.Funcs }
-
-const reportsWithin = 5 * time.Second
-
-// Update implements handler.EventHandler.
-func (nodesReported) Update(_ context.Context, _ ctrlevent.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	q.AddAfter(theSettings(), reportsWithin)
-}
-
-// Delete implements handler.EventHandler.
-func (nodesReported) Delete(_ context.Context, _ ctrlevent.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	q.AddAfter(theSettings(), reportsWithin)
-}
-
 // Reconcile publishes what the cluster wants now. Where that cannot be, nodes keep what they have.
 func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	config := &v1alpha1.WindowsConfig{}
@@ -167,13 +150,13 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
-	rendered, hash, err := c.renew(ctx, config)
+	known, rendered, hash, err := c.renew(ctx, config)
 	for _, p := range rendered.Problems {
 		// Events of the same action are one, which keeps the first note: each problem has an action of its own.
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
-	report := c.report(ctx, config, rendered.Problems, hash, err)
+	report := c.report(ctx, config, published{known.CloudProvider, rendered.Problems, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
 		err = nil // an edit comes as an event
 	}
@@ -196,30 +179,38 @@ func (c *Controller) objectOf(config *v1alpha1.WindowsConfig, p desired.Problem)
 }
 
 // renew renders and publishes.
-func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Rendered, string, error) {
+func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) (desired.Cluster, desired.Rendered, string, error) {
 	known, rendered, err := c.Renderer.Render(ctx, config.Spec)
 	if err != nil {
-		return rendered, "", err
+		return known, rendered, "", err
 	}
 	if known.Network.OpenShift {
 		if err := c.requestTrustedCA(ctx); err != nil {
-			return rendered, "", err
+			return known, rendered, "", err
 		}
 	}
 	s, err := c.signer(ctx, known.ID)
 	if err != nil {
-		return rendered, "", err
+		return known, rendered, "", err
 	}
 	rendered.Node.SigningKey = desired.PublicKey(s.private)
 	if err := c.addKeys(ctx, &rendered.Node, s); err != nil {
-		return rendered, "", err
+		return known, rendered, "", err
 	}
 	hash, err := c.publish(ctx, rendered.Node, rendered.Secrets, s)
-	return rendered, hash, err
+	return known, rendered, hash, err
+}
+
+// published is what came of making settings, for the status.
+type published struct {
+	provider platform.Provider
+	problems []desired.Problem
+	hash     string
+	failed   error
 }
 
 // report writes the status of WindowsConfig, where there is one.
-func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, problems []desired.Problem, hash string, failed error) error {
+func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig, is published) error {
 	if config.UID == "" {
 		return nil
 	}
@@ -232,21 +223,22 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,
 		})
 	}
-	if failed != nil {
-		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(failed), failed.Error())
+	if is.failed != nil {
+		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(is.failed), is.failed.Error())
 	} else {
-		st.Settings = hash
+		st.Settings = is.hash
 		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
 	}
-	if len(problems) > 0 {
+	if len(is.problems) > 0 {
 		var list []string
-		for _, p := range problems {
+		for _, p := range is.problems {
 			list = append(list, p.Message)
 		}
 		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten.Text(strings.Join(list, "\n"), maxConditionMessage))
-	} else if failed == nil {
+	} else if is.failed == nil {
 		set(api.ConditionDegraded, metav1.ConditionFalse, api.ReasonAsExpected, "nothing was left out")
 	}
+	st.CloudProvider = reportProvider(is.provider, st.CloudProvider)
 	var err error
 	if st.Nodes, st.UpdatedNodes, err = c.countNodes(ctx, st.Settings); err != nil {
 		return err
@@ -258,6 +250,18 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 		return fmt.Errorf("writing the status of WindowsConfig %s: %w", config.Name, err)
 	}
 	return nil
+}
+
+// reportProvider is what is told of the cloud provider. What could not be read leaves what was told before.
+func reportProvider(p platform.Provider, was *v1alpha1.CloudProviderStatus) *v1alpha1.CloudProviderStatus {
+	if p.Why == "" {
+		return was
+	}
+	mode := v1alpha1.CloudProviderNone
+	if p.External {
+		mode = v1alpha1.CloudProviderExternal
+	}
+	return &v1alpha1.CloudProviderStatus{Mode: mode, Reason: p.Why}
 }
 
 // whyUnpublished is the reason why nothing can be published.

@@ -35,7 +35,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *control
 	recorder := &controllertest.Recorder{}
 	return New(Options{
 		Client: c, Live: c, Events: kube.NewEvents(recorder), Namespace: "ns", Store: NewStore(c, c, "ns"), Policies: admission.New(c, kube.NewEvents(recorder), nil),
-		Renderer: &Renderer{Live: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, nil, payload.File{}), "v1.36.3"), Network: NewNetworkCache()},
+		Renderer: &Renderer{Live: c, Nodes: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, nil, payload.File{}), "v1.36.3"), Network: NewNetworkCache()},
 	}), recorder
 }
 
@@ -160,7 +160,7 @@ func TestMissingPoliciesAreACondition(t *testing.T) {
 	if err := settings.Client.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
 		t.Fatal(err)
 	}
-	if err := settings.report(t.Context(), &config, nil, "x", nil); err != nil {
+	if err := settings.report(t.Context(), &config, published{hash: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if !meta.IsStatusConditionFalse(config.Status.Conditions, api.ConditionPolicies) {

@@ -20,7 +20,7 @@ type NetworkCache struct {
 
 	mu      sync.Mutex
 	known   bool
-	config  v1alpha1.NetworkSpec
+	config  v1alpha1.WindowsConfigSpec // of it, what the network depends on
 	network desired.ClusterNetwork
 	finding string // what was wrong with it
 }
@@ -31,10 +31,10 @@ func NewNetworkCache() *NetworkCache {
 }
 
 // record keeps what came of making settings.
-func (o *NetworkCache) record(config v1alpha1.NetworkSpec, n desired.ClusterNetwork, err error) {
+func (o *NetworkCache) record(config v1alpha1.WindowsConfigSpec, n desired.ClusterNetwork, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.known, o.config, o.network = err == nil, *config.DeepCopy(), n
+	o.known, o.config, o.network = err == nil, networkPart(config), n
 	finding := ""
 	if err != nil {
 		finding = err.Error()
@@ -47,8 +47,13 @@ func (o *NetworkCache) record(config v1alpha1.NetworkSpec, n desired.ClusterNetw
 }
 
 // Get is the network, where it is known for this configuration.
-func (o *NetworkCache) Get(config v1alpha1.NetworkSpec) (desired.ClusterNetwork, bool) {
+func (o *NetworkCache) Get(config v1alpha1.WindowsConfigSpec) (desired.ClusterNetwork, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.network, o.known && equality.Semantic.DeepEqual(o.config, config)
+	return o.network, o.known && equality.Semantic.DeepEqual(o.config, networkPart(config))
+}
+
+// networkPart is what the network depends on: the platform, which is part of it, may come of the cloud provider.
+func networkPart(config v1alpha1.WindowsConfigSpec) v1alpha1.WindowsConfigSpec {
+	return v1alpha1.WindowsConfigSpec{Network: *config.Network.DeepCopy(), CloudProvider: config.CloudProvider}
 }

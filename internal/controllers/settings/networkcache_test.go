@@ -74,7 +74,7 @@ func TestAWrongNetworkIsToldAndNothingIsPublished(t *testing.T) {
 				t.Errorf("the condition is %+v", is)
 			}
 			isGood := test.reason == api.ReasonPublished
-			n, known := c.Renderer.Network.Get(config.Spec.Network)
+			n, known := c.Renderer.Network.Get(config.Spec)
 			if known != isGood || isGood && n.Type != "OVNKubernetes" {
 				t.Errorf("joins find %+v, %t", n, known)
 			}
@@ -96,7 +96,7 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 			return false
 		}
 	}
-	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
+	ovn := v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}}
 	overlap := fmt.Errorf("reading: %w", &desired.NetworkError{Reason: api.ReasonNetworksOverlap, Message: "overlap"})
 	for n, step := range []struct {
 		err          error
@@ -121,7 +121,14 @@ func TestHostsThatWaitHearOfTheNetwork(t *testing.T) {
 	}
 	o.record(ovn, desired.ClusterNetwork{}, overlap)
 	o.record(ovn, desired.ClusterNetwork{}, nil) // while nobody listens
-	if n, known := o.Get(v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}); known {
-		t.Errorf("of another provider, %+v is known", n)
+	for what, change := range map[string]func(*v1alpha1.WindowsConfigSpec){
+		"network provider": func(c *v1alpha1.WindowsConfigSpec) { c.Network.Provider = v1alpha1.NetworkFlannel },
+		"cloud provider":   func(c *v1alpha1.WindowsConfigSpec) { c.CloudProvider = v1alpha1.CloudProviderNone }, // of which the platform may come
+	} {
+		other := *ovn.DeepCopy()
+		change(&other)
+		if n, known := o.Get(other); known {
+			t.Errorf("of another %s, %+v is known", what, n)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 type Renderer struct {
 	Live      client.Reader
 	Namespace string
+	// Nodes lists Nodes: a cache, for there may be thousands.
+	Nodes client.Reader
 	// Releases say what nodes get.
 	Releases *clusterversion.Releases
 	// Network is the cluster's, as it was read last.
@@ -24,13 +27,17 @@ type Renderer struct {
 
 // Render reads the cluster and says what nodes must have.
 func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
-	defer func() { c.Network.record(config.Network, known.Network, err) }()
+	defer func() { c.Network.record(config, known.Network, err) }()
 	if known, err = cluster.Read(ctx, c.Live, c.Namespace); err != nil {
 		return known, r, err
 	}
 	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, config.Network); err != nil {
 		return known, r, err
 	}
+	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Live, c.Nodes, config.CloudProvider); err != nil {
+		return known, r, err
+	}
+	known.Network.Platform = cmp.Or(known.Network.Platform, known.CloudProvider.Platform)
 	settings, err := cluster.ReadSettings(ctx, c.Live, c.Namespace, config, time.Now())
 	if err != nil {
 		return known, r, err

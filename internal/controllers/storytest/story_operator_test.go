@@ -51,7 +51,7 @@ func (s *story) startOperator() {
 		guards   = admission.New(s.live, log, nil)
 		network  = settings.NewNetworkCache()
 		renders  = func(live client.Reader) *settings.Renderer {
-			return &settings.Renderer{Live: live, Namespace: "ns", Releases: s.releases, Network: network}
+			return &settings.Renderer{Live: live, Nodes: live, Namespace: "ns", Releases: s.releases, Network: network}
 		}
 	)
 	s.store = settings.NewStore(cached, s.client, "ns")

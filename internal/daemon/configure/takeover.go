@@ -107,7 +107,7 @@ func originalFiles() []original {
 		{`C:\k\windows_exporter.exe`, program}, {`C:\k\azure-cloud-node-manager.exe`, program},
 		{`C:\k\ecr-credential-provider.exe`, program}, {`C:\k\cni\win-bridge.exe`, program},
 		{`C:\k\credential-provider-config.yaml`, "its programs are not there any more"},
-		{`C:\k\cloud.conf`, "the kubelet has no cloud provider"},
+		{`C:\k\cloud.conf`, "the kubelet reads no configuration of a cloud"},
 		{`C:\k\kube-proxy.conf`, "its service is removed"},
 		{`C:\k\bootstrap-ca.crt`, "the authority of the API server is in the bootstrap kubeconfig"},
 		{`C:\k\ca-bundle.crt`, "certificates come with the declaration"},

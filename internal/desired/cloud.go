@@ -1,0 +1,61 @@
+package desired
+
+import (
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// ecrProgram gets the kubelet credentials for Amazon's registries, from the metadata service of the host (k8s.io/cloud-provider-aws).
+const ecrProgram = "ecr-credential-provider.exe"
+
+// cloudFlags are those of a kubelet in a cloud: its node waits for the cloud's controller, and it gets credentials for the registries
+// of the cloud by a program of their own.
+func cloudFlags(in Inputs) (flags string) {
+	if in.Cluster.CloudProvider.External {
+		flags += ` --cloud-provider=external`
+	}
+	if hasECR(in) {
+		flags += ` --image-credential-provider-config=` + credentialProviderConfig +
+			` --image-credential-provider-bin-dir=` + VersionFolder(in.Payload.Digest)
+	}
+	return flags
+}
+
+func hasECR(in Inputs) bool {
+	return has(OnPlatform(in.Payload, in.Cluster.Network.Platform), ecrProgram)
+}
+
+// cloudFiles are those that the kubelet's flags name.
+func cloudFiles(in Inputs) []File {
+	if !hasECR(in) {
+		return nil
+	}
+	return []File{{Path: credentialProviderConfig, Content: ecrConfig}}
+}
+
+// ecrConfig says for which images the kubelet asks the program: those of Amazon's private registries, in all of its partitions. The
+// program says itself how long credentials may be kept (pkg of cmd/ecr-credential-provider); 0 is for answers in which it does not.
+const ecrConfig = `kind: CredentialProviderConfig
+apiVersion: kubelet.config.k8s.io/v1
+providers:
+- name: ` + ecrProgram + `
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  defaultCacheDuration: "0"
+  matchImages:
+  - "*.dkr.ecr.*.amazonaws.com"
+  - "*.dkr.ecr.*.amazonaws.com.cn"
+  - "*.dkr.ecr-fips.*.amazonaws.com"
+  - "*.dkr.ecr.us-iso-east-1.c2s.ic.gov"
+  - "*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov"
+`
+
+// OnPlatform is what hosts on a platform get of a payload: not what only another platform needs. Its digest remains that of the whole.
+func OnPlatform(m payload.Manifest, name string) payload.Manifest {
+	group := platform.Of(name).PayloadGroup
+	m.Files = slices.DeleteFunc(slices.Clone(m.Files), func(f payload.File) bool {
+		return f.Group != group && slices.Contains(platform.PayloadGroups(), f.Group)
+	})
+	return m
+}

@@ -1,0 +1,56 @@
+package join
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+)
+
+// CloudTimeout is how long the controller of a cloud may take to initialize a node before that is told as a fault. Those that work take
+// seconds.
+const CloudTimeout = 5 * time.Minute
+
+// waitForCloud says that a node waits for its cloud, and after CloudTimeout that something is wrong. It returns when to look again.
+func (c conditions) waitForCloud(node *corev1.Node, now time.Time) (again time.Duration) {
+	since := c.waitsForCloudSince(node, now)
+	left := since.Add(CloudTimeout).Sub(now)
+	reason, kubelet := api.ReasonWaitingForCloud, ""
+	if ready := nodestate.Ready(node); ready == nil {
+		kubelet = "; its kubelet has not reported yet"
+	} else if ready.Status != corev1.ConditionTrue {
+		kubelet = "; its kubelet says: " + ready.Message
+	}
+	message := fmt.Sprintf("node %s has waited since %s for its cloud's controller to initialize it, and gets no pods before (taint %s)%s",
+		node.Name, since.UTC().Format(time.RFC3339), api.TaintUninitialized, kubelet)
+	if left <= 0 {
+		reason, left = api.ReasonCloudNotInitialized, 0
+		message += "; look at the log of the cloud-controller-manager, which finds the machine by the name of the Node, or by its spec.providerID (" +
+			providerID(node) + "); where the cluster has none, set spec.cloudProvider of WindowsConfig to None and remove the taint"
+	}
+	c.not(api.ConditionNodeReady, reason, message)
+	return left
+}
+
+func providerID(node *corev1.Node) string {
+	if node.Spec.ProviderID == "" {
+		return "not set"
+	}
+	return fmt.Sprintf("%q", node.Spec.ProviderID)
+}
+
+// waitsForCloudSince is since when the node has waited: since it is there or, where somebody gave a node in service the taint, since then.
+func (c conditions) waitsForCloudSince(node *corev1.Node, now time.Time) time.Time {
+	was := meta.FindStatusCondition(c.status.Conditions, api.ConditionNodeReady)
+	switch {
+	case was == nil:
+		return node.CreationTimestamp.Time
+	case was.Status == "True":
+		return now
+	}
+	return later(node.CreationTimestamp.Time, was.LastTransitionTime.Time)
+}

@@ -1,0 +1,50 @@
+//go:build linux
+
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/kubernetes/pkg/credentialprovider/plugin"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/platform"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// TestTheKubeletTakesTheConfigurationOfItsCredentialProvider gives the kubelet's own code the file that nodes on AWS get. Its provider is an
+// empty program here, which the kubelet looks for and does not start.
+func TestTheKubeletTakesTheConfigurationOfItsCredentialProvider(t *testing.T) {
+	const program = "ecr-credential-provider.exe"
+	in := desired.Inputs{
+		Payload: payload.New([]payload.File{{Path: program, Group: payload.AWS}}, nil, payload.File{}),
+		Cluster: desired.Cluster{Server: "https://api.example:6443", ServiceCIDR: "10.96.0.0/16", Network: desired.ClusterNetwork{Platform: platform.AWS}},
+		Config: v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{
+			Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: `{"name": "l2", "type": "win-bridge"}`},
+		}},
+	}
+	rendered, err := desired.Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := ""
+	for _, f := range rendered.Node.Files {
+		if strings.HasSuffix(f.Path, "credential-provider-config.yaml") {
+			config = filepath.Join(dir, "config.yaml")
+			if err := os.WriteFile(config, []byte(f.Content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, program), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := plugin.RegisterCredentialProviderPlugins(config, dir, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
