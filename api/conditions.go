@@ -330,6 +330,8 @@ const (
 	EventCertificateRefused = "CertificateRefused"
 	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host.
 	EventAddressDisputed = "AddressDisputed"
+	// EventProviderIDDiffers is reported on a Machine whose host's Node has another spec.providerID than the Machine.
+	EventProviderIDDiffers = "ProviderIDDiffers"
 	// EventHostKeyPinned is reported on a WindowsInstance when its host key was seen for the first time and stored.
 	EventHostKeyPinned = "HostKeyPinned"
 	// EventHostKeyShared is reported on a WindowsInstance whose host presents the same key as another one, as copies of

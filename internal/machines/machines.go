@@ -38,6 +38,14 @@ type Machine struct {
 	Addresses, Names []string
 	// External are the addresses and DNS names outside of it.
 	External []string
+	// ProviderID is the cloud's name of the machine; "" where it is not known yet.
+	ProviderID string
+}
+
+// IsNode says whether a provider ID of a Node can be that of this Machine. Clouds write the same one in different cases, and a Node or
+// Machine that has none yet can be any.
+func (m Machine) IsNode(providerID string) bool {
+	return m.ProviderID == "" || providerID == "" || strings.EqualFold(m.ProviderID, providerID)
 }
 
 // ID names a Machine in annotation machine of its WindowsInstance.

@@ -30,6 +30,7 @@ const windowsOS = "Windows"
 // content is what both APIs have in common, and what each has besides; null is as good as absent.
 type content struct {
 	Spec struct {
+		ProviderID       string `json:"providerID"`
 		AuthoritativeAPI string `json:"authoritativeAPI"` // Machine API
 		ProviderSpec     struct {
 			Value map[string]any `json:"value"` // of the platform's kind, which the API server does not check
@@ -66,7 +67,7 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 	if err != nil {
 		return m, fmt.Errorf("reading Machine %s: %w", ID(m.Namespace, m.Name), err)
 	}
-	m.Phase = is.Status.Phase
+	m.Phase, m.ProviderID = is.Status.Phase, is.Spec.ProviderID
 	for _, a := range is.Status.Addresses {
 		switch a.Type {
 		case "InternalIP":

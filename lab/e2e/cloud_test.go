@@ -4,9 +4,14 @@ package e2e
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -44,6 +50,7 @@ func TestCloud(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	t.Run("NamesAndAddressesOfTheCloudAreCertified", func(t *testing.T) { p.in(t).checkCloudNames(cloud, host, name) })
 	t.Run("ARebootedHostIsStillInitialized", func(t *testing.T) {
 		p := p.in(t)
 		p.checkReboot(host, name)
@@ -55,6 +62,79 @@ func TestCloud(t *testing.T) {
 		p.checkRejoin(host, name)
 		p.expectInitialized("win-1", "lab:///lab-a/i-2")
 	})
+}
+
+// TestCloudOfTheCluster has no setting: Linux nodes tell the cloud. A simulated host joins, and is renamed; under its new name, its cloud
+// finds it again.
+func TestCloudOfTheCluster(t *testing.T) {
+	p := newPlace(t, testenv.Options{})
+	cloud := p.startCloud()
+	p.expectCloudProvider(v1alpha1.CloudProviderNone)
+	linux := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Spec:       corev1.NodeSpec{ProviderID: "vsphere://4237"},
+	}
+	if _, err := testenv.AddNode(t.Context(), p.Clients, linux, "10.255.255.1"); err != nil {
+		t.Fatal(err)
+	}
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "old-name", BootTime: time.Second}})
+	name := p.announce(h, nil)
+	p.expectWaitsForCloud(name, "old-name")
+	cloud.Set("old-name", testenv.Machine("vsphere://1", h.Address))
+	p.expectInitialized("old-name", "vsphere://1")
+	p.expectReady(name)
+
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.Hostname = "new-name" })
+	p.remove(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old-name"}}) // it joins again, and is renamed then
+	p.expectWaitsForCloud(name, "new-name")
+	cloud.Set("new-name", testenv.Machine("vsphere://1", h.Address))
+	p.expectInitialized("new-name", "vsphere://1")
+	p.expectReady(name)
+}
+
+// checkCloudNames has the cloud give the machine more names and addresses. The kubelet asks for a certificate for them, which it gets when the
+// user has said that they are the host's.
+func (p place) checkCloudNames(cloud *testenv.Cloud, host *lab.Host, name types.NamespacedName) {
+	const internal, external = "win-1.lab.internal", "203.0.113.7"
+	cloud.Set("win-1", testenv.Machine("lab:///lab-a/i-1", host.Address(),
+		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: external},
+		corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: internal}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "win-1"}))
+	var request string
+	p.eventually("the kubelet asks for a certificate for "+internal, func(ctx context.Context) (missing string) {
+		request, missing = p.servingRequest(ctx, internal)
+		return missing
+	})
+	p.expectEvent(request, api.EventCertificateRefused, "DNSNameNotOfInstance", internal)
+	p.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.AdditionalAddresses = []string{internal, external} })
+	p.eventually("the request is approved", func(ctx context.Context) string {
+		var is certificatesv1.CertificateSigningRequest
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: request}, &is); err != nil {
+			return err.Error()
+		}
+		if len(is.Status.Certificate) == 0 {
+			return fmt.Sprintf("its conditions are %v", is.Status.Conditions)
+		}
+		return ""
+	})
+}
+
+// servingRequest returns the kubelet's request for a name, or what is missing.
+func (p place) servingRequest(ctx context.Context, name string) (request, missing string) {
+	var list certificatesv1.CertificateSigningRequestList
+	if err := p.Client.List(ctx, &list); err != nil {
+		return "", err.Error()
+	}
+	for _, r := range list.Items {
+		block, _ := pem.Decode(r.Spec.Request)
+		if r.Spec.SignerName != certificatesv1.KubeletServingSignerName || block == nil {
+			continue
+		}
+		if asked, err := x509.ParseCertificateRequest(block.Bytes); err == nil && slices.Contains(asked.DNSNames, name) {
+			return r.Name, ""
+		}
+	}
+	return "", fmt.Sprintf("none of %d requests", len(list.Items))
 }
 
 // startCloud starts the cloud's controller, until the test ends.

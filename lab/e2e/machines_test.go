@@ -13,9 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
@@ -32,13 +34,19 @@ const (
 func TestMachines(t *testing.T) {
 	p := newPlace(t, testenv.Options{})
 	_, plain := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "plain"}})
-	p.expectReady(p.announce(plain, nil)) // so the operator runs without Machines
+	before := p.announce(plain, nil)
+	p.expectReady(before) // so the operator runs without Machines
+	p.expectCloudProvider(v1alpha1.CloudProviderNone)
 	p.becomeOpenShift(platform.AWS)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxConcurrentJoins = 3 }) // so that the operator reads the cluster now
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+	cloud := p.startCloud()
 	inMachineAPI := p.machine(openshift.MachineAPI, machineAPINamespace, "win-mapi")
 	inClusterAPI := p.machine(openshift.ClusterAPI, clusterAPINamespace, "win-capi")
 	for machine, source := range map[*unstructured.Unstructured]string{
 		inMachineAPI: api.SourceMachine, inClusterAPI: api.SourceClusterAPI,
 	} {
+		p.expectNodeOfMachine(cloud, machine)
 		i := p.expectInstance(machine)
 		if want := machine.GetName() + awsDomain; i.Status.NodeRef == nil || i.Status.NodeRef.Name != want {
 			t.Errorf("the node of instance %s is %+v, want AWS' name of the machine: %s", i.Name, i.Status.NodeRef, want)
@@ -48,6 +56,7 @@ func TestMachines(t *testing.T) {
 		}
 	}
 	p.expectEvent(inMachineAPI.GetName(), api.EventInstanceSetup, "became WindowsInstance win-mapi")
+	p.initializeLater(cloud, before, plain)
 	p.userDataIsKept()
 	for _, machine := range []*unstructured.Unstructured{inMachineAPI, inClusterAPI} {
 		var now unstructured.Unstructured
@@ -101,6 +110,9 @@ func (p place) machine(apiVersion, namespace, name string) *unstructured.Unstruc
 func (p place) machineAt(apiVersion, namespace, name, address string) *unstructured.Unstructured {
 	p.t.Helper()
 	m := openshift.NewMachine(apiVersion, namespace, name, map[string]string{api.LabelMachineOS: "Windows"})
+	if err := unstructured.SetNestedField(m.Object, providerID(name), "spec", "providerID"); err != nil {
+		p.t.Fatal(err)
+	}
 	p.create(m)
 	m.Object["status"] = map[string]any{"phase": "Provisioned", "addresses": []any{
 		map[string]any{"type": "InternalDNS", "address": name + ".example"}, map[string]any{"type": "InternalIP", "address": address},
@@ -109,6 +121,52 @@ func (p place) machineAt(apiVersion, namespace, name, address string) *unstructu
 		p.t.Fatal(err)
 	}
 	return m
+}
+
+// providerID is the cloud's name of a Machine's machine.
+func providerID(machine string) string { return "aws:///us-east-2a/i-" + machine }
+
+// expectNodeOfMachine has the cloud initialize the node of a Machine. With the provider ID that the Node has then, the controllers of both
+// APIs find it, write status.nodeRef of the Machine, and take the Machine for healthy. None of them runs here.
+func (p place) expectNodeOfMachine(cloud *testenv.Cloud, machine *unstructured.Unstructured) {
+	p.t.Helper()
+	name, node, id := ours(machine.GetName()), machine.GetName()+awsDomain, providerID(machine.GetName())
+	p.expect(name, api.ConditionReady, api.ReasonWaitingForCloud, node)
+	instance := p.instance(name)
+	cloud.Set(node, testenv.Machine(id, instance.Spec.Address, corev1.NodeAddress{Type: corev1.NodeHostName, Address: node}))
+	p.expectInitialized(node, id)
+	var nodes corev1.NodeList
+	if err := p.Client.List(p.t.Context(), &nodes); err != nil {
+		p.t.Fatal(err)
+	}
+	var found []string
+	for _, n := range nodes.Items {
+		if n.Spec.ProviderID == id {
+			found = append(found, n.Name)
+		}
+	}
+	if len(found) != 1 || found[0] != node {
+		p.t.Errorf("Machine %s finds the nodes %v by its provider ID, want %s", machine.GetName(), found, node)
+	}
+}
+
+// initializeLater is for a node that was there before its kubelet ran with an external cloud provider: it stays in service, and is initialized
+// when an administrator gives it the taint.
+func (p place) initializeLater(cloud *testenv.Cloud, name types.NamespacedName, h testenv.Host) {
+	p.t.Helper()
+	p.expectReady(name)
+	node := p.node(h.Name)
+	if nodestate.WaitsForCloud(node) || node.Spec.ProviderID != "" {
+		p.t.Errorf("node %s has taints %v and provider ID %q", h.Name, node.Spec.Taints, node.Spec.ProviderID)
+	}
+	cloud.Set(h.Name, testenv.Machine(providerID(h.Name), h.Address))
+	was := node.DeepCopy()
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectInitialized(h.Name, providerID(h.Name))
+	p.expectReady(name)
 }
 
 // userDataIsKept edits and deletes the user data, and waits until they are restored.

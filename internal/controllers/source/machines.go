@@ -65,6 +65,8 @@ type machineView struct {
 	// own are the instances made from it, have all by name. They are the cache's: not to be changed.
 	own  []*v1alpha1.WindowsInstance
 	have map[string]*v1alpha1.WindowsInstance
+	// machine is what was read of the object.
+	machine machines.Machine
 	machines.Decision
 }
 
@@ -79,6 +81,7 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 		Named(strings.ToLower(s.source)+"-source").
 		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(s.ofInstance), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(s.ofNode), builder.WithPredicates(providerIDSet())).
 		Build(s)
 	if err != nil {
 		return err
@@ -150,6 +153,7 @@ func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (rec
 	case machines.Leave:
 		return reconcile.Result{}, s.remove(ctx, v, v.own, "its Machine is not marked as a Windows node of this operator any more")
 	case machines.Want:
+		s.compareNodes(ctx, v)
 		return s.ensure(ctx, v)
 	}
 	if v.Fault != "" {
@@ -180,7 +184,7 @@ func (s *machineSource) gather(ctx context.Context, place *machinePlace, r recon
 		v.Decision = machines.Decision{Verdict: machines.Keep, Fault: "MachineUnreadable", Message: err.Error()}
 		return v, nil
 	}
-	v.Decision = machines.Decide(m, place.cluster)
+	v.machine, v.Decision = m, machines.Decide(m, place.cluster)
 	return v, nil
 }
 

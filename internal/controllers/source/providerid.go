@@ -1,0 +1,56 @@
+package source
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// compareNodes tells of Nodes of a Machine's host that have another provider ID than the Machine: the controllers of Machines, load balancers
+// and volumes find each by this ID. A Node proves nothing with it, since its kubelet may have written it: so nothing else is done.
+func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
+	for _, i := range v.own {
+		var node corev1.Node
+		if i.Status.NodeRef == nil || s.Client.Get(ctx, types.NamespacedName{Name: i.Status.NodeRef.Name}, &node) != nil || v.machine.IsNode(node.Spec.ProviderID) {
+			continue
+		}
+		s.Events.Emit(kube.Event{Object: v.object, Related: i, Type: corev1.EventTypeWarning, Reason: api.EventProviderIDDiffers, Action: "Compare"},
+			"Node %s of its host has spec.providerID %q, and the Machine has %q, so that the cluster does not find one by the other; "+
+				"check whether the Machine's address is that of another machine, or the Node is left from one, and delete what is wrong",
+			node.Name, shorten.Text(node.Spec.ProviderID, shorten.Quoted), shorten.Text(v.machine.ProviderID, shorten.Quoted))
+	}
+}
+
+// ofNode names the Machines of the instances that a Node is of.
+func (s *machineSource) ofNode(ctx context.Context, node client.Object) (all []reconcile.Request) {
+	have, err := allInstances(ctx, s.Client, s.Namespace)
+	if err != nil {
+		return nil // no API server is asked: the cache is on its way down
+	}
+	for _, i := range sorted(have) {
+		if i.Status.NodeRef != nil && i.Status.NodeRef.Name == node.GetName() {
+			all = append(all, s.ofInstance(ctx, i)...)
+		}
+	}
+	return all
+}
+
+// providerIDSet is for Nodes that a cloud has initialized just now.
+func providerIDSet() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, // each Machine is looked at when the operator starts
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.(*corev1.Node).Spec.ProviderID != e.ObjectNew.(*corev1.Node).Spec.ProviderID
+		},
+	}
+}
