@@ -47,8 +47,8 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
 	GOOS=windows GOARCH=amd64 go build -ldflags '-s -w' -o bin/ ./cmd/wicd ./cmd/wicd-setup ./cmd/hybrid-overlay-node
 
-payload: ## Builds the payload for Windows hosts into _payload/.
-	go run ./payload/build/cmd --out _payload --version "$$(git describe --tags --always --dirty)"
+payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
+	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh

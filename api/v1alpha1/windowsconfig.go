@@ -248,6 +248,12 @@ type WindowsConfigStatus struct {
 	// +optional
 	CloudProvider *CloudProviderStatus `json:"cloudProvider,omitempty"`
 
+	// missingServices are services that nodes do not have, because their programs are not in the operator's payload.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	MissingServices []MissingService `json:"missingServices,omitempty"`
+
 	// rollout is the progress of all nodes towards the desired version.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`

@@ -45,3 +45,11 @@ type CloudProviderStatus struct {
 	// reason says what led to it.
 	Reason string `json:"reason"`
 }
+
+// MissingService is a service that nodes do not have.
+type MissingService struct {
+	// name is the name of the service.
+	Name string `json:"name"`
+	// effect says what does not work without it, and how to get it.
+	Effect string `json:"effect"`
+}

@@ -3,6 +3,7 @@ package desired
 import (
 	"fmt"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -14,6 +15,8 @@ type Rendered struct {
 	Secrets Secrets
 	// Problems are what nodes cannot have of the settings, and what does not work as it is.
 	Problems []Problem
+	// Missing are services that nodes do not have because the payload does not.
+	Missing []v1alpha1.MissingService `json:",omitempty"`
 }
 
 // Render says what nodes with these inputs must have. It fails where the inputs cannot make a working node; the error
@@ -41,7 +44,7 @@ func Render(in Inputs) (Rendered, error) {
 	if err := node.CheckBounds(); err != nil {
 		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
 	}
-	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems}, nil
+	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in.Payload)}, nil
 }
 
 // containersFeature is the feature of Windows that containers need.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -38,6 +39,17 @@ func services(in Inputs, logs LogLimits) ([]Service, []File) {
 
 func has(m payload.Manifest, path string) bool {
 	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
+}
+
+// missing are the services whose programs were not given to whoever built the payload.
+func missing(m payload.Manifest) (services []v1alpha1.MissingService) {
+	for _, l := range m.Left {
+		if l.Component == CSIProxyService {
+			services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
+				"those that run in HostProcess containers do. Use an operator whose payload was built with the file (payload/README.md)"})
+		}
+	}
+	return services
 }
 
 // containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of

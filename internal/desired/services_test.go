@@ -73,6 +73,19 @@ func TestAServiceIsThereWhereItsProgramIsInThePayload(t *testing.T) {
 	}
 }
 
+// TestAMissingServiceIsNamed: a user must not search a node for a service that the payload does not have.
+func TestAMissingServiceIsNamed(t *testing.T) {
+	in := inputs()
+	in.Payload = payload.New(in.Payload.Files, []payload.Left{{Component: "csi-proxy", Group: payload.Base, Reason: "not given"}}, payload.File{})
+	rendered, err := desired.Render(in)
+	if err != nil || len(rendered.Missing) != 1 || rendered.Missing[0].Name != "csi-proxy" || !strings.Contains(rendered.Missing[0].Effect, "CSI drivers") {
+		t.Errorf("missing are %v (%v)", rendered.Missing, err)
+	}
+	if rendered, err = desired.Render(inputs()); err != nil || len(rendered.Missing) > 0 {
+		t.Errorf("of a payload with everything, missing are %v (%v)", rendered.Missing, err)
+	}
+}
+
 // TestEveryServiceHasALogThatEnds holds for every service what makes a log rotate: WICD knows the file, its folder is made,
 // and a process that rotates by itself knows the limits.
 func TestEveryServiceHasALogThatEnds(t *testing.T) {

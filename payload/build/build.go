@@ -1,5 +1,5 @@
 // Package build builds the payload: it builds the declared components for windows/amd64 from the modules that pin them
-// (payload/kubernetes and the other module folders), adds the files of payload/external that cannot be built, compresses
+// (payload/kubernetes and the other module folders), adds external files, which cannot be built here, compresses
 // everything, and writes payload.json. Read Build from top to bottom.
 //
 // The same sources and the same Go give the same bytes, on every machine.
@@ -7,10 +7,8 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +22,9 @@ type Options struct {
 	Components []Component
 	// Root is the folder of this repository.
 	Root string
+	// External is a folder with files that cannot be built here, and ExternalManifest, which says what they are. Empty means that there are
+	// none.
+	External string
 	// Out is the folder for the payload; it is created if missing.
 	Out string
 	// Cache is the folder for programs and compressed files between builds. Empty means DefaultCache. Concurrent builds can share
@@ -106,37 +107,6 @@ func withSetup(components []Component) []Component {
 		Name: "wicd-setup", Path: payload.SetupName, Group: payload.Base, License: "Apache-2.0",
 		Module: ".", Package: "github.com/windows-machine-config/wmco/cmd/wicd-setup",
 	})
-}
-
-// externals finds the files in payload/external, and returns which are missing.
-func (o Options) externals() ([]Content, []payload.Left, error) {
-	var found []Content
-	var left []payload.Left
-	for _, c := range o.Components {
-		e := c.External
-		if e.File == "" {
-			continue
-		}
-		name := filepath.Join(o.Root, "payload", "external", e.File)
-		sum, _, err := hashFile(file(name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			reason := fmt.Sprintf("payload/external/%s (%s %s) was not there when the payload was built", e.File, c.Name, e.Version)
-			left = append(left, payload.Left{Component: c.Name, Group: c.Group, Reason: reason})
-			o.log("%s %s: left out, %s is not there", c.Name, e.Version, name)
-		case err != nil:
-			return nil, nil, fmt.Errorf("reading %s: %w", name, err)
-		case e.SHA256 == "":
-			return nil, nil, fmt.Errorf("%s has sha256 %s, and no checksum is declared for %s %s: compare it with the publisher's "+
-				"and write it to SHA256 in payload/build/components.go, or remove the file", name, sum, c.Name, e.Version)
-		case sum != e.SHA256:
-			return nil, nil, fmt.Errorf("%s has sha256 %s, payload/build/components.go declares %s for %s %s: get that version, "+
-				"or declare this one", name, sum, e.SHA256, c.Name, e.Version)
-		default:
-			found = append(found, content(c, e.Version, file(name)))
-		}
-	}
-	return found, left, nil
 }
 
 func content(c Component, version string, open func() (io.ReadCloser, error)) Content {

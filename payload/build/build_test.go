@@ -3,8 +3,6 @@ package build_test
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -26,17 +24,16 @@ func repository(t *testing.T) (string, []build.Component) {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":                  "module github.com/windows-machine-config/wmco\n\ngo 1.26.0\n",
-		"cmd/wicd/main.go":        "package main\n\nfunc main() { println(`the daemon`) }\n",
-		"cmd/wicd-setup/main.go":  "package main\n\nfunc main() { println(`wicd-setup`) }\n",
-		"payload/hello/go.mod":    "module hello\n\ngo 1.26.0\n\ntool (\n\texample.com/tool/hello\n\texample.com/tool/bye\n)\n\nrequire example.com/tool v1.2.3\n\nreplace example.com/tool => ../../tool\n",
-		"payload/hello/go.sum":    "",
-		"tool/go.mod":             "module example.com/tool\n\ngo 1.26.0\n",
-		"tool/hello/main.go":      "package main\n\nvar version, number, minor, commit = ``, ``, ``, `unknown`\n\nfunc main() { println(version, number, minor, commit, extra()) }\n",
-		"tool/hello/plain.go":     "//go:build !patched\n\npackage main\n\nfunc extra() string { return `plain` }\n",
-		"tool/hello/patched.go":   "//go:build patched\n\npackage main\n\nfunc extra() string { return `patched` }\n",
-		"tool/bye/main.go":        "package main\n\nfunc main() { println(`bye`) }\n",
-		"payload/external/README": "",
+		"go.mod":                 "module github.com/windows-machine-config/wmco\n\ngo 1.26.0\n",
+		"cmd/wicd/main.go":       "package main\n\nfunc main() { println(`the daemon`) }\n",
+		"cmd/wicd-setup/main.go": "package main\n\nfunc main() { println(`wicd-setup`) }\n",
+		"payload/hello/go.mod":   "module hello\n\ngo 1.26.0\n\ntool (\n\texample.com/tool/hello\n\texample.com/tool/bye\n)\n\nrequire example.com/tool v1.2.3\n\nreplace example.com/tool => ../../tool\n",
+		"payload/hello/go.sum":   "",
+		"tool/go.mod":            "module example.com/tool\n\ngo 1.26.0\n",
+		"tool/hello/main.go":     "package main\n\nvar version, number, minor, commit = ``, ``, ``, `unknown`\n\nfunc main() { println(version, number, minor, commit, extra()) }\n",
+		"tool/hello/plain.go":    "//go:build !patched\n\npackage main\n\nfunc extra() string { return `plain` }\n",
+		"tool/hello/patched.go":  "//go:build patched\n\npackage main\n\nfunc extra() string { return `patched` }\n",
+		"tool/bye/main.go":       "package main\n\nfunc main() { println(`bye`) }\n",
 	} {
 		writeFile(t, filepath.Join(root, name), text)
 	}
@@ -243,48 +240,6 @@ func TestUsersGoSettingsDoNotChangeTheBytes(t *testing.T) {
 	again, _ := mustBuild(t, options(t, root, components[1:2]))
 	if diff := cmp.Diff(plain, again); diff != "" {
 		t.Errorf("manifest (-plain +with settings):\n%s", diff)
-	}
-}
-
-func TestExternalFileIsTakenOnlyWithTheDeclaredHash(t *testing.T) {
-	const text = "a file from elsewhere"
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
-	for name, test := range map[string]struct {
-		there           bool
-		declared        string
-		wantErr, wantIn string
-	}{
-		"not there":                {false, sum, "", "payload/external/csi.exe (csi-proxy v1.4.0) was not there"},
-		"not there, not vouched":   {false, "", "", "payload/external/csi.exe (csi-proxy v1.4.0) was not there"},
-		"there, not vouched":       {true, "", "has sha256 " + sum + ", and no checksum is declared for csi-proxy v1.4.0", ""},
-		"there, another file":      {true, strings.Repeat("0", 64), "has sha256 " + sum + ", payload/build/components.go declares 0000", ""},
-		"there, the declared file": {true, sum, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root, _ := repository(t)
-			if test.there {
-				writeFile(t, filepath.Join(root, "payload/external/csi.exe"), text)
-			}
-			o := options(t, root, []build.Component{{
-				Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base,
-				External: build.External{File: "csi.exe", Version: "v1.4.0", SHA256: test.declared},
-			}})
-			m, err := build.Build(t.Context(), o)
-			switch {
-			case test.wantErr != "":
-				if err == nil || !strings.Contains(err.Error(), test.wantErr) {
-					t.Errorf("error is %v, want one with %q", err, test.wantErr)
-				}
-			case err != nil:
-				t.Error(err)
-			case test.wantIn != "":
-				if len(m.Files) > 0 || len(m.Left) != 1 || !strings.Contains(m.Left[0].Reason, test.wantIn) {
-					t.Errorf("files are %v, left out is %v", m.Files, m.Left)
-				}
-			case len(m.Files) != 1 || m.Files[0].SHA256 != sum || m.Files[0].Version != "v1.4.0" || len(m.Left) > 0:
-				t.Errorf("files are %v, left out is %v", m.Files, m.Left)
-			}
-		})
 	}
 }
 

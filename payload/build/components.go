@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Component declares one file of the payload: its path, and the program to build or the file to copy.
+// Component declares one file of the payload: its path, and the program to build, or that it is given.
 type Component struct {
 	// Name is the common name, such as "kubelet".
 	Name string
@@ -32,18 +32,8 @@ type Component struct {
 	// (1.36.3), ${major} and ${minor}, but no date and no commit: a build must give the same bytes whenever and wherever it runs.
 	Stamp []string
 
-	// External is set for a file that cannot be built here.
-	External External
-}
-
-// External is a file that must be in the folder payload/external when the payload is built.
-type External struct {
-	// File is its name in that folder.
-	File string
-	// Version is the version of the file.
-	Version string
-	// SHA256 is its hash in hexadecimal. While it is empty, the file is not approved, and an existing file is rejected.
-	SHA256 string
+	// External is true for a file that cannot be built here: who builds the payload gives it (Options.External).
+	External bool
 }
 
 // Components returns all declared components, in the order in which they are built.
@@ -158,7 +148,7 @@ func nodeComponents() []Component {
 		Stamp: []string{"github.com/prometheus/common/version.Version=${number}"},
 	}, {
 		Name: "csi-proxy", Path: "csi-proxy.exe", Group: payload.Base, Dictionary: containerdPath, License: "Apache-2.0",
-		External: External{File: "csi-proxy.exe", Version: "v1.4.0"},
+		External: true,
 	}}
 }
 

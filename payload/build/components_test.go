@@ -20,7 +20,7 @@ func TestDeclaredComponentsArePinnedAndDoNotCollide(t *testing.T) {
 		if c.License == "" || c.Group == "" {
 			t.Errorf("%s: license %q, group %q", c.Name, c.License, c.Group)
 		}
-		if (c.Module == "") == (c.External.File == "") || (c.Module == "") != (c.Package == "") {
+		if (c.Module == "") != c.External || (c.Module == "") != (c.Package == "") {
 			t.Errorf("%s: is either built or external: %+v", c.Name, c)
 		}
 		if c.Module == "" || c.Module == "." {

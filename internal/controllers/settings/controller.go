@@ -156,7 +156,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		action := fmt.Sprintf("%s-%x", p.Reason, sha256.Sum256([]byte(p.Message)))[:len(p.Reason)+9]
 		c.Events.Emit(kube.Event{Object: c.objectOf(config, p), Type: corev1.EventTypeWarning, Reason: api.EventSettingsIgnored, Action: action}, "%s", p.Message)
 	}
-	report := c.report(ctx, config, published{known.CloudProvider, rendered.Problems, hash, err})
+	report := c.report(ctx, config, published{known.CloudProvider, rendered, hash, err})
 	if errors.Is(err, desired.ErrNetwork) || errors.Is(err, desired.ErrSettings) {
 		err = nil // an edit comes as an event
 	}
@@ -204,9 +204,9 @@ func (c *Controller) renew(ctx context.Context, config *v1alpha1.WindowsConfig) 
 // published is what came of making settings, for the status.
 type published struct {
 	provider platform.Provider
-	problems []desired.Problem
-	hash     string
-	failed   error
+	desired.Rendered
+	hash   string
+	failed error
 }
 
 // report writes the status of WindowsConfig, where there is one.
@@ -226,12 +226,12 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 	if is.failed != nil {
 		set(api.ConditionPublished, metav1.ConditionFalse, whyUnpublished(is.failed), is.failed.Error())
 	} else {
-		st.Settings = is.hash
+		st.Settings, st.MissingServices = is.hash, is.Missing
 		set(api.ConditionPublished, metav1.ConditionTrue, api.ReasonPublished, "nodes can read the settings")
 	}
-	if len(is.problems) > 0 {
+	if len(is.Problems) > 0 {
 		var list []string
-		for _, p := range is.problems {
+		for _, p := range is.Problems {
 			list = append(list, p.Message)
 		}
 		set(api.ConditionDegraded, metav1.ConditionTrue, api.ReasonSettingsIgnored, shorten.Text(strings.Join(list, "\n"), maxConditionMessage))

@@ -20,6 +20,7 @@ import (
 
 func main() {
 	out := flag.String("out", "_payload", "`folder` to write the payload to")
+	external := flag.String("external", "", "`folder` with "+build.ExternalManifest+" and the files that cannot be built here (default: none)")
 	only := flag.String("only", "", "comma-separated `names` of the components to build (default: all)")
 	version := flag.String("version", "devel", "`version` to record for this repository's own programs")
 	flag.Usage = usage
@@ -27,26 +28,26 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *out, *only, *version); err != nil {
+	if err := run(ctx, build.Options{Root: ".", Out: *out, External: *external, Version: *version, Log: os.Stdout}, *only); err != nil {
 		fmt.Fprintf(os.Stderr, "building the payload: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out, only, version string) error {
+func run(ctx context.Context, o build.Options, only string) error {
 	begin := time.Now()
-	components := build.Components()
+	o.Components = build.Components()
 	if only != "" {
 		var err error
-		if components, err = build.Named(strings.Split(only, ",")...); err != nil {
+		if o.Components, err = build.Named(strings.Split(only, ",")...); err != nil {
 			return err
 		}
 	}
-	m, err := build.Build(ctx, build.Options{Components: components, Root: ".", Out: out, Version: version, Log: os.Stdout})
+	m, err := build.Build(ctx, o)
 	if err != nil {
 		return err
 	}
-	return report(os.Stdout, m, fmt.Sprintf("%s is complete after %.1f s", out, time.Since(begin).Seconds()))
+	return report(os.Stdout, m, fmt.Sprintf("%s is complete after %.1f s", o.Out, time.Since(begin).Seconds()))
 }
 
 func usage() {
