@@ -239,10 +239,13 @@ func renewalWithoutNode(c candidate) string {
 	return ""
 }
 
+// addIt is what to do where a cloud gives a host names and addresses that nobody has told.
+const addIt = "if the host has it in its cloud, add it to spec.additionalAddresses of the WindowsInstance"
+
 func dnsNameOfOther(c candidate) string {
 	for _, name := range c.cert.DNSNames {
 		if name == "" || !slices.Contains(c.ownNames(), name) {
-			return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s", quote(name), list(c.ownNames()))
+			return fmt.Sprintf("the DNS names in spec.request contain %s; allowed are %s; %s", quote(name), list(c.ownNames()), addIt)
 		}
 	}
 	return ""
@@ -259,8 +262,8 @@ func (c candidate) ownNames() []string {
 func addressNotReported(c candidate) string {
 	for _, address := range c.certAddresses() {
 		if !c.isReported(address) && !slices.Contains(parsed(c.host.CloudAddresses), address) {
-			return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s",
-				address, c.host.Instance, list(slices.Concat(c.host.Addresses, c.host.CloudAddresses)))
+			return fmt.Sprintf("the IP addresses in spec.request contain %s; allowed are the addresses of instance %s: %s; %s",
+				address, c.host.Instance, list(slices.Concat(c.host.Addresses, c.host.CloudAddresses)), addIt)
 		}
 	}
 	return ""

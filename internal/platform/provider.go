@@ -8,7 +8,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 )
 
-// Provider says whether an external cloud provider initialises the nodes of a cluster.
+// Provider says whether an external cloud provider initializes the nodes of a cluster.
 type Provider struct {
 	External bool
 	// Why is for users: what led to it.
@@ -28,8 +28,8 @@ type Evidence struct {
 	ProviderIDs []string
 }
 
-// ChooseProvider says whether nodes are initialised by an external cloud provider. A setting other than Auto and "" decides alone. What
-// is unclear is None: nodes that wait for a controller that is not there take no pods, and nodes that a controller does not initialise
+// ChooseProvider says whether nodes are initialized by an external cloud provider. A setting other than Auto and "" decides alone. What
+// is unclear is None: nodes that wait for a controller that is not there take no pods, and nodes that a controller does not initialize
 // do.
 func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 	schemes := schemesOf(e.ProviderIDs)
@@ -71,7 +71,7 @@ func ofInfrastructure(e Evidence) Provider {
 	return Provider{External: slices.Contains(types, e.Type), Why: is}
 }
 
-// externalSchemes are those of provider IDs that nodes get from an external cloud provider, whose controller initialises every node that
+// externalSchemes are those of provider IDs that nodes get from an external cloud provider, whose controller initializes every node that
 // it finds an instance of. Not among them are kind:// and metal3://, which their installers give without a controller, and k3s:// and
 // rke2://, whose controller waits for annotations that only their own agents make.
 func externalSchemes() []string {

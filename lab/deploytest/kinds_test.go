@@ -50,6 +50,11 @@ func (c *cluster) testWindowsInstance(t *testing.T) {
 		{"a range that is none", "cidr must be a range of IPv4 addresses", with(map[string]any{"network": map[string]any{"cidr": "10.0.8.0"}})},
 		{"an IPv6 range", "cidr must be a range of IPv4 addresses", with(map[string]any{"network": map[string]any{"cidr": "fd00::/48"}})},
 		{"an interface without name", "spec.network.interface", with(map[string]any{"network": map[string]any{"interface": ""}})},
+		{"addresses of a cloud", "", with(map[string]any{"additionalAddresses": []any{"ip-10-0-0-1.internal", "203.0.113.7", "fd00::7"}})},
+		{"a wildcard", "must be an IP address, or a DNS name in lower case", with(map[string]any{"additionalAddresses": []any{"*.internal"}})},
+		{"a name in capitals", "must be an IP address, or a DNS name in lower case", with(map[string]any{"additionalAddresses": []any{"Win-1.internal"}})},
+		{"the same address twice", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": []any{"203.0.113.7", "203.0.113.7"}})},
+		{"more addresses than there may be", "spec.additionalAddresses", with(map[string]any{"additionalAddresses": addressRanges(17)})},
 		{"host key that is none", "spec.hostKey", with(map[string]any{"hostKey": "ssh-dss AAAA"})},
 	})
 	if _, err := all.Create(t.Context(), object("WindowsInstance", "kept", map[string]any{"address": "10.0.0.1", "username": "a"}), metav1.CreateOptions{}); err != nil {
@@ -140,6 +145,8 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"settings of Flannel for another provider", "network.flannel may be set only", network("OVNHybridOverlay", "flannel", map[string]any{})},
 		{"settings of the user's own for another", "network.custom may be set only", network("Flannel", "custom", map[string]any{"cniConfig": "{}"})},
 		{"settings of nobody", "network.custom may be set only", set("network", map[string]any{"custom": map[string]any{"cniConfig": "{}"}})},
+		{"cloud provider", "", set("cloudProvider", "External")},
+		{"cloud provider nobody knows", "spec.cloudProvider", set("cloudProvider", "aws")},
 		{"network nobody knows", "spec.network.provider", set("network.provider", "Other")},
 		{"logs: all of it", "", set("logs", map[string]any{"size": "50Mi", "age": "36h30m", "count": int64(3)})},
 		{"logs: the least", "", set("logs", map[string]any{"size": "1Mi", "age": "1h", "count": int64(1)})},

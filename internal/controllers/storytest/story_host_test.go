@@ -49,6 +49,8 @@ type storyHost struct {
 	keys     []string // that it lets in, as lines of authorized_keys
 	// signingKey is the one that it was told in its last join.
 	signingKey string
+	// ofCloud says that a cloud initializes its node.
+	ofCloud bool
 	// others says that the original operator configured the host.
 	others bool
 

@@ -50,6 +50,10 @@ func (h *storyHost) goOn() {
 func (h *storyHost) register() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	node.CreationTimestamp = metav1.Now()
+	if h.ofCloud {
+		node.Spec.Taints = []corev1.Taint{{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+	}
 	h.story.must(h.story.client.Create(h.story.ctx, node))
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")

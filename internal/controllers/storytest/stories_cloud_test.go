@@ -1,0 +1,42 @@
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
+)
+
+// initialize does what a cloud's controller does.
+func (s *story) initialize(name string) {
+	was := s.node(name)
+	node := was.DeepCopy()
+	node.Spec.Taints, node.Spec.ProviderID = nil, "lab:///"+name
+	s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
+	s.say("the cloud initializes %s", name)
+}
+
+// TestStoryACloudTakesItsTime: nothing changes on the Node of win-2 while its cloud is silent, and after five minutes that is told all the same.
+func TestStoryACloudTakesItsTime(t *testing.T) {
+	tell(t, "cloud-takes-its-time", 2, atMost(1), func(s *story) {
+		reason := func(name string) string { return kube.Condition(s.instance(name), api.ConditionReady).Reason }
+		s.hosts[0].ofCloud, s.hosts[1].ofCloud = true, true
+		s.announce(s.hosts...)
+		s.until("both wait for their cloud", 10*time.Minute, func() bool {
+			return reason("win-1") == api.ReasonWaitingForCloud && reason("win-2") == api.ReasonWaitingForCloud
+		})
+		s.initialize("win-1")
+		s.until("win-1 is Ready", time.Minute, func() bool { return reason("win-1") == api.ReasonReady })
+		s.until("win-2 has waited for too long", join.CloudTimeout+time.Minute, func() bool { return reason("win-2") == api.ReasonCloudNotInitialized })
+		s.pass(time.Hour)
+		if joins := s.hosts[1].joins; joins != 1 {
+			t.Errorf("win-2 was joined %d times; nothing of the host helps", joins)
+		}
+		s.initialize("win-2")
+		s.until("win-2 is Ready", time.Minute, func() bool { return reason("win-2") == api.ReasonReady })
+	})
+}
