@@ -248,7 +248,8 @@ type WindowsConfigStatus struct {
 	// +optional
 	CloudProvider *CloudProviderStatus `json:"cloudProvider,omitempty"`
 
-	// missingServices are services that nodes do not have, because their programs are not in the operator's payload.
+	// missingServices are services that nodes do not get from the operator, because their programs are not in its
+	// payload.
 	// +listType=map
 	// +listMapKey=name
 	// +optional

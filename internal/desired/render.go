@@ -44,7 +44,7 @@ func Render(in Inputs) (Rendered, error) {
 	if err := node.CheckBounds(); err != nil {
 		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
 	}
-	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in.Payload)}, nil
+	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in)}, nil
 }
 
 // containersFeature is the feature of Windows that containers need.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -41,13 +42,17 @@ func has(m payload.Manifest, path string) bool {
 	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
 }
 
-// missing are the services whose programs were not given to whoever built the payload.
-func missing(m payload.Manifest) (services []v1alpha1.MissingService) {
-	for _, l := range m.Left {
+// missing are the services whose programs were not given to the payload's builder, and the one of Azure, which no payload has.
+func missing(in Inputs) (services []v1alpha1.MissingService) {
+	for _, l := range in.Payload.Left {
 		if l.Component == CSIProxyService {
 			services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
 				"those that run in HostProcess containers do. Use an operator whose payload was built with the file (payload/README.md)"})
 		}
+	}
+	if in.Cluster.CloudProvider.External && in.Cluster.Network.Platform == platform.Azure {
+		services = append(services, v1alpha1.MissingService{Name: NodeManagerService, Effect: "nodes on Azure are not initialized, and get no pods, " +
+			"until the DaemonSet for Windows of cloud-provider-azure runs on them, unless the cloud-controller-manager runs its controller cloud-node (docs/cloud.md)"})
 	}
 	return services
 }
