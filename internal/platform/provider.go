@@ -73,7 +73,7 @@ func ofInfrastructure(e Evidence) Provider {
 
 // externalSchemes are those of provider IDs that nodes get from an external cloud provider, whose controller initializes every node that
 // it finds an instance of. Not among them are kind:// and metal3://, which their installers give without a controller, and k3s:// and
-// rke2://, whose controller waits for annotations that only their own agents make.
+// rke2://, whose controller waits for annotations or labels that only their own agents make (pkg/cloudprovider of k3s).
 func externalSchemes() []string {
 	return []string{
 		"aws", "azure", "gce", "openstack", "vsphere", "nutanix", "ibm", "ibmpowervs", "kubevirt", "digitalocean", "hcloud", "linode", "equinixmetal",
