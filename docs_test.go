@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // TestRecipesNameWhatExists reads the five recipes of docs/development.md: numbered steps, each of which begins with a
@@ -55,6 +57,28 @@ func TestGlossaryIsShortAndSorted(t *testing.T) {
 	}
 	if !slices.IsSorted(terms) {
 		t.Errorf("the terms of docs/glossary.md are not in alphabetical order: %v", terms)
+	}
+}
+
+// TestDocumentOfDisconnectedClustersNamesTheImages compares the list with what is installed and rendered.
+func TestDocumentOfDisconnectedClustersNamesTheImages(t *testing.T) {
+	text := read(t, "docs/disconnected.md")
+	var listed []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+:[^`]+)` \\|").FindAllStringSubmatch(text, -1) {
+		listed = append(listed, m[1])
+	}
+	operator := regexp.MustCompile(`- name: (\S+)\n  newTag: (\S+)`).FindStringSubmatch(read(t, "deploy/kustomization.yaml"))
+	if operator == nil {
+		t.Fatal("deploy/kustomization.yaml names no image")
+	}
+	want := []string{operator[1] + ":" + operator[2], desired.DefaultSandboxImage}
+	if !slices.Equal(listed, want) {
+		t.Errorf("docs/disconnected.md lists %q, want %q", listed, want)
+	}
+	for _, image := range want {
+		if _, path, _ := strings.Cut(image, "/"); !strings.Contains(text, "docker://"+image+" docker://registry.example.com/"+path) {
+			t.Errorf("docs/disconnected.md does not say how %s is mirrored", image)
+		}
 	}
 }
 

@@ -22,6 +22,10 @@ const (
 	// ConditionRebootRequired is True from the time a host must restart to continue until it has restarted. Absent
 	// otherwise. Bad when True.
 	ConditionRebootRequired = "RebootRequired"
+	// ConditionSandboxImage is False on a WindowsInstance while its host could not pull the sandbox image that
+	// WindowsConfig names; absent otherwise. On the Node, where WICD writes it, it is True once the image is there. The
+	// message names the registry, its answer, what to do, and from which image pods start meanwhile. Good when True.
+	ConditionSandboxImage = "SandboxImage"
 	// ConditionDraining is True while the node is being drained. Its message names the pods that do not leave and the
 	// PodDisruptionBudgets that block them. Absent otherwise. Bad when True.
 	ConditionDraining = "Draining"
@@ -73,6 +77,22 @@ const (
 	ReasonLoadBalancersLost = "LoadBalancersLost"
 	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
 	ReasonNetworkRepaired = "NetworkRepaired"
+)
+
+// Reasons of condition SandboxImage.
+const (
+	// ReasonSandboxImagePresent means that the host has the sandbox image.
+	ReasonSandboxImagePresent = "SandboxImagePresent"
+	// ReasonSandboxImageNotFound means that neither the registry nor a mirror has the image.
+	ReasonSandboxImageNotFound = "SandboxImageNotFound"
+	// ReasonSandboxImageDenied means that the registry, or a mirror, rejects the host's credentials.
+	ReasonSandboxImageDenied = "SandboxImageDenied"
+	// ReasonSandboxImageUnsuitable means that the image has no entry for the host's Windows build.
+	ReasonSandboxImageUnsuitable = "SandboxImageUnsuitable"
+	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. It is also the
+	// reason on the WindowsInstance, whatever the reason on the Node, and its reason of NodeReady as long as the node
+	// waits for its first image.
+	ReasonSandboxImagePullFailed = "SandboxImagePullFailed"
 )
 
 // Reasons of condition WindowsRebootRequired.

@@ -10,13 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"github.com/windows-machine-config/wmco/lab/image"
 )
 
 // Images that Lab's StartPodImages serves. Their registries are not reachable from the lab: hosts get them through the mirrors of
 // ImageSources.
 const (
-	PauseImage     = "registry.k8s.io/pause:3.10.1" // containerd starts it for every pod; see internal/desired
+	PauseImage     = "mcr.microsoft.com/oss/kubernetes/pause:3.9" // the default of spec.runtime.sandboxImage
 	WebserverImage = "lab.test/win-webserver:1"
 	// WebserverCtrlBreakImage is the same with the stop signal SIGHUP, which hcsshim sends as Ctrl-Break.
 	WebserverCtrlBreakImage = "lab.test/win-webserver:ctrl-break"
@@ -28,7 +30,7 @@ const (
 const WebserverProgram = `C:\webserver.exe`
 
 // ImageSources are the registries in the names of the images.
-func ImageSources() []string { return []string{"registry.k8s.io", "lab.test"} }
+func ImageSources() []string { return []string{"mcr.microsoft.com", "registry.k8s.io", "lab.test"} }
 
 func webserverProgram() program {
 	return program{
@@ -87,23 +89,63 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 	return r.pushProgram(ctx, AgnhostImage, agnhost, "")
 }
 
-// pushProgram builds an image of a program and pushes it to where a mirror has it.
-func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal string) error {
-	content, err := os.ReadFile(program)
+// AddPause adds a pause image to a registry, as an index with an entry for each platform. The name is that of its source.
+func (l *Lab) AddPause(ctx context.Context, r *Registry, name string, platforms ...v1.Platform) error {
+	c, err := openCache(l.options.Progress)
 	if err != nil {
 		return err
+	}
+	pause, err := c.pause(ctx)
+	if err != nil {
+		return err
+	}
+	i, err := imageOf(name, pause, "")
+	if err != nil {
+		return err
+	}
+	repository, tag := inMirror(name)
+	return r.PushIndex(ctx, repository, tag, i, platforms...)
+}
+
+// HostPlatform is the platform of the lab's hosts, in indexes of images.
+func HostPlatform() v1.Platform {
+	return v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: hostVersion()}
+}
+
+func hostVersion() string { return fmt.Sprintf("10.0.%d.%d", Build, Revision) }
+
+// inMirror is where a mirror has an image.
+func inMirror(name string) (repository, tag string) {
+	_, repository, _ = strings.Cut(name, "/")
+	repository, tag, _ = strings.Cut(repository, ":")
+	return repository, tag
+}
+
+// pushProgram builds an image of a program and pushes it to where a mirror has it.
+func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal string) error {
+	i, err := imageOf(name, program, stopSignal)
+	if err != nil {
+		return err
+	}
+	repository, tag := inMirror(name)
+	return r.Push(ctx, repository, tag, i)
+}
+
+// imageOf builds an image of a program.
+func imageOf(name, program, stopSignal string) (image.Image, error) {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return image.Image{}, err
 	}
 	file := filepath.Base(program)
 	if !strings.HasSuffix(file, ".exe") {
 		file += ".exe"
 	}
-	i, err := image.NewProgram(fmt.Sprintf("10.0.%d.%d", Build, Revision), `C:\`+file, stopSignal, map[string]string{file: string(content)})
+	i, err := image.NewProgram(hostVersion(), `C:\`+file, stopSignal, map[string]string{file: string(content)})
 	if err != nil {
-		return fmt.Errorf("building image %s: %w", name, err)
+		return image.Image{}, fmt.Errorf("building image %s: %w", name, err)
 	}
-	_, repository, _ := strings.Cut(name, "/")
-	repository, tag, _ := strings.Cut(repository, ":")
-	return r.Push(ctx, repository, tag, i)
+	return i, nil
 }
 
 // pause compiles the program that containerd starts for every pod.

@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"strconv"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/crypto/bcrypt"
 
@@ -144,6 +146,27 @@ func (r *Registry) Push(ctx context.Context, repository, tag string, i image.Ima
 	}
 	path := base + "/manifests/" + cmp.Or(tag, i.Digest().String())
 	if _, err := r.do(ctx, http.MethodPut, path, v1.MediaTypeImageManifest, i.Manifest, http.StatusCreated); err != nil {
+		return fmt.Errorf("pushing to %s/%s: %w", r.Host, repository, err)
+	}
+	return nil
+}
+
+// PushIndex adds an index to a repository: each entry is the same image, for one platform.
+func (r *Registry) PushIndex(ctx context.Context, repository, tag string, i image.Image, platforms ...v1.Platform) error {
+	if err := r.Push(ctx, repository, "", i); err != nil {
+		return err
+	}
+	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
+	for _, p := range platforms {
+		index.Manifests = append(index.Manifests, v1.Descriptor{
+			MediaType: v1.MediaTypeImageManifest, Digest: i.Digest(), Size: int64(len(i.Manifest)), Platform: &p,
+		})
+	}
+	content, err := json.Marshal(index)
+	if err != nil {
+		return err
+	}
+	if _, err := r.do(ctx, http.MethodPut, "/v2/"+repository+"/manifests/"+tag, v1.MediaTypeImageIndex, content, http.StatusCreated); err != nil {
 		return fmt.Errorf("pushing to %s/%s: %w", r.Host, repository, err)
 	}
 	return nil

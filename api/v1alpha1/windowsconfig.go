@@ -84,6 +84,10 @@ type WindowsConfigSpec struct {
 	// +optional
 	Registries RegistriesSpec `json:"registries,omitempty"`
 
+	// runtime changes how containerd runs pods on all nodes.
+	// +optional
+	Runtime RuntimeSpec `json:"runtime,omitempty"`
+
 	// logs limits the disk space for logs of services on Windows nodes. Services that get these limits on their command
 	// line, such as the kubelet, restart when size or age changes; pods keep running. The kubelet manages the logs of
 	// pods.

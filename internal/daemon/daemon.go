@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodesettings"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/daemon/podnetwork"
+	"github.com/windows-machine-config/wmco/internal/daemon/sandboximage"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/daemon/update"
@@ -100,6 +101,7 @@ type parts struct {
 	reboot     *nodestatus.RebootPending
 	verifier   *nodesettings.Verifier
 	follower   *nodesettings.Follower
+	sandbox    *sandboximage.Reconciler
 	updates    *update.Requester
 	reporter   *nodestatus.Reporter
 }
@@ -108,15 +110,16 @@ func newParts(s state.Session, clients *apiclient.Cache, o RunOptions) *parts {
 	wake := state.NewSignal() // has the reporter look
 	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s}}
 	p.supervisor = supervisor.New(s, wake)
-	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics)
 	p.reboot = nodestatus.NewRebootPending(s, wake)
 	p.verifier = nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, p.verifier)
+	p.sandbox = sandboximage.New(s, wake, p.follower)
+	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier},
-		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s},
+		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox},
+		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s, Sandbox: p.sandbox},
 	}
 	return p
 }
@@ -131,6 +134,7 @@ func (p *parts) run(ctx context.Context) {
 		p.supervisor.Run,
 		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
 		p.network.Run,
+		p.sandbox.Run,
 		p.runInCluster,
 		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
 		podnetwork.Routes{Session: p.Session}.Run,

@@ -254,6 +254,11 @@ func (n Node) checkRest() error {
 			}
 		}
 	}
+	if n.SandboxImage != "" {
+		if err := CheckImage(n.SandboxImage); err != nil {
+			return fmt.Errorf("its sandbox image: %w", err)
+		}
+	}
 	if n.SigningKey != "" {
 		if _, err := parseKey(n.SigningKey); err != nil {
 			return fmt.Errorf("its signing key: %w", err)

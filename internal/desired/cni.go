@@ -15,6 +15,9 @@ type Pod struct {
 	PodCIDR, ServiceCIDR, ClusterDNS, NodeIP string
 }
 
+// IsCNIConfig tells whether a file is the configuration of the pod network.
+func IsCNIConfig(path string) bool { return path == cniConfig }
+
 // ErrSettings is the class of errors about the proxy.
 var ErrSettings = errors.New("settings cannot be used")
 

@@ -2,9 +2,6 @@ package desired
 
 import "strings"
 
-// pauseImage is the sandbox image for Windows, of the version that containerd 2.4 and Kubernetes 1.36 use.
-const pauseImage = "registry.k8s.io/pause:3.10.1"
-
 // runtimeEndpoint is where containerd answers, as the kubelet writes it.
 const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
 
@@ -31,7 +28,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   image_pull_progress_timeout = '30m0s'
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
-  sandbox = '@pause@'
+  sandbox = '` + markSandboxImage + `'
 
 [plugins.'io.containerd.cri.v1.images'.registry]
   config_path = '@registries@'
@@ -55,7 +52,6 @@ func renderContainerdConfig(folder string) string {
 	return strings.NewReplacer(
 		"@root@", ContainerdRoot,
 		"@state@", ContainerdState,
-		"@pause@", pauseImage,
 		"@registries@", Registries,
 		"@folder@", folder,
 		"@cni@", CNIFolder,

@@ -30,6 +30,8 @@ type Node struct {
 	Files []File `json:"files,omitempty"`
 	// Services in the order in which they start.
 	Services []Service `json:"services,omitempty"`
+	// SandboxImage is what containerd starts each pod from. On a host it is the one in use: see Local.
+	SandboxImage string `json:"sandboxImage,omitempty"`
 	// CNI is the configuration of the pod network, filled in when the node's pod CIDR is known.
 	CNI *CNI `json:"cni,omitempty"`
 	// Network is the network that a service makes, and WICD looks after; nil where CNI says all.

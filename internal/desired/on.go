@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,6 +22,9 @@ type Local struct {
 	Adapter string `json:"adapter,omitempty"`
 	// Taints are put on the node when it registers, besides os=Windows:NoSchedule.
 	Taints []corev1.Taint `json:"taints,omitempty"`
+	// SandboxImage is the image with which the host goes on as long as it could not pull that of the declaration; empty where it has that,
+	// or has none. WICD fills it in.
+	SandboxImage string `json:"sandboxImage,omitempty"`
 }
 
 // What a declaration has in place of what the host fills in. The marker of the taints stands for a JSON array.
@@ -29,6 +33,8 @@ const (
 	markNodeIP  = "${NODE_IP}"
 	markAdapter = "${NODE_ADAPTER}"
 	markTaints  = `"${NODE_TAINTS}"`
+
+	markSandboxImage = "${SANDBOX_IMAGE}"
 )
 
 // On is the declaration for one host, with nothing left open: names and secrets are filled in, and services have
@@ -43,12 +49,14 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 	if err != nil {
 		return Node{}, err
 	}
+	n.SandboxImage = cmp.Or(l.SandboxImage, n.SandboxImage)
+	contents := strings.NewReplacer(markTaints, string(taints), markSandboxImage, n.SandboxImage)
 	values := strings.NewReplacer(markNode, l.Node, markNodeIP, l.NodeIP, markAdapter, l.Adapter)
 	plain := len(n.Files)
 	n.Files = slices.Concat(n.Files, s.Files)
 	for i := range n.Files {
 		n.Files[i].Secret = i >= plain
-		n.Files[i].Content = strings.ReplaceAll(n.Files[i].Content, markTaints, string(taints))
+		n.Files[i].Content = contents.Replace(n.Files[i].Content)
 	}
 	all := map[string]string{}
 	for _, part := range []map[string]string{n.Environment, s.Environment} {

@@ -30,6 +30,9 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, fmt.Errorf("rendering kubelet.conf: %w", err)
 	}
+	if err := CheckImage(in.sandboxImage()); err != nil {
+		return Rendered{}, fmt.Errorf(`%w: WindowsConfig "cluster", spec.runtime.sandboxImage: %w`, ErrSettings, err)
+	}
 	settings, err := applySettings(in)
 	if err != nil {
 		return Rendered{}, err
@@ -64,6 +67,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest))},
 		}, files...),
 		Services:           services,
+		SandboxImage:       in.sandboxImage(),
 		CNI:                customCNI(in),
 		Network:            network(in),
 		WatchedEnvironment: proxyVariables(),

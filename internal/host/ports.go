@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cri"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -164,6 +165,17 @@ type Probes interface {
 	Probe(ctx context.Context, address string) error
 }
 
+// Images are those of the container runtime, for pods.
+type Images interface {
+	// Look returns the image of a whole name, registry and tag or digest included, if the runtime has it with all its layers. It is quick.
+	// That the runtime does not answer is an error.
+	Look(ctx context.Context, name string) (image cri.Image, found bool, err error)
+	// Pull pulls an image from its registry, or a mirror, and unpacks it, also where it is there already. It takes as long as that takes, or
+	// until ctx ends. What the runtime says of an image that it cannot get is a *cri.Error; that it does not answer is another error, or one
+	// with code cri.Unavailable or cri.Canceled. A pull pins the image that the runtime's configuration has for sandboxes.
+	Pull(ctx context.Context, name string, l cri.Login) error
+}
+
 // Containers are what containerd, its shims and its network plugins made of parts of Windows. It goes on, or stays, when their
 // processes have ended.
 type Containers interface {
@@ -202,6 +214,7 @@ type Host struct {
 	// program ends with ctx at the latest.
 	Programs     agent.Runner
 	Probes       Probes
+	Images       Images
 	Environment  Environment
 	Certificates Certificates
 	Containers   Containers

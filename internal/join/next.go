@@ -175,6 +175,9 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if ready.Status == corev1.ConditionFalse && nodestate.WaitsForCloud(s.Node) {
 		return time.Time{}, false // the network may need what the cloud tells of the node
 	}
+	if ready.Status == corev1.ConditionFalse && lacksSandboxImage(s.Node) != nil {
+		return time.Time{}, false // WICD works, and goes on pulling: a join would help with nothing
+	}
 	if ready.Status != corev1.ConditionTrue {
 		return ready.LastTransitionTime.Time, true
 	}
@@ -189,7 +192,7 @@ func Findings(s Seen, err error) string {
 		parts = append(parts, err.Error())
 	}
 	for _, c := range s.Node.Status.Conditions {
-		isFinding := c.Type == corev1.NodeReady || c.Type == api.ConditionServicesHealthy
+		isFinding := c.Type == corev1.NodeReady || c.Type == api.ConditionServicesHealthy || c.Type == api.ConditionSandboxImage
 		if isFinding && c.Status != corev1.ConditionTrue {
 			parts = append(parts, fmt.Sprintf("%s is %s: %s", c.Type, c.Status, c.Message))
 		}

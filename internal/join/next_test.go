@@ -70,6 +70,8 @@ func TestNext(t *testing.T) {
 		"a Node that stays silent is joined again":      {seen: with(joined(time.Hour), silentFor(10*time.Minute)), action: join.Join},
 		"and then has time again":                       {seen: with(with(joined(time.Hour), silentFor(time.Hour)), configuredBefore(time.Minute)), action: join.Requeue, after: 9 * time.Minute},
 		"so is one that is not Ready":                   {seen: with(with(joined(time.Hour), silentFor(time.Hour)), notReady), action: join.Join},
+		"one without its sandbox image helps itself":    {seen: with(with(with(joined(time.Hour), silentFor(time.Hour)), notReady), lacksImage), action: join.None},
+		"unless its kubelet is silent":                  {seen: with(with(joined(time.Hour), silentFor(time.Hour)), lacksImage), action: join.Join},
 		"and then more seldom":                          {seen: with(with(joined(time.Hour), silentFor(5*time.Hour)), repaired(1, 15*time.Minute)), action: join.Requeue, after: 5 * time.Minute},
 		"until it is the user's turn":                   {seen: with(with(joined(time.Hour), silentFor(99*time.Hour)), repaired(join.MaxRepairs, 50*time.Hour)), action: join.None, reason: api.ReasonRepairFailed},
 		"a Node that follows the settings rests":        {seen: with(joined(9*time.Hour), follows("s2", "s2", time.Hour)), action: join.None},
@@ -119,6 +121,10 @@ func follows(has, published string, since time.Duration) func(*join.Seen) {
 		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{api.AnnotationVersion: s.Version, api.AnnotationSettings: has}}}
 		s.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon().Add(-9 * time.Hour))}}
 	}
+}
+
+func lacksImage(s *join.Seen) {
+	s.Node.Status.Conditions = append(s.Node.Status.Conditions, corev1.NodeCondition{Type: api.ConditionSandboxImage, Status: corev1.ConditionFalse})
 }
 
 func notReady(s *join.Seen) { s.Node.Status.Conditions[0].Status = corev1.ConditionFalse }
@@ -226,6 +232,21 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	}
 	node.Status.Conditions[0].Status = corev1.ConditionUnknown
 	expect("False", api.ReasonNodeNotReady)
+	lacks := corev1.NodeCondition{Type: api.ConditionSandboxImage, Status: corev1.ConditionFalse, Reason: "no reason\n", Message: strings.Repeat("403 ", 5000)}
+	node.Status.Conditions = append(node.Status.Conditions, lacks)
+	expect("False", api.ReasonNodeNotReady) // a kubelet that is silent has another fault
+	node.Status.Conditions[0].Status = corev1.ConditionFalse
+	expect("False", api.ReasonSandboxImagePullFailed)
+	node.Status.Conditions[0].Status = corev1.ConditionTrue
+	expect("True", api.ReasonReady) // it has another image
+	if c := meta.FindStatusCondition(st.Conditions, api.ConditionSandboxImage); c == nil || c.Status != "False" || len(c.Message) > 5000 {
+		t.Errorf("condition SandboxImage is %.200v", c)
+	}
+	node.Status.Conditions[1].Status = corev1.ConditionTrue
+	expect("True", api.ReasonReady)
+	if meta.FindStatusCondition(st.Conditions, api.ConditionSandboxImage) != nil {
+		t.Error("condition SandboxImage outlived its cause")
+	}
 	node = nil
 	expect("False", api.ReasonNodeMissing)
 	missing := meta.FindStatusCondition(st.Conditions, api.ConditionNodeReady).Message

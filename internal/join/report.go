@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Unreachable means that no connection came about, or that it did not last.
@@ -139,6 +140,7 @@ func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.
 		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
 		again = set.observe(node, version, now)
 	}
+	set.observeSandboxImage(node)
 	set.sumUp()
 	return again
 }
@@ -155,6 +157,8 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		c.not(api.ConditionNodeReady, api.ReasonNodeNotWindows, fmt.Sprintf(
 			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
+	case lacksSandboxImage(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
+		c.not(api.ConditionNodeReady, api.ReasonSandboxImagePullFailed, shorten.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), shorten.Reported))
 	case nodestate.WaitsForCloud(node) && (kubelet == nil || kubelet.Status != corev1.ConditionUnknown):
 		return c.waitForCloud(node, now)
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
@@ -171,6 +175,25 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
 	return 0
+}
+
+// lacksSandboxImage is what the Node says of a sandbox image that its host could not pull; nil where it has it, or says nothing.
+func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
+	if c := nodestate.Condition(node, api.ConditionSandboxImage); c != nil && c.Status == corev1.ConditionFalse {
+		return c
+	}
+	return nil
+}
+
+// observeSandboxImage shows it on the instance, too: a node that has another image stays in service meanwhile.
+func (c conditions) observeSandboxImage(node *corev1.Node) {
+	if node != nil {
+		if lack := lacksSandboxImage(node); lack != nil {
+			c.not(api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, shorten.Text(lack.Message, shorten.Reported))
+			return
+		}
+	}
+	meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionSandboxImage)
 }
 
 // conditions writes the conditions of one status.

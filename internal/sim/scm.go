@@ -34,6 +34,8 @@ type process struct {
 	done  chan struct{}
 	// asked is set when the service manager has sent a stop, crashed when the process was killed.
 	asked, crashed bool
+	// config is what was in the file after --config when the process started.
+	config string
 }
 
 // watcher is one call of Watch.
@@ -208,6 +210,11 @@ func (b *boot) launch(s desired.Service) {
 	ctx, end := context.WithCancel(b.ctx)
 	b.lastPID += 4
 	p := &process{pid: b.lastPID, since: time.Now(), end: end, done: make(chan struct{})}
+	if _, rest, configured := strings.Cut(s.Command, " --config "); configured {
+		file, _, _ := strings.Cut(rest, " ")
+		content, _ := b.w.Disk().Read(file) // without it, a program takes its defaults
+		p.config = string(content)
+	}
 	b.running[s.Name] = p
 	b.notify(s.Name)
 	program := b.w.options.Programs[s.Name]

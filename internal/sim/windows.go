@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cri"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -77,7 +78,11 @@ type Windows struct {
 	// containers and programs without a service run until the computer restarts; networks of pods and layers of images stay.
 	containers, programs, networks, layers map[string]bool
 	rules                                  []Rule // of the firewall
-	firewallStopped                        bool
+	// images say whether they are pinned; refused are those that no registry gives, pulls those that were asked for.
+	images          map[string]bool
+	refused         map[string]*cri.Error
+	pulls           []string
+	firewallStopped bool
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.
 	nextName string
@@ -111,6 +116,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		options: o, declared: map[string]*declaration{}, features: maps.Clone(o.Features),
 		environment: map[string]string{"SystemRoot": `C:\Windows`}, trusted: map[string]bool{},
 		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
+		images: map[string]bool{}, refused: map[string]*cri.Error{},
 		hns:      newHNSOf(o),
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}

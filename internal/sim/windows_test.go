@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/cri"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
@@ -125,6 +126,29 @@ func TestSimulatedProbesKeepTheContract(t *testing.T) {
 		return []contract.ProbesFixture{{
 			Probes: h.Probes, Address: s.Ready, Absent: "http://127.0.0.1:2/healthz", Set: func(well bool) { w.Silence("one", !well) },
 		}}
+	})
+}
+
+func TestSimulatedImagesKeepTheContract(t *testing.T) {
+	contract.Images(t, func(t *testing.T) contract.ImagesFixture {
+		w := mustNewComputer(t, nil)
+		h := w.Host()
+		if _, err := h.Services.Put(t.Context(), desired.Service{Name: desired.ContainerdService, Command: `C:\programs\runs.exe`}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Services.Start(t.Context(), desired.ContainerdService); err != nil {
+			t.Fatal(err)
+		}
+		const absent = "registry.test/absent:1"
+		w.RefuseImage(absent, &cri.Error{Code: cri.NotFound, Message: "not found"})
+		return contract.ImagesFixture{
+			Images: h.Images, Good: "registry.test/good:1", Absent: absent,
+			Stop: func() {
+				if err := h.Services.Stop(t.Context(), desired.ContainerdService); err != nil {
+					t.Error(err)
+				}
+			},
+		}
 	})
 }
 

@@ -28,6 +28,7 @@ func Host() (host.Host, error) {
 		Changes:      changes,
 		Programs:     programs{},
 		Probes:       probes{},
+		Images:       images{pipe: runtimePipe},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},
 		Containers:   containers{patience: time.Minute, networks: networks},

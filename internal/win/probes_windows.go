@@ -1,7 +1,6 @@
 package win
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/cri"
 )
 
 // probes sends probes to services of this host.
@@ -53,11 +54,16 @@ func probeHTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// probeRuntime calls Version of the Container Runtime Interface, as the kubelet does first. To connect is not enough:
-// containerd listens, and tells the SCM that it runs, before it can answer (checkInitialized in
-// internal/cri/instrument of containerd 2.4). A call of gRPC is a request of HTTP/2 with a length before each message:
-// that is written here, since gRPC itself would add a quarter to the size of WICD.
+// probeRuntime calls Version. To connect is not enough: containerd listens, and tells the SCM that it runs, before it can answer
+// (checkInitialized in internal/cri/instrument of containerd 2.4).
 func probeRuntime(ctx context.Context, pipe string) error {
+	runtime, end := dialRuntime(pipe)
+	defer end()
+	return runtime.Version(ctx)
+}
+
+// dialRuntime makes a client of the container runtime that listens on a pipe, for a few calls: each connection of it ends with end.
+func dialRuntime(pipe string) (runtime cri.Client, end func()) {
 	protocols := &http.Protocols{}
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{
@@ -70,29 +76,7 @@ func probeRuntime(ctx context.Context, pipe string) error {
 			return readAhead(conn), nil
 		},
 	}
-	defer transport.CloseIdleConnections()
-	empty := []byte{0, 0, 0, 0, 0} // not compressed, no bytes: a VersionRequest without fields
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/runtime.v1.RuntimeService/Version", bytes.NewReader(empty))
-	if err != nil {
-		return err
-	}
-	request.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20)); err != nil {
-		return err
-	}
-	outcome := answer.Trailer
-	if answer.Header.Get("Grpc-Status") != "" { // a failure without a message
-		outcome = answer.Header
-	}
-	if code := outcome.Get("Grpc-Status"); code != "0" {
-		return fmt.Errorf("the answer is HTTP status %d, gRPC status %q %s", answer.StatusCode, code, outcome.Get("Grpc-Message"))
-	}
-	return nil
+	return cri.Client{Transport: transport}, transport.CloseIdleConnections
 }
 
 // dialPipe connects to a pipe. The pipe's server cannot impersonate this process: by default it could, and we are SYSTEM

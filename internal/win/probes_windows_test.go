@@ -68,9 +68,7 @@ func (f *flag) is() bool {
 // serveRuntime answers calls of a container runtime with a gRPC status and its message.
 func serveRuntime(t *testing.T, answer func() (status, message string)) {
 	t.Helper()
-	protocols := &http.Protocols{}
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	servePipe(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if r.URL.Path != "/runtime.v1.RuntimeService/Version" || r.Header.Get("Content-Type") != "application/grpc" || len(body) != 5 || err != nil {
 			t.Errorf("the call is %s %s with %d bytes, %v", r.Method, r.URL, len(body), err)
@@ -85,12 +83,22 @@ func serveRuntime(t *testing.T, answer func() (status, message string)) {
 		w.Header().Set("Trailer", "Grpc-Status")
 		_, _ = w.Write([]byte{0, 0, 0, 0, 2, 0x0a, 0})
 		w.Header().Set("Grpc-Status", status)
-	})}
+	}))
+}
+
+// servePipe answers HTTP/2 on testPipe until it is stopped, at the end of the test at the latest.
+func servePipe(t *testing.T, handler http.Handler) (stop func()) {
+	t.Helper()
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{Protocols: protocols, Handler: handler}
 	listener := &pipeListener{ended: make(chan struct{})}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close(); <-done })
+	stop = func() { _ = server.Close(); <-done }
+	t.Cleanup(stop)
 	awaitPipe(t)
+	return stop
 }
 
 // awaitPipe returns when the pipe is there.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ const idleTime = 2 * time.Minute
 
 // measureIdle measures WICD on a Wine host that has joined, while nothing happens.
 func measureIdle(ctx context.Context, s *sheet) error {
-	if err := lab.CanRunWindows(); err != nil {
+	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
 		return fmt.Errorf("a host on Wine is required: %w", err)
 	}
 	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1, WholePayload: true})

@@ -48,7 +48,7 @@ type rejoin struct {
 }
 
 func measureJoin(ctx context.Context, s *sheet) error {
-	if err := lab.CanRunWindows(); err != nil {
+	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
 		return fmt.Errorf("hosts on Wine are required: %w", err)
 	}
 	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1, WholePayload: true})

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -88,7 +89,7 @@ func parse(hosts string) (testenv.Options, error) {
 		return o, err
 	}
 	if !simulated {
-		if err := lab.CanRunWindows(); err != nil {
+		if err := cmp.Or(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
 			say("%v: continuing with simulated hosts: SSH and certificates are real, Windows is not", err)
 			simulated = true
 		}
@@ -97,10 +98,6 @@ func parse(hosts string) (testenv.Options, error) {
 		o.SimulatedHosts = n
 	} else {
 		o.WineHosts, o.Network = n, testenv.NetworkLab
-		if err := lab.CanRunRegistries(); err != nil {
-			say("%v: continuing without pods, because their images need a registry", err)
-			o.Network = testenv.NetworkBridge
-		}
 	}
 	return o, nil
 }

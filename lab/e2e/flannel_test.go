@@ -19,7 +19,7 @@ import (
 
 // TestFlannel runs the real flanneld and kube-proxy on two Windows hosts with the lab's network service.
 func TestFlannel(t *testing.T) {
-	needs(t, lab.CanRunWindows())
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkFlannel})
 	fresh := takeSnapshot(t, p.Lab.Hosts()[1])
 	p.joinAll()

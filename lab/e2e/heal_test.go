@@ -26,7 +26,7 @@ import (
 
 // TestHealing changes and stops the real services of a node on a Windows host. The node repairs itself, without the operator.
 func TestHealing(t *testing.T) {
-	needs(t, lab.CanRunWindows())
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"windows_exporter"}})
 	p.joinAll()
 	w := ward{place: p, host: p.Lab.Hosts()[0]}

@@ -38,7 +38,7 @@ func manyServices() int {
 
 // TestNetwork runs the real kube-proxy and our hybrid-overlay-node on three Windows hosts with the lab's network service.
 func TestNetwork(t *testing.T) {
-	needs(t, lab.CanRunWindows())
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 3, Network: testenv.NetworkHybridOverlay})
 	p.joinAll()
 	_ = t.Run("nodes have each other's subnets", func(t *testing.T) { p.in(t).expectRemotes() }) &&

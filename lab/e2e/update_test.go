@@ -31,7 +31,7 @@ import (
 // TestAWindowsHostUpdatesItself updates a node to a version with another daemon, and then to one whose daemon is not a program.
 // The node does this by itself, with real services, and returns to the version that works.
 func TestAWindowsHostUpdatesItself(t *testing.T) {
-	needs(t, lab.CanRunWindows())
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()

@@ -20,7 +20,7 @@ import (
 // TestWindowsHostBecomesReadyNode is the main task with real programs: kubelet.exe and containerd.exe, started by Wine's service
 // manager, make the host a Ready node of an OpenShift cluster through a bootstrap token and approved certificate requests.
 func TestWindowsHostBecomesReadyNode(t *testing.T) {
-	needs(t, lab.CanRunWindows())
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None"})
 	host := p.Lab.Hosts()[0]
 	p.joinAll()

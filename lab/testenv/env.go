@@ -150,7 +150,8 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if err := env.startHosts(o); err != nil {
 		return err
 	}
-	if env.network = o.Network; env.network == NetworkLab {
+	env.network = o.Network
+	if o.WineHosts > 0 {
 		if err := env.startImages(ctx); err != nil {
 			return err
 		}
@@ -260,11 +261,12 @@ func (env *Env) Configure(ctx context.Context) error {
 		Data:       map[string][]byte{api.PrivateKeyKey: env.Key},
 	}
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+	config.Spec.Registries.Mirrors = env.mirrors
 	config.Spec.Network.Provider = v1alpha1.NetworkCustom
 	config.Spec.Network.Custom = &v1alpha1.CustomNetwork{CNIConfig: bridgeCNIConfig}
 	switch env.network {
 	case NetworkLab:
-		config.Spec.Network.Custom.CNIConfig, config.Spec.Registries.Mirrors = podCNIConfig, env.mirrors
+		config.Spec.Network.Custom.CNIConfig = podCNIConfig
 		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
 		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	case NetworkHybridOverlay:

@@ -57,6 +57,9 @@ func (env *Env) startImages(ctx context.Context) error {
 	return nil
 }
 
+// PodImages is the registry with the images of pods, which WindowsConfig has as the mirror of their registries.
+func (env *Env) PodImages() *lab.Registry { return env.images }
+
 // AgnhostPort is the port of AgnhostPod. All processes of a host share its ports, so that only one such pod runs on a host.
 const AgnhostPort = 8090
 

@@ -85,7 +85,7 @@ func Apply(ctx context.Context, h host.Host, request agent.JoinRequest, tell fun
 	}
 	defer release()
 	result := agent.JoinResult{BootID: facts.BootID}
-	if t.former, err = readFormer(h.Disk); err != nil {
+	if t, err = t.succeeding(h.Disk); err != nil {
 		return result, err
 	}
 	restarting := &windows{work: w, facts: facts, hostname: request.Hostname, features: t.wanted.Features, mayReboot: request.MayReboot}

@@ -33,6 +33,25 @@ func newTarget(request agent.JoinRequest) (target, error) {
 	return target{request: request, wanted: wanted, restarts: restarts{}}, nil
 }
 
+// succeeding is the target of a host that has been something before: it goes on with the sandbox image that it has until it has the next one.
+func (t target) succeeding(d host.Disk) (target, error) {
+	former, err := readFormer(d)
+	if err != nil {
+		return target{}, err
+	}
+	if former.Cluster == t.request.Cluster && !former.Leaving {
+		request := t.request
+		request.Local.SandboxImage = former.Local.Succeeding(former.Desired, request.Desired).SandboxImage
+		renewed, err := newTarget(request)
+		if err != nil {
+			return target{}, err
+		}
+		t.request, t.wanted = renewed.request, renewed.wanted
+	}
+	t.former = former
+	return t, nil
+}
+
 // checkRequest refuses what could not become a node, and what no node may have.
 func checkRequest(r agent.JoinRequest, wanted desired.Node) error {
 	invalid := func(format string, args ...any) error {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/daemon/configure"
@@ -55,7 +56,7 @@ func (f *Follower) Run(ctx context.Context, client *apiclient.Client) {
 		began := time.Now()
 		err := f.runOnce(ctx, client)
 		if errors.Is(err, errRenewed) {
-			f.renewOnce.Do(func() { close(f.renewed) }) // the term of another certificate may find the same
+			f.renew()
 			return
 		}
 		if time.Since(began) > backoff.ResetAfter {
@@ -152,10 +153,27 @@ func (f *Follower) see(ctx context.Context, client *apiclient.Client, event watc
 func (f *Follower) become(ctx context.Context, client *apiclient.Client, node desired.Node, serial int64) error {
 	request := f.Record.JoinRequest
 	request.Desired, request.Serial = node, serial
+	request.Local = request.Succeeding(f.Record.Desired, node)
 	var err error
 	if request.Secrets, err = SecretsOf(ctx, client, f.Record, node); err != nil {
 		return err
 	}
+	return f.apply(ctx, request)
+}
+
+// Apply makes the host what a request says, and ends the session.
+func (f *Follower) Apply(ctx context.Context, request agent.JoinRequest) error {
+	if err := f.apply(ctx, request); err != nil {
+		return err
+	}
+	f.renew()
+	return nil
+}
+
+// renew ends the session. The term of another certificate may find the same.
+func (f *Follower) renew() { f.renewOnce.Do(func() { close(f.renewed) }) }
+
+func (f *Follower) apply(ctx context.Context, request agent.JoinRequest) error {
 	c, err := configure.NewPull(f.Host, request)
 	if err != nil {
 		return err

@@ -7,15 +7,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
+// Sandbox is the image from which pods start.
+type Sandbox interface {
+	// IsPresent tells whether the host has it.
+	IsPresent() bool
+}
+
 // CNI writes the configuration of the pod network for containerd.
-type CNI struct{ state.Session }
+type CNI struct {
+	state.Session
+	Sandbox Sandbox
+}
+
+// withholds tells whether a file must wait for the sandbox image: with the configuration of the pod network, the node becomes Ready. A node that
+// has it keeps it.
+func withholds(s state.Session, image Sandbox, path string) bool {
+	return desired.IsCNIConfig(path) && !image.IsPresent() && !s.Host.Disk.Exists(path)
+}
 
 // Configure writes the configuration of the pod network.
 func (c CNI) Configure(node *corev1.Node) error {
 	cni := c.Record.Desired.CNI
-	if cni == nil || node.Spec.PodCIDR == "" {
+	if cni == nil || node.Spec.PodCIDR == "" || withholds(c.Session, c.Sandbox, cni.Path) {
 		return nil
 	}
 	content, err := cni.Fill(node.Spec.PodCIDR, c.Record.NodeIP)

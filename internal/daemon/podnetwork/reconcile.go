@@ -50,6 +50,7 @@ type Reconciler struct {
 	services  Restarter
 	metrics   *nodestatus.Metrics
 	frontends *frontends
+	sandbox   Sandbox
 
 	mu sync.Mutex
 	// network is how the network of pods is, repairs are those that the Node is to be told of.
@@ -58,8 +59,8 @@ type Reconciler struct {
 }
 
 // New makes a reconciler, which sends wake when there is something to tell.
-func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics) *Reconciler {
-	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends()}
+func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics, image Sandbox) *Reconciler {
+	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends(), sandbox: image}
 }
 
 // Follow keeps up with the Services of the cluster until ctx is done.
@@ -164,7 +165,7 @@ func (n *reconciliation) act(ctx context.Context, p *networkPlan) {
 		n.create(ctx, p)
 	}
 	if p.joint != nil {
-		if err := n.write(*p.joint, p.restart); err != nil {
+		if err := n.write(*p.joint, p); err != nil {
 			n.Log.Error("Writing the files of the network failed", "error", err.Error())
 			p.soon()
 		}
@@ -207,9 +208,13 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 }
 
 // write writes the files of the network. kube-proxy reads its own when it starts.
-func (n *reconciliation) write(j desired.Joint, restart map[string]string) error {
+func (n *reconciliation) write(j desired.Joint, p *networkPlan) error {
 	j.Node = n.Record.Node
 	for _, f := range n.want.Files {
+		if withholds(n.Session, n.sandbox, f.Path) {
+			p.again = awaitedEvery
+			continue
+		}
 		content, err := j.Fill(f)
 		if err != nil {
 			return err
@@ -224,7 +229,7 @@ func (n *reconciliation) write(j desired.Joint, restart map[string]string) error
 		}
 		n.RecordChange("%s written for pod range %s", f.Path, j.PodCIDR)
 		if had && strings.Contains(n.commandOf(n.want.Proxy), f.Path) {
-			restart[n.want.Proxy] = f.Path + " changed"
+			p.restart[n.want.Proxy] = f.Path + " changed"
 		}
 		n.wake.Send()
 	}

@@ -1,0 +1,129 @@
+package cri
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Numbers of fields of package runtime.v1 (k8s.io/cri-api, pkg/apis/runtime/v1/api.proto).
+const (
+	requestImage = 1 // of ImageStatusRequest and PullImageRequest: an ImageSpec
+	requestAuth  = 2 // of PullImageRequest: an AuthConfig
+	specImage    = 1 // of ImageSpec: the image's name
+
+	authUsername, authPassword, authAuth, authServer, authIdentityToken = 1, 2, 3, 4, 5 // of AuthConfig
+
+	statusImage                = 1 // of ImageStatusResponse: an Image, absent where there is none
+	imageID, imagePinned       = 1, 8
+	pulledRef                  = 1 // of PullImageResponse
+	wireVarint, wire64         = 0, 1
+	wireBytes, wire32          = 2, 5
+	maxField             int32 = 1<<29 - 1
+)
+
+// errMessage says that bytes are no message of Protocol Buffers.
+var errMessage = errors.New("the answer is no message of Protocol Buffers")
+
+// appendBytes adds a field with bytes, a text or another message to a message. An empty one is left out, as Protocol Buffers do.
+func appendBytes[T string | []byte](message []byte, field uint64, value T) []byte {
+	if len(value) == 0 {
+		return message
+	}
+	message = binary.AppendUvarint(message, field<<3|wireBytes)
+	message = binary.AppendUvarint(message, uint64(len(value)))
+	return append(message, value...)
+}
+
+// field is one field of a message: number where it is one, else bytes.
+type field struct {
+	number int32
+	value  uint64
+	bytes  []byte
+}
+
+// fields reads a message. Fields of unknown numbers are among them, as later versions may send them.
+func fields(message []byte) (all []field, err error) {
+	for len(message) > 0 {
+		tag, n := binary.Uvarint(message)
+		if n <= 0 || tag>>3 == 0 || tag>>3 > uint64(maxField) {
+			return nil, errMessage
+		}
+		message = message[n:]
+		f := field{number: int32(tag >> 3)}
+		switch tag & 7 {
+		case wireVarint:
+			if f.value, n = binary.Uvarint(message); n <= 0 {
+				return nil, errMessage
+			}
+		case wire64:
+			n = 8
+		case wire32:
+			n = 4
+		case wireBytes:
+			length, m := binary.Uvarint(message)
+			if m <= 0 || length > uint64(len(message)-m) {
+				return nil, errMessage
+			}
+			n = m + int(length)
+			f.bytes = message[m:n]
+		default:
+			return nil, errMessage
+		}
+		if n > len(message) {
+			return nil, errMessage
+		}
+		all, message = append(all, f), message[n:]
+	}
+	return all, nil
+}
+
+// readImage reads an ImageStatusResponse.
+func readImage(message []byte) (i Image, found bool, err error) {
+	outer, err := fields(message)
+	if err != nil {
+		return Image{}, false, err
+	}
+	for _, f := range outer {
+		if f.number != statusImage {
+			continue
+		}
+		found = true
+		inner, err := fields(f.bytes)
+		if err != nil {
+			return Image{}, false, err
+		}
+		for _, f := range inner {
+			switch f.number {
+			case imageID:
+				i.ID = string(f.bytes)
+			case imagePinned:
+				i.Pinned = f.value != 0
+			}
+		}
+	}
+	return i, found, nil
+}
+
+// readPulled reads a PullImageResponse.
+func readPulled(message []byte) (id string, err error) {
+	all, err := fields(message)
+	for _, f := range all {
+		if f.number == pulledRef {
+			id = string(f.bytes)
+		}
+	}
+	return id, err
+}
+
+// requestOf is an ImageStatusRequest, or a PullImageRequest with credentials.
+func requestOf(name string, l Login) []byte {
+	request := appendBytes(nil, requestImage, appendBytes(nil, specImage, name))
+	var auth []byte
+	auth = appendBytes(auth, authUsername, l.Username)
+	auth = appendBytes(auth, authPassword, l.Password)
+	auth = appendBytes(auth, authAuth, l.Auth)
+	if auth = appendBytes(auth, authIdentityToken, l.IdentityToken); len(auth) > 0 {
+		auth = appendBytes(auth, authServer, l.Server)
+	}
+	return appendBytes(request, requestAuth, auth)
+}

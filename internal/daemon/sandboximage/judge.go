@@ -1,0 +1,124 @@
+package sandboximage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/cri"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// codeDeadline is gRPC's code for what took too long.
+const codeDeadline = 4
+
+// maxCause bounds what a message quotes of containerd, in bytes.
+const maxCause = 400
+
+// finding is what is known of the image that is wanted.
+type finding struct {
+	known bool
+	image string
+	// reason is empty when the image is there.
+	reason, message string
+	since           time.Time
+}
+
+// judge says what it means that the image could not be pulled. hasFormer is true where pods start from inUse meanwhile.
+func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
+	registry, _, _ := strings.Cut(wanted, "/")
+	asked, status := answerOf(e.Message)
+	var what, advice string
+	reason := api.ReasonSandboxImagePullFailed
+	switch {
+	case strings.Contains(e.Message, "no match for platform"): // images.Manifest of containerd
+		reason = api.ReasonSandboxImageUnsuitable
+		what = "it has no entry for Windows of this host's build"
+		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
+		reason = api.ReasonSandboxImageDenied
+		what = fmt.Sprintf("registry %s answered %s", cmp.Or(asked, registry), cmp.Or(status, "401 Unauthorized"))
+		advice = "check the name of the image, and the credentials of the registry in the pull secret"
+	case status != "":
+		what = fmt.Sprintf("registry %s answered %s", asked, status)
+		advice = "check the registry"
+	case e.Code == cri.NotFound:
+		reason = api.ReasonSandboxImageNotFound
+		what = fmt.Sprintf("neither registry %s nor a mirror of it that may be asked has it (404 Not Found)", registry)
+		advice = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that is there"
+	default:
+		what = fmt.Sprintf("registry %s, or a mirror of it, could not be reached or did not deliver", registry)
+		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"
+	}
+	effect := "the node is not Ready until it is there"
+	if hasFormer {
+		effect = "pods start from " + inUse + " until it is there"
+		if wanted == inUse {
+			effect = "the image was on the host before and is gone: new pods cannot start"
+		}
+	}
+	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effect, shorten.Text(withoutSecrets(e.Message), maxCause))
+	return finding{known: true, image: wanted, reason: reason, message: shorten.Text(message, shorten.Note), since: now}
+}
+
+// withoutSecrets leaves out users, passwords and queries of URLs: registries lead to stores of content by URLs that are credentials.
+func withoutSecrets(text string) string {
+	return regexp.MustCompile(`(https?://)(?:[^\s/"@]*@)?([^\s?"]*)(?:\?[^\s":]*)?`).ReplaceAllString(text, "$1$2")
+}
+
+// answerOf finds the registry, or mirror, that refused a request, and its HTTP status, in an error of containerd
+// (core/remotes/errors.ErrUnexpectedStatus). Both are empty where it has none.
+func answerOf(message string) (registry, status string) {
+	found := regexp.MustCompile(`unexpected status from [A-Z]+ request to (\S+): ([0-9]{3} [A-Za-z -]+)`).FindStringSubmatch(message)
+	if found == nil {
+		return "", ""
+	}
+	u, err := url.Parse(found[1])
+	if err != nil || u.Host == "" {
+		return "", ""
+	}
+	return u.Host, strings.TrimSpace(found[2])
+}
+
+// conditionOf is what condition SandboxImage should become; is is nil when the Node has none.
+func conditionOf(now time.Time, f finding, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionSandboxImage, Status: corev1.ConditionTrue, Reason: api.ReasonSandboxImagePresent,
+		Message: "sandbox image " + f.image + " is on the host", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if f.reason != "" {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, f.reason, f.message
+	}
+	if is != nil && is.Status == c.Status {
+		c.LastTransitionTime = is.LastTransitionTime
+	}
+	return c, f.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
+}
+
+// ReportTo reports to the node whether its sandbox image is there, and each reason why not by an event.
+func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	r.mu.Lock()
+	f := r.is
+	r.mu.Unlock()
+	c, change := conditionOf(time.Now(), f, nodestate.Condition(node, api.ConditionSandboxImage))
+	if !change {
+		return nil
+	}
+	if f.reason != "" { // before the condition, which would say that it was told
+		p := nodestatus.Problem{Service: "sandbox-image", Reason: f.reason, Message: f.message, Since: f.since}
+		if err := w.CreateEvents(ctx, node, []nodestatus.Problem{p}); err != nil {
+			return err
+		}
+	}
+	return w.SetCondition(ctx, node, c)
+}

@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/cri"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// images are those of the simulated containerd. Every registry has every image, unless RefuseImage says otherwise.
+type images struct{ boot *boot }
+
+// Look implements host.Images.
+func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return cri.Image{}, false, err
+	}
+	pinned, found := w.images[name]
+	return cri.Image{ID: "sha256:of " + name, Pinned: pinned}, found, nil
+}
+
+// Pull implements host.Images.
+func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return err
+	}
+	w.pulls = append(w.pulls, name)
+	if err := w.refused[name]; err != nil {
+		return err
+	}
+	w.images[name] = w.images[name] || strings.Contains(i.boot.running[desired.ContainerdService].config, "'"+name+"'")
+	return nil
+}
+
+// answersLocked returns an error when containerd does not answer. The caller holds the lock.
+func (i images) answersLocked(ctx context.Context) error {
+	if i.boot.off {
+		return ErrPower
+	}
+	if p := i.boot.running[desired.ContainerdService]; p == nil || p.asked {
+		return fmt.Errorf("connecting to the runtime: %s does not run", desired.ContainerdService)
+	}
+	return ctx.Err()
+}
+
+// RefuseImage makes pulls of an image fail with err; nil lets them succeed again.
+func (w *Windows) RefuseImage(name string, err *cri.Error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.refused, name)
+	if err != nil {
+		w.refused[name] = err
+	}
+}
+
+// RemoveImage removes an image, like another program.
+func (w *Windows) RemoveImage(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.images, name)
+}
+
+// Images are the images that there are, and whether they are pinned.
+func (w *Windows) Images() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.images)
+}
+
+// Pulls are the images that were pulled, or refused, in order.
+func (w *Windows) Pulls() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.pulls)
+}

@@ -1,0 +1,28 @@
+package win
+
+import (
+	"context"
+
+	"github.com/windows-machine-config/wmco/internal/cri"
+)
+
+// runtimePipe is where containerd listens; see internal/desired.
+const runtimePipe = `\\.\pipe\containerd-containerd`
+
+// images are those of the container runtime on a pipe.
+type images struct{ pipe string }
+
+// Look implements host.Images.
+func (i images) Look(ctx context.Context, name string) (image cri.Image, found bool, err error) {
+	runtime, end := dialRuntime(i.pipe)
+	defer end()
+	return runtime.ImageStatus(ctx, name)
+}
+
+// Pull implements host.Images.
+func (i images) Pull(ctx context.Context, name string, l cri.Login) error {
+	runtime, end := dialRuntime(i.pipe)
+	defer end()
+	_, err := runtime.PullImage(ctx, name, l)
+	return err
+}

@@ -1,0 +1,232 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+const (
+	pauseRepository = "mcr.microsoft.com/oss/kubernetes/pause"
+	// Other tags than that of the default: one that no registry has, one without an entry for the host, and one that may take its place.
+	absentPause, foreignPause, otherPause = pauseRepository + ":absent", pauseRepository + ":foreign", pauseRepository + ":other"
+)
+
+// TestSandboxImage joins a Windows host on Wine to a closed network: what it may ask is behind a proxy that logs everything, and its sandbox
+// image comes from mirrors that do not have it, deny it, have it for others, and have it at last.
+func TestSandboxImage(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunForwardProxy())
+	c := newClosedNetwork(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
+	t.Run("AnImageThatNoRegistryHas", func(t *testing.T) { c.in(t).notFound() })
+	t.Run("ARegistryThatDenies", func(t *testing.T) { c.in(t).denied() })
+	t.Run("ARepairedRegistry", func(t *testing.T) { c.in(t).repaired() })
+	t.Run("OnlyWhatTheDocumentNamesWasAsked", func(t *testing.T) { c.in(t).onlyDocumented() })
+	t.Run("AnImageForOtherBuilds", func(t *testing.T) { c.in(t).foreign() })
+	t.Run("AnotherImage", func(t *testing.T) { c.in(t).another() })
+}
+
+// closedNetwork is a place whose host reaches two registries, both through a proxy.
+type closedNetwork struct {
+	place
+	host *lab.Host
+	name types.NamespacedName
+	// closed wants credentials; it is the mirror of Microsoft's registry from the second step on.
+	closed *lab.Registry
+	proxy  *lab.ForwardProxy
+}
+
+func newClosedNetwork(p place) closedNetwork {
+	p.t.Helper()
+	c := closedNetwork{place: p, host: p.Lab.Hosts()[0], name: ours(p.Hosts()[0].Address)}
+	var err error
+	if c.closed, err = p.Lab.StartRegistry(p.t.Context(), lab.RegistryOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+	if c.proxy, err = p.Lab.StartForwardProxy(p.t.Context(), map[string]string{lab.MachineName: p.Lab.Address()}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Proxy = v1alpha1.ProxySpec{HTTPProxy: c.proxy.URL(), HTTPSProxy: c.proxy.URL()}
+		s.Runtime.SandboxImage = absentPause
+	})
+	if err := p.Announce(p.t.Context(), p.Hosts()...); err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+func (c closedNetwork) in(t *testing.T) closedNetwork {
+	c.place = c.place.in(t)
+	return c
+}
+
+// expectImage waits until the node says so of its sandbox image, and returns whether it is Ready.
+func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool) {
+	c.t.Helper()
+	c.eventually("condition SandboxImage of the node has reason "+reason, func(ctx context.Context) string {
+		var node corev1.Node
+		if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Hosts()[0].Name}, &node); err != nil {
+			return err.Error()
+		}
+		is := "it has none"
+		for _, condition := range node.Status.Conditions {
+			switch condition.Type {
+			case corev1.NodeReady:
+				isReady = condition.Status == corev1.ConditionTrue
+			case api.ConditionSandboxImage:
+				if is = fmt.Sprintf("it is %+v", condition); condition.Reason == reason && containsAll(condition.Message, parts) {
+					is = ""
+				}
+			}
+		}
+		return is
+	})
+	return isReady
+}
+
+func (c closedNetwork) notFound() {
+	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, absentPause, "404 Not Found", "skopeo copy --all")
+	c.expect(c.name, api.ConditionReady, api.ReasonSandboxImagePullFailed, absentPause)
+	if c.expectImage(api.ReasonSandboxImageNotFound, "the node is not Ready until it is there") {
+		c.t.Error("the node is Ready without its sandbox image")
+	}
+	c.expectEvent(c.Hosts()[0].Name, api.ReasonSandboxImageNotFound, absentPause)
+}
+
+// denied has a mirror that wants credentials, and the image by default.
+func (c closedNetwork) denied() {
+	c.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Runtime.SandboxImage = ""
+		s.Registries.Mirrors = slices.Clone(s.Registries.Mirrors)
+		for i := range s.Registries.Mirrors {
+			if s.Registries.Mirrors[i].Source == "mcr.microsoft.com" {
+				s.Registries.Mirrors[i].Mirrors = []v1alpha1.RegistryMirror{{Location: c.closed.Host, CABundle: string(c.Lab.RegistryCA())}}
+			}
+		}
+	})
+	if c.expectImage(api.ReasonSandboxImageDenied, desired.DefaultSandboxImage, "401 Unauthorized", "pull secret") {
+		c.t.Error("the node is Ready without its sandbox image")
+	}
+}
+
+func (c closedNetwork) repaired() {
+	if err := c.Lab.AddPause(c.t.Context(), c.closed, desired.DefaultSandboxImage, linux(), lab.HostPlatform()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.createPullSecret(c.closed)
+	c.expectReady(c.name)
+	c.expectImage(api.ReasonSandboxImagePresent, desired.DefaultSandboxImage)
+}
+
+func linux() v1.Platform { return v1.Platform{Architecture: "amd64", OS: "linux"} }
+
+// documented are the images in the table of docs/disconnected.md.
+func (c closedNetwork) documented() (repositories []string) {
+	text, err := os.ReadFile("../../docs/disconnected.md")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)/([^`:]+):[^`]+` \\|").FindAllStringSubmatch(string(text), -1) {
+		repositories = append(repositories, row[2])
+	}
+	if len(repositories) < 2 {
+		c.t.Fatalf("docs/disconnected.md names %q only", repositories)
+	}
+	return repositories
+}
+
+// onlyDocumented compares what the host asked for with the document, before any pod ran.
+func (c closedNetwork) onlyDocumented() {
+	repositories := c.documented()
+	asked := 0
+	for _, registry := range []*lab.Registry{c.PodImages(), c.closed} {
+		requests, err := registry.Requests()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, r := range requests {
+			isOf := func(repository string) bool { return strings.HasPrefix(r.Path, "/v2/"+repository+"/") }
+			if asked++; r.Path != "/v2/" && !slices.ContainsFunc(repositories, isOf) {
+				c.t.Errorf("the host asked for %s, and docs/disconnected.md names %q only", r.Path, repositories)
+			}
+		}
+	}
+	passages, err := c.proxy.Passages()
+	if err != nil || asked == 0 || len(passages) == 0 {
+		c.t.Fatalf("%d requests, passages %v, %v", asked, passages, err)
+	}
+	for _, one := range passages {
+		if !strings.Contains(one.Target, c.PodImages().Host) && one.Target != c.closed.Host {
+			c.t.Errorf("the host asked for %s %s, which is neither of its mirrors", one.Method, one.Target)
+		}
+	}
+}
+
+// foreign asks for an image without an entry for the host: the node keeps the one that it has.
+func (c closedNetwork) foreign() {
+	old := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.1"}
+	if err := c.Lab.AddPause(c.t.Context(), c.closed, foreignPause, linux(), old); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.WinWebserver(c.t.Context(), "before", 1, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	before := c.expectServing("before", 1)
+	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = foreignPause })
+	if !c.expectImage(api.ReasonSandboxImageUnsuitable, foreignPause, "pods start from "+desired.DefaultSandboxImage) {
+		c.t.Error("the node is out of service")
+	}
+	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, foreignPause)
+	c.expectReady(c.name)
+	c.expectPinned(desired.DefaultSandboxImage)
+	if _, err := c.WinWebserver(c.t.Context(), "meanwhile", 1, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	c.expectServing("meanwhile", 1)
+	c.expectSameContainers(before)
+}
+
+// another is an image that the registry has: containerd restarts with it, and pods go on.
+func (c closedNetwork) another() {
+	if err := c.Lab.AddPause(c.t.Context(), c.closed, otherPause, linux(), lab.HostPlatform()); err != nil {
+		c.t.Fatal(err)
+	}
+	before := append(c.expectServing("before", 1), c.expectServing("meanwhile", 1)...)
+	c.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Runtime.SandboxImage = otherPause })
+	c.expectImage(api.ReasonSandboxImagePresent, otherPause)
+	c.expectPinned(otherPause)
+	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
+	if _, err := c.WinWebserver(c.t.Context(), "after", 1, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	c.expectServing("after", 1)
+	c.expectSameContainers(before)
+}
+
+// expectPinned checks the image that containerd is configured with.
+func (c closedNetwork) expectPinned(image string) {
+	c.t.Helper()
+	path, err := c.host.Path(`C:\k\containerd\containerd_conf.toml`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "sandbox = '"+image+"'") {
+		c.t.Errorf("containerd is not configured with %s (%v)", image, err)
+	}
+}
