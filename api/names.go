@@ -177,15 +177,19 @@ const (
 	AnnotationSSHHostKeyType = GroupName + "/ssh-host-key-type"
 )
 
-// The taint of Windows nodes: os=Windows:NoSchedule. Written by the kubelet when it registers.
+// The taint of Windows nodes: os=Windows:NoSchedule. Written by the kubelet when it registers, and by the operator when
+// spec.taint of WindowsConfig changes.
 const (
 	// TaintKey is the key of the taint on every Windows node.
 	TaintKey = "os"
-	// TaintValue is the value of the taint on every Windows node; its effect is NoSchedule.
+	// TaintValue is the value of the taint on every Windows node, unless spec.taint of WindowsConfig says otherwise; its
+	// effect is NoSchedule.
 	TaintValue = "Windows"
 	// TaintUninitialized is the key of the taint with which a kubelet of a cloud registers a node, and which the cloud's
 	// controller removes when it has initialized the node (k8s.io/cloud-provider/api). The operator only reads it.
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	// TaintValueLowerCase is the other value, which Kubernetes' documents use.
+	TaintValueLowerCase = "windows"
 )
 
 // Identities in certificates.

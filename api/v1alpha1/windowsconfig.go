@@ -49,6 +49,14 @@ type WindowsConfigSpec struct {
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitempty"`
 
+	// taint is the taint of Windows nodes that keeps pods without a matching toleration away. New nodes register with
+	// it. When it changes, the operator replaces the value of the other one on existing nodes. It does not add the taint
+	// to nodes from which it was removed.
+	// +kubebuilder:validation:Enum="os=Windows:NoSchedule";"os=windows:NoSchedule"
+	// +kubebuilder:default="os=Windows:NoSchedule"
+	// +optional
+	Taint NodeTaint `json:"taint,omitempty"`
+
 	// trust says how the operator verifies that a host is the announced one. FirstUse accepts the SSH host key that the
 	// host presents at first contact, stores it, and requires it from then on. Pinned connects only to hosts whose key
 	// is known in advance, from ConfigMap windows-known-hosts or from spec.hostKey of the WindowsInstance.
@@ -88,12 +96,23 @@ type WindowsConfigSpec struct {
 	// +optional
 	Runtime RuntimeSpec `json:"runtime,omitempty"`
 
-	// logs limits the disk space for logs of services on Windows nodes. Services that get these limits on their command
-	// line, such as the kubelet, restart when size or age changes; pods keep running. The kubelet manages the logs of
-	// pods.
+	// logs limits the disk space for logs of services on Windows nodes, and says how detailed they are. Services that
+	// get this on their command line, such as the kubelet, restart when it changes; pods keep running. The kubelet
+	// manages the logs of pods.
 	// +optional
 	Logs LogsSpec `json:"logs,omitempty"`
 }
+
+// NodeTaint is the taint of Windows nodes, as kubectl taint takes it.
+type NodeTaint string
+
+// The taints of Windows nodes.
+const (
+	// TaintWindows has the value that the original operator uses.
+	TaintWindows NodeTaint = "os=Windows:NoSchedule"
+	// TaintLowerCase has the value that Kubernetes' documents use.
+	TaintLowerCase NodeTaint = "os=windows:NoSchedule"
+)
 
 // Trust says how the operator verifies that a host is the announced one.
 type Trust string
@@ -105,31 +124,6 @@ const (
 	// TrustPinned accepts only host keys that are known in advance.
 	TrustPinned Trust = "Pinned"
 )
-
-// LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
-// its name.
-type LogsSpec struct {
-	// size is the size at which a log is rotated: a quantity of bytes from 1Mi to 10Gi.
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('10Gi')) <= 0",message="size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi"
-	// +kubebuilder:default="100Mi"
-	// +optional
-	Size string `json:"size,omitempty"`
-
-	// age is how long a rotated log is kept: hours, minutes and seconds, at least 1h.
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1h')",message="age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m"
-	// +kubebuilder:default="168h"
-	// +optional
-	Age string `json:"age,omitempty"`
-
-	// count is how many rotated logs of a service are kept, in addition to the current one.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=100
-	// +kubebuilder:default=5
-	// +optional
-	Count int32 `json:"count,omitempty"`
-}
 
 // ProxySpec is the egress proxy.
 type ProxySpec struct {

@@ -91,7 +91,7 @@ type WindowsInstanceSpec struct {
 	// +optional
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 
-	// nodeTaints are taints that the node gets when it registers, in addition to os=Windows:NoSchedule.
+	// nodeTaints are taints that the node gets when it registers, in addition to that of spec.taint in WindowsConfig.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	NodeTaints []corev1.Taint `json:"nodeTaints,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -253,6 +254,9 @@ func (n Node) checkRest() error {
 				return fmt.Errorf("its network is of service %.64q; allowed are %s", name, strings.Join(Services(), ", "))
 			}
 		}
+	}
+	if n.TaintValue != "" && n.TaintValue != api.TaintValueLowerCase {
+		return fmt.Errorf("the value of its taint is %.64q; allowed are %s and %s", n.TaintValue, api.TaintValue, api.TaintValueLowerCase)
 	}
 	if n.SandboxImage != "" {
 		if err := CheckImage(n.SandboxImage); err != nil {

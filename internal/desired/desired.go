@@ -32,6 +32,8 @@ type Node struct {
 	Services []Service `json:"services,omitempty"`
 	// SandboxImage is what containerd starts each pod from. On a host it is the one in use: see Local.
 	SandboxImage string `json:"sandboxImage,omitempty"`
+	// TaintValue is the value of taint os of the Node, api.TaintValue where it is empty.
+	TaintValue string `json:"taintValue,omitempty"`
 	// CNI is the configuration of the pod network, filled in when the node's pod CIDR is known.
 	CNI *CNI `json:"cni,omitempty"`
 	// Network is the network that a service makes, and WICD looks after; nil where CNI says all.

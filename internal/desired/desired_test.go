@@ -57,6 +57,7 @@ func TestRender(t *testing.T) {
 				MaxPods:        64,
 				SystemReserved: map[string]string{"memory": "4Gi"},
 				EvictionHard:   map[string]string{"memory.available": "500Mi", "nodefs.available": "5%"},
+				PriorityClass:  "HIGH_PRIORITY_CLASS", ShutdownGracePeriod: "90s", ShutdownGracePeriodCriticalPods: "30s",
 			}
 		},
 		"overlay": func(in *desired.Inputs) {

@@ -257,6 +257,7 @@ func (c *comparison) rest() {
 		{"trusted certificates", c.old.Certificates == c.new.Certificates},
 		{"SSH keys", slices.Equal(c.old.AuthorizedKeys, c.new.AuthorizedKeys) && slices.Equal(c.old.RetiredKeys, c.new.RetiredKeys)},
 		{"key of what is published", c.old.SigningKey == c.new.SigningKey},
+		{"taint", c.old.TaintValue == c.new.TaintValue},
 		{"sandbox image", c.old.SandboxImage == c.new.SandboxImage},
 		{"routes", slices.Equal(c.old.Routes, c.new.Routes)},
 		{"firewall", reflect.DeepEqual(c.old.Firewall, c.new.Firewall)},

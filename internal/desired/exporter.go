@@ -13,14 +13,14 @@ const collectors = "cpu,logical_disk,net,os,service,system,container,memory,cpu_
 // exporter serves metrics on port 9182. Like containerd it is a service only as a child of the service manager, and writes
 // its log by itself. It ends at once where its certificate is missing, and reads it anew for each connection
 // (web/tls_config.go of exporter-toolkit v0.11.0): nobody needs to tell it of a new one.
-func exporter(folder string) Service {
+func exporter(in Inputs, folder string) Service {
 	const name = ExporterService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
 		Command: folder + `\` + exporterProgram + ` --collectors.enabled ` + collectors +
-			` --collector.textfile.directories ` + Metrics + ` --web.config.file ` + exporterConfig + ` --log.level info --log.file ` + log.Path,
+			` --collector.textfile.directories ` + Metrics + ` --web.config.file ` + exporterConfig + ` --log.level ` + level(in, name, "info", "debug", "debug") + ` --log.file ` + log.Path,
 		Needs: []string{KubeletServing},
 		Log:   log,
 	}

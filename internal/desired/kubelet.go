@@ -44,6 +44,10 @@ type kubeletConfiguration struct {
 	RegisterWithTaints       string            `json:"registerWithTaints"` // a marker, until the host is known
 	StaticPodPath            string            `json:"staticPodPath"`
 	VolumePluginDir          string            `json:"volumePluginDir"`
+	// Kubelets act on these from 1.34 on, where WindowsGracefulNodeShutdown is on (pkg/features/kube_features.go); older ones take them and do
+	// nothing.
+	ShutdownGracePeriod             string `json:"shutdownGracePeriod,omitempty"`
+	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
 }
 
 func renderKubeletConfig(in Inputs) (string, error) {
@@ -73,7 +77,8 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		StaticPodPath:          staticPods,
 		// The kubelet runs the FlexVolume drivers that it finds there, as SYSTEM. Its default is on Windows C:\usr\libexec\kubernetes\..., which
 		// every user of the host may make and fill; the original leaves it at that.
-		VolumePluginDir: volumePlugins,
+		VolumePluginDir:     volumePlugins,
+		ShutdownGracePeriod: in.Config.Kubelet.ShutdownGracePeriod, ShutdownGracePeriodCriticalPods: in.Config.Kubelet.ShutdownGracePeriodCriticalPods,
 	}
 	c.Authentication.X509.ClientCAFile = kubeletClientCA
 	if server := in.Settings.TLS; server != nil {

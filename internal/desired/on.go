@@ -20,7 +20,7 @@ type Local struct {
 	NodeIP string `json:"nodeIP"`
 	// Adapter is the name of the interface that has NodeIP, which carries the pod network.
 	Adapter string `json:"adapter,omitempty"`
-	// Taints are put on the node when it registers, besides os=Windows:NoSchedule.
+	// Taints are put on the node when it registers, besides taint os.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// SandboxImage is the image with which the host goes on as long as it could not pull that of the declaration; empty where it has that,
 	// or has none. WICD fills it in.
@@ -44,7 +44,7 @@ func (n Node) On(l Local, s Secrets) (Node, error) {
 		return Node{}, fmt.Errorf("the declaration belongs to version %q of the secrets, and these are version %q", n.SecretsVersion, s.Version)
 	}
 	taints, err := json.Marshal(append([]corev1.Taint{{
-		Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule,
+		Key: api.TaintKey, Value: cmp.Or(n.TaintValue, api.TaintValue), Effect: corev1.TaintEffectNoSchedule,
 	}}, l.Taints...))
 	if err != nil {
 		return Node{}, err

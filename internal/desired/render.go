@@ -30,6 +30,9 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, fmt.Errorf("rendering kubelet.conf: %w", err)
 	}
+	if err := checkServiceSettings(in.Config); err != nil {
+		return Rendered{}, err
+	}
 	if err := CheckImage(in.sandboxImage()); err != nil {
 		return Rendered{}, fmt.Errorf(`%w: WindowsConfig "cluster", spec.runtime.sandboxImage: %w`, ErrSettings, err)
 	}
@@ -68,6 +71,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
+		TaintValue:         taintValue(in.Config.Taint),
 		CNI:                customCNI(in),
 		Network:            network(in),
 		WatchedEnvironment: proxyVariables(),

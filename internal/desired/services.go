@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,14 +23,14 @@ const (
 // pkg/services/services.go, with the executables taken from the version's folder, unless a comment says otherwise.
 func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	folder := VersionFolder(in.Payload.Digest)
-	list := []Service{containerd(folder), kubelet(in, folder, logs)}
+	list := []Service{containerd(in, folder), kubelet(in, folder, logs)}
 	list = append(list, networkServices(in, folder, logs)...)
 	files := append(networkFiles(in), cloudFiles(in)...)
 	if has(in.Payload, csiProxyProgram) {
-		list = append(list, csiProxy(folder, logs))
+		list = append(list, csiProxy(in, folder, logs))
 	}
 	if has(in.Payload, exporterProgram) {
-		list = append(list, exporter(folder))
+		list = append(list, exporter(in, folder))
 		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig(in.Settings.TLS)})
 	}
 	if slices.ContainsFunc(list, func(s Service) bool { return slices.Contains(s.Needs, WICDIdentity) }) {
@@ -60,14 +61,14 @@ func missing(in Inputs) (services []v1alpha1.MissingService) {
 // containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of
 // golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
 // (cmd/containerd/command/service_windows.go of containerd 2.4).
-func containerd(folder string) Service {
+func containerd(in Inputs, folder string) Service {
 	const name = ContainerdService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
 		Command: folder + `\containerd\containerd.exe --config ` + containerdConfig +
-			` --log-file ` + log.Path + ` --run-service --log-level info`,
+			` --log-file ` + log.Path + ` --run-service --log-level ` + level(in, name, "info", "debug", "trace"),
 		Ready: runtimeEndpoint,
 		Reads: proxyVariables(), // it pulls images
 		Log:   log,
@@ -86,7 +87,7 @@ func kubelet(in Inputs, folder string, logs LogLimits) Service {
 			` --bootstrap-kubeconfig=` + BootstrapKubeconfig + ` --kubeconfig=` + KubeletKubeconfig +
 			` --cert-dir=` + KubeletCertificates + ` --windows-service` +
 			` --node-labels=` + api.LabelOSID + `=Windows` +
-			` --windows-priorityclass=ABOVE_NORMAL_PRIORITY_CLASS --v=2` +
+			` --windows-priorityclass=` + cmp.Or(in.Config.Kubelet.PriorityClass, defaultPriorityClass) + klogLevel(in, name) +
 			` --hostname-override=` + markNode + ` --node-ip=` + markNodeIP + cloudFlags(in),
 		Reads: proxyVariables(), // its credential providers ask registries for tokens
 		Log:   log,
@@ -94,13 +95,13 @@ func kubelet(in Inputs, folder string, logs LogLimits) Service {
 }
 
 // csiProxy gives CSI drivers in containers access to the host's disks. The original has it write its log by itself.
-func csiProxy(folder string, logs LogLimits) Service {
+func csiProxy(in Inputs, folder string, logs LogLimits) Service {
 	const name = CSIProxyService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
-		Command:     logRunner(folder, log, logs) + folder + `\` + csiProxyProgram + ` -windows-service --v=2`,
+		Command:     logRunner(folder, log, logs) + folder + `\` + csiProxyProgram + ` -windows-service` + klogLevel(in, name),
 		Log:         log,
 	}
 }

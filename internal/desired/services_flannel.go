@@ -26,7 +26,7 @@ func flannelNetwork(f Flannel) string {
 //
 // Flannel would tell with a condition that the network works, which only cloud providers ask for that make routes by themselves; the
 // host's rights do not reach so far.
-func flanneld(folder string) Service {
+func flanneld(in Inputs, folder string) Service {
 	log := Log{Path: logPath(FlannelService)}
 	return Service{
 		Name:        FlannelService,
@@ -34,7 +34,7 @@ func flanneld(folder string) Service {
 		DependsOn:   []string{KubeletService},
 		Command: programHost(folder, log, "NODE_NAME="+markNode) + folder + `\` + flannelProgram + ` --kube-subnet-mgr --kubeconfig-file=` + wicdKubeconfig +
 			` --net-config-path=` + flannelNetConf + ` --subnet-file=` + flannelSubnet + ` --iface=` + markNodeIP +
-			` --set-node-network-unavailable=false`,
+			` --set-node-network-unavailable=false` + level(in, FlannelService, "", " --v=4", " --v=6"),
 		Needs: []string{WICDIdentity},
 		Log:   log,
 	}

@@ -58,11 +58,11 @@ func networkServices(in Inputs, folder string, logs LogLimits) []Service {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		maker = overlayNode(in, folder)
 	case v1alpha1.NetworkFlannel:
-		maker = flanneld(folder)
+		maker = flanneld(in, folder)
 	default:
 		return nil
 	}
-	return []Service{maker, kubeProxy(folder, logs, maker.Name)}
+	return []Service{maker, kubeProxy(in, folder, logs, maker.Name)}
 }
 
 // networkFiles are what those services need.
@@ -112,6 +112,7 @@ func overlayNode(in Inputs, folder string) Service {
 		Needs: []string{KubeletKubeconfig},
 		Log:   log,
 	}
+	s.Command += level(in, name, "", " --loglevel 5", " --loglevel 5")
 	if port := in.Cluster.Network.VXLANPort; port != 0 {
 		s.Command += fmt.Sprintf(" --hybrid-overlay-vxlan-port %d", port)
 	}
@@ -143,14 +144,14 @@ func subnets(n ClusterNetwork, cidrs []string) string {
 }
 
 // kubeProxy makes load balancers of Services. Its configuration comes when the network is there.
-func kubeProxy(folder string, logs LogLimits, after string) Service {
+func kubeProxy(in Inputs, folder string, logs LogLimits, after string) Service {
 	const name = KubeProxyService
 	log := Log{Path: logPath(name), Rotates: true}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
 		DependsOn:   []string{after},
-		Command:     logRunner(folder, log, logs) + folder + `\` + proxyProgram + ` --config=` + proxyConfig + ` --windows-service --v=2`,
+		Command:     logRunner(folder, log, logs) + folder + `\` + proxyProgram + ` --config=` + proxyConfig + ` --windows-service` + klogLevel(in, name),
 		Needs:       []string{proxyConfig, WICDIdentity},
 		Log:         log,
 	}

@@ -87,6 +87,10 @@ func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
 	if known[f.Host.Build] != "" {
 		return nil
 	}
+	if ended := endedBuilds()[f.Host.Build]; ended != "" && checkEdition(f, CheckInput{}) == nil {
+		return unsupported(api.ReasonBuildUnsupported, "the host runs Windows Server, version %s (build %d), for which Microsoft ended support: "+
+			"install %s or later", ended, f.Host.Build, known[newerBuild])
+	}
 	var names []string
 	for build, name := range known {
 		names = append(names, fmt.Sprintf("%d (%s)", build, name))
@@ -95,6 +99,13 @@ func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
 	return unsupported(api.ReasonBuildUnsupported,
 		"the host runs Windows build %d; supported are %s", f.Host.Build, strings.Join(names, ", "))
 }
+
+// endedBuilds are those of the Semi-Annual Channel that older documents of OpenShift and OKD name. Microsoft ended support for 2004 on 14
+// December 2021 and for 20H2 on 9 August 2022 (Windows Server release information); Windows Server 2022 is their successor.
+func endedBuilds() map[int]string { return map[int]string{19041: "2004", 19042: "20H2"} }
+
+// newerBuild is Windows Server 2022.
+const newerBuild = 20348
 
 // oldestBuild is Windows Server 2019, whose overlays have VXLAN's own port and no other.
 const oldestBuild = 17763

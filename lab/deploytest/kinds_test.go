@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 func (c *cluster) testWindowsInstance(t *testing.T) {
@@ -170,6 +172,41 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"logs: count above the most", "spec.logs.count in body should be less than or equal to 100", set("logs.count", int64(101))},
 		{"logs: count that is a text", "spec.logs.count", set("logs.count", "five")},
 	})
+	try(t, serviceSettings(set))
+}
+
+// serviceSettings are attempts at what becomes a part of command lines and configurations.
+func serviceSettings(set func(path string, value any) func(context.Context) error) []attempt {
+	verbosity := func(service, level string) func(context.Context) error {
+		return set("logs.verbosity", map[string]any{service: level})
+	}
+	all := []attempt{
+		{"taint in lower case", "", set("taint", "os=windows:NoSchedule")},
+		{"taint with another effect", "spec.taint", set("taint", "os=windows:NoExecute")},
+		{"priority class", "", set("kubelet.priorityClass", "HIGH_PRIORITY_CLASS")},
+		{"priority class that Windows does not have", "spec.kubelet.priorityClass", set("kubelet.priorityClass", "HIGH")},
+		{"shutdown with a part for critical pods", "", set("kubelet", map[string]any{"shutdownGracePeriod": "1m30s", "shutdownGracePeriodCriticalPods": "30s"})},
+		{"shutdown with more for critical pods", "must not be longer", set("kubelet", map[string]any{"shutdownGracePeriod": "10s", "shutdownGracePeriodCriticalPods": "30s"})},
+		{"shutdown of critical pods only", "is a part of shutdownGracePeriod", set("kubelet.shutdownGracePeriodCriticalPods", "30s")},
+		{"shutdown without end", "from 1s to 1h", set("kubelet.shutdownGracePeriod", "2h")},
+		{"logs: verbosity of a service", "", verbosity("kube-proxy", "Debug")},
+		{"logs: verbosity of a service that there is not", "keys must be kubelet, kube-proxy", verbosity("sshd", "Debug")},
+		{"logs: verbosity in numbers", "spec.logs.verbosity", verbosity("kubelet", "4")},
+	}
+	digest := "@sha256:" + strings.Repeat("a1", 32)
+	for _, image := range []string{
+		desired.DefaultSandboxImage, "registry.example.com:5000/pause:1", "mirror:5000/a/b-c/d__e.f:1_2.3", "localhost/pause" + digest, "10.0.0.1/pause:1",
+		"pause", "pause:3.9", "library/pause:3.9", "mcr.microsoft.com/pause", "mcr.microsoft.com/pause:1" + digest, "mcr.microsoft.com/Pause:1",
+		"https://mcr.microsoft.com/pause:1", "mcr.microsoft.com/pause:1' x='", " mcr.microsoft.com/pause:1", "mcr.microsoft.com/pause:1\n",
+		"mcr.microsoft.com//pause:1", "mcr.microsoft.com/pause@sha256:a1", "mcrXmicrosoft/pause:1",
+	} {
+		want := ""
+		if desired.CheckImage(image) != nil {
+			want = "sandboxImage must name an image with its registry and a tag or a digest"
+		}
+		all = append(all, attempt{fmt.Sprintf("sandbox image %q", image), want, set("runtime.sandboxImage", image)})
+	}
+	return all
 }
 
 // addressRanges returns n ranges.

@@ -18,7 +18,7 @@ import (
 
 func (c *cluster) testOperatorIsLimited(t *testing.T) {
 	const daemonsOnly = "may permit no more than get and watch ConfigMaps windows-services-<version>"
-	const onlyMarks = "allowed are labels, annotations and spec.unschedulable"
+	const onlyMarks = "allowed are labels, annotations, spec.unschedulable and the value of taint os"
 	o := c.asOperator(t)
 	core := o.CoreV1()
 	token := func(in, name string) func(context.Context) error {
@@ -108,6 +108,15 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		}},
 		{"taints a Windows node", onlyMarks, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": []map[string]any{{"key": "a", "effect": "NoExecute"}}}})
+		}},
+		{"gives the taint of Windows nodes a value that there is not", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "other", "effect": "NoSchedule"}))
+		}},
+		{"gives the taint of Windows nodes another effect", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "Windows", "effect": "NoExecute"}))
+		}},
+		{"taints a Windows node beside changing its own taint", onlyMarks, func(ctx context.Context) error {
+			return patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": "windows", "effect": "NoSchedule"}, map[string]any{"key": "a", "effect": "NoSchedule"}))
 		}},
 		{"takes the taints of a Windows node away", onlyMarks, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"taints": nil}})
@@ -256,4 +265,9 @@ func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
 	})
 	return as
+}
+
+// taints are a patch of a node with these taints and no others.
+func taints(list ...map[string]any) map[string]any {
+	return map[string]any{"spec": map[string]any{"taints": list}}
 }

@@ -39,6 +39,7 @@ func TestSandboxImage(t *testing.T) {
 	t.Run("OnlyWhatTheDocumentNamesWasAsked", func(t *testing.T) { c.in(t).onlyDocumented() })
 	t.Run("AnImageForOtherBuilds", func(t *testing.T) { c.in(t).foreign() })
 	t.Run("AnotherImage", func(t *testing.T) { c.in(t).another() })
+	t.Run("OtherSettingsOfServices", func(t *testing.T) { c.in(t).serviceSettings() })
 }
 
 // closedNetwork is a place whose host reaches two registries, both through a proxy.

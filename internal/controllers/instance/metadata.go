@@ -11,11 +11,12 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// syncNodeMetadata keeps the labels and annotations that are the operator's on the Node, and leaves all others alone.
+// syncNodeMetadata keeps the labels, annotations and the value of the taint that are the operator's on the Node, and leaves all others alone.
 func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, error) {
 	v := p.view
 	if v.Node == nil {
@@ -27,10 +28,15 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 		node.Labels[api.LabelBYOH] = "true"
 	}
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
-	if equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
+	patch, tainted := client.MergeFrom(v.Node), false
+	if node.Spec.Taints, tainted = desired.Taints(node.Spec.Taints, v.config.Taint); tainted {
+		// The patch has the whole list: what others changed of it meanwhile must not be lost.
+		patch = client.MergeFromWithOptions(v.Node, client.MergeFromWithOptimisticLock{})
+	}
+	if !tainted && equality.Semantic.DeepEqual(v.Node.ObjectMeta, node.ObjectMeta) {
 		return proceed, nil
 	}
-	err := client.IgnoreNotFound(c.Client.Patch(ctx, node, client.MergeFrom(v.Node)))
+	err := client.IgnoreNotFound(c.Client.Patch(ctx, node, patch))
 	switch {
 	case apierrors.IsForbidden(err):
 		c.emitForeignNode(v, "Label", err)

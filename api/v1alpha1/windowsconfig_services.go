@@ -1,0 +1,112 @@
+package v1alpha1
+
+// RuntimeSpec changes how containerd runs pods.
+type RuntimeSpec struct {
+	// sandboxImage is the image that containerd starts every pod from (the pause image): registry/repository:tag or
+	// registry/repository@sha256:digest. It must have an entry for the Windows build of each node. Nodes pull it before
+	// they become Ready. When it changes, each node pulls the new image first, and keeps the one it has until it has the
+	// new one; then containerd and the kubelet restart. Pods keep running, with the image they started from. The default
+	// is mcr.microsoft.com/oss/kubernetes/pause:3.9.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^((localhost|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+)(:[0-9]{1,5})?|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?:[0-9]{1,5})(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}|@sha256:[a-f0-9]{64})$')",message="sandboxImage must name an image with its registry and a tag or a digest, for example registry.example.com/oss/kubernetes/pause:3.9"
+	// +optional
+	SandboxImage string `json:"sandboxImage,omitempty"`
+}
+
+// KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
+type KubeletSpec struct {
+	// maxPods is the maximum number of pods on a node. The default is 250.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxPods int32 `json:"maxPods,omitempty"`
+
+	// systemReserved is the amount of each resource reserved for the system. The default is cpu 500m, memory 2Gi,
+	// ephemeral-storage 1Gi.
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",message="keys must be cpu, memory or ephemeral-storage"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, isQuantity(self[k]))",message="values must be quantities, for example 500m or 2Gi"
+	// +optional
+	SystemReserved map[string]string `json:"systemReserved,omitempty"`
+
+	// evictionHard is the kubelet's set of hard eviction thresholds. The default is nodefs.available 10%,
+	// imagefs.available 15%.
+	// +kubebuilder:validation:MaxProperties=3
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['memory.available', 'nodefs.available', 'imagefs.available'])",message="keys must be memory.available, nodefs.available or imagefs.available"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, self[k].matches('^[0-9]+(.[0-9]+)?%$') || isQuantity(self[k]))",message="values must be a quantity or a percentage, for example 500Mi or 10%"
+	// +optional
+	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+
+	// priorityClass is the priority class of the kubelet's process in Windows. A higher one than that of pods keeps the
+	// node responsive when pods use all processors. The default is ABOVE_NORMAL_PRIORITY_CLASS.
+	// +kubebuilder:validation:Enum=IDLE_PRIORITY_CLASS;BELOW_NORMAL_PRIORITY_CLASS;NORMAL_PRIORITY_CLASS;ABOVE_NORMAL_PRIORITY_CLASS;HIGH_PRIORITY_CLASS;REALTIME_PRIORITY_CLASS
+	// +optional
+	PriorityClass string `json:"priorityClass,omitempty"`
+
+	// shutdownGracePeriod is how long the kubelet may delay a shutdown or restart of Windows, to end pods within their
+	// grace periods: hours, minutes and seconds, from 1s to 1h. Kubelets before 1.34 ignore it. By default, pods end
+	// with Windows. Restarts by the operator do not need it: it drains the node first.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="shutdownGracePeriod must be hours, minutes and seconds, from 1s to 1h, for example 90s"
+	// +optional
+	ShutdownGracePeriod string `json:"shutdownGracePeriod,omitempty"`
+
+	// shutdownGracePeriodCriticalPods is the part of shutdownGracePeriod, at its end, that is for critical pods: those
+	// of priority class system-cluster-critical or system-node-critical.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="shutdownGracePeriodCriticalPods must be hours, minutes and seconds, from 1s to 1h, for example 30s"
+	// +optional
+	ShutdownGracePeriodCriticalPods string `json:"shutdownGracePeriodCriticalPods,omitempty"`
+}
+
+// LogsSpec limits the logs of each service. A full log is rotated: it stays beside the current one, with the time in
+// its name.
+type LogsSpec struct {
+	// size is the size at which a log is rotated: a quantity of bytes from 1Mi to 10Gi.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('10Gi')) <= 0",message="size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi"
+	// +kubebuilder:default="100Mi"
+	// +optional
+	Size string `json:"size,omitempty"`
+
+	// age is how long a rotated log is kept: hours, minutes and seconds, at least 1h.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$') && duration(self) >= duration('1h')",message="age must be at least 1h, in hours, minutes and seconds, for example 168h or 36h30m"
+	// +kubebuilder:default="168h"
+	// +optional
+	Age string `json:"age,omitempty"`
+
+	// count is how many rotated logs of a service are kept, in addition to the current one.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +kubebuilder:default=5
+	// +optional
+	Count int32 `json:"count,omitempty"`
+
+	// verbosity is how much detail services log: Normal, Debug or Trace, for each service by its name: kubelet,
+	// kube-proxy, containerd, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy. The default is Normal. A
+	// service restarts when its value changes; after containerd, the kubelet restarts as well. Pods keep running. Trace
+	// is a great amount: size limits how long it reaches back.
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['kubelet', 'kube-proxy', 'containerd', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be kubelet, kube-proxy, containerd, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
+	// +optional
+	Verbosity map[string]LogVerbosity `json:"verbosity,omitempty"`
+}
+
+// LogVerbosity is how much detail a service logs.
+//
+// +kubebuilder:validation:Enum=Normal;Debug;Trace
+type LogVerbosity string
+
+// The verbosities of logs.
+const (
+	// LogNormal is what is needed to see that a service works: klog level 2, containerd's level info.
+	LogNormal LogVerbosity = "Normal"
+	// LogDebug is what is needed to find out why it does not: klog level 4, containerd's level debug.
+	LogDebug LogVerbosity = "Debug"
+	// LogTrace has each request as well: klog level 6, containerd's level trace. Services without such a level log as
+	// with Debug.
+	LogTrace LogVerbosity = "Trace"
+)

@@ -1,0 +1,53 @@
+package desired
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// defaultPriorityClass is that of the original's kubelet.
+const defaultPriorityClass = "ABOVE_NORMAL_PRIORITY_CLASS"
+
+// checkServiceSettings refuses what would become a part of a command line and is not one of the values that the schema of WindowsConfig has.
+func checkServiceSettings(spec v1alpha1.WindowsConfigSpec) error {
+	switch spec.Kubelet.PriorityClass {
+	case "", "IDLE_PRIORITY_CLASS", "BELOW_NORMAL_PRIORITY_CLASS", "NORMAL_PRIORITY_CLASS", defaultPriorityClass, "HIGH_PRIORITY_CLASS",
+		"REALTIME_PRIORITY_CLASS":
+	default:
+		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.priorityClass is %.64q; set a priority class of Windows such as %s`,
+			ErrSettings, spec.Kubelet.PriorityClass, defaultPriorityClass)
+	}
+	switch spec.Taint {
+	case "", v1alpha1.TaintWindows, v1alpha1.TaintLowerCase:
+	default:
+		return fmt.Errorf(`%w: WindowsConfig "cluster": spec.taint is %.64q; set %s or %s`,
+			ErrSettings, spec.Taint, v1alpha1.TaintWindows, v1alpha1.TaintLowerCase)
+	}
+	for name, value := range map[string]string{
+		"shutdownGracePeriod": spec.Kubelet.ShutdownGracePeriod, "shutdownGracePeriodCriticalPods": spec.Kubelet.ShutdownGracePeriodCriticalPods,
+	} {
+		if d, err := time.ParseDuration(value); value != "" && (err != nil || d <= 0) {
+			return fmt.Errorf(`%w: WindowsConfig "cluster": spec.kubelet.%s is %.64q; set a duration such as 90s`, ErrSettings, name, value)
+		}
+	}
+	return nil
+}
+
+// level picks what a service calls a level of detail. What is unknown is Normal.
+func level[T any](in Inputs, service string, normal, debug, trace T) T {
+	switch in.Config.Logs.Verbosity[service] {
+	case v1alpha1.LogDebug:
+		return debug
+	case v1alpha1.LogTrace:
+		return trace
+	}
+	return normal
+}
+
+// klogLevel is the flag of programs that log by klog. Their values of secrets are in no level (KEP-1933 of Kubernetes); levels from 8 on,
+// which log the content of requests, are not offered.
+func klogLevel(in Inputs, service string) string {
+	return fmt.Sprintf(" --v=%d", level(in, service, 2, 4, 6))
+}

@@ -1,0 +1,55 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// serviceSettings changes what services have on their command lines and in the kubelet's configuration, with the real programs, and the
+// taint of the node. Pods go on.
+func (c closedNetwork) serviceSettings() {
+	before := c.expectServing("after", 1)
+	c.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Taint = v1alpha1.TaintLowerCase
+		s.Kubelet.PriorityClass = "HIGH_PRIORITY_CLASS"
+		s.Kubelet.ShutdownGracePeriod, s.Kubelet.ShutdownGracePeriodCriticalPods = "20s", "10s"
+		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug, "containerd": v1alpha1.LogTrace}
+	})
+	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
+	c.expectReady(c.name)
+	c.eventually("the node has the other taint", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Hosts()[0].Name}, &node); err != nil {
+			return err.Error()
+		}
+		values := ""
+		for _, t := range node.Spec.Taints {
+			if t.Key == api.TaintKey {
+				values += t.Value
+			}
+		}
+		if values != api.TaintValueLowerCase {
+			return fmt.Sprintf("it has %v", node.Spec.Taints)
+		}
+		return ""
+	})
+	services := c.servicesOf(c.host)
+	for service, want := range map[string]string{
+		"kubelet": " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 ", "containerd": " --log-level trace",
+	} {
+		if !strings.Contains(services[service].Command+" ", want) {
+			c.t.Errorf("service %s is %q, want %q in it", service, services[service].Command, want)
+		}
+	}
+	c.expectServing("after", 1)
+	c.expectSameContainers(before)
+}
