@@ -89,9 +89,10 @@ const (
 	ReasonSandboxImageDenied = "SandboxImageDenied"
 	// ReasonSandboxImageUnsuitable means that the image has no entry for the host's Windows build.
 	ReasonSandboxImageUnsuitable = "SandboxImageUnsuitable"
-	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. It is also the
-	// reason on the WindowsInstance, whatever the reason on the Node, and its reason of NodeReady as long as the node
-	// waits for its first image.
+	// ReasonSandboxImagePulling means that the pull has taken more than a minute and goes on.
+	ReasonSandboxImagePulling = "SandboxImagePulling"
+	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. This reason, and
+	// those above but the first, are also reasons of NodeReady as long as the node waits for its first image.
 	ReasonSandboxImagePullFailed = "SandboxImagePullFailed"
 )
 

@@ -30,6 +30,12 @@ func (h *Host) RemoveImage(ctx context.Context, image string) error {
 	return err
 }
 
+// IsPinned reports whether the host's containerd keeps its kubelet from removing an image.
+func (h *Host) IsPinned(ctx context.Context, image string) (bool, error) {
+	status, err := h.cri(ctx, "status", image)
+	return status == "pinned=true", err
+}
+
 func (h *Host) cri(ctx context.Context, verb, image string) (string, error) {
 	if err := h.placeProgram(ctx, criProgram(), criOnHost); err != nil {
 		return "", fmt.Errorf("copying the program that pulls images: %w", err)

@@ -40,6 +40,12 @@ func withImage(n desired.Node, image string) desired.Node {
 // newPodHost joins a host whose pods start from firstImage, which registries refuse with an error, if any. The service does not run yet.
 func newPodHost(t *testing.T, refusal *cri.Error) *member {
 	t.Helper()
+	return newPodHostWith(t, func(w *sim.Windows) { w.RefuseImage(firstImage, refusal) })
+}
+
+// newPodHostWith does the same with another preparation.
+func newPodHostWith(t *testing.T, prepare func(*sim.Windows)) *member {
+	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +58,7 @@ func newPodHost(t *testing.T, refusal *cri.Error) *member {
 		Dial: cluster.Dial, RestartDelay: 100 * time.Millisecond,
 		Programs: map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: time.Minute}.Program()},
 	})
-	m.windows.RefuseImage(firstImage, refusal)
+	prepare(m.windows)
 	mustSend(t, m.windows, c)
 	mustJoin(t, m.windows, m.request)
 	t.Cleanup(func() { m.stop() })
@@ -208,5 +214,23 @@ func TestAHostThatRestartsHasItsSandboxImage(t *testing.T) {
 		if c := m.imageCondition(); c.Status != corev1.ConditionTrue || len(m.windows.Pulls()) != 1 {
 			t.Errorf("pulls %q, condition %+v", m.windows.Pulls(), c)
 		}
+	})
+}
+
+// A registry that does not answer must not leave the Node without a word.
+func TestAPullThatTakesLongIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newPodHostWith(t, func(w *sim.Windows) { w.SlowPulls(40 * time.Minute) })
+		time.Sleep(2 * time.Minute)
+		m.awaitImageCondition(t, api.ReasonSandboxImagePulling)
+		time.Sleep(29 * time.Minute)
+		m.awaitImageCondition(t, api.ReasonSandboxImagePullFailed)
+		if c := m.imageCondition(); !strings.Contains(c.Message, "longer than 30m0s") {
+			t.Errorf("the condition says %q", c.Message)
+		}
+		m.windows.SlowPulls(0)
+		time.Sleep(40 * time.Minute)
+		m.awaitImageCondition(t, api.ReasonSandboxImagePresent)
+		m.awaitVersion(t)
 	})
 }

@@ -33,7 +33,6 @@ func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 		"containerd":          {none, " --log-level info", " --log-level debug", " --log-level trace"},
 		"windows_exporter":    {none, " --log.level info ", " --log.level debug ", " --log.level debug "},
 		"csi-proxy":           {none, " --v=2", " --v=4", " --v=6"},
-		"cloud-node-manager":  {none, "", " --v=4", " --v=6"},
 		"kube-proxy":          {overlay, " --v=2", " --v=4", " --v=6"},
 		"hybrid-overlay-node": {overlay, "", " --loglevel 5", " --loglevel 5"},
 		"flanneld":            {flannel, "", " --v=4", " --v=6"},

@@ -237,6 +237,8 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 	expect("False", api.ReasonNodeNotReady) // a kubelet that is silent has another fault
 	node.Status.Conditions[0].Status = corev1.ConditionFalse
 	expect("False", api.ReasonSandboxImagePullFailed)
+	node.Status.Conditions[1].Reason = api.ReasonSandboxImageDenied
+	expect("False", api.ReasonSandboxImageDenied)
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	expect("True", api.ReasonReady) // it has another image
 	if c := meta.FindStatusCondition(st.Conditions, api.ConditionSandboxImage); c == nil || c.Status != "False" || len(c.Message) > 5000 {

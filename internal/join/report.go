@@ -158,7 +158,7 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 			"node %s says of itself that it is no Windows node (label %s=%s, status.nodeInfo.operatingSystem %q), so the operator may neither change nor delete it",
 			node.Name, corev1.LabelOSStable, label, system))
 	case lacksSandboxImage(node) != nil && kubelet != nil && kubelet.Status == corev1.ConditionFalse:
-		c.not(api.ConditionNodeReady, api.ReasonSandboxImagePullFailed, shorten.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), shorten.Reported))
+		c.not(api.ConditionNodeReady, sandboxImageReason(node), shorten.Text(fmt.Sprintf("node %s: %s", node.Name, lacksSandboxImage(node).Message), shorten.Reported))
 	case nodestate.WaitsForCloud(node) && (kubelet == nil || kubelet.Status != corev1.ConditionUnknown):
 		return c.waitForCloud(node, now)
 	case kubelet == nil || kubelet.Status != corev1.ConditionTrue:
@@ -185,11 +185,22 @@ func lacksSandboxImage(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
+// sandboxImageReason is the reason that the Node has for it. A host may write any text there, and the API server takes no other than reasons.
+func sandboxImageReason(node *corev1.Node) string {
+	known := []string{
+		api.ReasonSandboxImageNotFound, api.ReasonSandboxImageDenied, api.ReasonSandboxImageUnsuitable, api.ReasonSandboxImagePulling,
+	}
+	if lack := lacksSandboxImage(node); lack != nil && slices.Contains(known, lack.Reason) {
+		return lack.Reason
+	}
+	return api.ReasonSandboxImagePullFailed
+}
+
 // observeSandboxImage shows it on the instance, too: a node that has another image stays in service meanwhile.
 func (c conditions) observeSandboxImage(node *corev1.Node) {
 	if node != nil {
 		if lack := lacksSandboxImage(node); lack != nil {
-			c.not(api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, shorten.Text(lack.Message, shorten.Reported))
+			c.not(api.ConditionSandboxImage, sandboxImageReason(node), shorten.Text(lack.Message, shorten.Reported))
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/cri"
 	"github.com/windows-machine-config/wmco/internal/desired"
@@ -29,6 +30,15 @@ func (i images) Look(ctx context.Context, name string) (image cri.Image, found b
 // Pull implements host.Images.
 func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	w := i.boot.w
+	w.mu.Lock()
+	takes := w.pullTakes
+	w.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(takes):
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := i.answersLocked(ctx); err != nil {
@@ -61,6 +71,13 @@ func (w *Windows) RefuseImage(name string, err *cri.Error) {
 	if err != nil {
 		w.refused[name] = err
 	}
+}
+
+// SlowPulls makes each pull take so long.
+func (w *Windows) SlowPulls(takes time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pullTakes = takes
 }
 
 // RemoveImage removes an image, like another program.

@@ -79,9 +79,11 @@ type Windows struct {
 	containers, programs, networks, layers map[string]bool
 	rules                                  []Rule // of the firewall
 	// images say whether they are pinned; refused are those that no registry gives, pulls those that were asked for.
-	images          map[string]bool
-	refused         map[string]*cri.Error
-	pulls           []string
+	images  map[string]bool
+	refused map[string]*cri.Error
+	pulls   []string
+	// pullTakes is how long a pull takes.
+	pullTakes       time.Duration
 	firewallStopped bool
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.

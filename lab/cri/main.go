@@ -5,6 +5,7 @@
 //
 //	cri pull IMAGE    pulls and unpacks an image, and prints its ID
 //	cri remove IMAGE  removes it
+//	cri status IMAGE  prints whether it is pinned
 package main
 
 import (
@@ -42,7 +43,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want pull or remove and an image, got %q", args)
+		return fmt.Errorf("want pull, remove or status and an image, got %q", args)
 	}
 	conn, err := grpc.NewClient("passthrough:"+pipe, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)), // it may be starting
@@ -55,11 +56,18 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "pull":
 		return pull(ctx, client, spec)
+	case "status":
+		answer, err := client.ImageStatus(ctx, &cri.ImageStatusRequest{Image: spec})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("pinned=%v", answer.GetImage().GetPinned())
+		return nil
 	case "remove":
 		_, err := client.RemoveImage(ctx, &cri.RemoveImageRequest{Image: spec})
 		return err
 	}
-	return fmt.Errorf("want pull or remove, got %s", args[0])
+	return fmt.Errorf("want pull, remove or status, got %s", args[0])
 }
 
 // pull tries all credentials in turn, as the kubelet does (pkg/kubelet/kuberuntime/kuberuntime_image.go).

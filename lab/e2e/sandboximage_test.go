@@ -102,8 +102,8 @@ func (c closedNetwork) expectImage(reason string, parts ...string) (isReady bool
 }
 
 func (c closedNetwork) notFound() {
-	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, absentPause, "404 Not Found", "skopeo copy --all")
-	c.expect(c.name, api.ConditionReady, api.ReasonSandboxImagePullFailed, absentPause)
+	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImageNotFound, absentPause, "404 Not Found", "skopeo copy --all")
+	c.expect(c.name, api.ConditionReady, api.ReasonSandboxImageNotFound, absentPause)
 	if c.expectImage(api.ReasonSandboxImageNotFound, "the node is not Ready until it is there") {
 		c.t.Error("the node is Ready without its sandbox image")
 	}
@@ -193,7 +193,7 @@ func (c closedNetwork) foreign() {
 	if !c.expectImage(api.ReasonSandboxImageUnsuitable, foreignPause, "pods start from "+desired.DefaultSandboxImage) {
 		c.t.Error("the node is out of service")
 	}
-	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImagePullFailed, foreignPause)
+	c.expect(c.name, api.ConditionSandboxImage, api.ReasonSandboxImageUnsuitable, foreignPause)
 	c.expectReady(c.name)
 	c.expectPinned(desired.DefaultSandboxImage)
 	if _, err := c.WinWebserver(c.t.Context(), "meanwhile", 1, nil); err != nil {
@@ -230,4 +230,10 @@ func (c closedNetwork) expectPinned(image string) {
 	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "sandbox = '"+image+"'") {
 		c.t.Errorf("containerd is not configured with %s (%v)", image, err)
 	}
+	c.eventually("image "+image+" is pinned", func(ctx context.Context) string {
+		if is, err := c.host.IsPinned(ctx, image); err != nil || !is {
+			return fmt.Sprintf("pinned: %v (%v)", is, err)
+		}
+		return ""
+	})
 }

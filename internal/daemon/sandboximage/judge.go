@@ -60,15 +60,25 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		what = fmt.Sprintf("registry %s, or a mirror of it, could not be reached or did not deliver", registry)
 		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"
 	}
-	effect := "the node is not Ready until it is there"
-	if hasFormer {
-		effect = "pods start from " + inUse + " until it is there"
-		if wanted == inUse {
-			effect = "the image was on the host before and is gone: new pods cannot start"
-		}
-	}
-	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effect, shorten.Text(withoutSecrets(e.Message), maxCause))
+	message := fmt.Sprintf("pulling sandbox image %s failed: %s; %s; %s; containerd says: %s", wanted, what, advice, effectOn(wanted, inUse, hasFormer), shorten.Text(withoutSecrets(e.Message), maxCause))
 	return finding{known: true, image: wanted, reason: reason, message: shorten.Text(message, shorten.Note), since: now}
+}
+
+// goesOn is for a pull that takes long: a registry may be slow, or silent.
+func goesOn(began time.Time, wanted, inUse string, hasFormer bool) finding {
+	message := fmt.Sprintf("sandbox image %s is being pulled since %s; %s", wanted, began.UTC().Format(time.RFC3339), effectOn(wanted, inUse, hasFormer))
+	return finding{known: true, image: wanted, reason: api.ReasonSandboxImagePulling, message: message, since: began}
+}
+
+// effectOn is what it means for pods that the image is not there.
+func effectOn(wanted, inUse string, hasFormer bool) string {
+	switch {
+	case !hasFormer:
+		return "the node is not Ready until it is there"
+	case wanted == inUse:
+		return "the image was on the host before and is gone: new pods cannot start"
+	}
+	return "pods start from " + inUse + " until it is there"
 }
 
 // withoutSecrets leaves out users, passwords and queries of URLs: registries lead to stores of content by URLs that are credentials.

@@ -21,6 +21,8 @@ const (
 	pullTimeout = 30 * time.Minute
 	// A pull that fails is repeated after firstPause, and then less and less often. Settings that change begin a new session, which pulls at once.
 	firstPause, longestPause = 5 * time.Second, 2 * time.Minute
+	// slowPull is after how long the Node is told of a pull that goes on.
+	slowPull = time.Minute
 	// startPause is how soon the runtime is asked again that does not answer yet.
 	startPause = time.Second
 )
@@ -128,6 +130,8 @@ func (r *Reconciler) pull(ctx context.Context, name string) (cri.Image, error) {
 	began := time.Now()
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
+	slow := time.AfterFunc(slowPull, func() { r.tell(goesOn(began, name, r.Wanted.SandboxImage, r.IsPresent())) })
+	defer slow.Stop()
 	if err := r.Host.Images.Pull(pulling, name, r.login(name)); err != nil {
 		if pulling.Err() != nil && ctx.Err() == nil {
 			return cri.Image{}, &cri.Error{Code: codeDeadline, Message: "the pull took longer than " + pullTimeout.String()}
@@ -150,10 +154,13 @@ func (r *Reconciler) replace(ctx context.Context, wanted string) error {
 	if !r.Record.Complete && !r.Record.Pulled {
 		return nil // a join is at work, which ends this session
 	}
-	r.RecordChange("sandbox image %s takes the place of %s", wanted, r.Wanted.SandboxImage)
 	request := r.Record.JoinRequest
 	request.Local.SandboxImage = ""
-	return r.applier.Apply(ctx, request)
+	if err := r.applier.Apply(ctx, request); err != nil {
+		return err
+	}
+	r.RecordChange("sandbox image %s took the place of %s", wanted, r.Wanted.SandboxImage)
+	return nil
 }
 
 func (r *Reconciler) setPresent(name string) {
