@@ -36,6 +36,14 @@ const (
 
 func newOverlaid(t *testing.T, services int) *overlaid {
 	t.Helper()
+	o := newOverlaidWith(t, services, func(*overlaid) {})
+	o.awaitVersion(t)
+	return o
+}
+
+// newOverlaidWith does the same with a preparation, before the host joins, and waits for nothing.
+func newOverlaidWith(t *testing.T, services int, prepare func(*overlaid)) *overlaid {
+	t.Helper()
 	cluster, err := servers.NewIsolatedCluster()
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +76,11 @@ func newOverlaid(t *testing.T, services int) *overlaid {
 		},
 	})
 	o.hns = o.windows.HNS()
+	prepare(o)
 	mustSend(t, o.windows, c)
 	mustJoin(t, o.windows, o.request)
 	t.Cleanup(func() { o.stop() })
 	o.start(t)
-	o.awaitVersion(t)
 	return o
 }
 

@@ -234,3 +234,22 @@ func TestAPullThatTakesLongIsTold(t *testing.T) {
 		m.awaitVersion(t)
 	})
 }
+
+// Where a service makes the network of pods, all of it is made but for the file that makes the node Ready.
+func TestAnOverlayWaitsForTheSandboxImage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOverlaidWith(t, 1, func(o *overlaid) {
+			o.request.Desired = withImage(o.request.Desired, firstImage)
+			o.windows.RefuseImage(firstImage, absent())
+		})
+		o.awaitImageCondition(t, api.ReasonSandboxImageNotFound)
+		time.Sleep(10 * time.Minute)
+		disk, node := o.windows.Disk(), o.node()
+		if disk.Exists(cniConfig) || !disk.Exists(proxyConfig) || nodestate.IsReady(&node) {
+			t.Errorf("%s is there: %v, %s: %v, the node is Ready: %v", cniConfig, disk.Exists(cniConfig), proxyConfig, disk.Exists(proxyConfig), nodestate.IsReady(&node))
+		}
+		o.windows.RefuseImage(firstImage, nil)
+		time.Sleep(5 * time.Minute)
+		o.awaitVersion(t)
+	})
+}
