@@ -395,6 +395,9 @@ const (
 	// EventNodeOrphaned is reported on a Windows Node that has had no WindowsInstance for ten minutes: once for each
 	// Node while the operator runs, and for at most twenty Nodes.
 	EventNodeOrphaned = "NodeOrphaned"
+	// EventRegistryUnavailable is reported on a Node whose daemon cannot serve registry mirrors to containerd, because
+	// another program has its port.
+	EventRegistryUnavailable = "RegistryUnavailable"
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.

@@ -87,7 +87,7 @@ type WindowsConfigSpec struct {
 	// +optional
 	Proxy ProxySpec `json:"proxy,omitempty"`
 
-	// registries configures registry mirrors. On OpenShift, ImageDigestMirrorSets and ImageTagMirrorSets take
+	// registries configures registries and their mirrors. On OpenShift, ImageDigestMirrorSets and ImageTagMirrorSets take
 	// precedence when there are any.
 	// +optional
 	Registries RegistriesSpec `json:"registries,omitempty"`
@@ -144,85 +144,6 @@ type ProxySpec struct {
 	// +optional
 	NoProxy string `json:"noProxy,omitempty"`
 }
-
-// RegistriesSpec configures registry mirrors.
-type RegistriesSpec struct {
-	// mirrors are the mirrors of each source.
-	// +kubebuilder:validation:MaxItems=256
-	// +listType=atomic
-	// +optional
-	Mirrors []RegistryMirrors `json:"mirrors,omitempty"`
-}
-
-// RegistryMirrors are the mirrors of one source.
-type RegistryMirrors struct {
-	// source is a registry, or a repository in one, as image references name it: mcr.microsoft.com, quay.io/org.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	// +required
-	Source string `json:"source"`
-
-	// mirrors are the mirrors of the source, in the order in which they are tried.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=atomic
-	// +required
-	Mirrors []RegistryMirror `json:"mirrors"`
-
-	// mirrorSourcePolicy says whether the source is contacted when no mirror has an image.
-	// +kubebuilder:validation:Enum=AllowContactingSource;NeverContactSource
-	// +kubebuilder:default=AllowContactingSource
-	// +optional
-	MirrorSourcePolicy MirrorSourcePolicy `json:"mirrorSourcePolicy,omitempty"`
-
-	// pullBy says which images are pulled from the mirrors: those referenced by digest, or those referenced by tag as
-	// well.
-	// +kubebuilder:validation:Enum=Digest;DigestAndTag
-	// +kubebuilder:default=DigestAndTag
-	// +optional
-	PullBy PullBy `json:"pullBy,omitempty"`
-}
-
-// RegistryMirror is one mirror.
-type RegistryMirror struct {
-	// location is a registry, or a repository in one. Its path must end with the path of the source.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	// +required
-	Location string `json:"location"`
-
-	// insecure contacts the mirror over HTTP. Content from it is only as trustworthy as the network.
-	// +optional
-	Insecure bool `json:"insecure,omitempty"`
-
-	// caBundle is the CA certificate, in PEM format, that verifies the mirror's certificate. Without it, the CA
-	// certificates that the host trusts are used.
-	// +kubebuilder:validation:MaxLength=65536
-	// +optional
-	CABundle string `json:"caBundle,omitempty"`
-}
-
-// MirrorSourcePolicy says whether a source may be contacted.
-type MirrorSourcePolicy string
-
-// The policies, with the names OpenShift uses.
-const (
-	// AllowContactingSource contacts the source when no mirror has the image.
-	AllowContactingSource MirrorSourcePolicy = "AllowContactingSource"
-	// NeverContactSource never contacts the source.
-	NeverContactSource MirrorSourcePolicy = "NeverContactSource"
-)
-
-// PullBy says which images are pulled from mirrors.
-type PullBy string
-
-// The kinds of image reference.
-const (
-	// PullByDigest pulls images that are referenced by digest from the mirrors.
-	PullByDigest PullBy = "Digest"
-	// PullByDigestAndTag pulls all images from the mirrors.
-	PullByDigestAndTag PullBy = "DigestAndTag"
-)
 
 // WindowsConfigStatus is the observed state of the settings.
 type WindowsConfigStatus struct {

@@ -18,10 +18,11 @@ import (
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
-// OpenShift's kinds of mirror sets.
+// OpenShift's kinds of mirror sets, and of what holds for all images.
 const (
-	digestSet = "ImageDigestMirrorSet"
-	tagSet    = "ImageTagMirrorSet"
+	imageConfig = "Image"
+	digestSet   = "ImageDigestMirrorSet"
+	tagSet      = "ImageTagMirrorSet"
 )
 
 // readMirrors takes OpenShift's mirror sets, and those of WindowsConfig where there is not one of them.
@@ -72,7 +73,10 @@ func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.S
 	}
 	out := mirrors.Set{Kind: kind, Name: object.GetName(), Field: "spec." + field}
 	for _, e := range entries {
-		entry := mirrors.Entry{Source: e.Source, Policy: e.Policy, Tags: kind == tagSet}
+		entry := mirrors.Entry{Source: e.Source, Policy: e.Policy, For: mirrors.Digests}
+		if kind == tagSet {
+			entry.For = mirrors.Tags
+		}
 		for _, location := range e.Mirrors {
 			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: location})
 		}
@@ -84,13 +88,53 @@ func mirrorSet(object *unstructured.Unstructured, kind, field string) (mirrors.S
 func configuredMirrors(list []v1alpha1.RegistryMirrors) mirrors.Set {
 	out := mirrors.Set{Kind: "WindowsConfig", Name: api.WindowsConfigName, Field: "spec.registries.mirrors"}
 	for _, e := range list {
-		entry := mirrors.Entry{Source: e.Source, Policy: mirrors.Policy(e.MirrorSourcePolicy), Tags: e.PullBy != v1alpha1.PullByDigest}
+		entry := mirrors.Entry{Source: e.Source, Policy: mirrors.Policy(e.MirrorSourcePolicy)}
+		if e.PullBy == v1alpha1.PullByDigest {
+			entry.For = mirrors.Digests
+		}
 		for _, m := range e.Mirrors {
-			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: m.Location, PlainHTTP: m.Insecure, CA: m.CABundle})
+			entry.Mirrors = append(entry.Mirrors, mirrors.Mirror{Location: m.Location, Insecure: m.Insecure, CA: m.CABundle})
 		}
 		out.Entries = append(out.Entries, entry)
 	}
 	return out
+}
+
+// readRegistrySources takes which registries OpenShift allows, blocks and does not secure, and those of WindowsConfig where
+// the cluster has no such object. Authorities of its additionalTrustedCA come with ControllerConfig.
+func readRegistrySources(ctx context.Context, r client.Reader, config v1alpha1.WindowsConfigSpec, s *desired.Settings) error {
+	add := func(kind, name, field string, rule mirrors.Rule, scopes []string) {
+		if len(scopes) > 0 {
+			s.Registries.Access = append(s.Registries.Access, mirrors.Access{Kind: kind, Name: name, Field: field, Rule: rule, Scopes: scopes})
+		}
+	}
+	image, err := readCluster(ctx, r, openshiftConfig, imageConfig, "cluster")
+	if err != nil {
+		return err
+	}
+	if image == nil {
+		const kind, field = "WindowsConfig", "spec.registries."
+		add(kind, api.WindowsConfigName, field+"blockedRegistries", mirrors.Blocked, config.Registries.BlockedRegistries)
+		add(kind, api.WindowsConfigName, field+"insecureRegistries", mirrors.Insecure, config.Registries.InsecureRegistries)
+		return nil
+	}
+	var is struct {
+		Spec struct {
+			Sources struct {
+				Allowed  []string `json:"allowedRegistries"`
+				Blocked  []string `json:"blockedRegistries"`
+				Insecure []string `json:"insecureRegistries"`
+			} `json:"registrySources"`
+		} `json:"spec"`
+	}
+	if err := decode(image, &is); err != nil {
+		return err
+	}
+	const field = "spec.registrySources."
+	add(imageConfig, image.GetName(), field+"allowedRegistries", mirrors.Allowed, is.Spec.Sources.Allowed)
+	add(imageConfig, image.GetName(), field+"blockedRegistries", mirrors.Blocked, is.Spec.Sources.Blocked)
+	add(imageConfig, image.GetName(), field+"insecureRegistries", mirrors.Insecure, is.Spec.Sources.Insecure)
+	return nil
 }
 
 // OpenShiftPullSecret is where OpenShift has the cluster's pull secret. Elsewhere its namespace does not exist, or is somebody else's, and the

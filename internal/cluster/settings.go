@@ -36,6 +36,7 @@ func Kinds() []schema.GroupVersionKind {
 		{Group: openshiftConfig, Version: "v1", Kind: "Network"},
 		{Group: openshiftOperator, Version: "v1", Kind: "Network"},
 		{Group: openshiftConfig, Version: "v1", Kind: "APIServer"},
+		{Group: openshiftConfig, Version: "v1", Kind: imageConfig},
 		{Group: openshiftConfig, Version: "v1", Kind: digestSet},
 		{Group: openshiftConfig, Version: "v1", Kind: tagSet},
 		{Group: machineConfig, Version: "v1", Kind: "ControllerConfig"},
@@ -52,6 +53,7 @@ func ReadSettings(ctx context.Context, r client.Reader, namespace string, config
 		func() error { return readBundles(ctx, r, namespace, &s) },
 		func() (err error) { s.TLS, err = ReadTLS(ctx, r); return err },
 		func() error { return readMirrors(ctx, r, config, &s) },
+		func() error { return readRegistrySources(ctx, r, config, &s) },
 		func() error { return readPullSecret(ctx, r, namespace, &s) },
 	}
 	for _, part := range parts {

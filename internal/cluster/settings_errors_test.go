@@ -48,6 +48,9 @@ func TestSettingsThatMakeNoSenseAreNamed(t *testing.T) {
 		"mirrors that are one text": {
 			digests("mine", "spec: {imageDigestMirrors: [{source: a, mirrors: hunter2}]}"),
 			[]string{"ImageDigestMirrorSet mine", "spec.imageDigestMirrors.mirrors", "string"}},
+		"blocked registries that are one text": {
+			openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: {blockedRegistries: hunter2}}"),
+			[]string{"Image cluster", "spec.registrySources.blockedRegistries", "string"}},
 		"a source that is a list": {tags("mine", "spec: {imageTagMirrors: [{source: [a]}]}"), []string{"ImageTagMirrorSet mine", "spec.imageTagMirrors.source", "array"}},
 		"a policy that is a truth value": {
 			tags("mine", "spec: {imageTagMirrors: [{source: a, mirrorSourcePolicy: true}]}"),

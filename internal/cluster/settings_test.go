@@ -81,7 +81,7 @@ func usersProxy() proxy.Config {
 
 func usersMirrors() []mirrors.Set {
 	return []mirrors.Set{{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.mirrors", Entries: []mirrors.Entry{
-		{Source: "users.example", Tags: true, Mirrors: []mirrors.Mirror{{Location: "b.example"}, {Location: "a.example"}}},
+		{Source: "users.example", Mirrors: []mirrors.Mirror{{Location: "b.example"}, {Location: "a.example"}}},
 	}}}
 }
 
@@ -188,7 +188,10 @@ func registryCases() map[string]settingsCase {
 		return func(s *desired.Settings) { s.Registries.Sets = sets }
 	}
 	entry := func(source string, policy mirrors.Policy, byTag bool, locations ...string) mirrors.Entry {
-		e := mirrors.Entry{Source: source, Policy: policy, Tags: byTag}
+		e := mirrors.Entry{Source: source, Policy: policy, For: mirrors.Digests}
+		if byTag {
+			e.For = mirrors.Tags
+		}
 		for _, l := range locations {
 			e.Mirrors = append(e.Mirrors, mirrors.Mirror{Location: l})
 		}
@@ -230,6 +233,18 @@ func registryCases() map[string]settingsCase {
 		"mirrors: fields of a version to come": {
 			[]client.Object{digests("a", "spec: {new: true, other: [{source: 7}], imageDigestMirrors: [{source: q.io, mirrors: [m1], new: {a: b}}]}")},
 			setsAre(digestSetIs("a", entry("q.io", "", false, "m1")))},
+		"registries: OpenShift's": {
+			[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {additionalTrustedCA: {name: x}, registrySources: {allowedRegistries: [a.io, '*.b.io'], "+
+				"blockedRegistries: [c.io/x], insecureRegistries: ['d.io:5000'], containerRuntimeSearchRegistries: [e.io]}}")},
+			func(s *desired.Settings) {
+				at := func(field string, rule mirrors.Rule, scopes ...string) mirrors.Access {
+					return mirrors.Access{Kind: "Image", Name: "cluster", Field: "spec.registrySources." + field, Rule: rule, Scopes: scopes}
+				}
+				s.Registries.Access = []mirrors.Access{
+					at("allowedRegistries", mirrors.Allowed, "a.io", "*.b.io"), at("blockedRegistries", mirrors.Blocked, "c.io/x"), at("insecureRegistries", mirrors.Insecure, "d.io:5000"),
+				}
+			}},
+		"registries: OpenShift's, empty": {[]client.Object{openshift(openshiftConfig, imageConfig, "cluster", "spec: {registrySources: null}")}, func(*desired.Settings) {}},
 		"pull secret: OpenShift's wins": {
 			[]client.Object{pullSecret("openshift-config", key, "theirs"), pullSecret(namespace, key, "ours")},
 			secretIs("openshift-config/pull-secret", "theirs")},
@@ -288,21 +303,28 @@ func expectSettings(t *testing.T, r client.Reader, want desired.Settings) {
 }
 
 func TestEveryFieldOfUsersMirrorsIsRead(t *testing.T) {
-	config := v1alpha1.WindowsConfigSpec{Registries: v1alpha1.RegistriesSpec{Mirrors: []v1alpha1.RegistryMirrors{
+	config := v1alpha1.WindowsConfigSpec{Registries: v1alpha1.RegistriesSpec{BlockedRegistries: []string{"c.io"}, InsecureRegistries: []string{"*.d.io"}, Mirrors: []v1alpha1.RegistryMirrors{
 		{Source: "a.io/x", MirrorSourcePolicy: v1alpha1.NeverContactSource, PullBy: v1alpha1.PullByDigest, Mirrors: []v1alpha1.RegistryMirror{
 			{Location: "m2/x", Insecure: true}, {Location: "m1/x", CABundle: "PEM"},
 		}},
 		{Source: "b.io", MirrorSourcePolicy: v1alpha1.AllowContactingSource, PullBy: v1alpha1.PullByDigestAndTag, Mirrors: []v1alpha1.RegistryMirror{{Location: "m1"}}},
 	}}}
 	want := []mirrors.Set{{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.mirrors", Entries: []mirrors.Entry{
-		{Source: "a.io/x", Policy: mirrors.NeverContactSource, Mirrors: []mirrors.Mirror{{Location: "m2/x", PlainHTTP: true}, {Location: "m1/x", CA: "PEM"}}},
-		{Source: "b.io", Policy: mirrors.AllowContactingSource, Tags: true, Mirrors: []mirrors.Mirror{{Location: "m1"}}},
+		{Source: "a.io/x", Policy: mirrors.NeverContactSource, For: mirrors.Digests, Mirrors: []mirrors.Mirror{{Location: "m2/x", Insecure: true}, {Location: "m1/x", CA: "PEM"}}},
+		{Source: "b.io", Policy: mirrors.AllowContactingSource, Mirrors: []mirrors.Mirror{{Location: "m1"}}},
 	}}}
 	got, err := ReadSettings(t.Context(), reader(plain()...), namespace, config, now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got.Registries.Sets); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	access := []mirrors.Access{
+		{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.blockedRegistries", Rule: mirrors.Blocked, Scopes: []string{"c.io"}},
+		{Kind: "WindowsConfig", Name: "cluster", Field: "spec.registries.insecureRegistries", Rule: mirrors.Insecure, Scopes: []string{"*.d.io"}},
+	}
+	if diff := cmp.Diff(access, got.Registries.Access); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

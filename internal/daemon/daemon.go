@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodesettings"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/daemon/podnetwork"
+	"github.com/windows-machine-config/wmco/internal/daemon/registry"
 	"github.com/windows-machine-config/wmco/internal/daemon/sandboximage"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
@@ -49,6 +50,10 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 	defer o.Log.Info("Service stopped")
 	clients := &apiclient.Cache{}
 	defer clients.Close()
+	var serving sync.WaitGroup
+	pulls := registry.NewServer(h.Listen, h.Dial, o.Log)
+	serving.Go(func() { pulls.Run(ctx) })
+	defer serving.Wait()
 	for ctx.Err() == nil {
 		r, there := awaitRecord(ctx, h, o.Log)
 		if !there {
@@ -60,7 +65,7 @@ func Run(ctx context.Context, h host.Host, o RunOptions) {
 			_ = backoff.Sleep(ctx, recordSeldom)
 			continue
 		}
-		newParts(state.Session{Host: h, Record: r, Wanted: wanted, Log: o.Log}, clients, o).run(ctx)
+		newParts(state.Session{Host: h, Record: r, Wanted: wanted, Log: o.Log}, clients, pulls, o).run(ctx)
 	}
 }
 
@@ -103,12 +108,13 @@ type parts struct {
 	follower   *nodesettings.Follower
 	sandbox    *sandboximage.Reconciler
 	updates    *update.Requester
+	registry   registry.Part
 	reporter   *nodestatus.Reporter
 }
 
-func newParts(s state.Session, clients *apiclient.Cache, o RunOptions) *parts {
+func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server, o RunOptions) *parts {
 	wake := state.NewSignal() // has the reporter look
-	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s}}
+	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s, Registry: pulls}}
 	p.supervisor = supervisor.New(s, wake)
 	p.reboot = nodestatus.NewRebootPending(s, wake)
 	p.verifier = nodesettings.NewVerifier(s, wake)
@@ -116,9 +122,10 @@ func newParts(s state.Session, clients *apiclient.Cache, o RunOptions) *parts {
 	p.sandbox = sandboximage.New(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
+	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox},
+		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s, Sandbox: p.sandbox},
 	}
 	return p
@@ -139,6 +146,7 @@ func (p *parts) run(ctx context.Context) {
 		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
 		podnetwork.Routes{Session: p.Session}.Run,
 		p.reboot.Run,
+		p.registry.Run,
 	} {
 		work.Go(func() { run(ctx) })
 	}

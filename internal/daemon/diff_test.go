@@ -87,7 +87,7 @@ func hostRequest() agent.JoinRequest {
 	r.Desired.Services = slices.Insert(r.Desired.Services, 2, exporter, both)
 	r.Desired.Services[0].Reads = []string{"NO_PROXY"}
 	r.Desired.Features = nil
-	r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "mirrors"})
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "mirrors"})
 	return r
 }
 

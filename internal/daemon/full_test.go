@@ -58,7 +58,7 @@ func TestAFullDiskLeavesTheNodeServing(t *testing.T) {
 			m.mu.Unlock()
 			w.FillDisk(-1)
 			m.awaitSettings(t, node)
-			expectContent(t, w.Disk(), registryFile, "mirror")
+			expectContent(t, w.Disk(), plainFile, "mirror")
 		}
 	})
 }

@@ -116,7 +116,7 @@ func expectServices(t *testing.T, w *sim.Windows, r agent.JoinRequest) {
 func expectNoLeftovers(t *testing.T, w *sim.Windows) {
 	t.Helper()
 	err := w.Disk().Walk(`C:\k`, func(name string, _ fs.FileInfo) error {
-		if strings.HasSuffix(name, ".part") || name == registryFile {
+		if strings.HasSuffix(name, ".part") || name == plainFile {
 			t.Errorf("%s is there", name)
 		}
 		return nil

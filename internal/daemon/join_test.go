@@ -70,7 +70,7 @@ func TestAJoinThatIsCutConverges(t *testing.T) {
 			mustSend(t, w, old)
 			r := newRequest(old)
 			r.Desired.Files[0].Content = "{\"old\":true}"
-			r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "old"})
+			r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "old"})
 			mustJoin(t, w, r)
 		},
 		"other cluster": func(w *sim.Windows) {

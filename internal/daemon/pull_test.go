@@ -25,7 +25,7 @@ const (
 	operators      = "operators"
 	namespacePath  = "/api/v1/namespaces/" + operators
 	secretsPath    = namespacePath + "/secrets/" + api.NodeSecrets
-	registryFile   = `C:\k\containerd\registries\quay.io\hosts.toml`
+	plainFile      = `C:\k\kubelet-ca.crt` // that no service has to be restarted for
 	credentialFile = `C:\var\lib\kubelet\config.json`
 )
 
@@ -119,7 +119,7 @@ func (m *member) pids() map[string]uint32 {
 
 func (m *member) changed() desired.Node {
 	node := m.request.Desired
-	node.Files = slices.Concat(node.Files, []desired.File{{Path: registryFile, Content: "mirror"}})
+	node.Files = slices.Concat(node.Files, []desired.File{{Path: plainFile, Content: "mirror"}})
 	return node
 }
 
@@ -129,10 +129,10 @@ func TestANodeFollowsWhatIsPublished(t *testing.T) {
 	before := m.pids()
 	m.publish(t, m.changed())
 	m.awaitSettings(t, m.changed())
-	expectContent(t, m.windows.Disk(), registryFile, "mirror")
+	expectContent(t, m.windows.Disk(), plainFile, "mirror")
 	m.publish(t, m.request.Desired)
 	m.awaitSettings(t, m.request.Desired)
-	if m.windows.Disk().Exists(registryFile) {
+	if m.windows.Disk().Exists(plainFile) {
 		t.Error("a file that is wanted no more is still there")
 	}
 	if after := m.pids(); !maps.Equal(after, before) {
@@ -199,7 +199,7 @@ func TestSecretsOfAnotherVersionAreNotTaken(t *testing.T) {
 	m.publishSecrets(t, desired.Secrets{Environment: map[string]string{"HTTP_PROXY": "x"}})
 	m.publish(t, node)
 	m.await(t, "the secret was read", func() bool { return m.cluster.Count("GET", "/secrets/") > 0 })
-	if m.windows.Disk().Exists(registryFile) {
+	if m.windows.Disk().Exists(plainFile) {
 		t.Error("a part of the settings was applied without the other")
 	}
 	node.SecretsVersion = m.publishSecrets(t, desired.Secrets{Environment: map[string]string{"HTTP_PROXY": "y"}})
@@ -284,7 +284,7 @@ func TestWhatCannotBeRightIsNotFollowed(t *testing.T) {
 			defer m.log.Reset()
 			return strings.Contains(m.log.String(), "Applying node settings failed")
 		})
-		if m.windows.Disk().Exists(registryFile) {
+		if m.windows.Disk().Exists(plainFile) {
 			t.Errorf("%s was followed", name)
 		}
 	}
@@ -319,7 +319,7 @@ func TestAChangeSurvivesPowerCuts(t *testing.T) {
 		m.windows.PowerOn()
 		m.start(t)
 		m.awaitSettings(t, node)
-		expectContent(t, m.windows.Disk(), registryFile, "mirror")
+		expectContent(t, m.windows.Disk(), plainFile, "mirror")
 		if m.windows.Environment()["NO_PROXY"] != ".svc" || m.trusted(t) != 1 {
 			t.Errorf("cut %d: environment %v, %d certificates", cut, m.windows.Environment(), m.trusted(t))
 		}

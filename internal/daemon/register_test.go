@@ -35,7 +35,7 @@ func TestAHostWhoseNodeIsGoneStaysAtWork(t *testing.T) {
 	m.cluster.Delete(nodePath)
 	m.publish(t, m.changed())
 	m.await(t, "the settings arrive without a Node", func() bool {
-		b, err := m.windows.Disk().Read(registryFile)
+		b, err := m.windows.Disk().Read(plainFile)
 		return err == nil && string(b) == "mirror"
 	})
 	m.windows.Crash("containerd")

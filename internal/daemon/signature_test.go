@@ -93,7 +93,7 @@ func TestOnlyWhatTheOperatorSignedIsFollowed(t *testing.T) {
 			m.publishAs(t, m.request.Desired.Version, test.publish(m, t))
 			m.awaitEvent(t, api.EventSettingsRefused, test.says)
 			m.awaitLog(t, refused)
-			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(registryFile) {
+			if after := m.windows.Service("containerd"); after.Command != before.Command || after.PID != before.PID || m.windows.Disk().Exists(plainFile) {
 				t.Errorf("containerd was %+v, is %+v", before, after)
 			}
 			m.publish(t, m.changed()) // the operator puts its own back
@@ -149,7 +149,7 @@ func TestAJoinHandsOverTheKey(t *testing.T) {
 			m.request.Desired.SigningKey = ours
 			m.publish(t, m.changed())
 			m.awaitEvent(t, api.EventSettingsRefused, "")
-			if m.windows.Disk().Exists(registryFile) {
+			if m.windows.Disk().Exists(plainFile) {
 				t.Error("what was published was followed")
 			}
 			m.request.Serial = m.serial
@@ -203,7 +203,7 @@ func TestSwappedSecretsAreNotTaken(t *testing.T) {
 	m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://theirs"}})
 	m.publish(t, node)
 	m.awaitLog(t, "not of the version")
-	if m.windows.Disk().Exists(registryFile) {
+	if m.windows.Disk().Exists(plainFile) {
 		t.Error("a part of the settings was applied without the other")
 	}
 	m.publishSecrets(t, desired.Secrets{Salt: "a", Environment: map[string]string{"HTTP_PROXY": "http://ours"}})

@@ -115,7 +115,7 @@ func originalsDaemon(ctx context.Context, p sim.Process) uint32 {
 func takeOverRequest(c *cargo) agent.JoinRequest {
 	r := newRequest(c)
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY"}
-	r.Desired.Files = append(r.Desired.Files, desired.File{Path: registryFile, Content: "mirrors"})
+	r.Desired.Files = append(r.Desired.Files, desired.File{Path: plainFile, Content: "mirrors"})
 	return r
 }
 

@@ -29,7 +29,7 @@ const (
 
 // CheckBounds says what of a Node, on which nothing is left open, no Node may have.
 func (n Node) CheckBounds() error {
-	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRest} {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRegistries, n.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -180,8 +180,8 @@ func (n Node) checkPaths() error {
 		paths = append(paths, f.Path)
 	}
 	for _, path := range paths {
-		if !slices.Contains(files, path) && !isBelow(Registries, path) {
-			return fmt.Errorf("it has the file %.128q; allowed are %s and files below %s", path, strings.Join(files, ", "), Registries)
+		if !slices.Contains(files, path) {
+			return fmt.Errorf("it has the file %.128q; allowed are %s", path, strings.Join(files, ", "))
 		}
 	}
 	networks := []string{cniConfig, proxyConfig}
@@ -204,6 +204,17 @@ func (n Node) checkPaths() error {
 		if !slices.Contains(folders, path) && !isBelow(Logs, path) {
 			return fmt.Errorf("it has the folder %.128q; allowed are %s and folders below %s", path, strings.Join(folders, ", "), Logs)
 		}
+	}
+	return nil
+}
+
+// checkRegistries wants what mirrors has bounds for.
+func (n Node) checkRegistries() error {
+	if n.Registries == nil {
+		return nil
+	}
+	if err := n.Registries.Check(); err != nil {
+		return fmt.Errorf("mirrors of registries: %w", err)
 	}
 	return nil
 }

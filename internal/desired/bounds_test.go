@@ -110,13 +110,24 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"the kubelet's identity":             file(desired.KubeletKubeconfig),
 		"WICD's identity":                    file(desired.WICDIdentity),
 		"a static pod":                       file(`C:\k\etc\kubernetes\manifests\evil.yaml`),
-		"a file above the registries":        file(desired.Registries + `\..\..\kubelet.exe`),
-		"a stream of a file":                 file(desired.Registries + `\quay.io\hosts.toml:x`),
-		"a file with a space at its end":     file(desired.Registries + `\quay.io\hosts.toml `),
-		"a file of another host":             file(`\\evil\share\x`),
-		"a relative file":                    file(`k\kubelet.conf`),
-		"a file in another case":             file(`c:\k\kubelet.conf`),
-		"a pod network elsewhere":            func(n *desired.Node) { n.CNI.Path = `C:\k\kubelet.conf` },
+		"a file of containerd's registries":  file(desired.Registries + `\quay.io\hosts.toml`),
+		"a mirror with a scheme": func(n *desired.Node) {
+			n.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Mirrors: []mirrors.Location{{At: "http://x.test"}}}}}
+		},
+		"a source with line ends": func(n *desired.Node) {
+			n.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io\"\n[host]"}}}
+		},
+		"an allowed registry above the folder": func(n *desired.Node) { n.Registries = &mirrors.Table{Allowed: []string{".."}} },
+		"a CA that there is not": func(n *desired.Node) {
+			n.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Tags: []mirrors.Location{{At: "x.test", CA: 1}}}}}
+		},
+		"too many sources": func(n *desired.Node) {
+			n.Registries = &mirrors.Table{Sources: slices.Repeat([]mirrors.Source{{Prefix: "quay.io"}}, 20001)}
+		},
+		"a file of another host":  file(`\\evil\share\x`),
+		"a relative file":         file(`k\kubelet.conf`),
+		"a file in another case":  file(`c:\k\kubelet.conf`),
+		"a pod network elsewhere": func(n *desired.Node) { n.CNI.Path = `C:\k\kubelet.conf` },
 		"a network's file elsewhere": func(n *desired.Node) {
 			n.Network = &desired.Network{Files: []desired.File{{Path: `C:\k\kubelet.conf`}}}
 		},

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -38,6 +39,8 @@ type Node struct {
 	CNI *CNI `json:"cni,omitempty"`
 	// Network is the network that a service makes, and WICD looks after; nil where CNI says all.
 	Network *Network `json:"network,omitempty"`
+	// Registries says from where images are pulled; nil: as they are named. WICD serves it to containerd on loopback.
+	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Services get those they read, of these and of the Secrets'.
 	Environment map[string]string `json:"environment,omitempty"`
 	// WatchedEnvironment are the variables that are ours: those that have no value are removed from the machine.

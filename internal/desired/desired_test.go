@@ -113,7 +113,7 @@ func settings(t *testing.T) desired.Settings {
 		Bundles:  []trust.Bundle{{Name: "ConfigMap trusted-ca, key ca-bundle.crt", PEM: string(authority) + "-----BEGIN CERTIFICATE-----\nbroken\n"}},
 		Registries: mirrors.Input{
 			Sets: []mirrors.Set{{Kind: "ImageTagMirrorSet", Name: "base", Field: "spec.imageTagMirrors", Entries: []mirrors.Entry{
-				{Source: "mcr.microsoft.com", Mirrors: []mirrors.Mirror{{Location: "mirror.example:5000/microsoft"}}, Tags: true},
+				{Source: "mcr.microsoft.com", Mirrors: []mirrors.Mirror{{Location: "mirror.example:5000/microsoft"}}, For: mirrors.Tags},
 				{Source: "quay.io/team", Mirrors: []mirrors.Mirror{{Location: "elsewhere.example/other"}}},
 			}}},
 			PullSecret: mirrors.PullSecret{Name: "openshift-config/pull-secret", DockerConfigJSON: []byte(`{"auths":{"mirror.example:5000":{"auth":"bWU6cGFzc3dvcmQ="}}}`)},

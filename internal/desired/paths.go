@@ -31,8 +31,12 @@ const (
 	// CNIData holds what network plugins must not forget: addresses of pods, and where their networks are.
 	CNIData = `C:\var\lib\cni`
 
-	// Registries holds a folder for each registry that has mirrors.
+	// Registries holds a folder for each registry for which containerd asks WICD.
 	Registries = `C:\k\containerd\registries`
+	// RegistryAddress is where WICD answers containerd for registries that have mirrors, on loopback. It is below the ports
+	// that Windows gives away by itself, and outside of those of Services. RegistryCA is the certificate of that address.
+	RegistryAddress = "127.0.0.1:10280"
+	RegistryCA      = `C:\k\containerd\wicd-registry.crt`
 	// CNIFolder holds the configuration of the pod network.
 	CNIFolder = `C:\k\cni\config`
 

@@ -15,6 +15,9 @@ const (
 	keyWatched     = "watchedEnvironmentVars"
 	keyCertificate = "certificates"
 	keyNode        = "node"
+	// keyRegistries is there when there is something to say. What is large is compressed, with another key.
+	keyRegistries           = "registries"
+	keyCompressedRegistries = "registries.gz.base64"
 )
 
 // Data is a Node as the data of a ConfigMap, in which people find what they look for. The same Node gives the same
@@ -31,7 +34,10 @@ func (n Node) Data() (map[string]string, error) {
 	if n.Certificates != "" {
 		data[keyCertificate] = n.Certificates
 	}
-	n.Services, n.Files, n.Environment, n.WatchedEnvironment, n.Certificates = nil, nil, nil, nil, ""
+	if err := putRegistries(data, n.Registries); err != nil {
+		return nil, err
+	}
+	n.Services, n.Files, n.Environment, n.WatchedEnvironment, n.Certificates, n.Registries = nil, nil, nil, nil, "", nil
 	rest, err := json.MarshalIndent(n, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing key %s: %w", keyNode, err)
@@ -62,7 +68,9 @@ func FromData(data map[string]string) (Node, error) {
 		}
 	}
 	n.Certificates = data[keyCertificate]
-	return n, nil
+	var err error
+	n.Registries, err = readRegistries(data)
+	return n, err
 }
 
 // Outline reads, of what Data of any version wrote, only what every version has: Version, Digest, Payload and SecretsVersion.

@@ -46,7 +46,7 @@ func Render(in Inputs) (Rendered, error) {
 	}
 	node := renderNode(in, kubeletConf, logs)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
-	node.Files = append(node.Files, settings.files...)
+	node.Registries = settings.registries
 	if err := node.CheckBounds(); err != nil {
 		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
 	}

@@ -43,8 +43,8 @@ const ReasonCertificate = "Certificate"
 // applied is what becomes of settings.
 type applied struct {
 	environment  map[string]string
-	files        []File
 	certificates string
+	registries   *mirrors.Table
 	secrets      Secrets
 	problems     []Problem
 }
@@ -93,13 +93,9 @@ func (a *applied) trust(s Settings) {
 
 func (a *applied) useRegistries(in mirrors.Input) {
 	out := mirrors.Render(in)
-	for _, f := range out.Files {
-		file := File{Path: f.Path, Content: f.Content}
-		if f.Secret {
-			a.secrets.Files = append(a.secrets.Files, file)
-		} else {
-			a.files = append(a.files, file)
-		}
+	a.registries = out.Table
+	if out.KubeletConfig != "" {
+		a.secrets.Files = append(a.secrets.Files, File{Path: mirrors.KubeletConfig, Content: out.KubeletConfig})
 	}
 	for _, p := range out.Problems {
 		message := fmt.Sprintf("%s %s, %s: %s", p.Kind, p.Name, p.Field, p.Message)

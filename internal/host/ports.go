@@ -223,8 +223,10 @@ type Host struct {
 	Firewall     Firewall
 	Routes       Routes
 	Disk         Disk
-	// Dial makes connections to the API server and to the metadata service of a cloud; nil takes this machine's network.
+	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Listen opens ports on loopback; nil takes this machine's network.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
 }
 
 // MakePrivate closes a file or folder to everybody but the system and its administrators, where it is not so already.

@@ -6,69 +6,62 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // entry is an Entry that was read.
 type entry struct {
-	at     place
-	folder string
-	source repository
-	never  bool
-	// named says that the entry has mirrors, of which mirrors are those that can be used.
-	named   bool
-	mirrors []mirror
+	source  string
+	never   bool
+	by      string
+	kind    Kind
+	mirrors []location
 }
 
-// mirror is one host table of a hosts.toml.
-type mirror struct {
-	at place
-	// url is where containerd puts the image's whole path behind, and what a mirror is known by.
-	url string
-	// repositories are those that the sources have at this mirror.
-	repositories []repository
-	// self says that it is the source itself.
-	self bool
-	tags bool
-	// cas are bundles of certificates.
-	cas []string
-	// basic is the mirror's own user and password, in base64.
-	basic string
+// location is a mirror that was read.
+type location struct {
+	at       string
+	insecure bool
+	ca       string
 }
 
-func (r *report) readEntry(at place, e Entry) (entry, bool) {
-	read := entry{at: at, never: r.readPolicy(at, e.Policy), named: len(e.Mirrors) > 0}
-	source, err := parseRepository(e.Source)
-	read.source, read.folder = source, folderOf(source.host)
-	reason, known := InvalidSource, source.host != ""
-	switch {
-	case !known && strings.Contains(e.Source, "*"):
-		reason, err = WildcardSource, errors.New("containerd has no wildcards for registries; name each registry in an entry of its own")
-	case known && !nameable(source.host):
-		err, known = errors.New("no image is of this registry: a host without dot and port counts as a path at docker.io; add its domain or its port"), false
-	case isDevice(read.folder):
-		err, known = errors.New("a folder of this name is a device to Windows, so containerd can have none for it; use another name for the registry"), false
+// readEntry reads an entry; ok is false when it has no effect.
+func (r *report) readEntry(at place, e Entry) (read entry, ok bool) {
+	read = entry{never: r.readPolicy(at, e.Policy), kind: e.For, by: at.in(".mirrorSourcePolicy").String()}
+	source, err := parseScope(e.Source)
+	if err == nil && !source.wild && !nameable(source.host) {
+		err = errors.New("no image is of this registry: a host without dot and port counts as a path at docker.io; add its domain or its port")
+		source.host = ""
 	}
 	if err != nil {
 		follows := "nothing is mirrored for it"
 		switch {
-		case read.never && known:
+		case read.never && source.host != "":
 			follows += fmt.Sprintf(", and %s is contacted for no image, because %s must hold", source.host, NeverContactSource)
 		case read.never:
 			follows += ", and it is contacted in spite of " + string(NeverContactSource)
 		}
-		r.add(at.in(".source"), reason, "%s: %v. On Windows nodes %s.", shown(e.Source), err, follows)
-		read.named = false // this message has said it
-		return read, read.never && known
+		r.add(at.in(".source"), InvalidSource, "%s: %v. On Windows nodes %s.", shown(e.Source), err, follows)
+		read.source = source.host
+		return read, read.never && source.host != ""
 	}
+	read.source = source.String()
+	isMirrored := false // by another place than the source itself, without which Linux nodes ignore an entry
 	for i, m := range e.Mirrors {
-		if m, ok := r.readMirror(at.in(fmt.Sprintf(".mirrors[%d]", i)), source, m); ok {
-			m.tags = e.Tags
-			read.mirrors = join(read.mirrors, m)
+		isMirrored = isMirrored || m.Location != e.Source
+		if m, ok := r.readMirror(at.in(fmt.Sprintf(".mirrors[%d]", i)), m); ok {
+			read.mirrors = append(read.mirrors, m)
 		}
 	}
-	return read, true
+	switch {
+	case !isMirrored && read.never:
+		r.add(at.in(".mirrors"), NoMirrors, "source %s has no mirror besides itself. Nodes ignore the entry, and so its %s, as Linux nodes do. "+
+			"Add a mirror, or block the source.", read.source, NeverContactSource)
+	case isMirrored && read.never && len(read.mirrors) == 0:
+		r.add(at.in(".mirrors"), RegistryClosed, "no mirror of source %s can be used on Windows nodes, and %s holds for it: unless another entry has mirrors for it, "+
+			"no image of %s can be pulled. Correct the mirrors.", read.source, NeverContactSource, read.source)
+	}
+	return read, isMirrored && (read.never || len(read.mirrors) > 0)
 }
 
 func (r *report) readPolicy(at place, p Policy) (never bool) {
@@ -83,45 +76,48 @@ func (r *report) readPolicy(at place, p Policy) (never bool) {
 	return true
 }
 
-func (r *report) readMirror(at place, source repository, m Mirror) (mirror, bool) {
+func (r *report) readMirror(at place, m Mirror) (location, bool) {
 	const leftOut = "On Windows nodes this mirror is left out."
 	to, err := parseRepository(m.Location)
 	if err != nil {
 		r.add(at, InvalidMirror, "%s: %v. %s", shown(m.Location), err, leftOut)
-		return mirror{}, false
+		return location{}, false
 	}
-	prefix, ok := cutPath(to.path, source.path)
-	if !ok {
-		r.add(at, PathDiffers, "%s does not end with %s, the path of source %s, which containerd puts behind what is before it. %s "+
-			"Copy the images to a path that ends so, as in %s.", shown(m.Location), source.path, source, leftOut, repository{to.host, source.path})
-		return mirror{}, false
+	if m.Insecure && m.CA != "" {
+		r.add(at, InvalidMirror, "%s is insecure and has a CA, which would not count; take one of them away. %s", shown(m.Location), leftOut)
+		return location{}, false
 	}
-	if m.PlainHTTP && m.CA != "" { // containerd would try https first (ConfigureHosts)
-		r.add(at, InvalidMirror, "%s asks for plain http and has a CA, which only https can use; take one of them away. %s", shown(m.Location), leftOut)
-		return mirror{}, false
-	}
-	read := mirror{at: at, repositories: []repository{to}, self: prefix == "" && sameRegistry(to.host, source.host)}
+	read := location{at: to.String(), insecure: m.Insecure}
 	if m.CA != "" {
-		ca, err := readCA(m.CA)
-		if err != nil {
+		if read.ca, err = readCA(m.CA); err != nil {
 			r.add(at, InvalidMirror, "the CA of %s cannot be used: %v. %s", shown(m.Location), err, leftOut)
-			return mirror{}, false
+			return location{}, false
 		}
-		read.cas = []string{ca}
-	}
-	read.url = "https://"
-	if m.PlainHTTP {
-		read.url = "http://"
-	}
-	read.url += registryOf(to.host) + "/v2"
-	if prefix != "" {
-		read.url += "/" + prefix
 	}
 	return read, true
 }
 
-// readCA allows certificates only, as containerd refuses every pull from a registry when it can read none, and skips
-// those that it cannot read. What is between them goes, so that a comment makes no other file.
+// readScopes reads registries that a field names.
+func (r *report) readScopes(a Access) []string {
+	var scopes []string
+	for i, text := range a.Scopes {
+		s, err := parseScope(text)
+		if err == nil {
+			scopes = append(scopes, s.String())
+			continue
+		}
+		follows := "It is left out."
+		if a.Rule == Blocked && s.host != "" {
+			follows = fmt.Sprintf("All of %s is blocked.", s.host)
+			scopes = append(scopes, s.host)
+		}
+		at := place{kind: a.Kind, name: a.Name, field: fmt.Sprintf("%s[%d]", a.Field, i)}
+		r.add(at, InvalidScope, "%s: %v. %s", shown(text), err, follows)
+	}
+	return scopes
+}
+
+// readCA allows certificates only. What is between them goes, so that a comment makes no other text.
 func readCA(text string) (string, error) {
 	const wanted = "PEM blocks of type CERTIFICATE are needed, and nothing else"
 	var out strings.Builder
@@ -145,29 +141,4 @@ func readCA(text string) (string, error) {
 		rest = after
 	}
 	return out.String(), nil
-}
-
-// join adds a mirror to a list. One that is there already is not listed twice, as TOML allows no key twice and
-// containerd ignores a file that is not TOML, and so contacts the source: it gets what both ask for.
-func join(list []mirror, m mirror) []mirror {
-	i := slices.IndexFunc(list, func(have mirror) bool { return have.url == m.url })
-	if i < 0 {
-		return append(list, m)
-	}
-	list[i].tags = list[i].tags || m.tags
-	list[i].self = list[i].self || m.self
-	list[i].repositories = appendNew(list[i].repositories, m.repositories)
-	list[i].cas = appendNew(list[i].cas, m.cas)
-	return list
-}
-
-// appendNew appends what is not there yet, to a copy.
-func appendNew[T comparable](list, more []T) []T {
-	list = slices.Clone(list)
-	for _, v := range more {
-		if !slices.Contains(list, v) {
-			list = append(list, v)
-		}
-	}
-	return list
 }

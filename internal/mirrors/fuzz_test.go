@@ -3,7 +3,6 @@ package mirrors_test
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,16 +13,15 @@ import (
 // lines are all that a hosts.toml may consist of, seen with other eyes than the renderer's.
 func lines() *regexp.Regexp {
 	const (
-		host = `([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?`
-		url  = `"https?://` + host + `/v2(/[a-z0-9._-]+)*"`
+		host = `([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?`
+		wicd = `https://127\.0\.0\.1:10280`
 	)
-	return regexp.MustCompile(`^(|# [A-Za-z0-9:.,' ]+|server = ("https://` + host + `"|` + url + `)|capabilities = \["(push|pull|pull", "resolve)"\]` +
-		`|\[host\.` + url + `(\.header)?\]|\[header\]|override_path = true|ca = \["ca-[0-9a-f]{12}\.pem"(, "ca-[0-9a-f]{12}\.pem")*\]` +
-		`|Authorization = "Basic [A-Za-z0-9+/]+=*")$`)
+	return regexp.MustCompile(`^(|# [A-Za-z0-9:., ]+|server = "https?://` + host + `"|skip_verify = true|capabilities = \["pull", "resolve", "referrers"\]` +
+		`|\[host\."` + wicd + `"(\.header)?\]|\[header\]|ca = 'C:\\k\\containerd\\wicd\.crt'|Wicd-Key = "0123456789abcdef")$`)
 }
 
-// FuzzRender changes all that a user writes into a mirror set. Whatever it is, a file has no line but those of the
-// renderer and no table twice, it lies where it belongs, and a source that must not be contacted is not named in it.
+// FuzzRender changes all that a user writes into a mirror set. Whatever it is, a host takes the table, a file has no line
+// but those of the renderer, and lies where it belongs, and a source that must not be contacted is in no route.
 func FuzzRender(f *testing.F) {
 	for _, in := range goldenCases(f) {
 		for _, s := range in.Sets {
@@ -32,90 +30,83 @@ func FuzzRender(f *testing.F) {
 				if len(e.Mirrors) > 0 {
 					first, second = e.Mirrors[0].Location, e.Mirrors[len(e.Mirrors)-1].Location
 				}
-				f.Add(s.Name, e.Source, first, second, e.Policy == never, e.Tags)
+				f.Add(s.Name, e.Source, first, second, e.Policy == never, e.For == mirrors.Tags)
 			}
 		}
 	}
 	f.Add("a\nserver = \"x\"", "quay.io\"\n[host]", "m.example.com/\n\"'\\", "m.example.com\u2028", true, true)
-	pattern := lines()
-	folder := regexp.MustCompile(`^[a-z0-9._\[\]-]+$`)
-	f.Fuzz(func(t *testing.T, name, source, first, second string, mustNot, tags bool) {
+	pattern, folder := lines(), regexp.MustCompile(`^[a-z0-9._\[\]-]+$`)
+	f.Fuzz(func(t *testing.T, name, source, first, second string, mustNot, isTags bool) {
 		policy := allow
 		if mustNot {
 			policy = never
 		}
-		e := entry(source, policy, first, second, first)
-		e.Tags = tags
-		out := mirrors.Render(mirrors.Input{
-			Sets:       []mirrors.Set{digests(name, e), config(entry("quay.io/x", "", "m.example.com/x"))},
-			PullSecret: pullSecret(`{"m.example.com": {"auth": "bTpwdw=="}}`),
-		})
-		for _, file := range out.Files {
-			if file.Path == mirrors.KubeletConfig {
-				continue
-			}
-			dir, ok := strings.CutSuffix(strings.TrimPrefix(file.Path, mirrors.Folder+`\`), `\hosts.toml`)
-			if !ok || !folder.MatchString(dir) || strings.Trim(dir, ".") == "" {
-				t.Errorf("file %q", file.Path)
-			}
-			checkHosts(t, pattern, dir, file.Content)
+		set := digests(name, entry(source, policy, first, second, first))
+		if isTags {
+			set = tags(name, set.Entries...)
 		}
+		out := mirrors.Render(withAccess(sets(set, config(entry("quay.io/x", "", "m.example.com/x")))).and(mirrors.Insecure, second))
+		if err := out.Table.Check(); err != nil {
+			t.Fatal(err)
+		}
+		for path, content := range out.Table.Hosts(endpoint()) {
+			dir, ok := strings.CutSuffix(strings.TrimPrefix(path, mirrors.Folder+`\`), `\hosts.toml`)
+			if !ok || !folder.MatchString(dir) || strings.Trim(dir, ".") == "" {
+				t.Errorf("file %q", path)
+			}
+			for line := range strings.SplitSeq(content, "\n") {
+				if !pattern.MatchString(line) {
+					t.Errorf("line %q", line)
+				}
+			}
+		}
+		checkRoutes(t, *out.Table)
 	})
 }
 
-func checkHosts(t *testing.T, pattern *regexp.Regexp, dir, content string) {
+// checkRoutes asks for an image below each prefix, by either kind of reference.
+func checkRoutes(t *testing.T, table mirrors.Table) {
 	t.Helper()
-	tables := map[string]bool{}
-	for line := range strings.SplitSeq(content, "\n") {
-		if !pattern.MatchString(line) {
-			t.Errorf("line %q", line)
+	router := mirrors.NewRouter(table)
+	for _, s := range table.Sources {
+		registry, repository, _ := strings.Cut(strings.Replace(s.Prefix, "*", "a", 1)+"/some/image", "/")
+		n, err := mirrors.ParseName(registry, repository)
+		if err != nil {
+			continue // longer than a name can be
 		}
-		if strings.HasPrefix(line, "[") {
-			if tables[line] {
-				t.Errorf("table %s is there twice: containerd would ignore the file", line)
+		for _, kind := range []mirrors.Kind{mirrors.Digests, mirrors.Tags} {
+			route := router.Route(n, kind)
+			for _, a := range route.Attempts {
+				if _, err := mirrors.ParseName(a.Host, a.Repository); err != nil && len(a.Host+a.Repository) < 255 {
+					t.Errorf("%s: %v", n, err)
+				}
+				if s.Blocked && a.Name == n {
+					t.Errorf("%s is asked, which is blocked", n)
+				}
 			}
-			tables[line] = true
 		}
-	}
-	forbidden := strings.HasPrefix(content, "# NeverContactSource")
-	if forbidden && regexp.MustCompile(fmt.Sprintf(`"https?://%s(/v2)?"`, regexp.QuoteMeta(dir))).MatchString(content) {
-		t.Errorf("the source is among its mirrors:\n%s", content)
-	}
-	if strings.Count(content, "server = ") != 1 {
-		t.Errorf("without a server containerd takes the source:\n%s", content)
 	}
 }
 
-// FuzzPullSecret checks that the kubelet can read what is written for it, and that no header has anything but a user
-// and a password.
+// FuzzPullSecret checks that the kubelet can read what is written for it, and that a keyring can.
 func FuzzPullSecret(f *testing.F) {
 	for _, in := range goldenCases(f) {
 		f.Add(in.PullSecret.DockerConfigJSON)
 	}
 	f.Add([]byte(`{"auths": {"m.example.com": {"auth": "Og=="}, "": {"auth": "bTpwdw"}, "https://m.example.com/v1/": {"username": "\n", "password": "\""}}}`))
 	f.Add([]byte(`{"auths": null, "HttpHeaders": {"a": 1}}`))
-	header := regexp.MustCompile(`Authorization = "Basic (.*)"`)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		out := mirrors.Render(mirrors.Input{
-			Sets:       []mirrors.Set{digests("a", entry("quay.io/x", allow, "m.example.com/a/x", "quay.io/y/x", "docker.io/x"))},
-			PullSecret: mirrors.PullSecret{Name: "s", DockerConfigJSON: data},
-		})
-		rendered := false
-		for _, file := range out.Files {
-			if file.Path == mirrors.KubeletConfig {
-				checkKubeletConfig(t, file.Content)
-				continue
-			}
-			rendered = true
-			for _, m := range header.FindAllStringSubmatch(file.Content, -1) {
-				pair, err := base64.StdEncoding.DecodeString(m[1])
-				if err != nil || !strings.Contains(string(pair), ":") {
-					t.Errorf("header %q", m[0])
-				}
-			}
-		}
-		if !rendered {
+		out := mirrors.Render(mirrors.Input{Sets: []mirrors.Set{digests("a", entry("quay.io/x", allow, "m.example.com/a/x"))},
+			PullSecret: mirrors.PullSecret{Name: "s", DockerConfigJSON: data}})
+		if out.Table == nil {
 			t.Error("a pull secret kept the mirrors from being rendered")
+		}
+		if out.KubeletConfig != "" {
+			checkKubeletConfig(t, out.KubeletConfig)
+		}
+		c, ok := mirrors.ReadKeyring([]byte(out.KubeletConfig)).For(mirrors.Name{Registry: "m.example.com", Repository: "a/x"})
+		if ok == (c == mirrors.Credential{}) {
+			t.Errorf("%t with %v", ok, c)
 		}
 	})
 }

@@ -1,82 +1,140 @@
 package mirrors
 
 import (
-	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
-// How a hosts.toml begins. What it names as server is contacted after all other hosts. Where it names none, and where it
-// is not TOML, containerd puts the registry there (ConfigureHosts, loadHostDir). Capabilities of the server keep it from
-// being asked what an image is, and not from being asked for the content (Fetch): so a registry that must not be
-// contacted must not be the server at all.
-const (
-	allowed = "# AllowContactingSource: after the mirrors containerd goes on to the registry.\nserver = %q\n"
-	last    = "# NeverContactSource: the last of the mirrors stands where the registry would.\n"
-	// Without a host that can pull, all pulls fail at once. Names below .invalid exist nowhere (RFC 6761).
-	closed = "# NeverContactSource, and no mirror: nothing is pulled.\nserver = \"https://never-contact-source.invalid\"\ncapabilities = [\"push\"]\n"
-)
+// Endpoint is where WICD answers containerd.
+type Endpoint struct {
+	// URL as in https://127.0.0.1:10280, without a path.
+	URL string
+	// CA is the path of a file with the certificate of that address.
+	CA string
+	// Key is what containerd sends in header KeyHeader. It needs no escaping in TOML.
+	Key string
+}
 
-// files renders the registry. Values need no escaping: see repository, and base64 is of harmless letters too.
-func (g registry) files(folder string) []File {
-	folder = Folder + `\` + folder + `\`
-	var (
-		files  []File
-		toml   strings.Builder
-		secret bool
-	)
-	hosts := g.mirrors
-	switch n := len(hosts); {
-	case !g.never:
-		fmt.Fprintf(&toml, allowed, "https://"+registryOf(g.host))
-	case n == 0:
-		toml.WriteString(closed)
-	default:
-		toml.WriteString(last)
-		hosts[n-1].write(&toml, true)
-		hosts = hosts[:n-1]
+// KeyHeader is the header by which WICD knows that the request is containerd's. Go's spelling, which containerd keeps.
+const KeyHeader = "Wicd-Key"
+
+// maxFolders is how many registries have folders of their own; with more, all are asked for at WICD.
+const maxFolders = 512
+
+// defaultFolder is what containerd reads of registries that have no folder of their own.
+const defaultFolder = "_default"
+
+// Hosts are the hosts.toml files that send containerd to WICD with what the table has something to say of, by their
+// paths. All hold the key. Where a registry may be contacted, it is the one that containerd asks after WICD, and so
+// without WICD. Otherwise WICD stands where the registry would: containerd asks nobody else.
+//
+// Capabilities of the server keep it from being asked what an image is, and not from being asked for the content (Fetch
+// of containerd), so that a registry that must not be contacted must not be the server at all.
+func (t Table) Hosts(e Endpoint) map[string]string {
+	files := map[string]string{}
+	if t.isEmpty() {
+		return files
 	}
-	for _, m := range hosts {
-		m.write(&toml, false)
+	registries, others, othersClosed := t.registries()
+	if len(registries) > maxFolders {
+		others = true
+		for _, r := range registries {
+			othersClosed = othersClosed || r.isClosed
+		}
+		registries = nil
 	}
-	for _, m := range g.mirrors {
-		secret = secret || m.basic != ""
-		for _, ca := range m.cas {
-			files = appendNew(files, []File{{Path: folder + caName(ca), Content: ca}})
+	for _, host := range slices.Sorted(maps.Keys(registries)) {
+		r, path := registries[host], Folder+`\`+folderOf(host)+`\hosts.toml`
+		if _, taken := files[path]; taken { // two addresses that containerd looks for in the same folder
+			r.isClosed = true
+		}
+		files[path] = e.hostsTOML(r.server(), r.isClosed)
+	}
+	if others {
+		files[Folder+`\`+defaultFolder+`\hosts.toml`] = e.hostsTOML("", othersClosed)
+	}
+	return files
+}
+
+// registry is what hosts.toml says of one registry.
+type registry struct {
+	host string
+	// isClosed says that a part of it must not be contacted; isInsecure that all of it may be without TLS.
+	isClosed, isInsecure bool
+	// isChosen says that the table has the whole registry as a source, before any wildcard.
+	isChosen bool
+}
+
+// registries are those that have folders, by host; others says whether all others are asked for at WICD, and closed
+// that no other may be contacted without it.
+func (t Table) registries() (all map[string]registry, others, closed bool) {
+	all = map[string]registry{}
+	others, closed = t.IsRestricted, t.IsRestricted
+	for _, s := range t.Sources {
+		host, path, _ := strings.Cut(s.Prefix, "/")
+		if strings.HasPrefix(host, "*.") {
+			others, closed = true, closed || s.Blocked
+			continue
+		}
+		r := all[host]
+		r.host = host
+		r.isClosed = r.isClosed || s.Blocked
+		r.isInsecure = r.isInsecure || s.Insecure && path == ""
+		r.isChosen = r.isChosen || path == ""
+		all[host] = r
+	}
+	allowed := newScopes(t.Allowed)
+	for _, scope := range t.Allowed {
+		if host, path, _ := strings.Cut(scope, "/"); path == "" && !strings.HasPrefix(host, "*.") {
+			r := all[host]
+			r.host = host
+			all[host] = r
 		}
 	}
-	return append(files, File{Path: folder + "hosts.toml", Content: toml.String(), Secret: secret})
+	blocked := newScopes(nil)
+	for _, s := range t.Sources {
+		if s.Blocked && strings.HasPrefix(s.Prefix, "*.") {
+			blocked[s.Prefix] = true
+		}
+	}
+	for host, r := range all {
+		r.isClosed = r.isClosed || t.IsRestricted && !allowed.cover(host) || !r.isChosen && blocked.cover(host)
+		all[host] = r
+	}
+	return all, others, closed
 }
 
-// write writes the mirror as a table of its own, or as the server, whose keys belong to no table.
-func (m mirror) write(toml *strings.Builder, server bool) {
-	header := "header"
-	if server {
-		fmt.Fprintf(toml, "server = %q\n", m.url)
-	} else {
-		header = fmt.Sprintf("host.%q.header", m.url)
-		fmt.Fprintf(toml, "\n[host.%q]\n", m.url)
+// server is how containerd asks the registry itself. With http and skip_verify, it tries https first, without verifying
+// the certificate (ConfigureHosts).
+func (r registry) server() string {
+	if r.isInsecure {
+		return fmt.Sprintf("server = %q\nskip_verify = true\n", "http://"+registryOf(r.host))
 	}
-	capabilities := `["pull"]` // digests only
-	if m.tags {
-		capabilities = `["pull", "resolve"]`
-	}
-	fmt.Fprintf(toml, "capabilities = %s\noverride_path = true\n", capabilities)
-	var names []string
-	for _, ca := range m.cas {
-		names = append(names, fmt.Sprintf("%q", caName(ca)))
-	}
-	if len(names) > 0 {
-		fmt.Fprintf(toml, "ca = [%s]\n", strings.Join(names, ", "))
-	}
-	if m.basic != "" { // in this spelling, which is the one that Go replaces when the registry asks for a token instead
-		fmt.Fprintf(toml, "[%s]\nAuthorization = %q\n", header, "Basic "+m.basic)
-	}
+	return fmt.Sprintf("server = %q\n", "https://"+registryOf(r.host))
 }
 
-// caName is after the content, so that a new CA needs no old file changed. It ends in .pem, as files ending in .crt
-// containerd trusts for the registry itself while there is no hosts.toml (loadCertFiles).
-func caName(ca string) string {
-	sum := sha256.Sum256([]byte(ca))
-	return fmt.Sprintf("ca-%x.pem", sum[:6])
+// How files begin, and how those of former versions did.
+const (
+	openFile   = "# WICD is asked first, and the registry itself where WICD has no image or is not there.\n"
+	closedFile = "# The registry must not be contacted, or only for some images: only WICD is asked.\n"
+)
+
+// IsOurs tells whether WICD wrote a hosts.toml.
+func IsOurs(content string) bool {
+	return slices.ContainsFunc([]string{openFile, closedFile, "# AllowContactingSource: ", "# NeverContactSource"}, func(begin string) bool {
+		return strings.HasPrefix(content, begin)
+	})
+}
+
+// hostsTOML renders a file. No value needs escaping: see repository and Endpoint.
+func (e Endpoint) hostsTOML(server string, isClosed bool) string {
+	const keys = "capabilities = [\"pull\", \"resolve\", \"referrers\"]\nca = '%s'\n"
+	if isClosed {
+		return closedFile +
+			fmt.Sprintf("server = %q\n"+keys+"[header]\n%s = %q\n", e.URL, e.CA, KeyHeader, e.Key)
+	}
+	return openFile + server +
+		fmt.Sprintf("\n[host.%q]\n"+keys+"[host.%q.header]\n%s = %q\n", e.URL, e.CA, e.URL, KeyHeader, e.Key)
 }

@@ -1,18 +1,19 @@
-// Package mirrors turns, purely, what a cluster says of registry mirrors and pull credentials into what a Windows node
-// reads: a hosts.toml for each mirrored registry (containerd 2.4.2) and the kubelet's config.json (1.36).
+// Package mirrors says, purely, from where a Windows node pulls an image: what a cluster says of mirrors and registries
+// becomes a Table, which WICD asks with a Router for each request of containerd, and the hosts.toml files that send
+// containerd to WICD. It also renders the kubelet's config.json (1.36).
 //
-// A mirror set names repositories, containerd knows registries only: one list of mirrors for all images of a registry,
-// in which each mirror gets the whole path of the image below a prefix. What that cannot express is a Problem and is not
-// guessed. In doubt a source that says NeverContactSource stays uncontacted, and any other is pulled from directly.
+// The rules are those of Linux nodes: containers-registries.conf(5) and containers-auth.json(5) of containers/image, and
+// how OpenShift writes the first of them from its objects (openshift/runtime-utils, pkg/registries). For each image one
+// Source is chosen, that with the longest prefix. Its mirrors for the kind of reference, a digest or a tag, are tried in
+// order, each with what stands behind the prefix. The source comes last, unless it is blocked.
 //
-// What is said here of containerd is from core/remotes/docker of its source, and is tried with containerd's own code on
-// the golden files of this package in payload/containerd.
+// What is said here of containerd is from core/remotes/docker of its source (2.4.2), and is tried with containerd's own
+// code in payload/containerd.
 package mirrors
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -33,10 +34,21 @@ const (
 	NeverContactSource    Policy = "NeverContactSource"
 )
 
+// Kind is a kind of reference to an image.
+type Kind string
+
+// The kinds. Where mirrors are for a kind of reference, the empty one is both.
+const (
+	Digests Kind = "Digest"
+	Tags    Kind = "Tag"
+)
+
 // Input is what the cluster says.
 type Input struct {
 	// Sets in any order; they are taken in the order of kind, name and field.
-	Sets       []Set
+	Sets []Set
+	// Access may be empty.
+	Access     []Access
 	PullSecret PullSecret
 }
 
@@ -49,25 +61,48 @@ type Set struct {
 
 // Entry is one source and its mirrors.
 type Entry struct {
-	// Source is a registry or a repository: mcr.microsoft.com, quay.io/team. https:// and docker:// before it are ignored.
+	// Source is a registry, a repository, or the subdomains of a domain: mcr.microsoft.com, quay.io/team, *.example.com.
+	// https:// and docker:// before it are ignored.
 	Source string
 	// Mirrors in the order in which they are tried.
 	Mirrors []Mirror
 	Policy  Policy
-	// Tags says that mirrors are asked for tags too, and are trusted to say which image a tag means. Without it they
-	// are asked for digests only.
-	Tags bool
+	// For says for which references the mirrors are; empty means all.
+	For Kind
 }
 
 // Mirror is one place that has copies of the source's images.
 type Mirror struct {
-	// Location is a registry or a repository, written like Entry.Source. Its path must end with the path of the source.
+	// Location is a registry or a repository, written like Entry.Source. It takes the place of the source in the name of
+	// the image.
 	Location string
-	// PlainHTTP and CA, the PEM of certificates to trust for this mirror besides those of the host, come from
-	// WindowsConfig only: OpenShift's kinds have no place for them.
-	PlainHTTP bool
-	CA        string
+	// Insecure lets the mirror be contacted without a valid certificate, or without TLS. Insecure and CA, the PEM of
+	// certificates to trust for this mirror besides those of the host, come from WindowsConfig only: OpenShift's kinds have
+	// no place for them.
+	Insecure bool
+	CA       string
 }
+
+// Access is what one field of an object says of registries. Each scope is written like Entry.Source.
+type Access struct {
+	// Kind and Name of the object, and its Field.
+	Kind, Name, Field string
+	Rule              Rule
+	Scopes            []string
+}
+
+// Rule is what holds for registries that a field names.
+type Rule string
+
+// The rules. They are named after the lists of registrySources in OpenShift's images.config.
+const (
+	// Allowed: no image of another scope is pulled, once there is one such scope.
+	Allowed Rule = "Allowed"
+	// Blocked: they are contacted neither as sources nor as mirrors.
+	Blocked Rule = "Blocked"
+	// Insecure: they are contacted without a valid certificate, or without TLS.
+	Insecure Rule = "Insecure"
+)
 
 // PullSecret is the cluster's secret of type kubernetes.io/dockerconfigjson.
 type PullSecret struct {
@@ -79,17 +114,11 @@ type PullSecret struct {
 
 // Output is what a node gets. Everything is sorted: the same input gives the same bytes.
 type Output struct {
-	// Files are all there are below Folder, and KubeletConfig. In each folder what hosts.toml names comes before it:
-	// written in this order, a pull never meets a hosts.toml whose CA is missing, with which it would fail.
-	Files    []File
-	Problems []Problem
-}
-
-// File is a file on the host.
-type File struct {
-	Path, Content string
-	// Secret says that there is a credential in it.
-	Secret bool
+	// Table is nil when images are pulled as if nothing had been said.
+	Table *Table
+	// KubeletConfig is the file of that name; it holds credentials. Empty when there is no pull secret.
+	KubeletConfig string
+	Problems      []Problem
 }
 
 // Problem is something that the node cannot be given as it was asked for. It holds no secret.
@@ -104,36 +133,28 @@ type Problem struct {
 
 // Reasons of problems, stable.
 const (
-	// InvalidSource and WildcardSource: nothing is mirrored for the source.
-	InvalidSource  = "InvalidSource"
-	WildcardSource = "WildcardSource"
+	// InvalidSource: nothing is mirrored for the source.
+	InvalidSource = "InvalidSource"
 	// InvalidPolicy: the policy is taken as NeverContactSource.
 	InvalidPolicy = "InvalidPolicy"
-	// InvalidMirror, PathDiffers and SourceIsMirror: this one mirror is left out.
-	InvalidMirror  = "InvalidMirror"
-	PathDiffers    = "PathDiffers"
-	SourceIsMirror = "SourceIsMirror"
-	// SourcesConflict: the registry has no mirrors. RegistryClosed: it has none and is not contacted either.
-	SourcesConflict = "SourcesConflict"
-	RegistryClosed  = "RegistryClosed"
-	// PolicyConflict and WiderThanAsked: it is rendered, and holds for more than what was asked.
-	PolicyConflict = "PolicyConflict"
-	WiderThanAsked = "WiderThanAsked"
+	// InvalidMirror: this one mirror is left out.
+	InvalidMirror = "InvalidMirror"
+	// NoMirrors: the entry has no effect.
+	NoMirrors = "NoMirrors"
+	// RegistryClosed: no image of the source can be pulled.
+	RegistryClosed = "RegistryClosed"
+	// InvalidScope: the scope is left out.
+	InvalidScope = "InvalidScope"
 	// InvalidPullSecret: what cannot be read of the pull secret is left out.
 	InvalidPullSecret = "InvalidPullSecret"
-	// CredentialsConflict and CredentialsUnsupported: the mirror is rendered without credentials of its own.
-	CredentialsConflict    = "CredentialsConflict"
-	CredentialsUnsupported = "CredentialsUnsupported"
-	// SourceCredentialsSent: a mirror may get the credentials of the source in place of its own.
-	SourceCredentialsSent = "SourceCredentialsSent"
 )
 
-// Render says what every Windows node of the cluster gets. It never fails: what cannot be expressed is left out and
+// Render says what every Windows node of the cluster gets. It never fails: what cannot be used is left out and
 // reported, and harms nothing else.
 func Render(in Input) Output {
 	var r report
-	known, files := r.readPullSecret(in.PullSecret)
-	byFolder := map[string][]entry{}
+	out := Output{KubeletConfig: r.readPullSecret(in.PullSecret)}
+	b := newBuilder()
 	sets := slices.SortedStableFunc(slices.Values(in.Sets), func(a, b Set) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Field, b.Field))
 	})
@@ -141,18 +162,21 @@ func Render(in Input) Output {
 		for i, e := range s.Entries {
 			at := place{kind: s.Kind, name: s.Name, field: fmt.Sprintf("%s[%d]", s.Field, i)}
 			if read, ok := r.readEntry(at, e); ok {
-				byFolder[read.folder] = append(byFolder[read.folder], read)
+				b.add(read)
 			}
 		}
 	}
-	for _, folder := range slices.Sorted(maps.Keys(byFolder)) {
-		if reg, ok := r.merge(byFolder[folder]); ok {
-			r.giveCredentials(&reg, known)
-			files = append(files, reg.files(folder)...)
+	for _, a := range in.Access {
+		if len(a.Scopes) == 0 {
+			continue
 		}
+		b.restrict(a.Rule, r.readScopes(a), place{a.Kind, a.Name, a.Field}.String())
 	}
-	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	return Output{Files: files, Problems: r.sorted()}
+	if t := b.table(); !t.isEmpty() {
+		out.Table = &t
+	}
+	out.Problems = r.sorted()
+	return out
 }
 
 // place is where in the cluster something was said.
@@ -164,8 +188,12 @@ func (p place) in(field string) place {
 	return p
 }
 
-// String names the object.
-func (p place) String() string { return fmt.Sprintf("%s %q", p.kind, p.name) }
+// String names the object and the field, within the bounds of a table.
+func (p place) String() string {
+	const most = 400
+	text := fmt.Sprintf("%s %s, %s", p.kind, p.name, p.field)
+	return text[:min(len(text), most)]
+}
 
 // report collects problems.
 type report struct{ problems []Problem }

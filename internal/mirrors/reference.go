@@ -3,7 +3,6 @@ package mirrors
 import (
 	"errors"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,40 @@ func (r repository) String() string {
 	return r.host + "/" + r.path
 }
 
+// scope is a registry, a repository and what is below it, or the subdomains of a domain.
+type scope struct {
+	repository
+	// wild says that the host is a domain, of which the subdomains are meant.
+	wild bool
+}
+
+func (s scope) String() string {
+	if s.wild {
+		return "*." + s.host
+	}
+	return s.repository.String()
+}
+
+// parseScope reads a repository, as parseRepository does, or *.example.com. Windows can have no folder for some hosts, so
+// that containerd could not be told of them.
+func parseScope(text string) (scope, error) {
+	if domain, wild := strings.CutPrefix(text, "*."); wild {
+		domain = strings.ToLower(domain)
+		if !validHost(domain) || strings.ContainsAny(domain, ":[") {
+			return scope{}, errors.New("a wildcard stands for subdomains only, without port and path, as in *.example.com")
+		}
+		return scope{repository{host: domain}, true}, nil
+	}
+	if strings.Contains(text, "*") {
+		return scope{}, errors.New("a wildcard can only stand before a domain, as in *.example.com")
+	}
+	r, err := parseRepository(text)
+	if err == nil && isDevice(folderOf(r.host)) {
+		return scope{}, errors.New("a folder of this name is a device to Windows, so containerd can have none for it; use another name for the registry")
+	}
+	return scope{repository: r}, err
+}
+
 // parseRepository reads what people write as source or mirror, in the grammar of image names (distribution/reference):
 // a host with or without a port, then path components. The host becomes lower case, as Windows does not tell the
 // folders of QUAY.IO and quay.io apart. The error tells what is allowed and not the text; where only the host is fine,
@@ -43,7 +76,7 @@ func parseRepository(text string) (repository, error) {
 		host = dockerHub
 	}
 	if plain {
-		return repository{host: host}, errors.New("http:// is not allowed here; plain http is asked for with insecure in WindowsConfig, spec.registries.mirrors")
+		return repository{host: host}, errors.New("http:// is not allowed here; plain http is asked for with insecure in WindowsConfig, spec.registries")
 	}
 	if hasPath && !validPath(path) {
 		return repository{host: host}, errors.New("after the host only names of lower-case letters, digits and single separators . _ - are allowed, " +
@@ -54,30 +87,63 @@ func parseRepository(text string) (repository, error) {
 
 // validHost allows what can be the host of an image, in lower case.
 func validHost(host string) bool {
-	const (
-		label   = `[a-z0-9]([a-z0-9-]*[a-z0-9])?`
-		maxName = 253 // of the DNS; with a port, the name of the folder stays below the 255 of Windows
-	)
-	parts := regexp.MustCompile(`^(` + label + `(\.` + label + `)*|\[([0-9a-f:]+)\])(:([0-9]+))?$`).FindStringSubmatch(host)
-	if parts == nil || len(host) > maxName {
+	const maxName = 253 // of the DNS; with a port, the name of the folder stays below the 255 of Windows
+	if len(host) > maxName {
 		return false
 	}
-	if address := parts[5]; address != "" {
-		if _, err := netip.ParseAddr(address); err != nil {
+	var name, port string
+	var hasPort bool
+	if end := strings.LastIndexByte(host, ']'); end > 0 {
+		name, port = host[:end+1], host[end+1:]
+		port, hasPort = strings.CutPrefix(port, ":")
+		if !hasPort && port != "" {
+			return false
+		}
+	} else {
+		name, port, hasPort = strings.Cut(host, ":")
+	}
+	if hasPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
 			return false
 		}
 	}
-	if port := parts[7]; port != "" {
-		n, err := strconv.ParseUint(port, 10, 16)
-		return err == nil && n > 0
+	if strings.HasPrefix(name, "[") {
+		address, err := netip.ParseAddr(strings.Trim(name, "[]"))
+		return err == nil && address.Is6() && address.Zone() == "" && name == strings.ToLower(name)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isWord(label, "-") || !isWord(label[:1], "") || !isWord(label[len(label)-1:], "") {
+			return false
+		}
 	}
 	return true
 }
 
-// validPath allows what can be the path of an image.
+// isWord says whether a text is of lower-case letters and digits, and of some more characters, and not empty.
+func isWord(text, more string) bool {
+	for _, r := range []byte(text) {
+		if (r < 'a' || r > 'z') && (r < '0' || r > '9') && strings.IndexByte(more, r) < 0 {
+			return false
+		}
+	}
+	return text != ""
+}
+
+// validPath allows what can be the path of an image: components of letters and digits with single separators between
+// them, which are a dot, one or two underscores, or hyphens.
 func validPath(path string) bool {
-	const component = `[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*`
-	return regexp.MustCompile(`^` + component + `(/` + component + `)*$`).MatchString(path)
+	for component := range strings.SplitSeq(path, "/") {
+		if !isWord(component, "._-") || strings.Trim(component, "._-") != component {
+			return false
+		}
+		for separator := range strings.FieldsFuncSeq(component, func(r rune) bool { return !strings.ContainsRune("._-", r) }) {
+			if separator != "." && separator != "_" && separator != "__" && strings.Trim(separator, "-") != "" {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // nameable says whether an image can be of this host. A first component without dot and colon, except localhost,
@@ -110,27 +176,6 @@ func registryOf(host string) string {
 		return dockerHubRegistry
 	}
 	return host
-}
-
-// sameRegistry says whether two hosts are the same registry, also where one has the port that the other leaves out.
-func sameRegistry(a, b string) bool {
-	plain := func(host string) string {
-		return registryOf(strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80"))
-	}
-	return plain(a) == plain(b)
-}
-
-// cutPath cuts the path of a source off the end of a mirror's: what is before it is the prefix.
-func cutPath(mirror, source string) (prefix string, ok bool) {
-	if source == "" || mirror == source {
-		return strings.TrimSuffix(mirror, source), true
-	}
-	return strings.CutSuffix(mirror, "/"+source)
-}
-
-// within says whether a path is the scope or below it.
-func within(path, scope string) bool {
-	return scope == "" || path == scope || strings.HasPrefix(path, scope+"/")
 }
 
 // shown is what users wrote, fit for a message: quoted, cut, and not at all where it may hold a password.

@@ -68,7 +68,8 @@ type Process struct {
 
 // Windows is a simulated computer. It is safe for concurrent use.
 type Windows struct {
-	options WindowsOptions
+	loopback loopback
+	options  WindowsOptions
 
 	mu          sync.Mutex
 	declared    map[string]*declaration

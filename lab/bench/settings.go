@@ -131,7 +131,7 @@ func (c crowd) measureMirror(ctx context.Context) error {
 		}
 		err := c.poll(ctx, pollInterval, 5*time.Minute, "the mirror is everywhere", func(context.Context) (bool, error) {
 			return !slices.ContainsFunc(c.Simulated(), func(h *sim.Host) bool {
-				text, err := h.Windows().Disk().Read(`C:\k\containerd\registries\quay.io\hosts.toml`)
+				text, err := h.Windows().Disk().Read(`C:\k\state\node.json`) // WICD answers by it in the same moment
 				return err != nil || !strings.Contains(string(text), mirror)
 			}), nil
 		})

@@ -1,14 +1,12 @@
-// Package containerd_test gives the golden files of internal/mirrors to the containerd that is pinned here, and watches
-// whom it asks for an image. What internal/mirrors says of containerd is proved here.
+// Package containerd_test gives the hosts.toml files of internal/mirrors to the containerd that is pinned here, and
+// watches whom it asks for an image. What internal/mirrors says of containerd is proved here.
 package containerd_test
 
 import (
 	"context"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,79 +26,59 @@ const (
 	goldenFiles = "../../internal/mirrors/testdata"
 	registries  = "k/containerd/registries"
 	imageDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	// wicd is WICD's registry, as the golden files name it; key is what it is sent.
+	wicd = "127.0.0.1:10280"
+	key  = "0123456789abcdef"
 )
 
-// pulls are images, and in which order containerd asks whom for them, by digest and by tag, until somebody has them:
-// URL of the repository, and the Authorization that goes with it. Nobody has them here.
+// pulls are images, and whom containerd asks for them: WICD, where it is told so, and then the registry, where it may.
 func pulls() []pull {
-	const (
-		basic = " Basic "
-		none  = ""
-	)
-	both := func(golden, image string, asked ...string) pull { return pull{golden, image, asked, asked} }
+	const only = wicd
 	return []pull{
-		// A tag is requested only from mirrors with resolve; the source comes last.
-		{"digests-and-tags", "mcr.microsoft.com/oss/pause",
-			[]string{"https://second.example.com/v2/copies/oss/pause", "https://first.example.com:5000/v2/oss/pause", "https://third.example.com/v2/oss/pause", "https://mcr.microsoft.com/v2/oss/pause"},
-			[]string{"https://first.example.com:5000/v2/oss/pause", "https://third.example.com/v2/oss/pause", "https://mcr.microsoft.com/v2/oss/pause"}},
-		{"digests-and-tags", "quay.io/team/app",
-			[]string{"https://first.example.com:5000/v2/team/quay/team/app", "https://third.example.com/v2/team/app", "https://quay.io/v2/team/app"},
-			[]string{"https://quay.io/v2/team/app"}},
+		{"documents", "registry.access.redhat.com/ubi9/ubi-minimal", wicd + " registry.access.redhat.com"},
+		{"documents", "registry.redhat.io/app", only},
+		{"documents", "docker-mirror.internal/app", wicd + " docker-mirror.internal"},
 		// A registry that is not mentioned is as it was.
-		both("digests-and-tags", "gcr.io/team/app", "https://gcr.io/v2/team/app"),
+		{"documents", "gcr.io/team/app", "gcr.io"},
 
-		// NeverContactSource: no request goes to the source, and with mirrors only for digests a tag is not found.
-		{"never", "registry.example.com/app", []string{"https://first.example.com/v2/x/app", "https://second.example.com/v2/app"}, nil},
-		{"never", "mcr.microsoft.com/oss/pause",
-			[]string{"https://first.example.com/v2/mcr/oss/pause", "https://second.example.com/v2/mcr/oss/pause"},
-			[]string{"https://second.example.com/v2/mcr/oss/pause"}},
-		both("never", "blocked.example.com/app"),
-		{"never-wins", "quay.io/team/app", []string{"https://m.example.com/v2/quay/team/app"}, nil},
+		{"sources", "mcr.microsoft.com/oss/pause", wicd + " mcr.microsoft.com"},
+		{"sources", "registry.example.com:5000/app", only},
+		{"sources", "registry.example.com/app", "registry.example.com"},
+		{"sources", "[fd00::1]:5000/x/app", wicd + " [fd00::1]:5000"},
+		{"sources", "localhost:5000/app", wicd + " localhost:5000"},
+		{"sources", "docker.io/library/nginx", wicd + " registry-1.docker.io"},
 
-		// What cannot be expressed is pulled from the source, unless that must never be contacted.
-		both("conflict", "quay.io/a", "https://quay.io/v2/a"),
-		both("conflict", "gcr.io/a"),
-		{"conflict", "ghcr.io/a", []string{"https://m.example.com/v2/a", "https://ghcr.io/v2/a"}, []string{"https://ghcr.io/v2/a"}},
-		both("refused", "registry.example.com/app"),
-		both("refused", "gcr.io/team"),
-		both("refused", "nvcr.io/team"),
-		{"refused", "ghcr.io/team/image", []string{"https://m.example.com/v2/copies/team/image", "https://ghcr.io/v2/team/image"}, []string{"https://ghcr.io/v2/team/image"}},
+		{"wildcards", "a.example.com/app", wicd + " a.example.com"},
+		{"wildcards", "gcr.io/app", wicd + " gcr.io"}, // containerd has no wildcards: WICD says that it may be contacted
+		{"wildcards", "quay.io/app", only},
+		{"closed-wildcard", "b.example.com/app", only},
+		{"closed-wildcard", "a.example.com/app", wicd + " a.example.com"},
+		{"closed-wildcard", "quay.io/app", wicd + " quay.io"},
+		{"closed-wildcard", "gcr.io/app", only},
 
-		// Ports, in sources and mirrors.
-		both("ports", "registry.example.com:5000/app", "https://m.example.com:8443/v2/copies/app"),
-		both("ports", "registry.example.com/app", "https://registry.example.com/v2/app"),
-		both("ports", "localhost:5000/app", "https://m.example.com/v2/app", "https://localhost:5000/v2/app"),
-		both("ports", "[fd00::1]:5000/x/app", "https://[fd00::2]:5000/v2/x/app", "https://[fd00::1]:5000/v2/x/app"),
+		{"allowed", "quay.io/app", wicd + " quay.io"},
+		{"allowed", "gcr.io/app", only},
+		{"allowed", "registry.redhat.io/app", only},
+		{"allowed", "docker-mirror.internal/app", only},
+		{"allowed", "registry.access.redhat.com/ubi9/ubi-minimal", only},
+		{"blocked", "quay.io/app", only},
+		{"blocked", "part.test/y/app", only},
+		{"blocked", "bad.test/app", only},
+		{"refused", "gcr.io/team", only},
+		{"refused", "ghcr.io/team", only},
+		{"refused", "nvcr.io/team", only},
 
-		// Docker Hub, as source and as mirror.
-		both("docker-hub", "docker.io/library/nginx", "https://m.example.com/v2/hub/library/nginx", "https://registry-1.docker.io/v2/library/nginx"),
-		{"docker-hub", "docker-mirror.internal/app",
-			[]string{"https://registry-1.docker.io/v2/app" + basic + "aHViOnB3", "https://docker-mirror.internal/v2/app"},
-			[]string{"https://docker-mirror.internal/v2/app"}},
-
-		// Plain http if configured, and a readable CA.
-		both("http-and-ca", "mcr.microsoft.com/app", "http://plain.example.com:5000/v2/app", "https://private.example.com/v2/mcr/app", "https://mcr.microsoft.com/v2/app"),
-
-		// Mirrors get their own credentials; the source, last and among its own mirrors, gets none from the file.
-		{"credentials", "quay.io/team/app",
-			[]string{"https://m.example.com/v2/x/team/app" + basic + "dGVhbS14OnAidycK", "https://quay.io/v2/team/app" + none, "https://quay.io/v2/copies/team/app" + basic + "c291cmNlOnB3",
-				"https://anyone.example.com/v2/team/app" + none, "https://quay.io/v2/team/app" + none},
-			[]string{"https://quay.io/v2/team/app" + none}},
-		{"credentials", "mcr.microsoft.com/app", []string{"https://m.example.com/v2/y/app" + basic + "aG9zdDpwdw==", "https://m.example.com:5000/v2/app" + basic + "cG9ydDpwdw=="}, nil},
-		{"credentials", "gcr.io/app", []string{"https://token.example.com/v2/app", "https://wild.example.com/v2/app", "https://gcr.io/v2/app"}, []string{"https://gcr.io/v2/app"}},
-		{"organizations", "mcr.microsoft.com/a",
-			[]string{"https://m.example.com/v2/x/a" + none, "https://n.example.com/v2/a" + basic + "bjpwdw==", "https://mcr.microsoft.com/v2/a"},
-			[]string{"https://mcr.microsoft.com/v2/a"}},
-		{"organizations", "quay.io/only", []string{"https://o.example.com/v2/x/only" + none, "https://quay.io/v2/only"}, []string{"https://quay.io/v2/only"}},
-		{"malformed-secret", "quay.io/app", []string{"https://m.example.com/v2/app" + none, "https://quay.io/v2/app"}, []string{"https://quay.io/v2/app"}},
-		{"malformed-entries", "quay.io/app", []string{"https://m.example.com/v2/app" + basic + "bTpwdw==", "https://quay.io/v2/app"}, []string{"https://quay.io/v2/app"}},
+		// Insecure registries are tried with TLS first.
+		{"insecure", "mcr.microsoft.com/app", wicd + " mcr.microsoft.com"},
+		{"insecure", "plain.test:5000/app", wicd + " plain.test:5000"},
+		{"insecure", "docker.io/library/nginx", wicd + " registry-1.docker.io"},
+		{"insecure", "part.test/x", wicd + " part.test"},
+		{"insecure", "gcr.io/app", wicd + " gcr.io"},
+		{"pull-secret", "m.example.com/app", "m.example.com"},
 	}
 }
 
-type pull struct {
-	golden, image   string
-	byDigest, byTag []string
-}
+type pull struct{ golden, image, want string }
 
 func TestMain(m *testing.M) {
 	if err := log.SetLevel("error"); err != nil { // it tells of every host that has nothing
@@ -109,19 +87,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestContainerdAsksWhomTheMirrorSetsName(t *testing.T) {
+func TestContainerdAsksWICDWhereItIsTold(t *testing.T) {
 	for _, p := range pulls() {
 		t.Run(p.golden+" "+p.image, func(t *testing.T) {
 			root := place(t, p.golden)
-			expect(t, "resolving a digest", asked(t, root, p.image+"@"+imageDigest, "manifests"), p.byDigest)
-			expect(t, "resolving a tag", asked(t, root, p.image+":v1", "manifests"), p.byTag)
-			// Content is fetched by digest, whatever was named.
-			content := asked(t, root, p.image+":v1", "blobs")
-			expect(t, "fetching a layer", content, p.byDigest)
-			source, _, _ := strings.Cut(p.image, "/")
-			if hosts, err := os.ReadFile(filepath.Join(goldenFiles, p.golden, registries, onWindows(source), "hosts.toml")); err == nil &&
-				strings.HasPrefix(string(hosts), "# NeverContactSource") && strings.Contains(strings.Join(content, " "), "//"+source+"/") {
-				t.Errorf("the source was contacted: %v", content)
+			for _, what := range []string{"@" + imageDigest, ":v1"} {
+				if got := asked(t, root, p.image+what, "manifests"); got != p.want {
+					t.Errorf("resolving %s asks %s, want %s", what, got, p.want)
+				}
+			}
+			if got := asked(t, root, p.image+":v1", "blobs"); got != p.want {
+				t.Errorf("fetching a layer asks %s, want %s", got, p.want)
 			}
 		})
 	}
@@ -132,7 +108,7 @@ func TestContainerdAsksWhomTheMirrorSetsName(t *testing.T) {
 func TestEveryGoldenFileIsTried(t *testing.T) {
 	untried := map[string]bool{}
 	err := filepath.WalkDir(goldenFiles, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "hosts.toml" {
+		if err == nil && d.Name() == "hosts.toml" && filepath.Base(filepath.Dir(path)) != "_default" {
 			untried[filepath.Dir(path)] = true
 		}
 		return err
@@ -144,7 +120,7 @@ func TestEveryGoldenFileIsTried(t *testing.T) {
 		host, _, _ := strings.Cut(p.image, "/")
 		delete(untried, filepath.Join(goldenFiles, p.golden, registries, onWindows(host)))
 	}
-	for path := range maps.Keys(untried) {
+	for path := range untried {
 		t.Errorf("no pull in the table reads %s", path)
 	}
 }
@@ -157,33 +133,85 @@ func onWindows(host string) string {
 	return strings.ReplaceAll(host, ":", "")
 }
 
-// place gives a golden folder as containerd's config_path. On Linux the folder of an IPv6 address has colons.
+// place gives a golden folder as containerd's config_path, with a certificate where the files name one. On Linux the
+// folder of an IPv6 address has colons.
 func place(t *testing.T, golden string) string {
 	t.Helper()
-	from := filepath.Join(goldenFiles, golden, registries)
-	if runtime.GOOS == "windows" {
-		return from
-	}
-	root := t.TempDir()
-	if err := os.CopyFS(root, os.DirFS(from)); err != nil && !os.IsNotExist(err) {
+	root, err := os.MkdirTemp("", "mirrors-test-") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
+	if err != nil {
 		t.Fatal(err)
 	}
-	for linux, windows := range map[string]string{"[fd00::1]_5000_": "[fd001]_5000_"} {
-		if err := os.Rename(filepath.Join(root, windows), filepath.Join(root, linux)); err != nil && !os.IsNotExist(err) {
+	t.Cleanup(func() { removeAll(t, root) })
+	certificate := filepath.Join(root, "wicd.crt")
+	text, err := os.ReadFile(filepath.Join(goldenFiles, "ca.pem"))
+	if err == nil {
+		err = os.WriteFile(certificate, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders, err := os.ReadDir(filepath.Join(goldenFiles, golden, registries))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, f := range folders {
+		hosts, err := os.ReadFile(filepath.Join(goldenFiles, golden, registries, f.Name(), "hosts.toml"))
+		if err != nil {
 			t.Fatal(err)
 		}
+		name := f.Name()
+		if runtime.GOOS != "windows" {
+			name = strings.Replace(name, "[fd001]", "[fd00::1]", 1)
+		}
+		write(t, filepath.Join(root, name), strings.ReplaceAll(string(hosts), `C:\k\containerd\wicd.crt`, certificate))
 	}
 	return root
 }
 
-// asked is whom containerd asks for a part of an image when everybody answers that it is not there.
-func asked(t *testing.T, root, image, part string) []string {
+func write(t *testing.T, folder, hosts string) {
+	t.Helper()
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "hosts.toml"), []byte(hosts), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeAll(t *testing.T, root string) {
 	t.Helper()
 	var all []string
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	slices.Reverse(all)
+	for _, path := range all {
+		if err == nil {
+			err = os.Remove(path)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// asked is whom containerd asks for a part of an image when everyone answers that it is not there. WICD must get its key
+// and the registry of the image, and no other host the key.
+func asked(t *testing.T, root, image, part string) string {
+	t.Helper()
+	var all []string
+	registry, _, _ := strings.Cut(image, "/")
 	network := network(func(r *http.Request) *http.Response {
-		repository, what, _ := strings.Cut(r.URL.Path, "/"+part+"/")
-		if what != "" {
-			all = append(all, strings.TrimSpace(r.URL.Scheme+"://"+r.URL.Host+repository+" "+strings.Join(authorization(r), " and ")))
+		isWICD := r.URL.Host == wicd
+		if got := strings.Join(r.Header["Wicd-Key"], " "); got != map[bool]string{true: key}[isWICD] {
+			t.Errorf("%s gets the key %q", r.URL.Host, got)
+		}
+		if ns := r.URL.Query().Get("ns"); isWICD && (ns != registry || r.URL.Scheme != "https") {
+			t.Errorf("WICD is asked %s", r.URL)
+		}
+		if strings.Contains(r.URL.Path, "/"+part+"/") {
+			all = append(all, r.URL.Host)
 		}
 		return answer(r, http.StatusNotFound, "")
 	})
@@ -195,9 +223,9 @@ func asked(t *testing.T, root, image, part string) []string {
 		err = fetch(t.Context(), resolver, image)
 	}
 	if err == nil {
-		t.Errorf("%s: found, though nobody has it", image)
+		t.Errorf("%s: found, though it is nowhere", image)
 	}
-	return slices.Compact(all)
+	return strings.Join(slices.Compact(all), " ")
 }
 
 func fetch(ctx context.Context, resolver remotes.Resolver, image string) error {
@@ -238,17 +266,6 @@ func (n network) resolver(root, password string) remotes.Resolver {
 	})})
 }
 
-// authorization are all values of the header, however it is spelled.
-func authorization(r *http.Request) []string {
-	var all []string
-	for name, values := range r.Header {
-		if strings.EqualFold(name, "Authorization") {
-			all = append(all, values...)
-		}
-	}
-	return all
-}
-
 func answer(r *http.Request, status int, body string, header ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i < len(header); i += 2 {
@@ -258,127 +275,59 @@ func answer(r *http.Request, status int, body string, header ...string) *http.Re
 		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 }
 
-func expect(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: asked\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+// TestWICDsMessageIsShown: containerd asks with GET for what HEAD could not say.
+func TestWICDsMessageIsShown(t *testing.T) {
+	network := network(func(r *http.Request) *http.Response {
+		return answer(r, http.StatusForbidden, `{"errors": [{"code": "DENIED", "message": "quay.io is blocked"}]}`, "Content-Type", "application/json")
+	})
+	root := place(t, "blocked")
+	if _, _, err := network.resolver(root, "").Resolve(t.Context(), "quay.io/app:1"); err == nil || !strings.Contains(err.Error(), "quay.io is blocked") {
+		t.Errorf("containerd says %v", err)
 	}
 }
 
-// TestWhoComesAfterTheMirrors holds what makes a file for NeverContactSource as it is. containerd goes on to the source
-// where the file names no server, as the published example for NeverContactSource does, and where it cannot be read; and
-// it fetches content from a server that cannot pull.
-func TestWhoComesAfterTheMirrors(t *testing.T) {
+// TestWICDGetsAPodsCredentials when it says that the source wants some, beside its own key.
+func TestWICDGetsAPodsCredentials(t *testing.T) {
+	isAsked := false
+	network := network(func(r *http.Request) *http.Response {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case r.Header.Get("Wicd-Key") != key:
+			t.Error("WICD does not get its key")
+		case user != "source" || password != "pw":
+			isAsked = true
+			return answer(r, http.StatusUnauthorized, "", "WWW-Authenticate", `Basic realm="quay.io"`)
+		}
+		return answer(r, http.StatusOK, "", "Docker-Content-Digest", imageDigest, "Content-Type", ocispec.MediaTypeImageManifest)
+	})
+	if _, _, err := network.resolver(place(t, "blocked"), "pw").Resolve(t.Context(), "quay.io/app:1"); err != nil || !isAsked {
+		t.Errorf("%t, %v", isAsked, err)
+	}
+}
+
+// TestWhoComesLast holds what makes a file for a registry that must not be contacted as it is. containerd goes on to the
+// source where the file names no server, as the published example for NeverContactSource does, and where it cannot be
+// read; and it fetches content from a server that cannot pull.
+func TestWhoComesLast(t *testing.T) {
 	const (
 		mirror     = "[host.\"https://m.example.com\"]\ncapabilities = [\"pull\"]\n"
 		pushSource = "server = \"https://quay.io\"\ncapabilities = [\"push\"]\n"
-		fromMirror = "https://m.example.com/v2/app"
-		fromSource = "https://quay.io/v2/app"
 	)
-	tests := map[string]struct {
-		file             string
-		resolve, content []string
-	}{
-		"no server":                    {mirror, []string{fromMirror, fromSource}, []string{fromMirror, fromSource}},
-		"a table twice":                {mirror + mirror, []string{fromSource}, []string{fromSource}},
-		"a server that cannot pull":    {pushSource + mirror, []string{fromMirror}, []string{fromMirror, fromSource}},
-		"nobody who can pull":          {pushSource, nil, nil},
-		"the mirror itself the server": {"server = \"https://m.example.com\"\ncapabilities = [\"pull\"]\n", []string{fromMirror}, []string{fromMirror}},
-	}
-	for name, test := range tests {
+	for name, test := range map[string]struct{ file, resolve, content string }{
+		"no server":                    {mirror, "m.example.com quay.io", "m.example.com quay.io"},
+		"a table twice":                {mirror + mirror, "quay.io", "quay.io"},
+		"a server that cannot pull":    {pushSource + mirror, "m.example.com", "m.example.com quay.io"},
+		"the mirror itself the server": {"server = \"https://m.example.com\"\ncapabilities = [\"pull\"]\n", "m.example.com", "m.example.com"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			root := hostsFile(t, test.file)
-			expect(t, "resolving", asked(t, root, "quay.io/app@"+imageDigest, "manifests"), test.resolve)
-			expect(t, "fetching a layer", asked(t, root, "quay.io/app@"+imageDigest, "blobs"), test.content)
+			root := place(t, "pull-secret")
+			write(t, filepath.Join(root, "quay.io"), test.file)
+			if got := asked(t, root, "quay.io/app@"+imageDigest, "manifests"); got != test.resolve {
+				t.Errorf("resolving asks %s, want %s", got, test.resolve)
+			}
+			if got := asked(t, root, "quay.io/app@"+imageDigest, "blobs"); got != test.content {
+				t.Errorf("fetching a layer asks %s, want %s", got, test.content)
+			}
 		})
 	}
-}
-
-// hostsFile makes a config_path with one file, for quay.io.
-func hostsFile(t *testing.T, content string) (root string) {
-	t.Helper()
-	root, err := os.MkdirTemp("", "mirrors-test-") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := filepath.Join(root, "quay.io")
-	file := filepath.Join(folder, "hosts.toml")
-	t.Cleanup(func() {
-		for _, name := range []string{file, folder, root} {
-			if err := os.Remove(name); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-// tokenMirror is m.example.com as a registry that wants a token; mirror:pw gets one. It notes what it is sent.
-type tokenMirror struct{ sent []string }
-
-func (m *tokenMirror) answer(r *http.Request) *http.Response {
-	credentials := strings.Join(authorization(r), " and ")
-	switch {
-	case r.URL.Host == "auth.example.com":
-		user, password, _ := r.BasicAuth()
-		if r.Method == http.MethodPost {
-			body, _ := io.ReadAll(r.Body)
-			form, _ := url.ParseQuery(string(body))
-			user, password = form.Get("username"), form.Get("password")
-		}
-		m.sent = append(m.sent, r.Method+" "+user+":"+password)
-		if user == "mirror" && password == "pw" {
-			return answer(r, http.StatusOK, `{"token": "granted"}`, "Content-Type", "application/json")
-		}
-		return answer(r, http.StatusUnauthorized, "")
-	case credentials == "Bearer granted":
-		return answer(r, http.StatusOK, "", "Docker-Content-Digest", imageDigest, "Content-Type", ocispec.MediaTypeImageManifest)
-	}
-	m.sent = append(m.sent, credentials)
-	return answer(r, http.StatusUnauthorized, "", "WWW-Authenticate", `Bearer realm="https://auth.example.com/token",service="m.example.com"`)
-}
-
-const tokenFile = `server = "https://m.example.com/v2/x"
-capabilities = ["pull"]
-override_path = true
-[header]
-Authorization = "Basic bWlycm9yOnB3"
-`
-
-func pullFromTokenMirror(t *testing.T, file, password string) ([]string, error) {
-	t.Helper()
-	var mirror tokenMirror
-	_, _, err := network(mirror.answer).resolver(hostsFile(t, file), password).Resolve(t.Context(), "quay.io/app@"+imageDigest)
-	return mirror.sent, err
-}
-
-func TestAMirrorThatWantsATokenGivesItForItsOwnCredentials(t *testing.T) {
-	sent, err := pullFromTokenMirror(t, tokenFile, "")
-	if err != nil {
-		t.Error(err)
-	}
-	expect(t, "sent", sent, []string{"Basic bWlycm9yOnB3", "GET mirror:pw"})
-}
-
-// TestTheHeaderIsSpelledAsGoSpellsIt: in any other spelling it stays beside the token, and no registry takes both.
-func TestTheHeaderIsSpelledAsGoSpellsIt(t *testing.T) {
-	if _, err := pullFromTokenMirror(t, strings.Replace(tokenFile, "Authorization", "authorization", 1), ""); err == nil {
-		t.Error("containerd replaces the header in any spelling; internal/mirrors need not care any more")
-	}
-}
-
-// TestTheSourcesCredentialsGoToAMirrorThatWantsAToken holds the limit that internal/mirrors reports as
-// SourceCredentialsSent: with credentials for the source the mirror's own do not count, and the pull fails.
-func TestTheSourcesCredentialsGoToAMirrorThatWantsAToken(t *testing.T) {
-	sent, err := pullFromTokenMirror(t, tokenFile, "secret-of-the-source")
-	if err == nil {
-		t.Error("containerd keeps them apart; internal/mirrors need not report it any more")
-	}
-	expect(t, "sent", sent, []string{"Basic bWlycm9yOnB3", "POST source:secret-of-the-source", "GET source:secret-of-the-source"})
 }

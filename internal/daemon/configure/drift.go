@@ -64,6 +64,7 @@ func (d Drift) reconcileSettings(ctx context.Context, isFirewallOff *bool) error
 	p := newParts(w, t)
 	return errors.Join(
 		p.files.correct(),
+		p.registries.write(ctx),
 		d.correctPrograms(ctx, p.programs),
 		p.keys.authorize(ctx),
 		p.environment.set(ctx),

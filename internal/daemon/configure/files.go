@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -32,7 +33,8 @@ func (f files) write(context.Context) error {
 		}
 	}
 	for _, file := range f.former {
-		if declared[file.Path] || !f.Disk.Exists(file.Path) {
+		isOfRegistries := strings.HasPrefix(file.Path, desired.Registries+`\`) // former versions declared these
+		if declared[file.Path] || isOfRegistries || !f.Disk.Exists(file.Path) {
 			continue
 		}
 		if err := f.Disk.Remove(file.Path); err != nil {

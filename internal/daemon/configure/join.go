@@ -32,6 +32,7 @@ func (j joining) joinSteps() []step {
 		{"linking programs", j.programs.link},
 		{"leaving the former cluster", j.membership.leaveFormer},
 		{"forgetting networks of others", j.membership.forgetNetworks},
+		{"writing mirrors of registries", j.registries.write},
 		{"writing configuration", j.files.write},
 		{"setting the environment", j.environment.set},
 		{"trusting certificates", j.certificates.trust},

@@ -87,6 +87,7 @@ type parts struct {
 	keys         sshKeys
 	programs     programs
 	files        files
+	registries   registries
 	environment  environment
 	certificates certificates
 	firewall     firewall
@@ -100,6 +101,7 @@ func newParts(w work, t target) parts {
 		keys:         sshKeys{work: w, wanted: t.wanted.AuthorizedKeys},
 		programs:     programs{work: w, restarts: t.restarts, wanted: t.wanted},
 		files:        files{work: w, restarts: t.restarts, wanted: t.wanted, former: t.former.wanted.Files},
+		registries:   registries{work: w, wanted: t.wanted.Registries},
 		environment:  environment{work: w, values: t.wanted.Environment, watched: t.wanted.WatchedEnvironment},
 		certificates: certificates{work: w, wanted: t.wanted.Certificates},
 		firewall:     firewall{work: w, rules: t.wanted.Firewall},

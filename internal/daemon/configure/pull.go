@@ -14,6 +14,7 @@ func pullSteps(p parts) []step {
 		{"making folders", p.folders.make},
 		{"authorizing keys", p.keys.try},
 		{"linking programs", p.programs.link},
+		{"writing mirrors of registries", p.registries.write},
 		{"writing configuration", p.files.write},
 		{"setting the environment", p.environment.set},
 		{"trusting certificates", p.certificates.trust},

@@ -12,6 +12,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/supervisor"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/trust"
 )
 
@@ -159,12 +160,15 @@ func (o originalOperator) surplus() ([]original, error) {
 			all = append(all, original{desired.CNIFolder + `\` + name, "its service is removed"})
 		}
 	}
-	mirrors, err := o.Disk.List(desired.Registries)
+	registries, err := o.Disk.List(desired.Registries)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range mirrors {
+	for _, name := range registries {
 		folder := desired.Registries + `\` + name
+		if text, err := o.Disk.Read(folder + `\hosts.toml`); err == nil && mirrors.IsOurs(string(text)) {
+			continue
+		}
 		all = append(all, original{folder + `\hosts.toml`, "no mirror set names it"}, original{folder, "it is empty"})
 	}
 	declared := map[string]bool{}

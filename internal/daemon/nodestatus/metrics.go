@@ -22,11 +22,14 @@ const (
 	certificateMetric = "wicd_certificate_expiration_timestamp_seconds"
 	networkMetric     = "wicd_network_unavailable"
 	repairsMetric     = "wicd_network_repairs_total"
+	registryMetric    = "wicd_registry_requests_total"
 )
 
 // Metrics writes what WICD has to tell to the metrics of its node.
 type Metrics struct {
 	state.Session
+	// Registry counts the requests of the registry on loopback by their result; nil: there is none.
+	Registry interface{ Counts() map[string]int64 }
 
 	mu sync.Mutex
 	// isNetworkKnown is true once the network of pods was looked at.
@@ -54,6 +57,13 @@ func (m *Metrics) Write() error {
 	metric := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
 	metric(certificateMetric, "gauge", "When a certificate on this node expires, in seconds since 1970.")
 	b.WriteString(certificateLines(m.certificates()))
+	if m.Registry != nil && m.Wanted.Registries != nil {
+		metric(registryMetric, "counter", "Requests to the registry on loopback, which serves containerd from mirrors, since the daemon started.")
+		counts := m.Registry.Counts()
+		for _, result := range slices.Sorted(maps.Keys(counts)) {
+			fmt.Fprintf(&b, "%s{result=\"%s\"} %d\n", registryMetric, labelValue(result), counts[result])
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.isNetworkKnown {

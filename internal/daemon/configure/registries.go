@@ -1,0 +1,100 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// registries are the files that send containerd to WICD's registry. containerd reads them at each pull.
+type registries struct {
+	work
+	wanted *mirrors.Table
+}
+
+// write makes the files what is wanted, with the key of this host, and removes others. A file stays whole while another
+// takes its place: no pull finds none where a registry must not be contacted.
+func (r registries) write(context.Context) error {
+	files := map[string]string{}
+	if r.wanted != nil {
+		endpoint, made, err := credentials.MakeRegistry(r.Host, time.Now())
+		if err != nil {
+			return err
+		}
+		if made {
+			r.recordChange("%s made", credentials.RegistryFile)
+		}
+		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Key: endpoint.Key})
+		if _, err := r.Disk.WriteFile(desired.RegistryCA, endpoint.Certificate); err != nil { // before those that name it
+			return fmt.Errorf("writing %s: %w", desired.RegistryCA, err)
+		}
+	}
+	var errs []error
+	changed := 0
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		is, err := r.Disk.WriteSecret(path, files[path], r.MakePrivate)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("writing %s: %w", path, err))
+		}
+		if is {
+			changed++
+		}
+	}
+	removed, err := r.removeOthers(files)
+	if changed+removed > 0 {
+		r.recordChange("mirrors of registries: %d files below %s written, %d removed", changed, desired.Registries, removed)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// removeOthers removes the files of ours, also those of former versions, that are not wanted. What others put there stays.
+func (r registries) removeOthers(files map[string]string) (removed int, err error) {
+	folders, err := r.Disk.List(desired.Registries)
+	if err != nil {
+		return 0, fmt.Errorf("listing %s: %w", desired.Registries, err)
+	}
+	var errs []error
+	for _, name := range folders {
+		folder := desired.Registries + `\` + name
+		path := folder + `\hosts.toml`
+		text, err := r.Disk.Read(path)
+		if _, wanted := files[path]; wanted || err != nil || !mirrors.IsOurs(string(text)) {
+			continue
+		}
+		if err := r.removeFolder(folder); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s: %w", folder, err))
+			continue
+		}
+		removed++
+	}
+	return removed, errors.Join(errs...)
+}
+
+// removeFolder removes hosts.toml, the certificates beside it that former versions wrote, and the folder if nothing else is in it.
+func (r registries) removeFolder(folder string) error {
+	names, err := r.Disk.List(folder)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(names) // containerd refuses a hosts.toml whose certificates are missing: it goes before them
+	for _, name := range names {
+		if name != "hosts.toml" && !regexp.MustCompile(`^ca-[0-9a-f]{12}\.pem$`).MatchString(name) {
+			continue
+		}
+		if err := r.Disk.Remove(folder + `\` + name); err != nil {
+			return err
+		}
+	}
+	if isEmpty(r.Disk, folder) {
+		return r.Disk.Remove(folder)
+	}
+	return nil
+}

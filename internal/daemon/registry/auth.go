@@ -1,0 +1,193 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// Limits of tokens: what their authority says, and how long one is used that does not say for how long it is good.
+const (
+	maxTokenAnswer = 64 << 10
+	maxToken       = 32 << 10
+	tokenLasts     = 60 * time.Second
+	tokenMargin    = 10 * time.Second
+)
+
+// tokenKey is what a token is good for: a repository of a host, with an account, of which only the hash is kept.
+type tokenKey struct {
+	scheme, host, repository string
+	account                  [sha256.Size]byte
+}
+
+// authorized sends a request with what the registry wants to know: a token of its authority, or a password.
+func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k call) (*http.Response, error) {
+	credential, _ := c.keyring.For(a.Name)
+	if a.IsSource && q.user != "" { // of the pod, or of the kubelet's, for the image
+		credential = mirrors.Credential{User: q.user, Password: q.password}
+	}
+	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
+	k.authorization, _ = c.tokens.get(key)
+	answer, err := c.send(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusUnauthorized && answer.Request.URL.Host == k.url.Host {
+		challenges := answer.Header.Values("WWW-Authenticate")
+		discard(answer)
+		c.tokens.drop(key)
+		var lasts time.Duration
+		if k.authorization, lasts, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
+			return nil, err
+		}
+		if answer, err = c.send(ctx, k); err != nil {
+			return nil, err
+		}
+		if answer.StatusCode != http.StatusUnauthorized && lasts > 0 {
+			c.tokens.putFor(key, k.authorization, lasts)
+		}
+	}
+	if err := checkStatus(answer, k.method); err != nil {
+		discard(answer)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// authorize makes the header that the first usable challenge asks for, and says how long it is good.
+func (c *client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
+	for _, text := range challenges {
+		scheme, parameters := parseChallenge(text)
+		switch {
+		case scheme == "bearer":
+			token, lasts, err := c.fetchToken(ctx, a, k, credential, parameters)
+			return "Bearer " + token, lasts, err
+		case scheme == "basic" && credential.User != "":
+			return "Basic " + base64.StdEncoding.EncodeToString([]byte(credential.User+":"+credential.Password)), remembered, nil
+		}
+	}
+	return "", 0, errUnauthorized
+}
+
+// parseChallenge reads the first challenge of a header WWW-Authenticate (RFC 9110): its scheme, and its parameters, in
+// lower case.
+func parseChallenge(text string) (scheme string, parameters map[string]string) {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	parameters = map[string]string{}
+	for len(parameters) < 16 {
+		name, after, found := strings.Cut(strings.TrimLeft(rest, " \t,"), "=")
+		if !found || strings.ContainsAny(name, " \"") {
+			break
+		}
+		var value string
+		if value, rest = cutValue(after); len(value) <= 2048 {
+			parameters[strings.ToLower(strings.TrimSpace(name))] = value
+		}
+	}
+	return strings.ToLower(scheme), parameters
+}
+
+// cutValue cuts a token or a quoted string off.
+func cutValue(text string) (value, rest string) {
+	quoted, isQuoted := strings.CutPrefix(strings.TrimLeft(text, " \t"), `"`)
+	if !isQuoted {
+		value, rest, _ = strings.Cut(text, ",")
+		return strings.TrimSpace(value), rest
+	}
+	var b strings.Builder
+	for i := 0; i < len(quoted); i++ {
+		switch {
+		case quoted[i] == '"':
+			return b.String(), quoted[i+1:]
+		case quoted[i] == '\\' && i+1 < len(quoted):
+			i++
+		}
+		b.WriteByte(quoted[i])
+	}
+	return b.String(), ""
+}
+
+// fetchToken asks the authority that a registry names for access to pull. A registry gets what it may have anyway: its
+// own credentials. They are not sent on.
+func (c *client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, parameters map[string]string) (string, time.Duration, error) {
+	realm, err := url.Parse(parameters["realm"])
+	if err != nil || realm.Host == "" || realm.User != nil || realm.Scheme != "https" && (realm.Scheme != "http" || k.url.Scheme != "http") {
+		return "", 0, errors.New("its authority for tokens has no secure address")
+	}
+	query := realm.Query()
+	if parameters["service"] != "" {
+		query.Set("service", parameters["service"])
+	}
+	query.Set("scope", "repository:"+a.Repository+":pull")
+	r, err := tokenRequest(ctx, realm, query, credential)
+	if err != nil {
+		return "", 0, errors.New("its authority for tokens has no address")
+	}
+	answer, err := c.transport(k.trust).RoundTrip(r)
+	if err != nil {
+		return "", 0, fmt.Errorf("asking its authority %.128s for a token: %w", realm.Host, err)
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
+		return "", 0, errUnauthorized
+	case answer.StatusCode != http.StatusOK:
+		return "", 0, fmt.Errorf("its authority %.128s answers with status %d", realm.Host, answer.StatusCode)
+	}
+	return readToken(io.LimitReader(answer.Body, maxTokenAnswer))
+}
+
+// tokenRequest is a GET with a password or without, or a POST with an identity token (distribution/docs/spec/auth).
+func tokenRequest(ctx context.Context, realm *url.URL, query url.Values, credential mirrors.Credential) (*http.Request, error) {
+	if credential.IdentityToken != "" {
+		query.Set("grant_type", "refresh_token")
+		query.Set("refresh_token", credential.IdentityToken)
+		query.Set("client_id", "wicd")
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(query.Encode()))
+		if err == nil {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		return r, err
+	}
+	at := *realm
+	at.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err == nil && credential.User != "" {
+		r.SetBasicAuth(credential.User, credential.Password)
+	}
+	return r, err
+}
+
+// readToken reads what an authority answers.
+func readToken(body io.Reader) (token string, lasts time.Duration, err error) {
+	var is struct {
+		Token       string  `json:"token"`
+		AccessToken string  `json:"access_token"`
+		ExpiresIn   float64 `json:"expires_in"`
+	}
+	if err := json.NewDecoder(body).Decode(&is); err != nil {
+		return "", 0, errors.New("its authority does not answer with a token")
+	}
+	token = is.Token
+	if token == "" {
+		token = is.AccessToken
+	}
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", 0, errors.New("its authority does not answer with a token")
+	}
+	lasts = tokenLasts
+	if is.ExpiresIn > 0 {
+		lasts = time.Duration(min(is.ExpiresIn, remembered.Seconds()) * float64(time.Second))
+	}
+	return token, max(lasts-tokenMargin, 0), nil
+}

@@ -1,0 +1,109 @@
+package registry
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// How often the part looks whether there is something to tell, and whether the key of the host is there.
+const (
+	lookEvery = 15 * time.Second
+	keyEvery  = time.Second
+)
+
+// MetricsWriter writes the metrics of the node.
+type MetricsWriter interface {
+	Write() error
+}
+
+// Part has the server work as a session wants it, and tells the Node how it is.
+type Part struct {
+	state.Session
+	Server  *Server
+	Metrics MetricsWriter
+	// Wake has the reporter look.
+	Wake state.Signal
+}
+
+// Run hands the session's settings to the server, and tells of changes until ctx is done. The server goes on after it.
+func (p Part) Run(ctx context.Context) {
+	if !p.configure(ctx) {
+		return
+	}
+	told, counted := time.Time{}, map[string]int64(nil)
+	for ctx.Err() == nil {
+		if since := p.Server.Problem().Since; !since.Equal(told) {
+			told = since
+			p.Wake.Send()
+		}
+		if counts := p.Server.Counts(); p.Wanted.Registries != nil && !maps.Equal(counts, counted) {
+			if err := p.Metrics.Write(); err != nil {
+				p.Log.Warn("Writing metrics failed", "error", err.Error())
+			}
+			counted = counts
+		}
+		_ = backoff.Sleep(ctx, lookEvery)
+	}
+}
+
+// configure hands over the settings once the key of the host is there; a join makes it.
+func (p Part) configure(ctx context.Context) bool {
+	for told := false; ctx.Err() == nil; told = true {
+		c, err := p.config()
+		if err == nil {
+			err = p.Server.Use(c)
+		}
+		if err == nil {
+			return true
+		}
+		if !told {
+			p.Log.Warn("Serving registry mirrors failed", "error", err.Error())
+		}
+		_ = backoff.Sleep(ctx, keyEvery)
+	}
+	return false
+}
+
+func (p Part) config() (Config, error) {
+	if p.Wanted.Registries == nil {
+		return Config{}, nil
+	}
+	endpoint, err := credentials.ReadRegistry(p.Host.Disk)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Table: p.Wanted.Registries, Certificates: p.Wanted.Certificates, Endpoint: endpoint}
+	for _, f := range p.Wanted.Files {
+		if f.Path == mirrors.KubeletConfig {
+			c.Keyring = []byte(f.Content)
+		}
+	}
+	for _, s := range p.Wanted.Services {
+		if s.Name == desired.ContainerdService { // what it reaches through a proxy, we do
+			c.Proxy = s.Environment
+		}
+	}
+	return c, nil
+}
+
+// ReportTo tells the node by an event that nothing is served.
+func (p Part) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	problem := p.Server.Problem()
+	if problem.Err == nil {
+		return nil
+	}
+	return w.CreateEvents(ctx, node, []nodestatus.Problem{{
+		Service: "registry", Reason: api.EventRegistryUnavailable, Message: problem.Err.Error(), Since: problem.Since,
+	}})
+}

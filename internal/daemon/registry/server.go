@@ -1,0 +1,210 @@
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// Limits of the server. containerd reads a layer when it likes, but not for ever.
+const (
+	maxRequests   = 64
+	headerTimeout = 10 * time.Second
+	writeTimeout  = 10 * time.Minute
+	idleTimeout   = 2 * time.Minute
+	listenEvery   = 10 * time.Second
+	maxHeader     = 64 << 10
+)
+
+// Config is what the registry works with.
+type Config struct {
+	// Table says whom to ask; nil: nothing is to be served.
+	Table *mirrors.Table
+	// Keyring holds the node's credentials.
+	Keyring []byte
+	// Proxy are the variables of the environment that say how to reach registries.
+	Proxy map[string]string
+	// Certificates are trusted besides those of the host, as PEM.
+	Certificates string
+	// Endpoint is how containerd knows the registry.
+	Endpoint credentials.RegistryEndpoint
+}
+
+// Server is the registry. It lives as long as the daemon: a change of settings cuts no pull.
+type Server struct {
+	// Listen opens the address; Dial makes connections to registries.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Log    *slog.Logger
+
+	limits  limits
+	mu      sync.Mutex
+	config  Config
+	state   *serving
+	problem Problem
+	changed chan struct{}
+	counts  [results]atomic.Int64
+	slots   chan struct{}
+}
+
+// Problem is why nothing is served.
+type Problem struct {
+	// Err is nil while all is well.
+	Err   error
+	Since time.Time
+}
+
+// NewServer makes a server that serves nothing yet. What is nil is that of this machine.
+func NewServer(listen func(context.Context, string, string) (net.Listener, error), dial func(context.Context, string, string) (net.Conn, error), log *slog.Logger) *Server {
+	if listen == nil {
+		listen = (&net.ListenConfig{}).Listen
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests)}
+}
+
+// serving is what requests of one configuration share. It is never changed, but for what it remembers.
+type serving struct {
+	config  Config
+	router  *mirrors.Router
+	client  *client
+	memory  *memory
+	pair    tls.Certificate
+	log     *slog.Logger
+	failed  *failures
+	request func(Result)
+	limits  limits
+}
+
+// limits are those of time.
+type limits struct {
+	// patience is how long all who are asked may take until one of them answers; containerd waits 30 s for us.
+	patience time.Duration
+	// idle is how long a body may bring nothing.
+	idle time.Duration
+}
+
+func defaultLimits() limits { return limits{patience: 26 * time.Second, idle: 60 * time.Second} }
+
+// Use has the server work with another configuration from the next request on. Requests under way go on with theirs.
+func (s *Server) Use(c Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reflect.DeepEqual(s.config, c) && (s.state != nil || c.Table == nil) {
+		return nil
+	}
+	var next *serving
+	if c.Table != nil {
+		pair, err := tls.X509KeyPair([]byte(c.Endpoint.Certificate), []byte(c.Endpoint.PrivateKey))
+		if err != nil {
+			return errors.New("the certificate of the registry cannot be read") // the cause might quote the key
+		}
+		next = &serving{
+			config: c, router: mirrors.NewRouter(*c.Table), client: newClient(c, s.Dial), memory: newMemory(), pair: pair, log: s.Log,
+			failed: newFailures(), limits: s.limits, request: func(r Result) { s.counts[r].Add(1) },
+		}
+	}
+	if s.state != nil {
+		s.state.client.retire()
+	}
+	s.config, s.state = c, next
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return nil
+}
+
+func (s *Server) current() (*serving, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.changed
+}
+
+// Problem says why nothing is served, though there is something to serve.
+func (s *Server) Problem() Problem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.problem
+}
+
+func (s *Server) setProblem(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.problem = Problem{}
+	case s.problem.Err == nil || s.problem.Err.Error() != err.Error():
+		s.problem = Problem{Err: err, Since: time.Now()}
+		s.Log.Error("Serving registry mirrors failed", "error", err.Error())
+	}
+}
+
+// Run serves while there is something to serve, until ctx is done. A port that is taken is tried again.
+func (s *Server) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		state, changed := s.current()
+		if state == nil {
+			s.setProblem(nil)
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+			continue
+		}
+		listener, err := s.Listen(ctx, "tcp", desired.RegistryAddress)
+		if err != nil {
+			s.setProblem(fmt.Errorf("opening %s, where containerd pulls what has mirrors: %w; end the program that has the port", desired.RegistryAddress, err))
+			_ = backoff.Sleep(ctx, listenEvery)
+			continue
+		}
+		s.setProblem(nil)
+		s.serve(ctx, listener)
+	}
+}
+
+// serve serves on a listener until ctx is done or nothing is to be served any more.
+func (s *Server) serve(ctx context.Context, listener net.Listener) {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		TLSConfig: &tls.Config{
+			MinVersion: tls.VersionTLS12,
+			NextProtos: []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				state, _ := s.current()
+				if state == nil {
+					return nil, errors.New("nothing is served")
+				}
+				return &state.pair, nil
+			},
+		},
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.ServeTLS(listener, "", "") }()
+	for state, changed := s.current(); state != nil && ctx.Err() == nil; state, changed = s.current() {
+		select {
+		case err := <-ended:
+			s.Log.Error("Serving registry mirrors failed", "error", err.Error())
+			_ = backoff.Sleep(ctx, listenEvery)
+			return
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+	_ = server.Close()
+	<-ended
+}

@@ -1,0 +1,262 @@
+package registry
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// maxResumes is how often the rest of a layer is asked for.
+const maxResumes = 8
+
+// layer is a blob on its way to containerd.
+type layer struct {
+	*serving
+	q      request
+	o      origin
+	places []mirrors.Attempt
+	// at is the place that is read from, and body what it sends; next is the first byte that is not handed on yet. end is
+	// the one behind the last; -1 when nobody has said how long the blob is.
+	at        int
+	body      io.ReadCloser
+	next, end int64
+	// sum is of the whole blob; nil when only a part is asked for.
+	sum hash.Hash
+}
+
+// stream hands a blob on while it comes. It fails only before the first byte.
+func (s *serving) stream(ctx context.Context, w http.ResponseWriter, q request, o origin, places []mirrors.Attempt, within time.Duration) error {
+	l := &layer{serving: s, q: q, o: o, places: places, next: q.start, end: -1}
+	status, total, err := l.open(ctx, within)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.body.Close() }()
+	if !q.isRange || q.start == 0 && q.end < 0 {
+		_, l.sum = hasher(q.reference)
+	}
+	buffer := make([]byte, bufferSize)
+	n, err := l.fill(buffer) // so that who breaks off at once is not the one
+	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading what it sends: %w", err)
+	}
+	if n == 0 && l.end > l.next {
+		return errors.New("it sends nothing")
+	}
+	l.header(w.Header(), status, total)
+	w.WriteHeader(status)
+	if err := l.copy(ctx, w, buffer, n, err); err != nil {
+		s.request(Failed)
+		s.log.Warn("Handing on a layer failed", "image", q.name.String(), "digest", q.reference, "error", err.Error())
+		panic(http.ErrAbortHandler) // containerd must not take it for the whole
+	}
+	s.request(Served)
+	return nil
+}
+
+// open asks the current place for the bytes from next on.
+func (l *layer) open(ctx context.Context, within time.Duration) (status int, total int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	began := time.Now()
+	timer := time.AfterFunc(within, func() { cancel(errSlow) })
+	a := l.places[l.at]
+	answer, err := l.client.do(ctx, l.q.rest(l.end), a, http.MethodGet, l.next)
+	if !timer.Stop() && err == nil {
+		_ = answer.Body.Close()
+		err = errSlow
+	}
+	if err != nil {
+		cancel(nil)
+		if errors.Is(context.Cause(ctx), errSlow) {
+			err = errSlow
+		}
+		return 0, 0, err
+	}
+	first := min(l.limits.idle, max(within-time.Since(began), time.Millisecond)) // containerd waits for the first byte, too
+	l.body = &patientBody{ReadCloser: answer.Body, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSlow) }), idle: l.limits.idle}
+	status, total, err = l.accept(answer)
+	if err != nil {
+		_ = l.body.Close()
+	}
+	return status, total, err
+}
+
+var errSlow = errors.New("it does not answer in time")
+
+// rest is the request for what is left.
+func (q request) rest(end int64) request {
+	if end >= 0 {
+		q.end = end - 1
+	}
+	return q
+}
+
+// accept looks at what comes: the part that was asked for, or all, of which the beginning is left out.
+func (l *layer) accept(answer *http.Response) (status int, total int64, err error) {
+	if answer.StatusCode == http.StatusPartialContent {
+		first, last, all, err := parseContentRange(answer.Header.Get("Content-Range"))
+		if err != nil || first != l.next || l.end >= 0 && last+1 != l.end {
+			return 0, 0, errors.New("it sends another part than it was asked for")
+		}
+		l.end = last + 1
+		return http.StatusPartialContent, all, nil
+	}
+	total, end := answer.ContentLength, answer.ContentLength
+	if l.q.isRange && l.q.end >= 0 && (end < 0 || l.q.end+1 < end) {
+		end = l.q.end + 1
+	}
+	switch {
+	case total >= 0 && total < l.next || l.end >= 0 && end >= 0 && end != l.end:
+		return 0, 0, errors.New("it has another length than was said before")
+	case l.q.isRange && total < 0:
+		return 0, 0, errors.New("it sends no part, and does not say how long the whole is")
+	}
+	if _, err := io.CopyN(io.Discard, l.body, l.next); err != nil {
+		return 0, 0, fmt.Errorf("leaving out the beginning: %w", err)
+	}
+	l.end = end
+	if l.q.isRange {
+		return http.StatusPartialContent, total, nil
+	}
+	return http.StatusOK, total, nil
+}
+
+// parseContentRange reads "bytes first-last/all", where all may be *, which is -1.
+func parseContentRange(text string) (first, last, all int64, err error) {
+	rest, isBytes := strings.CutPrefix(text, "bytes ")
+	part, whole, hasWhole := strings.Cut(rest, "/")
+	from, to, hasTo := strings.Cut(part, "-")
+	if !isBytes || !hasWhole || !hasTo {
+		return 0, 0, 0, errors.New("it has no range")
+	}
+	first, errFirst := strconv.ParseInt(from, 10, 64)
+	last, errLast := strconv.ParseInt(to, 10, 64)
+	all = -1
+	var errAll error
+	if whole != "*" {
+		all, errAll = strconv.ParseInt(whole, 10, 64)
+	}
+	if err := errors.Join(errFirst, errLast, errAll); err != nil || first < 0 || last < first || all >= 0 && last >= all {
+		return 0, 0, 0, errors.New("its range is none")
+	}
+	return first, last, all, nil
+}
+
+func (l *layer) header(h http.Header, status int, total int64) {
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Docker-Content-Digest", l.q.reference)
+	h.Set("Accept-Ranges", "bytes")
+	if l.end >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(l.end-l.q.start, 10))
+	}
+	if status == http.StatusPartialContent {
+		whole := "*"
+		if total >= 0 {
+			whole = strconv.FormatInt(total, 10)
+		}
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", l.q.start, l.end-1, whole))
+	}
+}
+
+// fill reads what there is, up to a buffer full, and not beyond the end.
+func (l *layer) fill(buffer []byte) (int, error) {
+	if left := l.end - l.next; l.end >= 0 && int64(len(buffer)) > left {
+		buffer = buffer[:left]
+	}
+	for len(buffer) > 0 {
+		if n, err := l.body.Read(buffer); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.EOF
+}
+
+// copy hands on what comes, n bytes of which are in the buffer already. What breaks off is asked for again: first of the
+// same place, then of the others. The last piece is handed on when the whole has its digest.
+func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, n int, err error) error {
+	controller := http.NewResponseController(w)
+	for resumes := 0; ; {
+		l.next += int64(n)
+		if l.sum != nil {
+			l.sum.Write(buffer[:n])
+		}
+		isLast := l.end >= 0 && l.next == l.end || l.end < 0 && errors.Is(err, io.EOF)
+		if isLast && l.isDamaged() {
+			return errDamaged
+		}
+		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := w.Write(buffer[:n]); err != nil {
+			return fmt.Errorf("containerd went away: %w", err)
+		}
+		if isLast {
+			return nil
+		}
+		if err != nil {
+			if err := l.resume(ctx, &resumes); err != nil {
+				return err
+			}
+		}
+		n, err = l.fill(buffer)
+	}
+}
+
+// isDamaged tells whether the whole blob is something else, and remembers who had it so.
+func (l *layer) isDamaged() bool {
+	if l.sum == nil {
+		return false
+	}
+	algorithm, _ := hasher(l.q.reference)
+	if algorithm+hex.EncodeToString(l.sum.Sum(nil)) == l.q.reference {
+		return false
+	}
+	l.memory.damaged.put(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, true)
+	return true
+}
+
+// resume goes on where it broke off.
+func (l *layer) resume(ctx context.Context, resumes *int) error {
+	_ = l.body.Close()
+	for l.end >= 0 && *resumes < maxResumes && ctx.Err() == nil {
+		*resumes++
+		if *resumes > 1 && l.at+1 < len(l.places) {
+			l.at++
+		}
+		if _, _, err := l.open(ctx, l.limits.patience); err == nil {
+			return nil
+		}
+	}
+	return errors.New("it broke off, and no other one sends the rest")
+}
+
+// patientBody ends its request when nothing comes for a while.
+type patientBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	idle   time.Duration
+}
+
+// Read implements io.Reader.
+func (b *patientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.timer.Reset(b.idle)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *patientBody) Close() error {
+	b.timer.Stop()
+	b.cancel(nil)
+	return b.ReadCloser.Close()
+}

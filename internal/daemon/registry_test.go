@@ -1,0 +1,131 @@
+package daemon_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+const quayHosts = desired.Registries + `\quay.io\hosts.toml`
+
+// mirrored is a node whose images of quay.io come from nowhere.
+func (m *member) mirrored() desired.Node {
+	node := m.request.Desired
+	node.Registries = &mirrors.Table{Sources: []mirrors.Source{{Prefix: "quay.io", Blocked: true, BlockedBy: "a test"}}}
+	return node
+}
+
+// askRegistry asks WICD's registry of the simulated host for an image, as its containerd does.
+func (m *member) askRegistry(t *testing.T, key string) int {
+	t.Helper()
+	certificate, err := m.windows.Disk().Read(desired.RegistryCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(certificate)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return m.windows.DialLoopback(ctx, address)
+	}}
+	r, err := http.NewRequest(http.MethodGet, "https://"+desired.RegistryAddress+"/v2/app/manifests/1?ns=quay.io", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(mirrors.KeyHeader, key)
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// TestMirrorsAreServedWhenTheyArePublished, by a registry that only containerd can use, and without a restart of anything.
+func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	before := m.pids()
+	m.publish(t, m.mirrored())
+	m.awaitSettings(t, m.mirrored())
+	endpoint, err := credentials.ReadRegistry(m.windows.Disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := m.windows.Disk().Read(quayHosts)
+	if err != nil || !strings.Contains(string(hosts), endpoint.Key) {
+		t.Errorf("%s is %q (%v)", quayHosts, hosts, err)
+	}
+	for _, name := range []string{quayHosts, credentials.RegistryFile} {
+		if ours, _, err := m.windows.Host().Rights.Look(name, host.Private); err != nil || !ours {
+			t.Errorf("others may read %s (%v)", name, err)
+		}
+	}
+	m.await(t, "the registry denies what is blocked", func() bool { return m.askRegistry(t, endpoint.Key) == http.StatusForbidden })
+	if status := m.askRegistry(t, "x"); status != http.StatusUnauthorized {
+		t.Errorf("without the key, it answers with %d", status)
+	}
+	m.await(t, "the metrics count it", func() bool {
+		text, err := m.windows.Disk().Read(desired.Metrics + `\wicd.prom`)
+		return err == nil && strings.Contains(string(text), `wicd_registry_requests_total{result="unauthorized"} 1`)
+	})
+	m.publish(t, m.request.Desired)
+	m.awaitSettings(t, m.request.Desired)
+	if m.windows.Disk().Exists(desired.Registries + `\quay.io`) {
+		t.Error("containerd is still sent to the registry")
+	}
+	m.await(t, "nothing is served any more", func() bool { return m.askRegistry(t, endpoint.Key) == 0 })
+	after := m.pids()
+	for name := range before {
+		if before[name] != after[name] {
+			t.Errorf("service %s was restarted", name)
+		}
+	}
+	for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\k\state\node.json`, desired.Metrics + `\wicd.prom`} {
+		if text, err := m.windows.Disk().Read(name); err == nil && strings.Contains(string(text), endpoint.Key) {
+			t.Errorf("the key is in %s", name)
+		}
+	}
+}
+
+// TestAnotherProgramHasThePort: the Node is told, and the registry comes when the port is free.
+func TestAnotherProgramHasThePort(t *testing.T) {
+	t.Parallel()
+	m := newFollower(t)
+	other, err := m.windows.ListenLoopback(desired.RegistryAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.publish(t, m.mirrored())
+	m.await(t, "the Node has an event", func() bool { return m.countEvents(api.EventRegistryUnavailable) > 0 })
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := credentials.ReadRegistry(m.windows.Disk())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, "the registry answers", func() bool { return m.askRegistry(t, endpoint.Key) == http.StatusForbidden })
+	if n := m.countEvents(api.EventRegistryUnavailable); n != 1 {
+		t.Errorf("there are %d events", n)
+	}
+}
+
+// countEvents counts the events of the node with a reason that name the registry's port.
+func (m *member) countEvents(reason string) (n int) {
+	for _, e := range m.events() {
+		if e.Reason == reason && strings.Contains(e.Note, desired.RegistryAddress) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,69 @@
+package desired
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+)
+
+// Tables of mirrors that have more bytes than the first are compressed: tools that mirror catalogs write thousands of
+// entries, and a ConfigMap holds 1 MiB. None is read that has more than the second.
+const (
+	maxPlainRegistries = 128 << 10
+	maxRegistries      = 32 << 20
+)
+
+func putRegistries(data map[string]string, t *mirrors.Table) error {
+	if t == nil {
+		return nil
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("writing key %s: %w", keyRegistries, err)
+	}
+	if len(text) <= maxPlainRegistries {
+		var b bytes.Buffer
+		_ = json.Indent(&b, text, "", "  ") // it is JSON
+		data[keyRegistries] = b.String()
+		return nil
+	}
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // which there is
+	_, err = z.Write(text)
+	if err := errors.Join(err, z.Close()); err != nil {
+		return fmt.Errorf("writing key %s: %w", keyCompressedRegistries, err)
+	}
+	data[keyCompressedRegistries] = base64.StdEncoding.EncodeToString(b.Bytes())
+	return nil
+}
+
+func readRegistries(data map[string]string) (*mirrors.Table, error) {
+	key, text := keyRegistries, []byte(data[keyRegistries])
+	if compressed, there := data[keyCompressedRegistries]; there {
+		key = keyCompressedRegistries
+		z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewReader([]byte(compressed))))
+		if err == nil {
+			text, err = io.ReadAll(io.LimitReader(z, maxRegistries+1))
+		}
+		if err == nil && len(text) > maxRegistries {
+			err = fmt.Errorf("it has more than %d bytes", maxRegistries)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading key %s: %w", key, err)
+		}
+	}
+	if len(text) == 0 {
+		return nil, nil
+	}
+	var t mirrors.Table
+	if err := json.Unmarshal(text, &t); err != nil {
+		return nil, fmt.Errorf("reading key %s: %w", key, err)
+	}
+	return &t, nil
+}

@@ -1,0 +1,186 @@
+package mirrors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Name is an image's name without tag and digest.
+type Name struct {
+	// Registry is the host, with or without port, as in the image's name; Repository is the path behind it.
+	Registry, Repository string
+}
+
+// ParseName reads a registry and a repository as containerd asks for them. Both are in the grammar of image names.
+func ParseName(registry, repository string) (Name, error) {
+	const most = 255 // of a whole name (distribution/reference)
+	host := strings.ToLower(registry)
+	switch {
+	case !validHost(host):
+		return Name{}, fmt.Errorf("%.64q is no registry", registry)
+	case len(host)+len(repository) >= most || !validPath(repository):
+		return Name{}, fmt.Errorf("%.64q is no repository", repository)
+	}
+	return Name{Registry: host, Repository: repository}, nil
+}
+
+// String is the name as users write it.
+func (n Name) String() string { return n.Registry + "/" + n.Repository }
+
+// Attempt is one place to ask for an image.
+type Attempt struct {
+	Name
+	// Host is where the registry answers. It differs from the name for Docker Hub only.
+	Host string
+	// Insecure and CA are those of the place; CA is PEM.
+	Insecure bool
+	CA       string
+	// IsSource says that it is what the image's name says.
+	IsSource bool
+}
+
+// Route is whom to ask for an image, in order.
+type Route struct {
+	Attempts []Attempt
+	// Left are the reasons why other places are not asked, for messages.
+	Left []string
+}
+
+// Router finds routes. It is never changed, and may be used by several goroutines.
+type Router struct {
+	table   Table
+	sources scopes
+	index   map[string]int
+	allowed scopes
+}
+
+// NewRouter makes a router of a table.
+func NewRouter(t Table) *Router {
+	r := &Router{table: t, index: map[string]int{}, allowed: newScopes(t.Allowed)}
+	var prefixes []string
+	for i, s := range t.Sources {
+		prefixes = append(prefixes, s.Prefix)
+		r.index[s.Prefix] = i
+	}
+	r.sources = newScopes(prefixes)
+	return r
+}
+
+// Route says whom to ask for an image by a kind of reference.
+func (r *Router) Route(n Name, kind Kind) Route {
+	if n.Registry == dockerHubOld {
+		n.Registry = dockerHub
+	}
+	if r.table.IsRestricted && !r.allowed.cover(n.String()) {
+		return Route{Left: []string{fmt.Sprintf("%s is in none of the allowed registries (%s)", n, r.table.RestrictedBy)}}
+	}
+	var route Route
+	s, prefix := r.find(n)
+	for _, l := range s.of(kind) {
+		if to, ok := l.replace(n, prefix); ok {
+			route.add(r, Attempt{Name: to, Insecure: l.Insecure, CA: r.ca(l)})
+		} else {
+			route.Left = append(route.Left, fmt.Sprintf("mirror %s makes no name of %s", l.At, n))
+		}
+	}
+	route.add(r, Attempt{Name: n, IsSource: true})
+	return route
+}
+
+// find returns the source that is chosen for a name; its prefix is empty where there is none.
+func (r *Router) find(n Name) (s Source, prefix string) {
+	prefix = r.sources.longest(n.String())
+	if prefix == "" {
+		return Source{}, ""
+	}
+	return r.table.Sources[r.index[prefix]], prefix
+}
+
+func (r *Router) ca(l Location) string {
+	if l.CA < 1 || l.CA > len(r.table.CAs) {
+		return ""
+	}
+	return r.table.CAs[l.CA-1]
+}
+
+// add adds a place unless it is blocked, as a source or as a mirror of another one: what counts is the place itself.
+func (r *Route) add(router *Router, a Attempt) {
+	s, prefix := router.find(a.Name)
+	if s.Blocked {
+		r.Left = append(r.Left, fmt.Sprintf("%s must not be contacted: %s is blocked (%s)", a.Name, prefix, s.BlockedBy))
+		return
+	}
+	a.Insecure = a.Insecure || s.Insecure
+	a.Host = registryOf(a.Registry)
+	if a.Registry == dockerHub && !strings.Contains(a.Repository, "/") {
+		a.Repository = "library/" + a.Repository // as images of Docker Hub are named in full
+	}
+	r.Attempts = append(r.Attempts, a)
+}
+
+// of are the mirrors for a kind of reference.
+func (s Source) of(kind Kind) []Location {
+	switch {
+	case len(s.Mirrors) > 0:
+		return s.Mirrors
+	case kind == Digests:
+		return s.Digests
+	}
+	return s.Tags
+}
+
+// replace puts the location in the place of the prefix. Of *.example.com, the whole host goes. A host with a port is in
+// the subdomains, too, and has no name at a mirror: its port would come behind the mirror's path.
+func (l Location) replace(n Name, prefix string) (Name, bool) {
+	rest := "/" + n.Repository
+	if strings.HasPrefix(prefix, "*.") {
+		if hasPort(n.Registry) {
+			return Name{}, false
+		}
+	} else {
+		rest = strings.TrimPrefix(n.String(), prefix)
+	}
+	host, path, ok := strings.Cut(l.At+rest, "/")
+	return Name{Registry: host, Repository: path}, ok
+}
+
+// scopes are registries, repositories and subdomains.
+type scopes map[string]bool
+
+func newScopes(list []string) scopes {
+	s := scopes{}
+	for _, scope := range list {
+		s[scope] = true
+	}
+	return s
+}
+
+// longest is the longest of the scopes that holds a name; empty when none does.
+func (s scopes) longest(name string) string {
+	for rest := name; rest != ""; rest = rest[:max(strings.LastIndexByte(rest, '/'), 0)] {
+		if s[rest] {
+			return rest
+		}
+	}
+	host, _, _ := strings.Cut(name, "/")
+	host = strings.TrimPrefix(host, "*")
+	if hasPort(host) {
+		host = host[:strings.LastIndexByte(host, ':')]
+	}
+	for i := range host {
+		if host[i] == '.' && s["*"+host[i:]] {
+			return "*" + host[i:]
+		}
+	}
+	return ""
+}
+
+// cover tells whether one of the scopes holds a name, or another scope.
+func (s scopes) cover(name string) bool { return s.longest(name) != "" }
+
+// hasPort tells whether a host has a port. An address of IPv6 is in brackets.
+func hasPort(host string) bool {
+	i := strings.LastIndexByte(host, ':')
+	return i > 0 && !strings.HasSuffix(host, "]") && !slices.Contains([]byte(host[i:]), ']')
+}

@@ -1,0 +1,105 @@
+package mirrors
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Table says of all images from where they are pulled. It holds no secret. What is not in it is pulled as named.
+type Table struct {
+	// Sources, sorted by prefix.
+	Sources []Source `json:"sources,omitempty"`
+	// IsRestricted says that only images in the Allowed scopes are pulled.
+	IsRestricted bool     `json:"isRestricted,omitempty"`
+	Allowed      []string `json:"allowed,omitempty"`
+	// RestrictedBy names the object and the field that say so.
+	RestrictedBy string `json:"restrictedBy,omitempty"`
+	// CAs are bundles of certificates, as PEM.
+	CAs []string `json:"cas,omitempty"`
+}
+
+// Source is what holds for images whose name begins with a prefix.
+type Source struct {
+	// Prefix is a registry, a repository, or *.example.com.
+	Prefix string `json:"prefix"`
+	// Mirrors are for all references, in order. Where there are none, Digests are for references with a digest, and Tags
+	// for the others.
+	Mirrors []Location `json:"mirrors,omitempty"`
+	Digests []Location `json:"digests,omitempty"`
+	Tags    []Location `json:"tags,omitempty"`
+	// Blocked says that the source itself is not contacted, not as a mirror of others either.
+	Blocked bool `json:"blocked,omitempty"`
+	// BlockedBy names the object and the field that say so.
+	BlockedBy string `json:"blockedBy,omitempty"`
+	// Insecure says that the source may be contacted without a valid certificate, or without TLS.
+	Insecure bool `json:"insecure,omitempty"`
+}
+
+// Location is a place that stands for a prefix.
+type Location struct {
+	At       string `json:"at"`
+	Insecure bool   `json:"insecure,omitempty"`
+	// CA is the number of the bundle that is trusted, too, counted from 1.
+	CA int `json:"ca,omitempty"`
+}
+
+func (t Table) isEmpty() bool { return len(t.Sources) == 0 && !t.IsRestricted }
+
+// Bounds of a Table. A host takes nothing beyond them.
+const (
+	maxSources   = 20000
+	maxLocations = 100000
+	maxCAs       = 2 << 20 // bytes of all bundles
+	maxBy        = 512     // bytes of what names an object and a field
+)
+
+// Check says what of a table no node may have. Names are checked since they become files of containerd, and requests.
+func (t Table) Check() error {
+	locations, cas := 0, 0
+	for _, ca := range t.CAs {
+		cas += len(ca)
+	}
+	by := len(t.RestrictedBy)
+	for _, s := range t.Sources {
+		if err := checkScope(s.Prefix); err != nil {
+			return err
+		}
+		by = max(by, len(s.BlockedBy))
+		for _, list := range [][]Location{s.Mirrors, s.Digests, s.Tags} {
+			locations += len(list)
+			for _, l := range list {
+				if r, err := parseRepository(l.At); err != nil || r.String() != l.At || l.CA < 0 || l.CA > len(t.CAs) {
+					return fmt.Errorf("mirror %.256q of %s is none; allowed are registries and repositories", l.At, s.Prefix)
+				}
+			}
+		}
+	}
+	for _, scope := range t.Allowed {
+		if err := checkScope(scope); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct {
+		what    string
+		is, may int
+	}{
+		{"sources with mirrors", len(t.Sources), maxSources}, {"allowed registries", len(t.Allowed), maxSources},
+		{"mirrors", locations, maxLocations}, {"bytes of CAs of mirrors", cas, maxCAs}, {"bytes in the name of a field", by, maxBy},
+	} {
+		if c.is > c.may {
+			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)
+		}
+	}
+	return nil
+}
+
+func checkScope(text string) error {
+	s, err := parseScope(text)
+	if err == nil && s.String() != text {
+		err = errors.New("it is not written in its shortest form")
+	}
+	if err != nil {
+		return fmt.Errorf("%.256q is no registry: %w", text, err)
+	}
+	return nil
+}
