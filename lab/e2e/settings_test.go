@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -236,7 +237,7 @@ func mirrorsChange(p place, all []joiner) {
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
 		s.Registries.Mirrors = []v1alpha1.RegistryMirrors{
 			{Source: "mcr.microsoft.com", Mirrors: []v1alpha1.RegistryMirror{{Location: "mirror.example/microsoft"}}},
-			{Source: "quay.io/team", Mirrors: []v1alpha1.RegistryMirror{{Location: "mirror.example/other"}}},
+			{Source: "quay.io/team", Mirrors: []v1alpha1.RegistryMirror{{Location: "http://mirror.example/other"}}},
 		}
 	})
 	p.expectArrived(all)
@@ -252,9 +253,12 @@ func mirrorsChange(p place, all []joiner) {
 			return ""
 		})
 	}
-	expect(hosts, "https://mirror.example/v2/microsoft", basic)
+	expect(hosts, "https://127.0.0.1:10280", "Wicd-Key")
 	expect(credentials, "mirror.example")
-	p.expectEvent(api.WindowsConfigName, api.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "quay.io/team")
+	p.expectEvent(api.WindowsConfigName, api.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "http://")
+	for _, j := range all {
+		p.expectNoSecret(keyOf(p, j))
+	}
 	p.expectNoSecret("pass-word")
 	p.expectNoSecret(basic)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Registries = v1alpha1.RegistriesSpec{} })
@@ -273,6 +277,20 @@ func mirrorsChange(p place, all []joiner) {
 			p.t.Errorf("host %s had %v, has %v", name, before[name].pids, is.pids)
 		}
 	}
+}
+
+// keyOf is the key that a host made for its containerd.
+func keyOf(p place, j joiner) string {
+	p.t.Helper()
+	text, err := j.Windows().Disk().Read(`C:\k\wicd-certs\registry.json`)
+	var is struct{ Key string }
+	if err == nil {
+		err = json.Unmarshal(text, &is)
+	}
+	if err != nil || len(is.Key) < 32 {
+		p.t.Fatalf("host %s has no key for its containerd: %v", j.at.Name, err)
+	}
+	return is.Key
 }
 
 func kubeletChanges(p place, all []joiner) {
