@@ -1,0 +1,169 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/image"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+const (
+	// mirroredSource is a registry that is not there: all its images come from its mirror.
+	mirroredSource = "source.example"
+	largeImage     = 32 << 20
+	smallImage     = 1 << 10
+	pullsAtOnce    = 10
+)
+
+// measurePulls measures pulls of a Wine host's containerd: directly from a registry, and of a source that it is the mirror of.
+func measurePulls(ctx context.Context, s *sheet) error {
+	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
+		return fmt.Errorf("a host on Wine and registries are required: %w", err)
+	}
+	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	p := pulls{stage: st}
+	if p.registry, err = st.Lab.StartRegistry(ctx, lab.RegistryOptions{}); err != nil {
+		return err
+	}
+	if err := p.configure(ctx); err != nil {
+		return err
+	}
+	hosts, err := st.fresh(ctx, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := st.join(ctx, hosts); err != nil {
+		return err
+	}
+	p.host = hosts[0]
+	for _, pair := range []struct {
+		size   int
+		report func(direct, mirrored []float64)
+	}{
+		{smallImage, func(direct, mirrored []float64) {
+			s.number("mirror.first_byte_ms", 1000*(median(mirrored)-median(direct)), "ms")
+		}},
+		{largeImage, func(direct, mirrored []float64) {
+			s.number("mirror.pull_seconds", median(mirrored), "s")
+			s.number("mirror.throughput_share", median(direct)/median(mirrored), "ratio")
+		}},
+	} {
+		var direct, mirrored []float64
+		for range 2*rounds + 1 { // the first pair is not like the others
+			a, err := p.pull(ctx, p.registry.Host, pair.size)
+			if err != nil {
+				return err
+			}
+			b, err := p.pull(ctx, mirroredSource, pair.size)
+			if err != nil {
+				return err
+			}
+			direct, mirrored = append(direct, a), append(mirrored, b)
+		}
+		pair.report(direct[1:], mirrored[1:])
+	}
+	return p.measureMemory(ctx)
+}
+
+// pulls are those of a host.
+type pulls struct {
+	*stage
+	host     *lab.Host
+	registry *lab.Registry
+}
+
+// configure makes the registry a mirror, with credentials and a CA that hosts trust.
+func (p pulls) configure(ctx context.Context) error {
+	auths, err := json.Marshal(map[string]any{"auths": map[string]any{p.registry.Host: map[string]string{"username": p.registry.User, "password": p.registry.Password}}})
+	if err != nil {
+		return err
+	}
+	here := metav1.ObjectMeta{Namespace: api.DefaultNamespace}
+	secret := &corev1.Secret{ObjectMeta: here, Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: auths}}
+	trusted := &corev1.ConfigMap{ObjectMeta: here, Data: map[string]string{api.TrustedCAKey: string(p.Lab.RegistryCA())}}
+	secret.Name, trusted.Name = api.PullSecret, api.TrustedCAConfigMap
+	return errors.Join(p.Client.Create(ctx, secret), p.Client.Create(ctx, trusted), p.Change(ctx, func(c *v1alpha1.WindowsConfigSpec) {
+		c.Registries.Mirrors = append(c.Registries.Mirrors, v1alpha1.RegistryMirrors{
+			Source: mirroredSource, MirrorSourcePolicy: v1alpha1.NeverContactSource, Mirrors: []v1alpha1.RegistryMirror{{Location: p.registry.Host}},
+		})
+	}))
+}
+
+// push makes an image that no other is like, and returns its name behind the registry.
+func (p pulls) push(ctx context.Context, size int) (string, error) {
+	content := make([]byte, size)
+	_, _ = rand.Read(content)
+	name := "team/" + fmt.Sprintf("%x", content[:8])
+	i, err := image.New(fmt.Sprintf("10.0.%d.%d", lab.Build, lab.Revision), map[string]string{name + "/base.bin": string(content[:size/2])}, map[string]string{name + "/app.bin": string(content[size/2:])})
+	if err != nil {
+		return "", err
+	}
+	return name + ":1", p.registry.Push(ctx, name, "1", i)
+}
+
+// pull pulls a new image of a registry, and removes it.
+func (p pulls) pull(ctx context.Context, registry string, size int) (seconds float64, err error) {
+	name, err := p.push(ctx, size)
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if _, err := p.host.Pull(ctx, registry+"/"+name); err != nil {
+		return 0, err
+	}
+	seconds = time.Since(began).Seconds()
+	return seconds, p.host.RemoveImage(ctx, registry+"/"+name)
+}
+
+// measureMemory measures how much more memory WICD has during several pulls at once.
+func (p pulls) measureMemory(ctx context.Context) error {
+	wicd, err := processOf(processes(), "windows-instance-config-daemon.exe", "run")
+	if err != nil {
+		return err
+	}
+	rss := func() float64 { return megabytes(field(fmt.Sprintf("/proc/%d/status", wicd), "VmRSS")) }
+	var names []string
+	for range pullsAtOnce {
+		name, err := p.push(ctx, largeImage/2)
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	before, most := rss(), 0.0
+	errs := make([]error, len(names))
+	var work sync.WaitGroup
+	done := make(chan struct{})
+	for i, name := range names {
+		work.Go(func() { _, errs[i] = p.host.Pull(ctx, mirroredSource+"/"+name) })
+	}
+	go func() { work.Wait(); close(done) }()
+	for isDone := false; !isDone; {
+		select {
+		case <-done:
+			isDone = true
+		case <-time.After(20 * time.Millisecond):
+		}
+		most = max(most, rss())
+	}
+	p.number("mirror.wicd_rss_mb_more", most-before, "MB")
+	return errors.Join(errs...)
+}
