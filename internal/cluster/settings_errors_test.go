@@ -113,8 +113,8 @@ func watched(r client.WithWatch, see func(asked) error) client.Reader {
 func TestAnAPIThatDoesNotAnswerIsNotTakenForNothing(t *testing.T) {
 	var all []asked
 	expectSettings(t, watched(reader(plain()...), func(a asked) error { all = append(all, a); return nil }), onlyUsers())
-	if len(all) != 10 {
-		t.Errorf("the requests are %v, want 10", all)
+	if len(all) != 11 {
+		t.Errorf("the requests are %v, want 11", all)
 	}
 	resource := schema.GroupResource{Group: "g", Resource: "r"}
 	for name, failure := range map[string]error{

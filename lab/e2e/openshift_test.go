@@ -44,6 +44,7 @@ func TestOpenShift(t *testing.T) {
 		{"AuthoritiesOfRegistries", registryAuthorities},
 		{"Proxy", openshiftProxy},
 		{"MirrorSets", mirrorSets},
+		{"RegistrySources", registrySources},
 		{"TLSSecurityProfile", tlsProfile},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.test(p.in(t), all) })
@@ -154,6 +155,28 @@ spec:
 			return ""
 		})
 	}
+	p.expectArrived(all)
+}
+
+// registrySources are those of images.config. containerd is sent to WICD for what is blocked.
+func registrySources(p place, all []joiner) {
+	const object, hosts = "config.openshift.io/v1 Image cluster", `C:\k\containerd\registries\blocked.example\hosts.toml`
+	expect := func(isBlocked bool) {
+		p.t.Helper()
+		p.eventually(fmt.Sprintf("blocked.example is blocked: %t", isBlocked), func(context.Context) string {
+			for _, j := range all {
+				text, err := j.Windows().Disk().Read(hosts)
+				if is := err == nil && !strings.Contains(string(text), "https://blocked.example"); is != isBlocked {
+					return fmt.Sprintf("host %s: %t", j.at.Name, is)
+				}
+			}
+			return ""
+		})
+	}
+	p.patch(object, "spec: {registrySources: {blockedRegistries: [blocked.example], insecureRegistries: ['*.insecure.example']}}")
+	expect(true)
+	p.patch(object, "spec: {registrySources: null}")
+	expect(false)
 	p.expectArrived(all)
 }
 
