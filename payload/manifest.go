@@ -172,7 +172,9 @@ func (m Manifest) validateDictionaries() error {
 
 // first are the files that are sent first: those that a host needs first, and that take it longest to unpack while others arrive. The
 // others follow in the order of their paths.
-func first() []string { return []string{WICD, "containerd/containerd.exe", "kubelet.exe", "kube-proxy.exe"} }
+func first() []string {
+	return []string{WICD, "containerd/containerd.exe", "kubelet.exe", "kube-proxy.exe"}
+}
 
 // Order returns the files in the order in which they are sent: each after its dictionary, those first that a host needs first, and
 // those with the same dictionary together, as a host reads that once. It leaves out files whose dictionary is missing.

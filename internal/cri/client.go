@@ -31,9 +31,7 @@ type Image struct {
 // Login are the credentials for one registry, as a pull secret has them.
 type Login struct {
 	Username, Password string
-	// Auth is user and password in base64, where those are empty.
-	Auth          string
-	IdentityToken string
+	IdentityToken      string
 	// Server is the URL of the only registry that gets them.
 	Server string
 }

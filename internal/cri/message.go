@@ -11,7 +11,7 @@ const (
 	requestAuth  = 2 // of PullImageRequest: an AuthConfig
 	specImage    = 1 // of ImageSpec: the image's name
 
-	authUsername, authPassword, authAuth, authServer, authIdentityToken = 1, 2, 3, 4, 5 // of AuthConfig
+	authUsername, authPassword, authServer, authIdentityToken = 1, 2, 4, 5 // of AuthConfig
 
 	statusImage                = 1 // of ImageStatusResponse: an Image, absent where there is none
 	imageID, imagePinned       = 1, 8
@@ -121,7 +121,6 @@ func requestOf(name string, l Login) []byte {
 	var auth []byte
 	auth = appendBytes(auth, authUsername, l.Username)
 	auth = appendBytes(auth, authPassword, l.Password)
-	auth = appendBytes(auth, authAuth, l.Auth)
 	if auth = appendBytes(auth, authIdentityToken, l.IdentityToken); len(auth) > 0 {
 		auth = appendBytes(auth, authServer, l.Server)
 	}

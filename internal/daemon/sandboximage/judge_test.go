@@ -133,21 +133,21 @@ func TestTheConditionIsWrittenWhenSomethingIsNew(t *testing.T) {
 
 func TestTheLongestEntryOfThePullSecretIsTaken(t *testing.T) {
 	const config = `{"auths": {
-		"registry.test": {"auth": "whole"},
+		"registry.test": {"auth": "d2hvbGU6cA=="},
 		"https://registry.test/team/": {"username": "u", "password": "p"},
 		"registry.test/team/pause": {"identitytoken": "t"},
-		"registry.test:5000": {"auth": "port"},
-		"test": {"auth": "wrong"},
-		"registry.test/te": {"auth": "wrong"}
+		"registry.test:5000": {"username": "port", "password": "p"},
+		"test": {"username": "wrong"},
+		"registry.test/te": {"username": "wrong"}
 	}}`
 	const server = "https://registry.test"
 	for image, want := range map[string]cri.Login{
-		"registry.test/other/pause:1":       {Auth: "whole", Server: server},
+		"registry.test/other/pause:1":       {Username: "whole", Password: "p", Server: server},
 		"registry.test/team/other:1":        {Username: "u", Password: "p", Server: server},
 		"registry.test/team/pause:1":        {IdentityToken: "t", Server: server},
 		"registry.test/team/pause@sha256:0": {IdentityToken: "t", Server: server},
 		"registry.test/team/pause/x:1":      {IdentityToken: "t", Server: server},
-		"registry.test:5000/team/pause:1":   {Auth: "port", Server: server + ":5000"},
+		"registry.test:5000/team/pause:1":   {Username: "port", Password: "p", Server: server + ":5000"},
 		"elsewhere.test/registry.test:1":    {},
 	} {
 		if got := loginOf([]byte(config), image); got != want {

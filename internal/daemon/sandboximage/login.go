@@ -1,7 +1,6 @@
 package sandboximage
 
 import (
-	"encoding/json"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/cri"
@@ -19,25 +18,18 @@ func (r *Reconciler) login(image string) cri.Login {
 	return cri.Login{}
 }
 
-// loginOf takes the entry of a .dockerconfigjson with the longest key that is the image's registry, or a part of its name.
+// loginOf is the credential for an image by the rules of pull secrets (mirrors.Keyring).
 func loginOf(config []byte, image string) cri.Login {
-	var c struct {
-		Auths map[string]struct{ Username, Password, Auth, IdentityToken string } `json:"auths"`
+	registry, repository, _ := strings.Cut(image, "/")
+	repository, _, _ = strings.Cut(repository, "@")
+	repository, _, _ = strings.Cut(repository, ":")
+	name, err := mirrors.ParseName(registry, repository)
+	if err != nil {
+		return cri.Login{} // no such image is declared (desired.CheckImage)
 	}
-	if json.Unmarshal(config, &c) != nil {
-		return cri.Login{} // the settings tell of it
+	c, found := mirrors.ReadKeyring(config).For(name)
+	if !found {
+		return cri.Login{}
 	}
-	registry, _, _ := strings.Cut(image, "/")
-	var l cri.Login
-	longest := ""
-	for key, entry := range c.Auths {
-		scope := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://"), "/")
-		isOf := scope == registry || strings.HasPrefix(image, scope+"/") && strings.HasPrefix(scope, registry+"/") ||
-			strings.HasPrefix(image, scope+":") || strings.HasPrefix(image, scope+"@")
-		if isOf && len(scope) > len(longest) {
-			longest = scope
-			l = cri.Login{Username: entry.Username, Password: entry.Password, Auth: entry.Auth, IdentityToken: entry.IdentityToken, Server: "https://" + registry}
-		}
-	}
-	return l
+	return cri.Login{Username: c.User, Password: c.Password, IdentityToken: c.IdentityToken, Server: "https://" + registry}
 }

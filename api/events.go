@@ -1,0 +1,74 @@
+package api
+
+// Reasons of events that are not reasons of a condition.
+const (
+	// EventInstanceInvalid is reported on ConfigMap windows-instances, or on a Machine, for an entry or a Machine that
+	// gets no WindowsInstance, and on ConfigMap windows-known-hosts for lines that cannot be used.
+	EventInstanceInvalid = "InstanceInvalid"
+	// EventInstanceSetup is reported on ConfigMap windows-instances, or on a Machine, when a WindowsInstance was
+	// created from an entry or the Machine.
+	EventInstanceSetup = "InstanceSetup"
+	// EventInstanceTeardown is reported on ConfigMap windows-instances, or on a Machine, when the WindowsInstance
+	// created from it was removed.
+	EventInstanceTeardown = "InstanceTeardown"
+	// EventCertificateRefused is reported on a certificate request that claims to come from a Windows host and breaks a
+	// rule.
+	EventCertificateRefused = "CertificateRefused"
+	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host.
+	EventAddressDisputed = "AddressDisputed"
+	// EventProviderIDDiffers is reported on a Machine whose host's Node has another spec.providerID than the Machine.
+	EventProviderIDDiffers = "ProviderIDDiffers"
+	// EventHostKeyPinned is reported on a WindowsInstance when its host key was seen for the first time and stored.
+	EventHostKeyPinned = "HostKeyPinned"
+	// EventHostKeyShared is reported on a WindowsInstance whose host presents the same key as another one, as copies of
+	// one image do. Each of these hosts can impersonate the others.
+	EventHostKeyShared = "HostKeyShared"
+	// EventSettingsIgnored is reported on the object (a mirror set or a WindowsConfig) that declares something nodes
+	// cannot have.
+	EventSettingsIgnored = "SettingsIgnored"
+	// EventSettingsPublished is reported on ConfigMap windows-services-<version> when nodes can read new settings.
+	EventSettingsPublished = "SettingsPublished"
+	// EventSettingsRestored is reported on ConfigMap windows-services-<version> when it, or an object that belongs to
+	// it, was deleted or changed and the operator created it again. It is also reported on Secret windows-user-data
+	// when the operator updated it.
+	EventSettingsRestored = "SettingsRestored"
+	// EventSigningKeyMade is reported on Secret windows-settings-signing-key when the operator created it. Nodes that
+	// know another key are joined again.
+	EventSigningKeyMade = "SigningKeyMade"
+	// EventSettingsRefused is reported on a Node that rejects a ConfigMap windows-services-<version>, because the
+	// operator did not sign that content, or because it is older than what the node has. The note says which.
+	EventSettingsRefused = "SettingsRefused"
+	// EventServiceCrashLoop is reported on a Node when one of its services crashes repeatedly. The note ends with the
+	// last lines of the service's log.
+	EventServiceCrashLoop = ReasonServiceCrashLoop
+	// EventServiceNotReady is reported on a Node when one of its services runs without working while other services
+	// depend on it.
+	EventServiceNotReady = ReasonServiceNotReady
+	// EventUpdateFailed is reported on a Node whose update to another version failed and was rolled back.
+	EventUpdateFailed = ReasonUpdateFailed
+	// EventMaintenanceStarted is reported on a WindowsInstance when an action starts on its host after the join.
+	EventMaintenanceStarted = "MaintenanceStarted"
+	// EventMaintenanceDone is reported on a WindowsInstance when its node works again and is back in service.
+	EventMaintenanceDone = "MaintenanceDone"
+	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note says why.
+	EventMaintenanceFailed = "MaintenanceFailed"
+	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note says what remains on the
+	// host.
+	EventHostLeft = "HostLeft"
+	// EventHostReleased is reported on a WindowsInstance that was removed although its host could not be cleaned up.
+	EventHostReleased = "HostReleased"
+	// EventNodeOrphaned is reported on a Windows Node that has had no WindowsInstance for ten minutes: once for each
+	// Node while the operator runs, and for at most twenty Nodes.
+	EventNodeOrphaned = "NodeOrphaned"
+	// EventRegistryUnavailable is reported on a Node whose daemon cannot serve registry mirrors to containerd, because
+	// another program has its port.
+	EventRegistryUnavailable = "RegistryUnavailable"
+	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
+	EventRebootPending = ReasonRebootPending
+	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
+	EventNodeReady = "NodeReady"
+)
+
+// ApprovalReason is the reason of the approval condition on certificate requests that the operator approves. The
+// original operator uses the same name.
+const ApprovalReason = "WMCOApprove"
