@@ -144,14 +144,11 @@ func (r *receiving) takeAll(ctx context.Context) error {
 	arrived := make(chan agent.Content, len(r.wanted))
 	unpacked := make(chan error)
 	go func() {
-		var errs []error
 		u := unpacker{Store: r.store}
 		for c := range arrived {
-			if err := u.unpack(c); err != nil {
-				errs = append(errs, err)
-			}
+			u.unpack(c)
 		}
-		unpacked <- errors.Join(errs...)
+		unpacked <- u.finish()
 	}()
 	var cut error
 	for i, c := range r.wanted {

@@ -13,31 +13,67 @@ import (
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// unpacker turns parts that are complete into contents, one after the other.
+// unpacker turns parts that are complete into contents, one after the other. While one is written, the next is decompressed.
 type unpacker struct {
 	Store
 	// last is the dictionary of the content before, of which name is the hash: most contents have the same.
 	last compress.Dictionary
 	name string
+	// writing is what is being written.
+	writing *writing
+	errs    []error
 }
 
-// unpack turns a part into the content. A part that does not give the content is thrown away.
-func (u *unpacker) unpack(c agent.Content) error {
+// writing is a content on its way to the disk.
+type writing struct {
+	sha256  string
+	content []byte
+	done    chan error
+}
+
+// unpack turns a part into the content. A part that does not give the content is thrown away. Finish tells the error.
+func (u *unpacker) unpack(c agent.Content) {
 	content, err := u.content(c)
-	if errors.Is(err, errAltered) {
-		return errors.Join(&agent.Error{
-			Code: agent.CodeContentAltered,
-			Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again",
-				c.SHA256, err),
-		}, u.disk.Remove(u.part(c.SHA256)))
-	}
-	if err == nil {
-		err = u.write(c, content)
-	}
+	u.wait()
 	if err != nil {
-		return fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err)
+		u.fail(c, err)
+		return
 	}
-	return u.disk.Remove(u.part(c.SHA256))
+	w := &writing{c.SHA256, content, make(chan error, 1)}
+	go func() { w.done <- u.write(c, content) }()
+	u.writing = w
+}
+
+// finish returns when everything is written, with what went wrong.
+func (u *unpacker) finish() error {
+	u.wait()
+	return errors.Join(u.errs...)
+}
+
+// wait returns when what is being written is on the disk. It returns its content, which nobody else uses, or nil.
+func (u *unpacker) wait() []byte {
+	w := u.writing
+	if w == nil {
+		return nil
+	}
+	u.writing = nil
+	if err := <-w.done; err != nil {
+		u.errs = append(u.errs, fmt.Errorf("unpacking content %.12s: %w", w.sha256, err))
+		return nil
+	}
+	return w.content
+}
+
+// fail takes note of why a part did not become a content.
+func (u *unpacker) fail(c agent.Content, err error) {
+	if !errors.Is(err, errAltered) {
+		u.errs = append(u.errs, fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err))
+		return
+	}
+	u.errs = append(u.errs, &agent.Error{
+		Code:    agent.CodeContentAltered,
+		Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again", c.SHA256, err),
+	}, u.disk.Remove(u.part(c.SHA256)))
 }
 
 // errAltered is the class of errors for which the bytes are to blame.
@@ -79,6 +115,12 @@ func (u *unpacker) dictionary(name string) (compress.Dictionary, error) {
 	if name == u.name {
 		return u.last, nil
 	}
+	if u.writing != nil && u.writing.sha256 == name {
+		if program := u.wait(); program != nil { // it is verified
+			u.last, u.name = compress.NewDictionary(program), name
+			return u.last, nil
+		}
+	}
 	program, err := u.read(u.Path(name), compress.MaxSize)
 	if err != nil {
 		return u.last, fmt.Errorf("reading its dictionary: %w", err)
@@ -109,7 +151,7 @@ func (u *unpacker) read(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// write writes a content beside its place, and renames it.
+// write writes a content beside its place, renames it, and removes the part.
 func (u *unpacker) write(c agent.Content, content []byte) error {
 	beside := u.Path(c.SHA256) + host.TemporarySuffix
 	file, err := u.disk.Create(beside)
@@ -122,7 +164,10 @@ func (u *unpacker) write(c agent.Content, content []byte) error {
 	if err := u.disk.Finish(file, beside); err != nil {
 		return err
 	}
-	return u.disk.Rename(beside, u.Path(c.SHA256))
+	if err := u.disk.Rename(beside, u.Path(c.SHA256)); err != nil {
+		return err
+	}
+	return u.disk.Remove(u.part(c.SHA256))
 }
 
 func hashOf(b []byte) string {
