@@ -22,22 +22,14 @@ import (
 
 // TestClusterMoves joins two hosts to a cluster of Kubernetes 1.33, upgrades the control plane to 1.34, and expects that the nodes follow
 // one after the other, without a lost request. The kubelets are real ones of both versions; the control plane is one of 1.36 that has the
-// version, APIs and feature gates of the older ones. The nodes are initialized by a cloud.
+// version, APIs and feature gates of the older ones.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkLab, Kubernetes: "v1.33.13", Minors: []string{"1.33", "1.34"}})
 	one := intstr.FromInt32(1)
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
-		s.Rollout.MaxUnavailable, s.CloudProvider = &one, v1alpha1.CloudProviderExternal
-	})
-	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
-	cloud := p.startCloud() // kubelets of each minor version wait for it
-	for _, h := range p.Hosts() {
-		cloud.Set(h.Name, testenv.Machine("lab:///lab-a/"+h.Name, h.Address))
-	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
 	p.joinAll()
 	p.expectKubeletVersion("v1.33.13")
-	p.expectInitialized("win-1", "lab:///lab-a/win-1")
 	if is := p.reported("win-1"); !strings.Contains(is, "-k1.33-") {
 		t.Errorf("the node's version is %q, and must name the minor version", is)
 	}
