@@ -28,8 +28,10 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 		node.Labels[api.LabelBYOH] = "true"
 	}
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
-	patch, tainted := client.MergeFrom(v.Node), false
-	if node.Spec.Taints, tainted = desired.Taints(node.Spec.Taints, v.config.Taint); tainted {
+	patch := client.MergeFrom(v.Node)
+	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
+	if tainted {
+		node.Spec.Taints = taints
 		// The patch has the whole list: what others changed of it meanwhile must not be lost.
 		patch = client.MergeFromWithOptions(v.Node, client.MergeFromWithOptimisticLock{})
 	}
