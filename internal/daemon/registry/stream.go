@@ -180,6 +180,14 @@ func (l *layer) fill(buffer []byte) (int, error) {
 	return 0, io.EOF
 }
 
+// fillWhole reads a buffer full where the end is known: few large pieces cost less than many small ones.
+func (l *layer) fillWhole(buffer []byte) (int, error) {
+	if l.end < 0 {
+		return l.fill(buffer)
+	}
+	return io.ReadFull(l.body, buffer[:min(int64(len(buffer)), l.end-l.next)])
+}
+
 // copy hands on what comes, n bytes of which are in the buffer already. What breaks off is asked for again: first of the
 // same place, then of the others. The last piece is handed on when the whole has its digest.
 func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, n int, err error) error {
@@ -205,7 +213,7 @@ func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, 
 				return err
 			}
 		}
-		n, err = l.fill(buffer)
+		n, err = l.fillWhole(buffer)
 	}
 }
 
