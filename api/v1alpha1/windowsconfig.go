@@ -73,11 +73,12 @@ type WindowsConfigSpec struct {
 	// cluster's cloud-controller-manager. External: kubelets run with --cloud-provider=external, new nodes get the
 	// taint node.cloudprovider.kubernetes.io/uninitialized, and no pods until the cloud's controller has removed it.
 	// None: nodes are not initialized by a cloud. Auto follows the cluster: on OpenShift, External where Infrastructure
-	// cluster says AlibabaCloud, AWS, Azure, GCP, IBMCloud, KubeVirt, Nutanix, OpenStack, PowerVS or VSphere in
+	// cluster says AlibabaCloud, AWS, GCP, IBMCloud, KubeVirt, Nutanix, OpenStack, PowerVS or VSphere in
 	// status.platformStatus.type, or External together with an external cloudControllerManager; elsewhere, External
 	// where a Linux node has a spec.providerID of a cloud with such a controller (for example aws://), and all of them
-	// are of one cloud. Otherwise it is None, also where that is unclear; status.cloudProvider tells the decision and
-	// what led to it. After a change kubelets restart; pods keep running.
+	// are of one cloud. Otherwise it is None, also on Azure, whose nodes initialize themselves with a program that the
+	// operator does not install, and where it is unclear; status.cloudProvider tells the decision and what led to it.
+	// After a change kubelets restart; pods keep running.
 	// +kubebuilder:validation:Enum=Auto;External;None
 	// +kubebuilder:default=Auto
 	// +optional

@@ -86,11 +86,11 @@ type LogsSpec struct {
 	Count int32 `json:"count,omitempty"`
 
 	// verbosity is how much detail services log: Normal, Debug or Trace, for each service by its name: kubelet,
-	// kube-proxy, containerd, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy. The default is Normal. A
-	// service restarts when its value changes; after containerd, the kubelet restarts as well. Pods keep running. Trace
-	// is a great amount: size limits how long it reaches back.
-	// +kubebuilder:validation:MaxProperties=7
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['kubelet', 'kube-proxy', 'containerd', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be kubelet, kube-proxy, containerd, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
+	// kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy. The default is Normal. A service
+	// restarts when its value changes; pods keep running. Trace is a great amount: size limits how long it reaches back.
+	// containerd stays at level info, because it logs a key of the host at level debug.
+	// +kubebuilder:validation:MaxProperties=6
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['kubelet', 'kube-proxy', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be kubelet, kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
 	// +optional
 	Verbosity map[string]LogVerbosity `json:"verbosity,omitempty"`
 }
@@ -102,11 +102,10 @@ type LogVerbosity string
 
 // The verbosities of logs.
 const (
-	// LogNormal is what is needed to see that a service works: klog level 2, containerd's level info.
+	// LogNormal is what is needed to see that a service works: klog level 2.
 	LogNormal LogVerbosity = "Normal"
-	// LogDebug is what is needed to find out why it does not: klog level 4, containerd's level debug.
+	// LogDebug is what is needed to find out why it does not: klog level 4.
 	LogDebug LogVerbosity = "Debug"
-	// LogTrace has each request as well: klog level 6, containerd's level trace. Services without such a level log as
-	// with Debug.
+	// LogTrace has each request as well: klog level 6. Services without such a level log as with Debug.
 	LogTrace LogVerbosity = "Trace"
 )

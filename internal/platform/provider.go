@@ -53,6 +53,8 @@ func ofNodes(schemes []string) Provider {
 		return Provider{Why: "no Linux node has a spec.providerID"}
 	case len(schemes) > 1:
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs of different clouds (%q and %q); set spec.cloudProvider", schemes[0], schemes[1])}
+	case schemes[0] == "azure":
+		return Provider{Why: `Linux nodes have provider IDs with scheme "azure"` + noNodeManager}
 	case !slices.Contains(externalSchemes(), schemes[0]):
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, of which no external cloud provider is known that "+
 			"initializes Windows nodes; where there is one, set spec.cloudProvider to External", schemes[0])}
@@ -60,14 +62,21 @@ func ofNodes(schemes []string) Provider {
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }
 
-// ofInfrastructure decides as IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider does.
+// noNodeManager is why Windows nodes on Azure are not initialized by default, although Linux nodes are: each initializes itself there.
+const noNodeManager = "; nodes on Azure initialize themselves with the cloud-node-manager, which Windows nodes do not have from this operator; " +
+	"where its DaemonSet runs on Windows nodes, set spec.cloudProvider to External"
+
+// ofInfrastructure decides as IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider does, but for Azure.
 func ofInfrastructure(e Evidence) Provider {
 	is := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
 	if e.Type == "External" {
 		is += fmt.Sprintf(" and external.cloudControllerManager.state %q", e.ControllerManager)
 		return Provider{External: e.ControllerManager == "External", Why: is}
 	}
-	types := []string{"AlibabaCloud", AWS, Azure, GCP, "IBMCloud", "KubeVirt", Nutanix, "OpenStack", "PowerVS", VSphere}
+	if e.Type == Azure {
+		return Provider{Why: is + noNodeManager}
+	}
+	types := []string{"AlibabaCloud", AWS, GCP, "IBMCloud", "KubeVirt", Nutanix, "OpenStack", "PowerVS", VSphere}
 	return Provider{External: slices.Contains(types, e.Type), Why: is}
 }
 
@@ -76,7 +85,7 @@ func ofInfrastructure(e Evidence) Provider {
 // rke2://, whose controller waits for annotations or labels that only their own agents make (pkg/cloudprovider of k3s).
 func externalSchemes() []string {
 	return []string{
-		"aws", "azure", "gce", "openstack", "vsphere", "nutanix", "ibm", "ibmpowervs", "kubevirt", "digitalocean", "hcloud", "linode", "equinixmetal",
+		"aws", "gce", "openstack", "vsphere", "nutanix", "ibm", "ibmpowervs", "kubevirt", "digitalocean", "hcloud", "linode", "equinixmetal",
 	}
 }
 

@@ -25,7 +25,7 @@ func TestChooseProvider(t *testing.T) {
 	}{
 		{"OpenShift on AlibabaCloud", auto, openshift("AlibabaCloud"), true, "", "AlibabaCloud"},
 		{"OpenShift on AWS", auto, openshift("AWS"), true, "", "AWS"},
-		{"OpenShift on Azure", auto, openshift("Azure"), true, "", "Azure"},
+		{"OpenShift on Azure", auto, openshift("Azure"), false, "", "cloud-node-manager"},
 		{"OpenShift on GCP", auto, openshift("GCP"), true, "", "GCP"},
 		{"OpenShift on IBMCloud", auto, openshift("IBMCloud"), true, "", "IBMCloud"},
 		{"OpenShift on KubeVirt", auto, openshift("KubeVirt"), true, "", "KubeVirt"},
@@ -45,7 +45,7 @@ func TestChooseProvider(t *testing.T) {
 
 		{"no provider ID", auto, nodes(), false, "", "no Linux node"},
 		{"AWS", auto, nodes("aws:///us-east-1a/i-1", "aws:///us-east-1b/i-2"), true, platform.AWS, `"aws"`},
-		{"Azure", auto, nodes("azure:///subscriptions/s/x"), true, platform.Azure, `"azure"`},
+		{"Azure", auto, nodes("azure:///subscriptions/s/x"), false, "", "cloud-node-manager"},
 		{"GCP", auto, nodes("gce://project/zone/vm"), true, platform.GCP, `"gce"`},
 		{"vSphere", auto, nodes("vsphere://4237"), true, "", `"vsphere"`},
 		{"kind", auto, nodes("kind://docker/kind/kind-control-plane"), false, "", "External"},
@@ -59,12 +59,13 @@ func TestChooseProvider(t *testing.T) {
 		{"External on bare metal", external, nodes(), true, "", "spec.cloudProvider"},
 		{"External on k3s", external, nodes("k3s://server"), true, "", "spec.cloudProvider"},
 		{"External on AWS has its names", external, nodes("aws:///a/i-1"), true, platform.AWS, "spec.cloudProvider"},
+		{"External on Azure", external, nodes("azure:///subscriptions/s/x"), true, platform.Azure, "spec.cloudProvider"},
 		{"None on AWS", none, nodes("aws:///a/i-1"), false, "", "spec.cloudProvider"},
 		{"None on OpenShift", none, openshift("AWS"), false, "", "spec.cloudProvider"},
 	}
 	for _, test := range tests {
 		got := platform.ChooseProvider(test.setting, test.evidence)
-		if got.External != test.external || got.Platform != test.platform || !strings.Contains(got.Why, test.why) || len(got.Why) > 300 {
+		if got.External != test.external || got.Platform != test.platform || !strings.Contains(got.Why, test.why) || len(got.Why) > 400 {
 			t.Errorf("%s: got %+v, want external %v, platform %q, and %q in the reason", test.name, got, test.external, test.platform, test.why)
 		}
 	}

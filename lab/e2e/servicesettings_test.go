@@ -22,7 +22,7 @@ func (c closedNetwork) serviceSettings() {
 		s.Taint = v1alpha1.TaintLowerCase
 		s.Kubelet.PriorityClass = "HIGH_PRIORITY_CLASS"
 		s.Kubelet.ShutdownGracePeriod, s.Kubelet.ShutdownGracePeriodCriticalPods = "20s", "10s"
-		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug, "containerd": v1alpha1.LogTrace}
+		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug}
 	})
 	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
 	c.expectReady(c.name)
@@ -43,12 +43,9 @@ func (c closedNetwork) serviceSettings() {
 		return ""
 	})
 	services := c.servicesOf(c.host)
-	for service, want := range map[string]string{
-		"kubelet": " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 ", "containerd": " --log-level trace",
-	} {
-		if !strings.Contains(services[service].Command+" ", want) {
-			c.t.Errorf("service %s is %q, want %q in it", service, services[service].Command, want)
-		}
+	const want = " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 "
+	if is := services["kubelet"].Command; !strings.Contains(is, want) {
+		c.t.Errorf("the kubelet is %q, want %q in it", is, want)
 	}
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)
