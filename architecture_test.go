@@ -86,7 +86,7 @@ func mayImport() map[string][]string {
 		"internal/daemon/nodesettings": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/desired", "internal/shorten"},
 		"internal/daemon/sandboximage": {"api", "internal/agent", "internal/backoff", "internal/cri", "internal/daemon/nodestatus", "internal/daemon/state",
-			"internal/mirrors", "internal/nodestate", "internal/shorten"},
+			"internal/desired", "internal/mirrors", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/podnetwork": {"api", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/nodestatus", "internal/daemon/state", "internal/desired",
 			"internal/hns", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/registry": {"api", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus", "internal/daemon/state", "internal/desired",

@@ -31,7 +31,7 @@ const (
 // How a registry did not give what it was asked for.
 var (
 	errNotFound     = errors.New("not found (status 404)")
-	errUnauthorized = errors.New("it refuses the credentials that the node has for it, or wants some")
+	errUnauthorized = errors.New(mirrors.RefusesCredentials)
 	errDamaged      = errors.New("what it has is not what the digest says")
 	errNoHead       = errors.New("it does not answer HEAD")
 )

@@ -15,6 +15,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/cri"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
@@ -38,6 +40,10 @@ type finding struct {
 func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) finding {
 	registry, _, _ := strings.Cut(wanted, "/")
 	asked, status := answerOf(e.Message)
+	isOfWICD := asked == desired.RegistryAddress // whose message names who was asked, and what each answered
+	if isOfWICD {
+		asked = registry
+	}
 	var what, advice string
 	reason := api.ReasonSandboxImagePullFailed
 	switch {
@@ -45,6 +51,13 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		reason = api.ReasonSandboxImageUnsuitable
 		what = "it has no entry for Windows of this host's build"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
+		what = "no registry that may be asked for it delivered it"
+		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
+	case isOfWICD && status == "403 Forbidden":
+		reason = api.ReasonSandboxImageDenied
+		what = "no registry that may be asked for it delivered it, and one refuses the node's credentials"
+		advice = "check the credentials of the registry in the pull secret"
 	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
 		reason = api.ReasonSandboxImageDenied
 		what = fmt.Sprintf("registry %s answered %s", cmp.Or(asked, registry), cmp.Or(status, "401 Unauthorized"))

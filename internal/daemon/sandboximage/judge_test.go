@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/cri"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -54,6 +55,18 @@ func TestJudge(t *testing.T) {
 		"another build": {
 			formerImage, true, cri.Error{Code: cri.NotFound, Message: pull + `no match for platform in manifest: not found`},
 			api.ReasonSandboxImageUnsuitable, []string{"no entry for Windows of this host's build", "pods start from " + formerImage}, "404",
+		},
+		"mirrors that WICD asked do not deliver": {
+			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: status 500"},
+			api.ReasonSandboxImagePullFailed, []string{"no registry that may be asked", "m.test/oss/pause: status 500"}, "credentials",
+		},
+		"a mirror that WICD asked wants credentials": {
+			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: " + mirrors.RefusesCredentials},
+			api.ReasonSandboxImageDenied, []string{"one refuses the node's credentials", "m.test/oss/pause"}, "127.0.0.1:10280 answered",
+		},
+		"the source that WICD asked wants credentials": {
+			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 401 Unauthorized`},
+			api.ReasonSandboxImageDenied, []string{"registry mcr.test answered 401 Unauthorized", "pull secret"}, "127.0.0.1:10280 answered",
 		},
 		"overloaded": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://mcr.test/v2/: 429 Too Many Requests`},
