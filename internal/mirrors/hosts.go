@@ -20,8 +20,12 @@ type Endpoint struct {
 // KeyHeader is the header by which WICD knows that the request is containerd's. Go's spelling, which containerd keeps.
 const KeyHeader = "Wicd-Key"
 
-// RefusesCredentials is what WICD's answer to containerd says of a registry that wants credentials that the node does not have.
-const RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
+// What WICD's answer to containerd says of a registry that wants credentials that the node does not have, and of an image that no
+// registry has that may be asked, where another one may not.
+const (
+	RefusesCredentials = "it refuses the credentials that the node has for it, or wants some"
+	NobodyHasIt        = "no registry that may be asked has it"
+)
 
 // maxFolders is how many registries have folders of their own; with more, all are asked for at WICD.
 const maxFolders = 512

@@ -68,6 +68,9 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 		}
 	}
 	message := errors.Join(causes...).Error()
+	if isMissing {
+		message = mirrors.NobodyHasIt + ": " + message
+	}
 	for _, left := range route.Left {
 		message += "\nnot asked: " + left
 	}

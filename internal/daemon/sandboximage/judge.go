@@ -27,6 +27,8 @@ const codeDeadline = 4
 // maxCause bounds what a message quotes of containerd, in bytes.
 const maxCause = 400
 
+const adviceNotFound = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that is there"
+
 // finding is what is known of the image that is wanted.
 type finding struct {
 	known bool
@@ -51,12 +53,16 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 		reason = api.ReasonSandboxImageUnsuitable
 		what = "it has no entry for Windows of this host's build"
 		advice = "set spec.runtime.sandboxImage of WindowsConfig to an image with one, or mirror it with all its entries (skopeo copy --all)"
+	case isOfWICD && strings.Contains(e.Message, mirrors.NobodyHasIt):
+		reason = api.ReasonSandboxImageNotFound
+		what = mirrors.NobodyHasIt + " (404 Not Found)"
+		advice = adviceNotFound
 	case isOfWICD && status == "403 Forbidden" && !strings.Contains(e.Message, mirrors.RefusesCredentials):
 		what = "no registry that may be asked for it delivered it"
 		advice = "check that nodes reach them, and the settings for registries, mirrors, proxy and certificates"
 	case isOfWICD && status == "403 Forbidden":
 		reason = api.ReasonSandboxImageDenied
-		what = "no registry that may be asked for it delivered it, and one refuses the node's credentials"
+		what = "no registry that may be asked for it delivered it, and one refuses the node's credentials (401 Unauthorized or 403 Forbidden)"
 		advice = "check the credentials of the registry in the pull secret"
 	case status == "401 Unauthorized" || status == "403 Forbidden" || strings.Contains(e.Message, "pull access denied"):
 		reason = api.ReasonSandboxImageDenied
@@ -68,7 +74,7 @@ func judge(now time.Time, wanted, inUse string, hasFormer bool, e *cri.Error) fi
 	case e.Code == cri.NotFound:
 		reason = api.ReasonSandboxImageNotFound
 		what = fmt.Sprintf("neither registry %s nor a mirror of it that may be asked has it (404 Not Found)", registry)
-		advice = "mirror it with all its entries (skopeo copy --all), or set spec.runtime.sandboxImage of WindowsConfig to an image that is there"
+		advice = adviceNotFound
 	default:
 		what = fmt.Sprintf("registry %s, or a mirror of it, could not be reached or did not deliver", registry)
 		advice = "check that nodes reach it, and the settings for proxy, certificates and mirrors"

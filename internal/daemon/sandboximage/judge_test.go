@@ -60,6 +60,10 @@ func TestJudge(t *testing.T) {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: status 500"},
 			api.ReasonSandboxImagePullFailed, []string{"no registry that may be asked", "m.test/oss/pause: status 500"}, "credentials",
 		},
+		"no mirror that WICD asked has it": {
+			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: " + mirrors.NobodyHasIt + ": m.test/oss/pause: not found (status 404)"},
+			api.ReasonSandboxImageNotFound, []string{"404 Not Found", "skopeo copy --all", "m.test/oss/pause"}, "credentials",
+		},
 		"a mirror that WICD asked wants credentials": {
 			wantedImage, false, cri.Error{Code: 2, Message: pull + `unexpected status from GET request to https://127.0.0.1:10280/v2/oss/pause/manifests/2?ns=mcr.test: 403 Forbidden` + "\ndenied: m.test/oss/pause: " + mirrors.RefusesCredentials},
 			api.ReasonSandboxImageDenied, []string{"one refuses the node's credentials", "m.test/oss/pause"}, "127.0.0.1:10280 answered",
