@@ -56,22 +56,26 @@ func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 	if err := w.makeFolders(); err != nil {
 		return payload.Manifest{}, err
 	}
-	var files []payload.File
+	for _, c := range set.Files {
+		f, err := c.file()
+		if err != nil {
+			return payload.Manifest{}, fmt.Errorf("adding %s to the payload: %w", c.Path, err)
+		}
+		w.files = append(w.files, f)
+	}
 	for i, c := range set.Files {
 		if err := ctx.Err(); err != nil {
 			return payload.Manifest{}, err
 		}
-		f, err := w.add(c, files, fmt.Sprintf("(%d of %d)", i+1, len(set.Files)))
-		if err != nil {
+		if err := w.add(i); err != nil {
 			return payload.Manifest{}, fmt.Errorf("adding %s to the payload: %w", c.Path, err)
 		}
-		files = append(files, f)
 	}
-	setup, err := w.setup(files)
+	setup, err := w.setup(w.files)
 	if err != nil {
 		return payload.Manifest{}, fmt.Errorf("assembling %s: %w", payload.SetupName, err)
 	}
-	m := payload.New(files, set.Left, setup)
+	m := payload.New(w.files, set.Left, setup)
 	if err := w.finish(m); err != nil {
 		return payload.Manifest{}, fmt.Errorf("writing the payload: %w", err)
 	}
@@ -81,6 +85,15 @@ func Write(ctx context.Context, dir string, set Set) (payload.Manifest, error) {
 type writer struct {
 	Set
 	dir string
+	// files are those of the manifest, in the order of Set.Files. What add does not do yet is zero.
+	files []payload.File
+}
+
+// file is the content in the manifest, before it is compressed.
+func (c Content) file() (f payload.File, err error) {
+	f = payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
+	f.SHA256, f.Size, err = hashFile(c.Open)
+	return f, err
 }
 
 func (w *writer) makeFolders() error {
@@ -91,43 +104,39 @@ func (w *writer) makeFolders() error {
 	return err
 }
 
-// dictionary returns the content that c is compressed with, and its hash; both are zero if there is none.
-func (s Set) dictionary(c Content) (with Content, sha256 string, err error) {
+// dictionary returns the number of the content that c is compressed with; -1 if there is none.
+func (s Set) dictionary(c Content) int {
 	for _, group := range []string{c.Group, payload.Base} {
 		i := slices.IndexFunc(s.Files, func(f Content) bool { return f.Path == c.Dictionary && f.Group == group })
 		if i >= 0 {
-			sha256, _, err = hashFile(s.Files[i].Open)
-			return s.Files[i], sha256, err
+			return i
 		}
 	}
-	return Content{}, "", nil
+	return -1
 }
 
-// add adds the compressed content to the payload. A content that one of the files has is compressed once.
-func (w *writer) add(c Content, files []payload.File, progress string) (f payload.File, err error) {
-	f = payload.File{Path: c.Path, Component: c.Component, Version: c.Version, License: c.License, Group: c.Group}
-	if f.SHA256, f.Size, err = hashFile(c.Open); err != nil {
-		return f, err
-	}
-	if i := slices.IndexFunc(files, func(same payload.File) bool { return same.SHA256 == f.SHA256 }); i >= 0 {
-		f.Compressed, f.Dictionary = files[i].Compressed, files[i].Dictionary
-		return f, nil
+// add adds a compressed content to the payload. A content that one of the files before has is compressed once.
+func (w *writer) add(n int) (err error) {
+	c, f := w.Files[n], &w.files[n]
+	if i := slices.IndexFunc(w.files[:n], func(same payload.File) bool { return same.SHA256 == f.SHA256 }); i >= 0 {
+		f.Compressed, f.Dictionary = w.files[i].Compressed, w.files[i].Dictionary
+		return nil
 	}
 	var with Content
-	if with, f.Dictionary, err = w.dictionary(c); err != nil {
-		return f, fmt.Errorf("reading its dictionary %s: %w", c.Dictionary, err)
+	if i := w.dictionary(c); i >= 0 {
+		with, f.Dictionary = w.Files[i], w.files[i].SHA256
 	}
-	frame := w.kept(f)
+	frame := w.kept(*f)
 	if frame == nil {
 		begin := time.Now()
-		if frame, err = w.compress(c, with, f); err != nil {
-			return f, err
+		if frame, err = w.compress(c, with, *f); err != nil {
+			return err
 		}
-		logTo(w.Log, "%s %s: compressed %.1f MB to %.1f MB in %.1f s", c.Path, progress,
+		logTo(w.Log, "%s (%d of %d): compressed %.1f MB to %.1f MB in %.1f s", c.Path, n+1, len(w.Files),
 			float64(f.Size)/1e6, float64(len(frame))/1e6, time.Since(begin).Seconds())
 	}
 	f.Compressed = payload.Blob{SHA256: hashOf(frame), Size: int64(len(frame))}
-	return f, replace(filepath.Join(w.dir, payload.BlobName(f.SHA256)), copyOf(Bytes(frame)))
+	return replace(filepath.Join(w.dir, payload.BlobName(f.SHA256)), copyOf(Bytes(frame)))
 }
 
 // compress returns the compressed form of f, which has content c, and keeps it.
