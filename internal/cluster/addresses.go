@@ -50,7 +50,11 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Network
 
 // podCIDRs are the ranges of pods, as far as something of the cluster's own says: not the Nodes, which kubelets write.
 func podCIDRs(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) ([]string, error) {
-	n, err := ReadNetwork(ctx, r, config)
+	platform, err := ReadPlatform(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	n, err := ReadNetwork(ctx, r, platform, config)
 	if err != nil {
 		return nil, err
 	}

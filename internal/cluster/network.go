@@ -21,12 +21,8 @@ const openshiftOperator = "operator.openshift.io"
 
 // ReadNetwork reads what the provider of the pod network needs: from OpenShift's own objects where they exist, or else from
 // WindowsConfig and from where the network's installer wrote it. Whether Windows nodes can work with it, desired.Render says.
-func ReadNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (desired.ClusterNetwork, error) {
-	platform, err := ReadPlatform(ctx, r)
-	if err != nil {
-		return desired.ClusterNetwork{}, err
-	}
-	n := desired.ClusterNetwork{OpenShift: platform.OpenShift, Platform: platform.Type}
+func ReadNetwork(ctx context.Context, r client.Reader, platform Platform, config v1alpha1.NetworkSpec) (n desired.ClusterNetwork, err error) {
+	n = desired.ClusterNetwork{OpenShift: platform.OpenShift, Platform: platform.Type}
 	switch desired.Provider(config, platform.OpenShift) {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		err = readOVNKubernetes(ctx, r, config, &n)

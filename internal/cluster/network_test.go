@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -31,6 +32,15 @@ func flannelConfig(namespace, name, netConf string) *corev1.ConfigMap {
 
 // netConf is Flannel's configuration as Windows needs it.
 const netConf = `{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
+
+// readNetwork reads the network of a cluster, and where that runs before.
+func readNetwork(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (desired.ClusterNetwork, error) {
+	platform, err := ReadPlatform(ctx, r)
+	if err != nil {
+		return desired.ClusterNetwork{}, err
+	}
+	return ReadNetwork(ctx, r, platform, config)
+}
 
 func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	ovn := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
@@ -84,7 +94,7 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ReadNetwork(t.Context(), reader(test.objects...), test.config)
+			got, err := readNetwork(t.Context(), reader(test.objects...), test.config)
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -117,7 +127,7 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 		"a range too small for a /24":    {subnets("10.132.0.0/28"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ReadNetwork(t.Context(), reader(test.objects...), test.config)
+			got, err := readNetwork(t.Context(), reader(test.objects...), test.config)
 			if err == nil {
 				t.Fatalf("read as %+v", got)
 			}
@@ -147,7 +157,7 @@ func TestANetworkThatCannotBeReadIsNotTakenForNone(t *testing.T) {
 		"Flannel":                   {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}, nil, 2},
 	} {
 		var all []asked
-		if _, err := ReadNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error { all = append(all, a); return nil }), test.config); err != nil {
+		if _, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error { all = append(all, a); return nil }), test.config); err != nil {
 			t.Fatal(err)
 		}
 		if len(all) != test.requests {
@@ -155,7 +165,7 @@ func TestANetworkThatCannotBeReadIsNotTakenForNone(t *testing.T) {
 		}
 		for _, failing := range all {
 			t.Run(name+" "+failing.kind.Group+" "+failing.String(), func(t *testing.T) {
-				got, err := ReadNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error {
+				got, err := readNetwork(t.Context(), watched(reader(test.objects...), func(a asked) error {
 					if a == failing {
 						return forbidden
 					}

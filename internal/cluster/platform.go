@@ -52,11 +52,7 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 
 // ReadCloudProvider says whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may
 // be a cache, and only outside of OpenShift.
-func ReadCloudProvider(ctx context.Context, r, nodes client.Reader, setting v1alpha1.CloudProvider) (platform.Provider, error) {
-	is, err := ReadPlatform(ctx, r)
-	if err != nil {
-		return platform.Provider{}, err
-	}
+func ReadCloudProvider(ctx context.Context, nodes client.Reader, is Platform, setting v1alpha1.CloudProvider) (platform.Provider, error) {
 	seen := platform.Evidence{OpenShift: is.OpenShift, Type: is.Type, ControllerManager: is.ControllerManager}
 	if !is.OpenShift && setting != v1alpha1.CloudProviderNone {
 		var list corev1.NodeList

@@ -59,7 +59,11 @@ func TestTheCloudProviderIsReadWhereTheClusterTells(t *testing.T) {
 	}
 	for name, test := range tests {
 		r := reader(test.objects...)
-		got, err := ReadCloudProvider(t.Context(), r, r, test.setting)
+		is, err := ReadPlatform(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadCloudProvider(t.Context(), r, is, test.setting)
 		if err != nil || got.External != test.external || got.Platform != test.platform {
 			t.Errorf("%s: got %+v (%v)", name, got, err)
 		}

@@ -180,7 +180,7 @@ func TestEveryKindOfOpenShiftsThatIsReadIsWatched(t *testing.T) {
 		return nil
 	}
 	expectSettings(t, watched(reader(plain()...), see), onlyUsers())
-	if _, err := ReadNetwork(t.Context(), watched(reader(infrastructure("")), see), v1alpha1.NetworkSpec{}); err != nil {
+	if _, err := readNetwork(t.Context(), watched(reader(infrastructure("")), see), v1alpha1.NetworkSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	byKind := func(a, b schema.GroupVersionKind) int { return strings.Compare(a.String(), b.String()) }

@@ -31,10 +31,14 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	if known, err = cluster.Read(ctx, c.Live, c.Namespace); err != nil {
 		return known, r, err
 	}
-	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, config.Network); err != nil {
+	platform, err := cluster.ReadPlatform(ctx, c.Live)
+	if err != nil {
 		return known, r, err
 	}
-	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Live, c.Nodes, config.CloudProvider); err != nil {
+	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, platform, config.Network); err != nil {
+		return known, r, err
+	}
+	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider); err != nil {
 		return known, r, err
 	}
 	known.Network.Platform = cmp.Or(known.Network.Platform, known.CloudProvider.Platform)
