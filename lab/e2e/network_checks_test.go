@@ -5,16 +5,12 @@ package e2e
 import (
 	"context"
 	"regexp"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -123,44 +119,20 @@ func (p place) runPatches(message string, want int) {
 		p.t.Fatalf("%d commands in %q, want %d", len(commands), message, want)
 	}
 	for _, c := range commands {
-		if err := p.Client.Patch(p.t.Context(), openshiftNetwork("operator.openshift.io"), client.RawPatch(types.MergePatchType, []byte(c[1]))); err != nil {
-			p.t.Fatal(err)
-		}
+		p.patch("operator.openshift.io/v1 Network cluster", c[1])
 	}
 }
 
 // network sets OpenShift's network.
 func (p place) network(kind, pods, hybridOverlay string) {
 	p.t.Helper()
-	for group, says := range map[string]string{
-		"config.openshift.io":   "status: {networkType: " + kind + ", clusterNetwork: [{cidr: '" + pods + "', hostPrefix: 23}]}",
-		"operator.openshift.io": "spec: {defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: " + hybridOverlay + "}}}",
-	} {
-		patch, err := yaml.YAMLToJSON([]byte(says))
-		if err == nil {
-			err = p.Client.Patch(p.t.Context(), openshiftNetwork(group), client.RawPatch(types.MergePatchType, patch))
-		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
-
-func openshiftNetwork(group string) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{}
-	o.SetAPIVersion(group + "/v1")
-	o.SetKind("Network")
-	o.SetName("cluster")
-	return o
+	p.patch("config.openshift.io/v1 Network cluster", "status: {networkType: "+kind+", clusterNetwork: [{cidr: '"+pods+"', hostPrefix: 23}]}")
+	p.patch("operator.openshift.io/v1 Network cluster",
+		"spec: {defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: "+hybridOverlay+"}}}")
 }
 
 // platform sets the cluster's platform. The operator does not watch it: it never changes.
 func (p place) platform(name string) {
 	p.t.Helper()
-	infrastructure := openshiftNetwork("config.openshift.io")
-	infrastructure.SetKind("Infrastructure")
-	patch := client.RawPatch(types.MergePatchType, []byte(strings.ReplaceAll(`{"status":{"platformStatus":{"type":"NAME"}}}`, "NAME", name)))
-	if err := p.Client.Status().Patch(p.t.Context(), infrastructure, patch); err != nil {
-		p.t.Fatal(err)
-	}
+	p.patchStatus("config.openshift.io/v1 Infrastructure cluster", "status: {platformStatus: {type: "+name+"}}")
 }

@@ -207,22 +207,10 @@ func certificatesChange(p place, all []joiner) {
 		Data:       map[string]string{api.TrustedCAKey: string(p.Lab.ControlPlane.CA()) + "-----BEGIN CERTIFICATE-----\nbroken\n-----END CERTIFICATE-----\n"},
 	}
 	p.create(cm)
-	expectTrusted := func(n int) {
-		p.t.Helper()
-		p.eventually(fmt.Sprintf("%d certificates are trusted", n), func(ctx context.Context) string {
-			for _, j := range all {
-				list, err := j.Windows().Host().Certificates.List(ctx)
-				if err != nil || len(list) != n {
-					return fmt.Sprintf("host %s trusts %q (%v)", j.at.Name, list, err)
-				}
-			}
-			return ""
-		})
-	}
-	expectTrusted(1)
+	p.expectCertificates(all, 1)
 	p.expectEvent(api.TrustedCAConfigMap, api.EventSettingsIgnored, "ConfigMap trusted-ca", "line ")
 	p.remove(cm)
-	expectTrusted(0)
+	p.expectCertificates(all, 0)
 	p.expectArrived(all)
 }
 

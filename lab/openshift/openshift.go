@@ -9,12 +9,10 @@ import (
 	"context"
 	"embed"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/winbuild"
 )
 
 //go:embed objects/*.yaml
@@ -95,19 +94,12 @@ func complete(o *unstructured.Unstructured, config *rest.Config, platform string
 func readDefinitions(ctx context.Context, pins string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for module, files := range definitions() {
-		command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-		command.Dir = pins
-		command.Env = append(os.Environ(), "GOFLAGS=")
-		out, err := command.Output()
+		sources, err := winbuild.ModuleFolder(ctx, pins, module)
 		if err != nil {
-			return nil, fmt.Errorf("downloading module %s: %w: %s", module, err, out)
-		}
-		var downloaded struct{ Dir string }
-		if err := json.Unmarshal(out, &downloaded); err != nil {
-			return nil, fmt.Errorf("reading the answer of go mod download: %w", err)
+			return nil, err
 		}
 		for _, name := range files {
-			f, err := os.Open(filepath.Join(downloaded.Dir, filepath.FromSlash(name)))
+			f, err := os.Open(filepath.Join(sources, filepath.FromSlash(name)))
 			if err != nil {
 				return nil, err
 			}

@@ -177,15 +177,11 @@ func requirements(ctx context.Context, moduleDir string) (map[string]string, err
 
 // patchedModule returns the folder of a patched copy of a module, created once per version and patch.
 func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir string) (string, error) {
-	out, err := goCommand(ctx, moduleDir, "mod", "download", "-json", p.module+"@"+version)
+	source, err := ModuleFolder(ctx, moduleDir, p.module+"@"+version)
 	if err != nil {
 		return "", err
 	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal(out, &module); err != nil {
-		return "", fmt.Errorf("decoding the answer of go mod download: %w", err)
-	}
-	changed, err := p.files(module.Dir)
+	changed, err := p.files(source)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +194,7 @@ func patchedModule(ctx context.Context, p patch, version, moduleDir, workDir str
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	if err := copyTree(module.Dir, tmp); err != nil {
+	if err := copyTree(source, tmp); err != nil {
 		return "", fmt.Errorf("copying %s: %w", p.module, err)
 	}
 	for file, text := range changed {
@@ -268,6 +264,20 @@ func digest(files map[string]string) string {
 		fmt.Fprintf(h, "%s\x00%d\x00%s", name, len(files[name]), files[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// ModuleFolder returns the folder of a module's sources, which are downloaded if they are not there. The version is behind @, or
+// in the go.mod of dir.
+func ModuleFolder(ctx context.Context, dir, module string) (string, error) {
+	out, err := goCommand(ctx, dir, "mod", "download", "-json", module)
+	if err != nil {
+		return "", err
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		return "", fmt.Errorf("decoding the answer of go mod download: %w", err)
+	}
+	return downloaded.Dir, nil
 }
 
 // goCommand runs the Go command in dir and returns its output.
