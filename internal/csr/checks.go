@@ -147,7 +147,7 @@ func requesterOtherThanHost(group string) func(candidate) string {
 // requesterOtherThanDaemon is for our daemon, whose identity lives for a day: when it has expired, because the cluster was
 // away for that long, the kubelet's of the same node may ask for a new one. It may do more to its node than the daemon may.
 func requesterOtherThanDaemon(c candidate) string {
-	if kubelet := nodeUserPrefix + c.node; c.req.Spec.Username == kubelet {
+	if kubelet := NodeUserPrefix + c.node; c.req.Spec.Username == kubelet {
 		return groupsWithout(c, nodesGroup, authenticatedGroup)
 	}
 	return requesterOtherThanHost(api.WICDGroup)(c)

@@ -157,7 +157,7 @@ func (c candidate) isOurs() bool {
 // isOVNKubernetes says whether a kubelet asks for nothing but its host's identity in OVN-Kubernetes, as hybrid-overlay-node does.
 // OVN-Kubernetes has an approver of its own for that.
 func (c candidate) isOVNKubernetes() bool {
-	node, isKubelet := strings.CutPrefix(c.req.Spec.Username, nodeUserPrefix)
+	node, isKubelet := strings.CutPrefix(c.req.Spec.Username, NodeUserPrefix)
 	return isKubelet && c.req.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
 		slices.Equal(c.commonNames, []string{"system:ovn-node:" + node}) && slices.Equal(c.organizations, []string{"system:ovn-nodes"})
 }
@@ -170,7 +170,7 @@ func (k Known) bootstrapper() string {
 // isNodeOfHost says whether a user name is that of the kubelet of one of the hosts. A Linux node keeps its name, and its
 // requests are nobody's business here, even if a Windows host has the same name.
 func (k Known) isNodeOfHost(user string) bool {
-	name, ok := strings.CutPrefix(user, nodeUserPrefix)
+	name, ok := strings.CutPrefix(user, NodeUserPrefix)
 	if node, exists := k.Nodes[name]; exists && node.OS != windowsOS {
 		return false
 	}

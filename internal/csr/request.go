@@ -76,7 +76,7 @@ func read(req *certificatesv1.CertificateSigningRequest, known Known) candidate 
 		}
 	}
 	c.commonName = c.cert.Subject.CommonName
-	for _, prefix := range []string{nodeUserPrefix, api.WICDUserPrefix} {
+	for _, prefix := range []string{NodeUserPrefix, api.WICDUserPrefix} {
 		if name, ok := strings.CutPrefix(c.commonName, prefix); ok {
 			c.node = name
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// The identity of kubelets, fixed by Kubernetes' node authorizer.
+// The identity of kubelets, fixed by Kubernetes' node authorizer. The name of the node follows NodeUserPrefix.
 const (
-	nodeUserPrefix = "system:node:"
+	NodeUserPrefix = "system:node:"
 	nodesGroup     = "system:nodes"
 )
 
@@ -56,7 +56,7 @@ func kubeletClientRules() []rule {
 		{"RequestMalformed", malformed},
 		{"KeyNotAllowed", keyNotAllowed},
 		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(nodeUserPrefix)},
+		{"CommonNameNotAllowed", commonNameWithout(NodeUserPrefix)},
 		{"OrganizationsNotExact", organizationsOtherThan(nodesGroup)},
 		{"SubjectNotExact", moreInSubject},
 		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
@@ -79,7 +79,7 @@ func kubeletServingRules() []rule {
 		{"RequestMalformed", malformed},
 		{"KeyNotAllowed", keyNotAllowed},
 		{"SignatureInvalid", signatureInvalid},
-		{"CommonNameNotAllowed", commonNameWithout(nodeUserPrefix)},
+		{"CommonNameNotAllowed", commonNameWithout(NodeUserPrefix)},
 		{"OrganizationsNotExact", organizationsOtherThan(nodesGroup)},
 		{"SubjectNotExact", moreInSubject},
 		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageServerAuth)},

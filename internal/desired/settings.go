@@ -3,6 +3,7 @@ package desired
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,6 +90,15 @@ func (a *applied) trust(s Settings) {
 		name, _, _ = strings.Cut(name, ",")
 		a.problems = append(a.problems, Problem{Kind: kind, Name: name, Reason: ReasonCertificate, Message: p.String()})
 	}
+}
+
+// PullSecret is the .dockerconfigjson with which the host pulls images, filled in by On; nil where there is none.
+func (n Node) PullSecret() []byte {
+	i := slices.IndexFunc(n.Files, func(f File) bool { return f.Path == mirrors.KubeletConfig })
+	if i < 0 {
+		return nil
+	}
+	return []byte(n.Files[i].Content)
 }
 
 func (a *applied) useRegistries(in mirrors.Input) {

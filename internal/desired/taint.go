@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -18,10 +20,7 @@ func taintValue(t v1alpha1.NodeTaint) string {
 // Taints are those of an existing Node with the value of taint os that is wanted. The kubelet taints its Node only when it registers. Taints of
 // others stay, and one that somebody removed stays away. changed is false when all is as wanted.
 func Taints(has []corev1.Taint, want v1alpha1.NodeTaint) (taints []corev1.Taint, changed bool) {
-	value := api.TaintValue
-	if want == v1alpha1.TaintLowerCase {
-		value = api.TaintValueLowerCase
-	}
+	value := cmp.Or(taintValue(want), api.TaintValue)
 	for _, t := range has {
 		isOurs := t.Key == api.TaintKey && t.Effect == corev1.TaintEffectNoSchedule && (t.Value == api.TaintValue || t.Value == api.TaintValueLowerCase)
 		if isOurs && t.Value != value {

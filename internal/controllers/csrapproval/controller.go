@@ -92,7 +92,7 @@ func Shorten(o any) (any, error) {
 
 // Reconcile decides one request.
 func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (reconcile.Result, error) {
-	known, err := c.Known(ctx, strings.TrimPrefix(request.Spec.Username, nodeUserPrefix))
+	known, err := c.Known(ctx, strings.TrimPrefix(request.Spec.Username, csr.NodeUserPrefix))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -147,9 +147,6 @@ func (c *Controller) approve(ctx context.Context, request *certificatesv1.Certif
 	}
 	return nil
 }
-
-// nodeUserPrefix is the beginning of the names of kubelets.
-const nodeUserPrefix = "system:node:"
 
 // Known gathers what the rules need to know of the cluster. What the Machine of a host publishes is looked up for the host of one node only.
 func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) {

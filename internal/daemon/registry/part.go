@@ -13,7 +13,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
 // How often the part looks whether there is something to tell, and whether the key of the host is there.
@@ -83,12 +82,7 @@ func (p Part) config() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Table: p.Wanted.Registries, Certificates: p.Wanted.Certificates, Endpoint: endpoint}
-	for _, f := range p.Wanted.Files {
-		if f.Path == mirrors.KubeletConfig {
-			c.Keyring = []byte(f.Content)
-		}
-	}
+	c := Config{Table: p.Wanted.Registries, Keyring: p.Wanted.PullSecret(), Certificates: p.Wanted.Certificates, Endpoint: endpoint}
 	for _, s := range p.Wanted.Services {
 		if s.Name == desired.ContainerdService { // what it reaches through a proxy, we do
 			c.Proxy = s.Environment

@@ -10,12 +10,7 @@ import (
 // login are the credentials of the pull secret for the registry of an image; none where there are none. Those of mirrors are where containerd
 // reads its mirrors.
 func (r *Reconciler) login(image string) cri.Login {
-	for _, f := range r.Wanted.Files {
-		if f.Path == mirrors.KubeletConfig {
-			return loginOf([]byte(f.Content), image)
-		}
-	}
-	return cri.Login{}
+	return loginOf(r.Wanted.PullSecret(), image)
 }
 
 // loginOf is the credential for an image by the rules of pull secrets (mirrors.Keyring).

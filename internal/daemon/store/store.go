@@ -46,8 +46,7 @@ func (s Store) adopt(list []agent.Content, open func() (io.ReadCloser, error)) e
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(content)
-	name := hex.EncodeToString(sum[:])
+	name := hashOf(content)
 	wanted := slices.ContainsFunc(list, func(c agent.Content) bool { return c.SHA256 == name })
 	if !wanted || s.disk.Exists(s.Path(name)) {
 		return nil
