@@ -20,41 +20,81 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
+// oldest and next are the releases of the kubelet in the payload for the two oldest minor versions.
+const oldest, next = "v1.33.13", "v1.34.4"
+
+// TestOldestKubernetes joins a host to a cluster of the oldest Kubernetes, with that version's kubelet and kube-proxy. The control plane is
+// that of the newest one, which has the version, APIs and feature gates of the oldest.
+func TestOldestKubernetes(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, OpenShift: "None", Kubernetes: oldest, Minors: []string{"1.33"}})
+	p.joinAll()
+	p.expectKubeletVersion(oldest)
+}
+
 // TestClusterMoves joins two hosts to a cluster of Kubernetes 1.33, upgrades the control plane to 1.34, and expects that the nodes follow
-// one after the other, without a lost request. The kubelets are real ones of both versions; the control plane is one of 1.36 that has the
-// version, APIs and feature gates of the older ones.
+// one after the other, without a lost request. The kubelets are real ones of both versions.
 func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 2, Network: testenv.NetworkLab, Kubernetes: "v1.33.13", Minors: []string{"1.33", "1.34"}})
+	p := newPlace(t, moving(""))
+	p.joinAll()
+	p.moveCluster()
+}
+
+// TestOpenShiftMoves does the same on OpenShift, on a platform with a cloud-controller-manager, which the kubelets of both versions leave
+// it to initialize their nodes.
+func TestOpenShiftMoves(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, moving("VSphere"))
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+	cloud := p.startCloud()
+	for _, h := range p.Hosts() {
+		cloud.Set(h.Name, testenv.Machine("vsphere://"+h.Name, h.Address))
+	}
+	p.joinAll()
+	p.moveCluster()
+	for _, h := range p.Hosts() {
+		p.expectInitialized(h.Name, "vsphere://"+h.Name)
+	}
+}
+
+func moving(platform string) testenv.Options {
+	return testenv.Options{
+		WineHosts: 2, Network: testenv.NetworkLab, OpenShift: platform, Kubernetes: oldest, Minors: []string{"1.33", "1.34"},
+	}
+}
+
+// moveCluster takes a cluster with two nodes of the oldest version to the next one.
+func (p place) moveCluster() {
+	p.t.Helper()
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
-	p.joinAll()
-	p.expectKubeletVersion("v1.33.13")
+	p.expectKubeletVersion(oldest)
 	if is := p.reported("win-1"); !strings.Contains(is, "-k1.33-") {
-		t.Errorf("the node's version is %q, and must name the minor version", is)
+		p.t.Errorf("the node's version is %q, and must name the minor version", is)
 	}
 
-	_, err := p.WinWebserver(t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
+	_, err := p.WinWebserver(p.t.Context(), appWeb, 2, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
 	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": appWeb}}}
 	p.create(budget)
 	p.expectServing(appWeb, 2)
 
-	if err := p.Lab.ControlPlane.Upgrade(t.Context(), "v1.34.4"); err != nil {
-		t.Fatal(err)
+	if err := p.Lab.ControlPlane.Upgrade(p.t.Context(), next); err != nil {
+		p.t.Fatal(err)
 	}
 	watch := p.watchBudget(1)
-	traffic := p.StartTraffic(t.Context(), appWeb, 50*time.Millisecond)
-	p.expectKubeletVersion("v1.34.4") // two minutes after the upgrade, at the earliest
+	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
+	p.expectKubeletVersion(next) // two minutes after the upgrade, at the earliest
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	for _, problem := range watch.problems() {
-		t.Error(problem)
+		p.t.Error(problem)
 	}
 	p.expectServing(appWeb, 2)
 }

@@ -18,10 +18,12 @@ import (
 func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
 	flag.Parse()
-	o := testenv.Options{Network: testenv.NetworkLab, Components: testenv.NetworkHybridOverlay.Components(), Log: os.Stderr}
+	o := testenv.Options{
+		Network: testenv.NetworkLab, Components: testenv.NetworkHybridOverlay.Components(), Minors: []string{"1.33", "1.36"}, Log: os.Stderr,
+	}
 	if !*core {
 		o.Components = append(append(o.Components, testenv.NetworkFlannel.Components()...), "windows_exporter")
-		o.Minors = []string{"1.33", "1.34", "1.36"} // of TestClusterMoves, and of all others
+		o.Minors = append(o.Minors, "1.34")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
