@@ -138,31 +138,22 @@ func (r *receiving) checkSpace(ctx context.Context, s host.System) error {
 	return nil
 }
 
-// takeAll takes the contents in order. While one arrives, the one before it is unpacked. A content that arrived
+// takeAll takes the contents in order. While one arrives, those before it are unpacked. A content that arrived
 // altered does not keep the others from arriving.
 func (r *receiving) takeAll(ctx context.Context) error {
-	arrived := make(chan agent.Content, len(r.wanted))
-	unpacked := make(chan error)
-	go func() {
-		u := unpacker{Store: r.store}
-		for c := range arrived {
-			u.unpack(c)
-		}
-		unpacked <- u.finish()
-	}()
+	u := newUnpacker(r.store, r.wanted)
 	var cut error
 	for i, c := range r.wanted {
 		if cut = r.take(ctx, c, r.missing[i].Offset); cut != nil {
 			break
 		}
 		r.result.Files++
-		arrived <- c
+		u.start(c)
 	}
-	close(arrived)
 	if cut == nil && len(r.wanted) > 0 {
 		_ = r.session.Step(agent.Step{Name: "unpacking", Bytes: r.total, Total: r.total})
 	}
-	return errors.Join(<-unpacked, cut)
+	return errors.Join(u.finish(), cut)
 }
 
 // take takes the rest of one content. Each piece goes to the file as it comes, so that it counts after a cut.

@@ -6,71 +6,99 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
+	"sync"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/payload/compress"
 )
 
-// unpacker turns parts that are complete into contents, one after the other. While one is written, the next is decompressed.
+// unpacker turns parts that are complete into contents, up to two at a time: each takes a processor, and the memory of a program and
+// its dictionary.
 type unpacker struct {
 	Store
-	// last is the dictionary of the content before, of which name is the hash: most contents have the same.
-	last compress.Dictionary
-	name string
-	// writing is what is being written.
-	writing *writing
-	errs    []error
+	places  chan struct{}
+	running sync.WaitGroup
+	// parts are those that were complete, by the hash of the content.
+	parts map[string]*part
+	order []*part
+	// related are the contents that others are compressed with, by hash.
+	related map[string]*related
 }
 
-// writing is a content on its way to the disk.
-type writing struct {
-	sha256  string
-	content []byte
-	done    chan error
+// part is what has arrived of a content: all of it.
+type part struct {
+	agent.Content
+	// done is closed when the content is on the disk, or err says why not.
+	done chan struct{}
+	err  error
 }
 
-// unpack turns a part into the content. A part that does not give the content is thrown away. Finish tells the error.
-func (u *unpacker) unpack(c agent.Content) {
-	content, err := u.content(c)
-	u.wait()
-	if err != nil {
-		u.fail(c, err)
-		return
+// newUnpacker makes an unpacker for contents that arrive in this order.
+func newUnpacker(s Store, list []agent.Content) *unpacker {
+	u := &unpacker{Store: s, places: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), parts: map[string]*part{}, related: map[string]*related{}}
+	for _, c := range list {
+		if c.Dictionary == "" {
+			continue
+		}
+		if u.related[c.Dictionary] == nil {
+			u.related[c.Dictionary] = &related{}
+		}
+		u.related[c.Dictionary].users++
 	}
-	w := &writing{c.SHA256, content, make(chan error, 1)}
-	go func() { w.done <- u.write(c, content) }()
-	u.writing = w
+	return u
+}
+
+// start turns a part into the content. A part that does not give the content is thrown away. Finish tells the error.
+func (u *unpacker) start(c agent.Content) {
+	p := &part{Content: c, done: make(chan struct{})}
+	u.parts[c.SHA256], u.order = p, append(u.order, p)
+	before := u.parts[c.Dictionary] // nil when the host has it, or there is none
+	u.running.Go(func() {
+		defer close(p.done)
+		if before != nil {
+			<-before.done // before a place is taken: it needs one
+		}
+		u.places <- struct{}{}
+		defer func() { <-u.places }()
+		if err := u.unpack(c); err != nil {
+			p.err = u.failure(c, err)
+		}
+	})
 }
 
 // finish returns when everything is written, with what went wrong.
 func (u *unpacker) finish() error {
-	u.wait()
-	return errors.Join(u.errs...)
+	u.running.Wait()
+	var errs []error
+	for _, p := range u.order {
+		errs = append(errs, p.err)
+	}
+	return errors.Join(errs...)
 }
 
-// wait returns when what is being written is on the disk. It returns its content, which nobody else uses, or nil.
-func (u *unpacker) wait() []byte {
-	w := u.writing
-	if w == nil {
-		return nil
+func (u *unpacker) unpack(c agent.Content) error {
+	content, err := u.content(c)
+	if err != nil {
+		return err
 	}
-	u.writing = nil
-	if err := <-w.done; err != nil {
-		u.errs = append(u.errs, fmt.Errorf("unpacking content %.12s: %w", w.sha256, err))
-		return nil
+	if err := u.write(c, content); err != nil {
+		return err
 	}
-	return w.content
+	if r := u.related[c.SHA256]; r != nil {
+		r.is(content)
+	}
+	return nil
 }
 
-// fail takes note of why a part did not become a content.
-func (u *unpacker) fail(c agent.Content, err error) {
+// failure is why a part did not become a content.
+func (u *unpacker) failure(c agent.Content, err error) error {
 	if !errors.Is(err, errAltered) {
-		u.errs = append(u.errs, fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err))
-		return
+		return fmt.Errorf("unpacking content %.12s: %w", c.SHA256, err)
 	}
-	u.errs = append(u.errs, &agent.Error{
+	return errors.Join(&agent.Error{
 		Code:    agent.CodeContentAltered,
 		Message: fmt.Sprintf("content %.12s did not arrive as it was sent: %v; it is thrown away and must be sent again", c.SHA256, err),
 	}, u.disk.Remove(u.part(c.SHA256)))
@@ -85,15 +113,16 @@ const largeBytes = 1 << 20
 
 // content is what a part gives.
 func (u *unpacker) content(c agent.Content) ([]byte, error) {
-	if c.Dictionary != u.name {
-		u.last, u.name = compress.Dictionary{}, ""
-	}
 	if c.Size >= largeBytes {
 		debug.FreeOSMemory()
 	}
-	dictionary, err := u.dictionary(c.Dictionary)
-	if err != nil {
-		return nil, err
+	var dictionary compress.Dictionary
+	if r := u.related[c.Dictionary]; r != nil {
+		var err error
+		if dictionary, err = r.use(func() ([]byte, error) { return u.verified(c.Dictionary) }); err != nil {
+			return nil, err
+		}
+		defer r.release()
 	}
 	frame, err := u.read(u.part(c.SHA256), c.CompressedSize)
 	if err != nil {
@@ -109,27 +138,53 @@ func (u *unpacker) content(c agent.Content) ([]byte, error) {
 	return content, nil
 }
 
-// dictionary is the content with a hash, as a dictionary; the zero one for none. It is verified, as the part would be to blame for
-// what is wrong with its dictionary.
-func (u *unpacker) dictionary(name string) (compress.Dictionary, error) {
-	if name == u.name {
-		return u.last, nil
-	}
-	if u.writing != nil && u.writing.sha256 == name {
-		if program := u.wait(); program != nil { // it is verified
-			u.last, u.name = compress.NewDictionary(program), name
-			return u.last, nil
-		}
-	}
+// verified reads a dictionary from the store. It is verified, as the part would be to blame for what is wrong with it.
+func (u *unpacker) verified(name string) ([]byte, error) {
 	program, err := u.read(u.Path(name), compress.MaxSize)
 	if err != nil {
-		return u.last, fmt.Errorf("reading its dictionary: %w", err)
+		return nil, fmt.Errorf("reading its dictionary: %w", err)
 	}
 	if sum := hashOf(program); sum != name {
-		return u.last, fmt.Errorf("its dictionary, content %.12s, has SHA-256 %s", name, sum)
+		return nil, fmt.Errorf("its dictionary, content %.12s, has SHA-256 %s", name, sum)
 	}
-	u.last, u.name = compress.NewDictionary(program), name
-	return u.last, nil
+	return program, nil
+}
+
+// related is a content that others are compressed with. It is in memory from its first use to its last.
+type related struct {
+	mu         sync.Mutex
+	users      int
+	loaded     bool
+	dictionary compress.Dictionary
+}
+
+// is keeps the content, which was just written, for its users. Its bytes must not be used any more.
+func (r *related) is(content []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dictionary, r.loaded = compress.NewDictionary(content), true
+}
+
+// use returns the dictionary, and loads it where it is not in memory. Release it after a use without an error.
+func (r *related) use(load func() ([]byte, error)) (compress.Dictionary, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.loaded {
+		content, err := load()
+		if err != nil {
+			return compress.Dictionary{}, err
+		}
+		r.dictionary, r.loaded = compress.NewDictionary(content), true
+	}
+	return r.dictionary, nil
+}
+
+func (r *related) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.users--; r.users == 0 {
+		r.dictionary, r.loaded = compress.Dictionary{}, false
+	}
 }
 
 // read reads a file of at most so many bytes.

@@ -17,7 +17,7 @@ func TestADictionaryIsUsedWhileItIsWritten(t *testing.T) {
 	if _, err := d.MakeFolder(desired.Store); err != nil {
 		t.Fatal(err)
 	}
-	u := unpacker{Store: New(d)}
+	var list []agent.Content
 	var before []byte
 	last, chain := "", [][]byte{}
 	for n := range 5 {
@@ -27,11 +27,15 @@ func TestADictionaryIsUsedWhileItIsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := agent.Content{SHA256: hashOf(content), Size: int64(len(content)), CompressedSize: int64(frame.Len()), Dictionary: last}
-		if err := os.WriteFile(d.Local(u.part(c.SHA256)), frame.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(d.Local(New(d).part(c.SHA256)), frame.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		u.unpack(c)
+		list = append(list, c)
 		before, last, chain = bytes.Clone(content), c.SHA256, append(chain, content)
+	}
+	u := newUnpacker(New(d), list)
+	for _, c := range list {
+		u.start(c)
 	}
 	if err := u.finish(); err != nil {
 		t.Fatal(err)
