@@ -21,7 +21,7 @@ import (
 const (
 	servicesEvery = 5 * time.Minute
 	joinedEvery   = time.Second
-	awaitedEvery  = time.Second
+	awaitedEvery  = 250 * time.Millisecond
 	// unfinishedEvery is how soon what failed is tried again, and watching.
 	unfinishedEvery = time.Second
 	watchEvery      = 10 * time.Second
