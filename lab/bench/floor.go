@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
@@ -45,20 +46,27 @@ func (s *sheet) calibrate(ctx context.Context, when string) error {
 }
 
 // joinFloor is the floor of a join: the bytes of the payload over SSH, and the start of containerd and the kubelet alone.
-type joinFloor struct{ transfer, start float64 }
+type joinFloor struct {
+	transfer, start float64
+	// kubelet is not part of the floor: it is what nobody but the kubelet can shorten.
+	kubelet float64
+}
 
 func (f joinFloor) seconds() float64 { return f.transfer + f.start }
 
 func (m *joins) medianFloor() joinFloor {
-	var transfer, start []float64
+	var transfer, start, kubelet []float64
 	for _, f := range m.floors {
-		transfer, start = append(transfer, f.transfer), append(start, f.start)
+		transfer, start, kubelet = append(transfer, f.transfer), append(start, f.start), append(kubelet, f.kubelet)
 	}
-	return joinFloor{median(transfer), median(start)}
+	return joinFloor{median(transfer), median(start), median(kubelet)}
 }
 
 // floor measures on a host that has joined.
 func (m *joins) floor(ctx context.Context, h *lab.Host) (f joinFloor, err error) {
+	if f.kubelet, err = kubeletAlone(h); err != nil {
+		return f, err
+	}
 	if f.transfer, err = m.bareTransfer(ctx, h); err != nil {
 		return f, err
 	}
@@ -90,6 +98,33 @@ func (m *joins) bareTransfer(ctx context.Context, h *lab.Host) (float64, error) 
 		return 0, err
 	}
 	return time.Since(began).Seconds(), nil
+}
+
+// kubeletLog is where the kubelet's first start on a host is the first line.
+const kubeletLog = desired.Logs + `\kubelet\kubelet.log`
+
+// kubeletAlone is how long the kubelet of a host that has joined took from its first line of log to the certificate that it serves with.
+// For that, it gets a client certificate, registers the node, reads its addresses and gets another certificate. Ready waits for it, and
+// most of it is the kubelet's own: it looks at what its certificate must have once a second.
+func kubeletAlone(h *lab.Host) (float64, error) {
+	log, err := h.ReadFile(kubeletLog)
+	if err != nil {
+		return 0, err
+	}
+	certificate, err := h.Stat(desired.KubeletServing)
+	if err != nil {
+		return 0, err
+	}
+	end := certificate.ModTime().UTC()
+	const klog = "0102 15:04:05.000000" // behind a letter for the severity; it has no year
+	if len(log) < 1+len(klog) {
+		return 0, fmt.Errorf("%s has %d bytes", kubeletLog, len(log))
+	}
+	began, err := time.Parse(klog, string(log[1:1+len(klog)]))
+	if err != nil {
+		return 0, fmt.Errorf("the first line of %s: %w", kubeletLog, err)
+	}
+	return end.Sub(began.AddDate(end.Year(), 0, 0)).Seconds(), nil
 }
 
 // bareStart starts the two services while WICD does not run, until the kubelet renews its lease.

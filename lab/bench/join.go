@@ -201,6 +201,7 @@ func (m *joins) report() {
 	floor := m.medianFloor()
 	m.number("join.floor_transfer_seconds", floor.transfer, "s")
 	m.number("join.floor_start_seconds", floor.start, "s")
+	m.number("join.kubelet_to_certificate_seconds", floor.kubelet, "s")
 	m.number("join.seconds_over_floor", one.seconds/floor.seconds(), "ratio")
 	m.number("join.seconds_3_over_1", many.seconds/one.seconds, "ratio")
 	m.number("join.cpu_seconds", one.cpuSeconds, "s")
