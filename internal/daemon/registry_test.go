@@ -25,8 +25,22 @@ func (m *member) mirrored() desired.Node {
 	return node
 }
 
-// askRegistry asks WICD's registry of the simulated host for an image, as its containerd does.
-func (m *member) askRegistry(t *testing.T, key string) int {
+// containerds are the certificate and the key by which containerd of the simulated host asks WICD's registry.
+func (m *member) containerds(t *testing.T) tls.Certificate {
+	t.Helper()
+	text, err := m.windows.Disk().Read(desired.RegistryClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(text, text) // one file, as containerd reads it
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// askRegistry asks WICD's registry of the simulated host for an image, as its containerd does; 0 when nothing answers.
+func (m *member) askRegistry(t *testing.T, as ...tls.Certificate) int {
 	t.Helper()
 	certificate, err := m.windows.Disk().Read(desired.RegistryCA)
 	if err != nil {
@@ -34,14 +48,13 @@ func (m *member) askRegistry(t *testing.T, key string) int {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(certificate)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: as}, DisableKeepAlives: true, DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 		return m.windows.DialLoopback(ctx, address)
 	}}
 	r, err := http.NewRequest(http.MethodGet, "https://"+desired.RegistryAddress+"/v2/app/manifests/1?ns=quay.io", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set(mirrors.KeyHeader, key)
 	answer, err := transport.RoundTrip(r)
 	if err != nil {
 		return 0
@@ -57,22 +70,23 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	before := m.pids()
 	m.publish(t, m.mirrored())
 	m.awaitSettings(t, m.mirrored())
+	pair := m.containerds(t)
 	endpoint, err := credentials.ReadRegistry(m.windows.Disk())
 	if err != nil {
 		t.Fatal(err)
 	}
 	hosts, err := m.windows.Disk().Read(quayHosts)
-	if err != nil || !strings.Contains(string(hosts), endpoint.Key) {
+	if err != nil || !strings.Contains(string(hosts), desired.RegistryClient) {
 		t.Errorf("%s is %q (%v)", quayHosts, hosts, err)
 	}
-	for _, name := range []string{quayHosts, credentials.RegistryFile} {
+	for _, name := range []string{desired.RegistryClient, credentials.RegistryFile} {
 		if ours, _, err := m.windows.Host().Rights.Look(name, host.Private); err != nil || !ours {
 			t.Errorf("others may read %s (%v)", name, err)
 		}
 	}
-	m.await(t, "the registry denies what is blocked", func() bool { return m.askRegistry(t, endpoint.Key) == http.StatusForbidden })
-	if status := m.askRegistry(t, "x"); status != http.StatusUnauthorized {
-		t.Errorf("without the key, it answers with %d", status)
+	m.await(t, "the registry denies what is blocked", func() bool { return m.askRegistry(t, pair) == http.StatusForbidden })
+	if status := m.askRegistry(t); status != http.StatusUnauthorized {
+		t.Errorf("without the certificate, it answers with %d", status)
 	}
 	m.await(t, "the metrics count it", func() bool {
 		text, err := m.windows.Disk().Read(desired.Metrics + `\wicd.prom`)
@@ -83,15 +97,16 @@ func TestMirrorsAreServedWhenTheyArePublished(t *testing.T) {
 	if m.windows.Disk().Exists(desired.Registries + `\quay.io`) {
 		t.Error("containerd is still sent to the registry")
 	}
-	m.await(t, "nothing is served any more", func() bool { return m.askRegistry(t, endpoint.Key) == 0 })
+	m.await(t, "nothing is served any more", func() bool { return m.askRegistry(t, pair) == 0 })
 	after := m.pids()
 	for name := range before {
 		if before[name] != after[name] {
 			t.Errorf("service %s was restarted", name)
 		}
 	}
-	for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\k\state\node.json`, desired.Metrics + `\wicd.prom`} {
-		if text, err := m.windows.Disk().Read(name); err == nil && strings.Contains(string(text), endpoint.Key) {
+	key := strings.Split(endpoint.Client.PrivateKey, "\n")[1] // of PEM, without what all keys have
+	for _, name := range []string{`C:\k\state\journal.jsonl`, `C:\k\state\node.json`, desired.Metrics + `\wicd.prom`, quayHosts} {
+		if text, err := m.windows.Disk().Read(name); err == nil && strings.Contains(string(text), key) {
 			t.Errorf("the key is in %s", name)
 		}
 	}
@@ -110,11 +125,8 @@ func TestAnotherProgramHasThePort(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
 	}
-	endpoint, err := credentials.ReadRegistry(m.windows.Disk())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.await(t, "the registry answers", func() bool { return m.askRegistry(t, endpoint.Key) == http.StatusForbidden })
+	pair := m.containerds(t)
+	m.await(t, "the registry answers", func() bool { return m.askRegistry(t, pair) == http.StatusForbidden })
 	if n := m.countEvents(api.EventRegistryUnavailable); n != 1 {
 		t.Errorf("there are %d events", n)
 	}

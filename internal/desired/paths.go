@@ -34,9 +34,11 @@ const (
 	// Registries holds a folder for each registry for which containerd asks WICD.
 	Registries = `C:\k\containerd\registries`
 	// RegistryAddress is where WICD answers containerd for registries that have mirrors, on loopback. It is below the ports
-	// that Windows gives away by itself, and outside of those of Services. RegistryCA is the certificate of that address.
+	// that Windows gives away by itself, and outside of those of Services. RegistryCA is the certificate of that address,
+	// RegistryClient that of containerd with its key.
 	RegistryAddress = "127.0.0.1:10280"
 	RegistryCA      = `C:\k\containerd\wicd-registry.crt`
+	RegistryClient  = `C:\k\containerd\wicd-client.pem`
 	// CNIFolder holds the configuration of the pod network.
 	CNIFolder = `C:\k\cni\config`
 

@@ -17,7 +17,7 @@ func lines() *regexp.Regexp {
 		wicd = `https://127\.0\.0\.1:10280`
 	)
 	return regexp.MustCompile(`^(|# [A-Za-z0-9:., ]+|server = "https?://` + host + `"|skip_verify = true|capabilities = \["pull", "resolve", "referrers"\]` +
-		`|\[host\."` + wicd + `"(\.header)?\]|\[header\]|ca = 'C:\\k\\containerd\\wicd\.crt'|Wicd-Key = "0123456789abcdef")$`)
+		`|\[host\."` + wicd + `"\]|ca = 'C:\\k\\containerd\\wicd\.crt'|client = 'C:\\k\\containerd\\client\.pem')$`)
 }
 
 // FuzzRender changes all that a user writes into a mirror set. Whatever it is, a host takes the table, a file has no line

@@ -13,12 +13,9 @@ type Endpoint struct {
 	URL string
 	// CA is the path of a file with the certificate of that address.
 	CA string
-	// Key is what containerd sends in header KeyHeader. It needs no escaping in TOML.
-	Key string
+	// Client is the path of a file with the certificate and the key by which WICD knows that a request is containerd's.
+	Client string
 }
-
-// KeyHeader is the header by which WICD knows that the request is containerd's. Go's spelling, which containerd keeps.
-const KeyHeader = "Wicd-Key"
 
 // What WICD's answer to containerd says of a registry that wants credentials that the node does not have, and of an image that no
 // registry has that may be asked, where another one may not.
@@ -34,7 +31,7 @@ const maxFolders = 512
 const defaultFolder = "_default"
 
 // Hosts are the hosts.toml files that send containerd to WICD with what the table has something to say of, by their
-// paths. All hold the key. Where a registry may be contacted, it is the one that containerd asks after WICD, and so
+// paths. None holds a secret. Where a registry may be contacted, it is the one that containerd asks after WICD, and so
 // without WICD. Otherwise WICD stands where the registry would: containerd asks nobody else.
 //
 // Capabilities of the server keep it from being asked what an image is, and not from being asked for the content (Fetch
@@ -137,11 +134,9 @@ func IsOurs(content string) bool {
 
 // hostsTOML renders a file. No value needs escaping: see repository and Endpoint.
 func (e Endpoint) hostsTOML(server string, isClosed bool) string {
-	const keys = "capabilities = [\"pull\", \"resolve\", \"referrers\"]\nca = '%s'\n"
+	keys := fmt.Sprintf("capabilities = [\"pull\", \"resolve\", \"referrers\"]\nca = '%s'\nclient = '%s'\n", e.CA, e.Client)
 	if isClosed {
-		return closedFile +
-			fmt.Sprintf("server = %q\n"+keys+"[header]\n%s = %q\n", e.URL, e.CA, KeyHeader, e.Key)
+		return closedFile + fmt.Sprintf("server = %q\n", e.URL) + keys
 	}
-	return openFile + server +
-		fmt.Sprintf("\n[host.%q]\n"+keys+"[host.%q.header]\n%s = %q\n", e.URL, e.CA, e.URL, KeyHeader, e.Key)
+	return openFile + server + fmt.Sprintf("\n[host.%q]\n", e.URL) + keys
 }

@@ -107,7 +107,7 @@ func goldenCases(t testing.TB) map[string]mirrors.Input {
 
 // endpoint is WICD as a node's hosts.toml names it.
 func endpoint() mirrors.Endpoint {
-	return mirrors.Endpoint{URL: "https://127.0.0.1:10280", CA: `C:\k\containerd\wicd.crt`, Key: "0123456789abcdef"}
+	return mirrors.Endpoint{URL: "https://127.0.0.1:10280", CA: `C:\k\containerd\wicd.crt`, Client: `C:\k\containerd\client.pem`}
 }
 
 func TestRender(t *testing.T) {

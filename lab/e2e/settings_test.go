@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -241,7 +240,7 @@ func mirrorsChange(p place, all []joiner) {
 			return ""
 		})
 	}
-	expect(hosts, "https://127.0.0.1:10280", "Wicd-Key")
+	expect(hosts, "https://127.0.0.1:10280", "wicd-client.pem")
 	expect(credentials, "mirror.example")
 	p.expectEvent(api.WindowsConfigName, api.EventSettingsIgnored, "spec.registries.mirrors[1].mirrors[0]", "http://")
 	for _, j := range all {
@@ -267,18 +266,24 @@ func mirrorsChange(p place, all []joiner) {
 	}
 }
 
-// keyOf is the key that a host made for its containerd.
+// keyOf is the key of the certificate that a host made for its containerd, without what all keys have.
 func keyOf(p place, j joiner) string {
 	p.t.Helper()
-	text, err := j.Windows().Disk().Read(`C:\k\wicd-certs\registry.json`)
-	var is struct{ Key string }
-	if err == nil {
-		err = json.Unmarshal(text, &is)
+	text, err := j.Windows().Disk().Read(`C:\k\containerd\wicd-client.pem`)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	if err != nil || len(is.Key) < 32 {
-		p.t.Fatalf("host %s has no key for its containerd: %v", j.at.Name, err)
+	return keyIn(p.t, string(text))
+}
+
+// keyIn is the first line of the private key in a PEM file.
+func keyIn(t *testing.T, text string) string {
+	t.Helper()
+	_, key, found := strings.Cut(text, "-----BEGIN PRIVATE KEY-----\n")
+	if !found || len(key) < 64 {
+		t.Fatal("there is no private key in the file")
 	}
-	return is.Key
+	return key[:64]
 }
 
 func kubeletChanges(p place, all []joiner) {

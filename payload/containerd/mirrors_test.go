@@ -4,8 +4,18 @@ package containerd_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,9 +36,10 @@ const (
 	goldenFiles = "../../internal/mirrors/testdata"
 	registries  = "k/containerd/registries"
 	imageDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	// wicd is WICD's registry, as the golden files name it; key is what it is sent.
+	// wicd is WICD's registry, as the golden files name it.
 	wicd = "127.0.0.1:10280"
-	key  = "0123456789abcdef"
+	// containerds is the subject of the certificate that containerd shows WICD.
+	containerds = "containerd"
 )
 
 // pulls are images, and whom containerd asks for them: WICD, where it is told so, and then the registry, where it may.
@@ -133,8 +144,8 @@ func onWindows(host string) string {
 	return strings.ReplaceAll(host, ":", "")
 }
 
-// place gives a golden folder as containerd's config_path, with a certificate where the files name one. On Linux the
-// folder of an IPv6 address has colons.
+// place gives a golden folder as containerd's config_path, with certificates where the files name them. On Linux the folder
+// of an IPv6 address has colons.
 func place(t *testing.T, golden string) string {
 	t.Helper()
 	root, err := os.MkdirTemp("", "mirrors-test-") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
@@ -142,12 +153,9 @@ func place(t *testing.T, golden string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeAll(t, root) })
-	certificate := filepath.Join(root, "wicd.crt")
+	certificate, client := filepath.Join(root, "wicd.crt"), filepath.Join(root, "client.pem")
 	text, err := os.ReadFile(filepath.Join(goldenFiles, "ca.pem"))
-	if err == nil {
-		err = os.WriteFile(certificate, text, 0o644)
-	}
-	if err != nil {
+	if err := errors.Join(err, os.WriteFile(certificate, text, 0o644), os.WriteFile(client, newPair(t), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	folders, err := os.ReadDir(filepath.Join(goldenFiles, golden, registries))
@@ -163,9 +171,29 @@ func place(t *testing.T, golden string) string {
 		if runtime.GOOS != "windows" {
 			name = strings.Replace(name, "[fd001]", "[fd00::1]", 1)
 		}
-		write(t, filepath.Join(root, name), strings.ReplaceAll(string(hosts), `C:\k\containerd\wicd.crt`, certificate))
+		paths := strings.NewReplacer(`C:\k\containerd\wicd.crt`, certificate, `C:\k\containerd\client.pem`, client)
+		write(t, filepath.Join(root, name), paths.Replace(string(hosts)))
 	}
 	return root
+}
+
+// newPair is a self-signed certificate, and its key behind it, as WICD writes them for containerd.
+func newPair(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: containerds}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
 }
 
 func write(t *testing.T, folder, hosts string) {
@@ -196,16 +224,16 @@ func removeAll(t *testing.T, root string) {
 	}
 }
 
-// asked is whom containerd asks for a part of an image when everyone answers that it is not there. WICD must get its key
-// and the registry of the image, and no other host the key.
+// asked is whom containerd asks for a part of an image when everyone answers that it is not there. WICD must see containerd's
+// certificate and the registry of the image, and no other host the certificate.
 func asked(t *testing.T, root, image, part string) string {
 	t.Helper()
 	var all []string
 	registry, _, _ := strings.Cut(image, "/")
 	network := network(func(r *http.Request) *http.Response {
 		isWICD := r.URL.Host == wicd
-		if got := strings.Join(r.Header["Wicd-Key"], " "); got != map[bool]string{true: key}[isWICD] {
-			t.Errorf("%s gets the key %q", r.URL.Host, got)
+		if got := clientOf(r); got != map[bool]string{true: containerds}[isWICD] {
+			t.Errorf("%s sees the certificate of %q", r.URL.Host, got)
 		}
 		if ns := r.URL.Query().Get("ns"); isWICD && (ns != registry || r.URL.Scheme != "https") {
 			t.Errorf("WICD is asked %s", r.URL)
@@ -246,7 +274,27 @@ func fetch(ctx context.Context, resolver remotes.Resolver, image string) error {
 // network answers all requests of containerd.
 type network func(*http.Request) *http.Response
 
-func (n network) RoundTrip(r *http.Request) (*http.Response, error) { return n(r), nil }
+// transport takes the place of one of containerd's, and tells the network which certificates that one had.
+type transport struct {
+	network
+	was *http.Transport
+}
+
+type ofClient struct{}
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.network(r.WithContext(context.WithValue(r.Context(), ofClient{}, t.was.TLSClientConfig.Certificates))), nil
+}
+
+// clientOf is the subject of the certificates that a host sees which is asked by a request.
+func clientOf(r *http.Request) string {
+	var subjects []string
+	certificates, _ := r.Context().Value(ofClient{}).([]tls.Certificate)
+	for _, c := range certificates {
+		subjects = append(subjects, c.Leaf.Subject.CommonName)
+	}
+	return strings.Join(subjects, " ")
+}
 
 // resolver is as that of containerd's CRI (internal/cri/server/images/image_pull.go and core/transfer/registry): what the
 // kubelet found for the image is given to any host that asks for a password.
@@ -260,7 +308,11 @@ func (n network) resolver(root, password string) remotes.Resolver {
 			return "source", password, nil
 		},
 		UpdateClient: func(c *http.Client) error {
-			c.Transport = n
+			was, ok := c.Transport.(*http.Transport)
+			if !ok {
+				return fmt.Errorf("containerd's transport is a %T", c.Transport)
+			}
+			c.Transport = transport{n, was}
 			return nil
 		},
 	})})
@@ -286,14 +338,14 @@ func TestWICDsMessageIsShown(t *testing.T) {
 	}
 }
 
-// TestWICDGetsAPodsCredentials when it says that the source wants some, beside its own key.
+// TestWICDGetsAPodsCredentials when it says that the source wants some.
 func TestWICDGetsAPodsCredentials(t *testing.T) {
 	isAsked := false
 	network := network(func(r *http.Request) *http.Response {
 		user, password, _ := r.BasicAuth()
 		switch {
-		case r.Header.Get("Wicd-Key") != key:
-			t.Error("WICD does not get its key")
+		case clientOf(r) != containerds:
+			t.Error("WICD does not see containerd's certificate")
 		case user != "source" || password != "pw":
 			isAsked = true
 			return answer(r, http.StatusUnauthorized, "", "WWW-Authenticate", `Basic realm="quay.io"`)

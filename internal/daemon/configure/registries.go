@@ -20,7 +20,7 @@ type registries struct {
 	wanted *mirrors.Table
 }
 
-// write makes the files what is wanted, with the key of this host, and removes others. A file stays whole while another
+// write makes the files what is wanted, and removes others. A file stays whole while another
 // takes its place: no pull finds none where a registry must not be contacted.
 func (r registries) write(context.Context) error {
 	files := map[string]string{}
@@ -32,15 +32,15 @@ func (r registries) write(context.Context) error {
 		if made {
 			r.recordChange("%s made", credentials.RegistryFile)
 		}
-		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Key: endpoint.Key})
-		if _, err := r.Disk.WriteFile(desired.RegistryCA, endpoint.Certificate); err != nil { // before those that name it
-			return fmt.Errorf("writing %s: %w", desired.RegistryCA, err)
+		files = r.wanted.Hosts(mirrors.Endpoint{URL: "https://" + desired.RegistryAddress, CA: desired.RegistryCA, Client: desired.RegistryClient})
+		if err := r.writeCertificates(endpoint); err != nil { // before what names them
+			return err
 		}
 	}
 	var errs []error
 	changed := 0
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		is, err := r.Disk.WriteSecret(path, files[path], r.MakePrivate)
+		is, err := r.Disk.WriteFile(path, files[path])
 		if err != nil {
 			errs = append(errs, fmt.Errorf("writing %s: %w", path, err))
 		}
@@ -53,6 +53,17 @@ func (r registries) write(context.Context) error {
 		r.recordChange("mirrors of registries: %d files below %s written, %d removed", changed, desired.Registries, removed)
 	}
 	return errors.Join(append(errs, err)...)
+}
+
+// writeCertificates writes the registry's certificate, and containerd's with its key.
+func (r registries) writeCertificates(e credentials.RegistryEndpoint) error {
+	if _, err := r.Disk.WriteFile(desired.RegistryCA, e.Server.Certificate); err != nil {
+		return fmt.Errorf("writing %s: %w", desired.RegistryCA, err)
+	}
+	if _, err := r.Disk.WriteSecret(desired.RegistryClient, e.Client.PEM(), r.MakePrivate); err != nil {
+		return fmt.Errorf("writing %s: %w", desired.RegistryClient, err)
+	}
+	return nil
 }
 
 // removeOthers removes the files of ours, also those of former versions, that are not wanted. What others put there stays.

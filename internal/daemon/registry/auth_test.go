@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -109,7 +110,7 @@ func TestEachPlaceGetsItsOwnCredentialsAndNobodyElseGetsThem(t *testing.T) {
 			if !maps.Equal(got, test.sent) {
 				t.Errorf("hosts got %v, want %v", got, test.sent)
 			}
-			for _, secret := range []string{"u:p", basic("u:p"), "granted", w.config.Endpoint.Key} {
+			for _, secret := range []string{"u:p", basic("u:p"), "granted"} {
 				if strings.Contains(w.log.String(), secret) {
 					t.Errorf("%q is in the log:\n%s", secret, w.log)
 				}
@@ -147,13 +148,25 @@ func TestATokenIsForOneAccount(t *testing.T) {
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusUnauthorized, "")
 }
 
-// TestOnlyContainerdIsServed counts who has not the key of the host.
+// TestOnlyContainerdIsServed counts who has not the certificate of the host's containerd.
 func TestOnlyContainerdIsServed(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
-	for _, key := range []string{"", "x", w.config.Endpoint.Key[1:], strings.ToLower(w.config.Endpoint.Key)} {
-		w.expect(http.MethodGet, "app/manifests/1", http.StatusUnauthorized, "", mirrors.KeyHeader, key)
+	ours := certificateOf(t, w.config.Endpoint.Client)
+	for name, other := range map[string]tls.Certificate{
+		"no certificate": {}, "that of the registry": certificateOf(t, w.config.Endpoint.Server), "that of another host": certificateOf(t, newEndpoint(t).Client),
+	} {
+		if r := w.askAs(other, http.MethodGet, "app/manifests/1"); r.status != http.StatusUnauthorized {
+			t.Errorf("with %s, it answers with %d (%v)", name, r.status, r.err)
+		}
+		if other.PrivateKey == nil {
+			continue
+		}
+		other.Certificate = ours.Certificate
+		if r := w.askAs(other, http.MethodGet, "app/manifests/1"); r.err == nil {
+			t.Errorf("with the certificate of containerd and the key of %s, it answers with %d", name, r.status)
+		}
 	}
-	if n := w.server.Counts()["unauthorized"]; n != 4 {
+	if n := w.server.Counts()["unauthorized"]; n != 3 {
 		t.Errorf("%d were counted", n)
 	}
 	if whom := w.whom(); whom != "" {

@@ -13,7 +13,7 @@ const (
 	Denied
 	// Failed: nobody answered as a registry does.
 	Failed
-	// Unauthorized: the request came without the host's key.
+	// Unauthorized: the request came without the certificate of the host's containerd.
 	Unauthorized
 	results = iota
 )

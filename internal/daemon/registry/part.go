@@ -15,7 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
-// How often the part looks whether there is something to tell, and whether the key of the host is there.
+// How often the part looks whether there is something to tell or the certificates were made again, and whether they are there.
 const (
 	lookEvery = 15 * time.Second
 	keyEvery  = time.Second
@@ -41,7 +41,10 @@ func (p Part) Run(ctx context.Context) {
 		return
 	}
 	told, counted := time.Time{}, map[string]int64(nil)
-	for ctx.Err() == nil {
+	for isRunning := true; isRunning; isRunning = backoff.Sleep(ctx, lookEvery) == nil {
+		if err := p.useConfig(); err != nil {
+			p.Log.Warn("Serving registry mirrors failed", "error", err.Error())
+		}
 		if since := p.Server.Problem().Since; !since.Equal(told) {
 			told = since
 			p.Wake.Send()
@@ -52,17 +55,13 @@ func (p Part) Run(ctx context.Context) {
 			}
 			counted = counts
 		}
-		_ = backoff.Sleep(ctx, lookEvery)
 	}
 }
 
-// configure hands over the settings once the key of the host is there; a join makes it.
+// configure hands over the settings once the certificates are there; a join makes them.
 func (p Part) configure(ctx context.Context) bool {
 	for told := false; ctx.Err() == nil; told = true {
-		c, err := p.config()
-		if err == nil {
-			err = p.Server.Use(c)
-		}
+		err := p.useConfig()
 		if err == nil {
 			return true
 		}
@@ -72,6 +71,15 @@ func (p Part) configure(ctx context.Context) bool {
 		_ = backoff.Sleep(ctx, keyEvery)
 	}
 	return false
+}
+
+// useConfig hands over the settings, and the certificates as they are now.
+func (p Part) useConfig() error {
+	c, err := p.config()
+	if err != nil {
+		return err
+	}
+	return p.Server.Use(c)
 }
 
 func (p Part) config() (Config, error) {

@@ -1,7 +1,7 @@
 package registry
 
 import (
-	"crypto/subtle"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -107,8 +107,7 @@ func (q request) kind() mirrors.Kind {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	state, _ := s.current()
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	key := r.Header.Get(mirrors.KeyHeader)
-	if state == nil || subtle.ConstantTimeCompare([]byte(key), []byte(state.config.Endpoint.Key)) != 1 {
+	if state == nil || !state.isFromContainerd(r) {
 		s.counts[Unauthorized].Add(1)
 		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "this registry is for containerd of this host only")
 		return
@@ -133,6 +132,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state.answer(r.Context(), w, q)
+}
+
+// isFromContainerd tells whether a request came over a connection whose client has the key of containerd's certificate, which
+// TLS verifies.
+func (s *serving) isFromContainerd(r *http.Request) bool {
+	return r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && bytes.Equal(r.TLS.PeerCertificates[0].Raw, s.containerd)
 }
 
 // refuse answers with an error in the form of the distribution API, which containerd puts into its own message.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,11 +81,14 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 
 // serving is what requests of one configuration share. It is never changed, but for what it remembers.
 type serving struct {
-	config  Config
-	router  *mirrors.Router
-	client  *client
-	memory  *memory
-	pair    tls.Certificate
+	config Config
+	router *mirrors.Router
+	client *client
+	memory *memory
+	pair   tls.Certificate
+	// containerd is the certificate of containerd, the only client.
+	containerd []byte
+
 	log     *slog.Logger
 	failed  *failures
 	request func(Result)
@@ -110,13 +114,14 @@ func (s *Server) Use(c Config) error {
 	}
 	var next *serving
 	if c.Table != nil {
-		pair, err := tls.X509KeyPair([]byte(c.Endpoint.Certificate), []byte(c.Endpoint.PrivateKey))
-		if err != nil {
-			return errors.New("the certificate of the registry cannot be read") // the cause might quote the key
+		pair, err := tls.X509KeyPair([]byte(c.Endpoint.Server.Certificate), []byte(c.Endpoint.Server.PrivateKey))
+		containerd, _ := pem.Decode([]byte(c.Endpoint.Client.Certificate))
+		if err != nil || containerd == nil {
+			return errors.New("the certificates of the registry and of containerd cannot be read") // the cause might quote a key
 		}
 		next = &serving{
-			config: c, router: mirrors.NewRouter(*c.Table), client: newClient(c, s.Dial), memory: newMemory(), pair: pair, log: s.Log,
-			failed: newFailures(), limits: s.limits, request: func(r Result) { s.counts[r].Add(1) },
+			config: c, router: mirrors.NewRouter(*c.Table), client: newClient(c, s.Dial), memory: newMemory(), pair: pair,
+			containerd: containerd.Bytes, log: s.Log, failed: newFailures(), limits: s.limits, request: func(r Result) { s.counts[r].Add(1) },
 		}
 	}
 	if s.state != nil {
@@ -184,6 +189,8 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) {
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
 			NextProtos: []string{"http/1.1"},
+			// Who has no certificate, or another one, is to be answered and counted: isFromContainerd compares it.
+			ClientAuth: tls.RequestClientCert,
 			// Layers are large, and loopback loses nothing.
 			DynamicRecordSizingDisabled: true,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {

@@ -73,10 +73,7 @@ func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]htt
 	}
 	w.server = NewServer(listen, dial, slog.New(slog.NewTextHandler(&lockedWriter{w: w.log}, nil)))
 	w.server.limits = limits{patience: 900 * time.Millisecond, idle: 500 * time.Millisecond}
-	endpoint, _, err := credentials.MakeRegistry(host.Host{Disk: host.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	endpoint := newEndpoint(t)
 	table := mirrors.Render(in).Table
 	w.config = Config{Table: table, Keyring: []byte(`{"auths": {` + auths + `}}`), Certificates: ca, Endpoint: endpoint}
 	ctx, end := context.WithCancel(context.Background())
@@ -88,6 +85,16 @@ func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]htt
 	}
 	w.address = <-listening
 	return w
+}
+
+// newEndpoint makes the certificates of a host.
+func newEndpoint(t *testing.T) credentials.RegistryEndpoint {
+	t.Helper()
+	e, _, err := credentials.MakeRegistry(host.Host{Disk: host.Disk{Root: t.TempDir()}, Rights: openRights{}}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 type lockedWriter struct {
@@ -165,9 +172,29 @@ type reply struct {
 // ask asks WICD's registry for /v2/<path> as containerd would for an image of src.test.
 func (w *world) ask(method, path string, header ...string) reply {
 	w.t.Helper()
+	return w.askAs(certificateOf(w.t, w.config.Endpoint.Client), method, path, header...)
+}
+
+// certificateOf is a pair as a TLS client has it.
+func certificateOf(t *testing.T, pair credentials.KeyPair) tls.Certificate {
+	t.Helper()
+	c, err := tls.X509KeyPair([]byte(pair.Certificate), []byte(pair.PrivateKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// askAs asks with a client certificate; without one, where it is empty.
+func (w *world) askAs(certificate tls.Certificate, method, path string, header ...string) reply {
+	w.t.Helper()
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(w.config.Endpoint.Certificate))
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableCompression: true, DisableKeepAlives: true}}
+	pool.AppendCertsFromPEM([]byte(w.config.Endpoint.Server.Certificate))
+	trusts := &tls.Config{RootCAs: pool}
+	if certificate.Certificate != nil {
+		trusts.Certificates = []tls.Certificate{certificate}
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trusts, DisableCompression: true, DisableKeepAlives: true}}
 	separator := "?"
 	if strings.Contains(path, "?") {
 		separator = "&"
@@ -176,7 +203,6 @@ func (w *world) ask(method, path string, header ...string) reply {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r.Header.Set(mirrors.KeyHeader, w.config.Endpoint.Key)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
