@@ -85,12 +85,13 @@ type LogsSpec struct {
 	// +optional
 	Count int32 `json:"count,omitempty"`
 
-	// verbosity is how much detail services log: Normal, Debug or Trace, for each service by its name: kubelet,
+	// verbosity is how much detail services log: Normal, Debug or Trace, for each service by its name: containerd, kubelet,
 	// kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy. The default is Normal. A service
-	// restarts when its value changes; pods keep running. Trace is a great amount: size limits how long it reaches back.
-	// containerd stays at level info, because it logs a key of the host at level debug.
-	// +kubebuilder:validation:MaxProperties=6
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['kubelet', 'kube-proxy', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be kubelet, kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
+	// restarts when its value changes, and the kubelet when that of containerd does; pods keep running. Trace is a great
+	// amount: size limits how long it reaches back. With Debug and Trace, containerd logs the environment variables of
+	// containers, also those from Secrets.
+	// +kubebuilder:validation:MaxProperties=7
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['containerd', 'kubelet', 'kube-proxy', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be containerd, kubelet, kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
 	// +optional
 	Verbosity map[string]LogVerbosity `json:"verbosity,omitempty"`
 }

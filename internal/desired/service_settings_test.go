@@ -30,7 +30,7 @@ func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 		normal, debug, trace string
 	}{
 		"kubelet":             {none, " --v=2 ", " --v=4 ", " --v=6 "},
-		"containerd":          {none, " --log-level info", " --log-level info", " --log-level info"}, // see containerd
+		"containerd":          {none, " --log-level info ", " --log-level debug ", " --log-level trace "},
 		"windows_exporter":    {none, " --log.level info ", " --log.level debug ", " --log.level debug "},
 		"csi-proxy":           {none, " --v=2", " --v=4", " --v=6"},
 		"kube-proxy":          {overlay, " --v=2", " --v=4", " --v=6"},

@@ -23,7 +23,7 @@ const (
 // pkg/services/services.go, with the executables taken from the version's folder, unless a comment says otherwise.
 func services(in Inputs, logs LogLimits) ([]Service, []File) {
 	folder := VersionFolder(in.Payload.Digest)
-	list := []Service{containerd(folder), kubelet(in, folder, logs)}
+	list := []Service{containerd(in, folder), kubelet(in, folder, logs)}
 	list = append(list, networkServices(in, folder, logs)...)
 	files := append(networkFiles(in), cloudFiles(in)...)
 	if has(in.Payload, csiProxyProgram) {
@@ -60,16 +60,17 @@ func missing(in Inputs) (services []v1alpha1.MissingService) {
 
 // containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of
 // golang.org/x/sys), and as a child of kube-log-runner would neither be a service nor write to standard error
-// (cmd/containerd/command/service_windows.go of containerd 2.4). At level debug it logs headers of requests (core/remotes/docker/resolver.go),
-// of which one is mirrors.KeyHeader.
-func containerd(folder string) Service {
+// (cmd/containerd/command/service_windows.go of containerd 2.4). At level debug it logs the headers of its requests but for
+// Authorization (requestFields of core/remotes/docker/resolver.go), and what containers are made of, with their environment
+// (CreateContainer of internal/cri/server): only SYSTEM and Administrators may read its log.
+func containerd(in Inputs, folder string) Service {
 	const name = ContainerdService
 	log := Log{Path: logPath(name)}
 	return Service{
 		Name:        name,
 		Description: ServiceDescription(name),
 		Command: folder + `\containerd\containerd.exe --config ` + containerdConfig +
-			` --log-file ` + log.Path + ` --run-service --log-level info`,
+			` --log-file ` + log.Path + ` --run-service --log-level ` + level(in, name, "info", "debug", "trace"),
 		Ready: runtimeEndpoint,
 		Reads: proxyVariables(), // it pulls images
 		Log:   log,

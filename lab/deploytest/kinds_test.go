@@ -189,8 +189,8 @@ func serviceSettings(set func(path string, value any) func(context.Context) erro
 		{"shutdown with more for critical pods", "must not be longer", set("kubelet", map[string]any{"shutdownGracePeriod": "10s", "shutdownGracePeriodCriticalPods": "30s"})},
 		{"shutdown of critical pods only", "is a part of shutdownGracePeriod", set("kubelet.shutdownGracePeriodCriticalPods", "30s")},
 		{"shutdown without end", "from 1s to 1h", set("kubelet.shutdownGracePeriod", "2h")},
-		{"logs: verbosity of a service", "", verbosity("kube-proxy", "Debug")},
-		{"logs: verbosity of a service that there is not", "keys must be kubelet, kube-proxy", verbosity("sshd", "Debug")},
+		{"logs: verbosity of a service", "", verbosity("containerd", "Debug")},
+		{"logs: verbosity of a service that there is not", "keys must be containerd, kubelet, kube-proxy", verbosity("sshd", "Debug")},
 		{"logs: verbosity in numbers", "spec.logs.verbosity", verbosity("kubelet", "4")},
 	}
 	digest := "@sha256:" + strings.Repeat("a1", 32)

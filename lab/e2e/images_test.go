@@ -38,6 +38,7 @@ func TestImages(t *testing.T) {
 	// that are trusted later.
 	t.Run("ThroughAProxy", func(t *testing.T) { s.in(t).throughAProxy() })
 	t.Run("FromMirrors", func(t *testing.T) { s.in(t).fromMirrors() })
+	t.Run("LogOfContainerd", func(t *testing.T) { s.in(t).expectNoSecretInLog() })
 }
 
 // shelf is a place with a Windows host and registries.
@@ -245,6 +246,7 @@ func (s shelf) throughAProxy() {
 
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) {
 		c.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy.URL(), NoProxy: lab.MachineName}
+		c.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"containerd": v1alpha1.LogTrace}
 	})
 	s.trustRegistries()
 	s.expectSettings()
@@ -253,6 +255,9 @@ func (s shelf) throughAProxy() {
 	s.expectPulled(near.byTag(s.first), near)
 	s.expectServed(s.first, near, "1")
 	s.expectPasswordOnlyWithServices(proxy.Password())
+	if strings.Contains(s.fileOf(containerdLog), proxy.Password()) {
+		s.t.Error("containerd's log contains the password of the proxy")
+	}
 
 	s.configure(func(c *v1alpha1.WindowsConfigSpec) { c.Proxy = v1alpha1.ProxySpec{} })
 	s.expectSettings()

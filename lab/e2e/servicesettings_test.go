@@ -22,7 +22,7 @@ func (c closedNetwork) serviceSettings() {
 		s.Taint = v1alpha1.TaintLowerCase
 		s.Kubelet.PriorityClass = "HIGH_PRIORITY_CLASS"
 		s.Kubelet.ShutdownGracePeriod, s.Kubelet.ShutdownGracePeriodCriticalPods = "20s", "10s"
-		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug}
+		s.Logs.Verbosity = map[string]v1alpha1.LogVerbosity{"kubelet": v1alpha1.LogDebug, "containerd": v1alpha1.LogDebug}
 	})
 	c.expectArrived([]joiner{{at: c.Hosts()[0]}})
 	c.expectReady(c.name)
@@ -46,6 +46,9 @@ func (c closedNetwork) serviceSettings() {
 	const want = " --windows-priorityclass=HIGH_PRIORITY_CLASS --v=4 "
 	if is := services["kubelet"].Command; !strings.Contains(is, want) {
 		c.t.Errorf("the kubelet is %q, want %q in it", is, want)
+	}
+	if is := services["containerd"].Command; !strings.HasSuffix(is, " --log-level debug") {
+		c.t.Errorf("containerd is %q", is)
 	}
 	c.expectServing("after", 1)
 	c.expectSameContainers(before)

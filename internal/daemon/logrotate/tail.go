@@ -1,7 +1,6 @@
 package logrotate
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,11 @@ import (
 // TailBytes is how much of a log the result of a join tells.
 const TailBytes = 2 << 10
 
-// Tail is the end of a log for people: its last whole lines, as many as fit into so many bytes.
+// tailReads is how much of a log is looked at for its last lines.
+const tailReads = 64 << 10
+
+// Tail is the end of a log for people: its last whole lines, as many as fit into so many bytes. Lines of levels debug and trace are left
+// out: everybody who may read Nodes sees what is told of a log, and containerd logs the environment of containers in such lines.
 func Tail(d host.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
@@ -39,15 +42,39 @@ func tailOf(d host.Disk, name string, limit int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start := max(info.Size()-limit, 0)
+	start := max(info.Size()-tailReads, 0)
 	b := make([]byte, info.Size()-start)
 	n, err := f.ReadAt(b, start)
 	if err != nil && !errors.Is(err, io.EOF) { // it may have been emptied meanwhile
 		return "", err
 	}
-	b = b[:n]
-	if _, lines, cut := bytes.Cut(b, []byte("\n")); cut && start > 0 && len(lines) > 0 {
-		b = lines // the first is not whole
+	text := string(b[:n])
+	if start > 0 { // the first line is not whole, and does not tell its level
+		_, text, _ = strings.Cut(text, "\n")
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(b), "")), nil
+	return lastLines(strings.ToValidUTF8(text, ""), int(limit)), nil
+}
+
+// lastLines are the last lines of a text that fit into so many bytes; of the very last, at least its end.
+func lastLines(text string, limit int) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !isDetail(line) {
+			lines = append(lines, line)
+		}
+	}
+	first, size := len(lines), 0
+	for first > 0 && size+len(lines[first-1]) <= limit {
+		first--
+		size += len(lines[first])
+	}
+	if last := len(lines) - 1; first > last && last >= 0 {
+		return strings.TrimSpace(strings.ToValidUTF8(lines[last][len(lines[last])-limit:], ""))
+	}
+	return strings.TrimSpace(strings.Join(lines[first:], ""))
+}
+
+// isDetail tells a line of a level below info, as the library logrus writes it, which containerd uses.
+func isDetail(line string) bool {
+	return strings.Contains(line, "level=debug ") || strings.Contains(line, "level=trace ")
 }

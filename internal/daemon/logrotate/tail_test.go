@@ -1,0 +1,42 @@
+package logrotate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+func TestTheEndOfALog(t *testing.T) {
+	const (
+		started = `time="2026-11-23T10:00:00Z" level=info msg="starting containerd"` + "\n"
+		failed  = `time="2026-11-23T10:00:01Z" level=error msg="no space left"` + "\n"
+		detail  = `time="2026-11-23T10:00:01Z" level=debug msg="Container config envs:{key:\"PASSWORD\" value:\"hunter2\"}"` + "\n"
+		trace   = `time="2026-11-23T10:00:01Z" level=trace msg="hunter2"` + "\n"
+	)
+	long := strings.Replace(detail, "hunter2", strings.Repeat("hunter2 ", 20000), 1)
+	for name, test := range map[string]struct {
+		log, want string
+		limit     int64
+	}{
+		"all of it":                          {started + failed, started + failed, 2000},
+		"whole lines":                        {started + failed, failed, int64(len(started+failed) - 1)},
+		"the end of a long line":             {failed, `left"`, 6},
+		"no detail":                          {started + detail + failed + trace + detail, started + failed, 2000},
+		"before much detail":                 {failed + strings.Repeat(detail, 500), failed, 2000},
+		"after a line that is not read":      {long + failed, failed, 2000},
+		"nothing but the rest of a line":     {failed + strings.TrimSuffix(long, "\n"), "", 2000},
+		"a line that was cut off in writing": {failed + detail[:len(detail)-8], failed, 2000},
+		"no text":                            {"\xff\xfe" + failed, failed, 2000},
+		"empty":                              {"", "", 2000},
+	} {
+		d := host.Disk{Root: t.TempDir()}
+		if _, err := d.WriteFile(`C:\var\log\containerd\containerd.log`, test.log); err != nil {
+			t.Fatal(err)
+		}
+		if got := logrotate.Tail(d, `C:\var\log\containerd\containerd.log`, test.limit); got != strings.TrimSpace(test.want) {
+			t.Errorf("%s: %.300q, want %q", name, got, test.want)
+		}
+	}
+}
