@@ -20,7 +20,7 @@ TEST := go test -vet=off
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
-CORE := ^Test(WindowsHostBecomesReadyNode|OldestKubernetes|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
+CORE := ^Test(WindowsHostBecomesReadyNode|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
 ONLY ?=

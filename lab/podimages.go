@@ -107,6 +107,23 @@ func (l *Lab) AddPause(ctx context.Context, r *Registry, name string, platforms 
 	return r.PushIndex(ctx, repository, tag, i, platforms...)
 }
 
+// PushWebserver pushes the image of WebserverImage to another repository of a registry, with tag 1.
+func (l *Lab) PushWebserver(ctx context.Context, r *Registry, repository string) (image.Image, error) {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return image.Image{}, err
+	}
+	webserver, err := c.build(ctx, webserverProgram())
+	if err != nil {
+		return image.Image{}, err
+	}
+	i, err := imageOf(repository, webserver, "")
+	if err != nil {
+		return image.Image{}, err
+	}
+	return i, r.Push(ctx, repository, "1", i)
+}
+
 // HostPlatform is the platform of the lab's hosts, in indexes of images.
 func HostPlatform() v1.Platform {
 	return v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: hostVersion()}

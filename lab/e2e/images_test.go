@@ -63,7 +63,7 @@ func newShelf(p place) shelf {
 			p.t.Fatal(err)
 		}
 	}
-	s.createPullSecret(s.source, s.first, s.second, s.remote)
+	s.setPullSecret(api.DefaultNamespace, s.source, s.first, s.second, s.remote)
 	return s
 }
 
@@ -72,8 +72,8 @@ func (s shelf) in(t *testing.T) shelf {
 	return s
 }
 
-// createPullSecret makes the Secret with the credentials of registries.
-func (p place) createPullSecret(registries ...*lab.Registry) {
+// setPullSecret writes the credentials of registries to the Secret in a namespace, which OpenShift's installer has created there.
+func (p place) setPullSecret(namespace string, registries ...*lab.Registry) {
 	p.t.Helper()
 	auths := map[string]map[string]string{}
 	for _, r := range registries {
@@ -83,10 +83,17 @@ func (p place) createPullSecret(registries ...*lab.Registry) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.PullSecret},
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.PullSecret},
 		Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: text},
-	})
+	}
+	err = p.Client.Create(p.t.Context(), secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = p.Client.Update(p.t.Context(), secret)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // expectSettings waits until the host has the current settings.

@@ -130,7 +130,7 @@ func (c closedNetwork) repaired() {
 	if err := c.Lab.AddPause(c.t.Context(), c.closed, desired.DefaultSandboxImage, linux(), lab.HostPlatform()); err != nil {
 		c.t.Fatal(err)
 	}
-	c.createPullSecret(c.closed)
+	c.setPullSecret(api.DefaultNamespace, c.closed)
 	c.expectReady(c.name)
 	c.expectImage(api.ReasonSandboxImagePresent, desired.DefaultSandboxImage)
 }

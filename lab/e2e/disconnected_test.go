@@ -1,0 +1,129 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestDisconnected joins a host of an OpenShift cluster that reaches two registries only, and none of the sources. The host gets its
+// sandbox image by an ImageTagMirrorSet, and pods theirs by the example of OpenShift's documents for Windows nodes: an
+// ImageDigestMirrorSet, in which the hosts of the mirrors are those of the lab.
+func TestDisconnected(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, OpenShift: "None"})
+	first, second := p.startRegistry(), p.startRegistry()
+	p.setPullSecret(cluster.OpenShiftPullSecret().Namespace, first, second)
+	p.trustOnOpenShift(first, second)
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Registries.Mirrors = nil })
+	p.create(parse(t, fmt.Sprintf(`
+apiVersion: config.openshift.io/v1
+kind: ImageTagMirrorSet
+metadata: {name: pause}
+spec:
+  imageTagMirrors:
+  - mirrors: ['%s/closed/oss/kubernetes/pause']
+    source: mcr.microsoft.com/oss/kubernetes/pause
+    mirrorSourcePolicy: NeverContactSource
+`, first.Host)))
+	p.create(parse(t, fmt.Sprintf(`
+apiVersion: config.openshift.io/v1
+kind: ImageDigestMirrorSet
+metadata:
+  name: ubi9repo
+spec:
+  imageDigestMirrors:
+  - mirrors:
+    - %s/example/ubi-minimal
+    - %s/example2/ubi-minimal
+    source: registry.access.redhat.com/ubi9/ubi-minimal
+    mirrorSourcePolicy: AllowContactingSource
+  - mirrors:
+    - %s
+    source: registry.redhat.io
+    mirrorSourcePolicy: NeverContactSource
+  - mirrors:
+    - docker.io
+    source: docker-mirror.internal
+    mirrorSourcePolicy: AllowContactingSource
+`, first.Host, second.Host, second.Host)))
+	if err := p.Lab.AddPause(t.Context(), first, "mcr.microsoft.com/closed/oss/kubernetes/pause:3.9", linux(), lab.HostPlatform()); err != nil {
+		t.Fatal(err)
+	}
+	p.joinAll()
+	expectRequest(t, first, http.MethodGet, "/v2/closed/oss/kubernetes/pause/manifests/sha256:", http.StatusOK)
+
+	p.runFrom("minimal", "registry.access.redhat.com/ubi9/ubi-minimal@"+p.pushWebserver(second, "example2/ubi-minimal"))
+	expectRequest(t, first, http.MethodHead, "/v2/example/ubi-minimal/manifests/sha256:", http.StatusNotFound)
+	expectRequest(t, second, http.MethodGet, "/v2/example2/ubi-minimal/manifests/sha256:", http.StatusOK)
+
+	p.runFrom("product", "registry.redhat.io/product/app@"+p.pushWebserver(second, "product/app"))
+	expectRequest(t, second, http.MethodHead, "/v2/product/app/manifests/sha256:", http.StatusOK) // the host has its content already
+}
+
+func (p place) startRegistry() *lab.Registry {
+	p.t.Helper()
+	r, err := p.Lab.StartRegistry(p.t.Context(), lab.RegistryOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+// pushWebserver returns the digest of the image, with its algorithm.
+func (p place) pushWebserver(r *lab.Registry, repository string) string {
+	p.t.Helper()
+	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return i.Digest().String()
+}
+
+// trustOnOpenShift makes nodes trust registries: the machine-config operator copies the certificates that images.config names.
+func (p place) trustOnOpenShift(registries ...*lab.Registry) {
+	p.t.Helper()
+	data := base64.StdEncoding.EncodeToString(p.Lab.RegistryCA())
+	var bundles []string
+	for _, r := range registries {
+		bundles = append(bundles, fmt.Sprintf("{file: %s, data: %s}", strings.Replace(r.Host, ":", "..", 1), data))
+	}
+	p.patch("machineconfiguration.openshift.io/v1 ControllerConfig machine-config-controller",
+		"spec: {imageRegistryBundleUserData: ["+strings.Join(bundles, ", ")+"]}")
+}
+
+// runFrom runs a pod of an image until it answers.
+func (p place) runFrom(name, image string) {
+	p.t.Helper()
+	_, err := p.WinWebserver(p.t.Context(), name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectServing(name, 1)
+}
+
+// expectRequest searches a registry's log for a request whose path has a beginning.
+func expectRequest(t *testing.T, r *lab.Registry, method, prefix string, status int) {
+	t.Helper()
+	all, err := r.Requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(all, func(q lab.RegistryRequest) bool {
+		return q.Method == method && strings.HasPrefix(q.Path, prefix) && q.Status == status
+	}) {
+		t.Errorf("%s answered no %s %s… with %d; its requests:\n%+v", r.Host, method, prefix, status, all)
+	}
+}
