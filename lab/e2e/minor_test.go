@@ -88,11 +88,12 @@ func (p place) moveCluster() {
 	if err := p.Lab.ControlPlane.Upgrade(p.t.Context(), next); err != nil {
 		p.t.Fatal(err)
 	}
-	watch := p.watchBudget(1)
+	watch, outages := p.watchBudget(1), p.watchOutages()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
 	p.expectKubeletVersion(next) // two minutes after the upgrade, at the earliest
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
+	p.logOutages(outages)
 	for _, problem := range watch.problems() {
 		p.t.Error(problem)
 	}
