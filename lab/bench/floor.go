@@ -48,7 +48,7 @@ func (s *sheet) calibrate(ctx context.Context, when string) error {
 // joinFloor is the floor of a join: the bytes of the payload over SSH, and the start of containerd and the kubelet alone.
 type joinFloor struct {
 	transfer, start float64
-	// kubelet is not part of the floor: it is what nobody but the kubelet can shorten.
+	// kubelet is not part of the floor: only the kubelet itself could shorten it.
 	kubelet float64
 }
 
@@ -105,7 +105,7 @@ const kubeletLog = desired.Logs + `\kubelet\kubelet.log`
 
 // kubeletAlone is how long the kubelet of a host that has joined took from its first line of log to the certificate that it serves with.
 // For that, it gets a client certificate, registers the node, reads its addresses and gets another certificate. Ready waits for it, and
-// most of it is the kubelet's own: it looks at what its certificate must have once a second.
+// most of it is the kubelet's own: it checks once a second what its certificate must have.
 func kubeletAlone(h *lab.Host) (float64, error) {
 	log, err := h.ReadFile(kubeletLog)
 	if err != nil {
