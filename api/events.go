@@ -63,6 +63,10 @@ const (
 	// EventRegistryUnavailable is reported on a Node whose daemon cannot serve registry mirrors to containerd, because
 	// another program has its port.
 	EventRegistryUnavailable = "RegistryUnavailable"
+	// EventDefenderExclusions is reported on a Node on which Microsoft Defender does not have the exclusions of containerd
+	// that WindowsConfig asks for, because a policy or tamper protection prevents it, or because Defender does not answer.
+	// The note says what to do.
+	EventDefenderExclusions = "DefenderExclusionsMissing"
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.

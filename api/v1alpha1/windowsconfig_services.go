@@ -11,7 +11,27 @@ type RuntimeSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^((localhost|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+)(:[0-9]{1,5})?|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?:[0-9]{1,5})(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)+(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}|@sha256:[a-f0-9]{64})$')",message="sandboxImage must name an image with its registry and a tag or a digest, for example registry.example.com/oss/kubernetes/pause:3.9"
 	// +optional
 	SandboxImage string `json:"sandboxImage,omitempty"`
+
+	// defenderExclusions says whether nodes exclude containerd from the scans of Microsoft Defender Antivirus. Managed
+	// excludes the program of containerd and its folders below C:\ProgramData\containerd, restores these exclusions
+	// when they are removed, and removes them when the host leaves. None adds none, and removes those that Managed
+	// added, for example because a group policy has the exclusions of your choice. Exclusions of others always stay.
+	// +kubebuilder:validation:Enum=Managed;None
+	// +kubebuilder:default=Managed
+	// +optional
+	DefenderExclusions DefenderExclusions `json:"defenderExclusions,omitempty"`
 }
+
+// DefenderExclusions says whose the exclusions of containerd in Microsoft Defender Antivirus are.
+type DefenderExclusions string
+
+// Whose the exclusions of containerd are.
+const (
+	// DefenderExclusionsManaged keeps exclusions on nodes.
+	DefenderExclusionsManaged DefenderExclusions = "Managed"
+	// DefenderExclusionsNone leaves them to the administrator.
+	DefenderExclusionsNone DefenderExclusions = "None"
+)
 
 // KubeletSpec changes single values of the kubelet's configuration. Absent values keep their defaults.
 //

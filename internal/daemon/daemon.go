@@ -109,6 +109,7 @@ type parts struct {
 	sandbox    *sandboximage.Reconciler
 	updates    *update.Requester
 	registry   registry.Part
+	exclusions *configure.Exclusions
 	reporter   *nodestatus.Reporter
 }
 
@@ -123,9 +124,10 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
+	p.exclusions = configure.NewExclusions(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry},
+		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry, p.exclusions},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s, Sandbox: p.sandbox},
 	}
 	return p
@@ -147,6 +149,7 @@ func (p *parts) run(ctx context.Context) {
 		podnetwork.Routes{Session: p.Session}.Run,
 		p.reboot.Run,
 		p.registry.Run,
+		p.exclusions.Run,
 	} {
 		work.Go(func() { run(ctx) })
 	}

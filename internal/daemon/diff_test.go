@@ -50,6 +50,7 @@ func changes() map[string]change {
 		"dependency":                    func(r *agent.JoinRequest) { r.Desired.Services[2].DependsOn = []string{"kubelet"} },
 		"dependencies in another order": func(r *agent.JoinRequest) { slices.Reverse(r.Desired.Services[3].DependsOn) },
 		"firewall":                      func(r *agent.JoinRequest) { r.Desired.Firewall = rules() },
+		"exclusions of Defender":        func(r *agent.JoinRequest) { r.Desired.Exclusions = exclusionsOf(r.Desired.Digest) },
 		"limits of logs":                func(r *agent.JoinRequest) { r.Desired.Logs.Count = 7 },
 		"where it logs": func(r *agent.JoinRequest) {
 			r.Desired.Services[0].Log.Path = desired.Logs + `\containerd\containerd.log`

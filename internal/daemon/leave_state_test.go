@@ -27,13 +27,14 @@ type state struct {
 	Trusted     []string
 	Remnants    []string
 	Rules       []sim.Rule
+	Exclusions  desired.Exclusions
 	Files       map[string]string
 }
 
 // stateOf leaves out journal, logs and what remains.
 func stateOf(t *testing.T, w *sim.Windows, remains ...string) state {
 	t.Helper()
-	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Rules: w.Rules(), Files: map[string]string{}}
+	s := state{Services: map[string]desired.Service{}, Environment: w.Environment(), Remnants: w.Remnants(), Rules: w.Rules(), Exclusions: w.Defender().Set, Files: map[string]string{}}
 	services, err := w.Host().Services.List(t.Context(), []string{"backup"})
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +86,7 @@ func newShared(t *testing.T) *sim.Windows {
 	}
 	w.SetVariable("OTHER", "somebody's")
 	w.AddRule(sim.Rule{FirewallRule: rules()[0], Group: "somebody's"})
+	w.EditDefender(func(d *sim.Defender) { d.Set = somebodys() })
 	return w
 }
 
@@ -129,6 +131,7 @@ func leavingRequest(t *testing.T, c *cargo) agent.JoinRequest {
 	r.Desired.WatchedEnvironment = []string{"HTTP_PROXY", "NO_PROXY"}
 	r.Desired.Certificates = otherAuthority(t)
 	r.Desired.Firewall = rules()
+	r.Desired.Exclusions = exclusionsOf(r.Desired.Digest)
 	r.Desired.SecretsVersion = "1"
 	r.Secrets = desired.Secrets{Version: "1", Files: []desired.File{{Path: credentialFile, Content: "secret"}, {Path: webConfig, Content: "x"}}}
 	return r

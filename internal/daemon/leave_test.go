@@ -28,7 +28,7 @@ func TestAHostThatLeftIsWhatItWas(t *testing.T) {
 	for _, part := range []string{
 		"service kubelet removed", "container pause ended", "process of " + shim + " ended", "network " + podNetwork + " of a pod removed",
 		"variable NO_PROXY of the machine removed", desired.ContainerdRoot + " removed", `C:\k\store removed`, "left cluster " + r.Cluster,
-		`rule "kubelet" of the firewall removed`,
+		`rule "kubelet" of the firewall removed`, "exclusion of path " + desired.ContainerdRoot + " from scans of Defender removed",
 	} {
 		if !slices.ContainsFunc(result.Removed, func(line string) bool { return strings.HasPrefix(line, part) }) {
 			t.Errorf("%q is not told; told was %q", part, result.Removed)

@@ -75,6 +75,9 @@ func newOriginal(t *testing.T) *original {
 		t.Fatal(err)
 	}
 	o.SetVariable("HTTP_PROXY", "http://the.originals")
+	o.EditDefender(func(d *sim.Defender) {
+		d.Set = somebodys().And(desired.Exclusions{Processes: []string{`C:\k\containerd\containerd.exe`}})
+	})
 	for _, s := range originals() {
 		if _, err := h.Services.Put(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -141,6 +144,7 @@ func (o *original) expectTakenOver(t *testing.T, r agent.JoinRequest) {
 	if value, there := o.Environment()["HTTP_PROXY"]; there {
 		t.Errorf("the machine has HTTP_PROXY=%s", value)
 	}
+	expectExclusions(t, o.Windows, somebodys().And(r.Desired.Exclusions))
 	if trusted, err := o.Host().Certificates.List(t.Context()); err != nil || len(trusted) != 0 {
 		t.Errorf("the machine trusts %q, %v", trusted, err)
 	}

@@ -29,7 +29,7 @@ const (
 
 // CheckBounds says what of a Node, on which nothing is left open, no Node may have.
 func (n Node) CheckBounds() error {
-	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRegistries, n.checkRest} {
+	for _, check := range []func() error{n.checkCounts, n.checkServices, n.checkPaths, n.checkPayload, n.checkRegistries, n.checkExclusions, n.checkRest} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -50,6 +50,7 @@ func (n Node) checkCounts() error {
 		{"folders", len(n.Directories), maxServices}, {"files of the payload", len(n.Payload), maxPayload},
 		{"SSH keys", len(n.AuthorizedKeys), maxKeys}, {"retired SSH keys", len(n.RetiredKeys), maxKeys},
 		{"rules of the firewall", len(n.Firewall), maxRules}, {"routes", len(n.Routes), maxRules},
+		{"exclusions of Defender", len(n.Exclusions.Processes) + len(n.Exclusions.Paths), maxRules},
 	} {
 		if c.is > c.may {
 			return fmt.Errorf("it has %d %s; at most %d are allowed", c.is, c.what, c.may)

@@ -49,6 +49,8 @@ type Node struct {
 	Certificates string `json:"certificates,omitempty"`
 	// Firewall is what the host's firewall lets in for services of the node.
 	Firewall []FirewallRule `json:"firewall,omitempty"`
+	// Exclusions are what Microsoft Defender does not scan on the host.
+	Exclusions Exclusions `json:"exclusions,omitzero"`
 	// Routes are those that the host must have besides its own.
 	Routes []Route `json:"routes,omitempty"`
 	// Logs says how much of the services' logs stays on the host.

@@ -261,6 +261,7 @@ func (c *comparison) rest() {
 		{"sandbox image", c.old.SandboxImage == c.new.SandboxImage},
 		{"routes", slices.Equal(c.old.Routes, c.new.Routes)},
 		{"firewall", reflect.DeepEqual(c.old.Firewall, c.new.Firewall)},
+		{"exclusions of Defender", reflect.DeepEqual(c.old.Exclusions, c.new.Exclusions)},
 		{"mirrors of registries", reflect.DeepEqual(c.old.Registries, c.new.Registries)},
 		{"limits of logs", c.old.Logs == c.new.Logs},
 		{"secrets", c.old.SecretsVersion == c.new.SecretsVersion},

@@ -76,6 +76,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 		Network:            network(in),
 		WatchedEnvironment: proxyVariables(),
 		Firewall:           firewall(in),
+		Exclusions:         exclusions(in),
 		Routes:             routes(in),
 		Logs:               logs,
 	}

@@ -221,6 +221,7 @@ type Host struct {
 	NextStart    NextStart
 	Networks     Networks
 	Firewall     Firewall
+	Defender     Defender
 	Routes       Routes
 	Disk         Disk
 	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.

@@ -55,6 +55,26 @@ func CheckRules(rules []desired.FirewallRule) error {
 	return nil
 }
 
+// Defender is Microsoft Defender Antivirus. Exclusions are the same when they differ in case only.
+type Defender interface {
+	// Exclusions returns the exclusions that are in force, whoever set them: administrators of the host, group policies, or WICD. They are
+	// in the spelling in which they were set. What Defender excludes by itself is none of them. Where nothing scans, that is
+	// ErrNoDefender, and where a policy hides them from administrators of the host, ErrExclusionsHidden.
+	Exclusions(ctx context.Context) (desired.Exclusions, error)
+	// Add adds exclusions to those that are set on the host. Existing ones are no error. Without an error, they can still be without
+	// effect, where a policy has the last word: Exclusions tells. Where nothing scans, that is ErrNoDefender.
+	Add(ctx context.Context, e desired.Exclusions) error
+	// Remove removes exclusions from those that are set on the host. Absent ones are no error; those of a policy stay in force. Where
+	// nothing scans, that is ErrNoDefender.
+	Remove(ctx context.Context, e desired.Exclusions) error
+}
+
+// ErrNoDefender is what Defender returns where it scans nothing: it is not installed, or its service does not run.
+var ErrNoDefender = errors.New("Microsoft Defender does not run")
+
+// ErrExclusionsHidden is what Defender.Exclusions returns where a policy hides exclusions from administrators of the host.
+var ErrExclusionsHidden = errors.New("a policy hides the exclusions of Microsoft Defender from administrators of the host")
+
 // Routes is the table of the host's IPv4 routes.
 type Routes interface {
 	// Ensure adds a route unless its interface has one to the same destination already, whatever its gateway. Nothing else changes.

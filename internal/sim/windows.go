@@ -86,6 +86,7 @@ type Windows struct {
 	// pullTakes is how long a pull takes.
 	pullTakes       time.Duration
 	firewallStopped bool
+	defender        Defender
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.
 	nextName string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 	if err := host.CheckRules(rules); err != nil {
 		return nil, err
 	}
-	switch runs, err := firewallRuns(); {
+	switch runs, err := isRunning(firewallService); {
 	case errors.Is(err, host.ErrNotFound) && len(rules) == 0:
 		return nil, nil // there never was a rule
 	case errors.Is(err, host.ErrNotFound):
@@ -56,53 +55,6 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 		err = p.effect()
 	}
 	return slices.Sorted(maps.Keys(changed)), err
-}
-
-// firewallRuns reports whether the service runs. Without it, the error is daemon.ErrNotFound.
-func firewallRuns() (bool, error) {
-	m, err := connect(0)
-	if err != nil {
-		return false, err
-	}
-	defer m.Close()
-	s, err := m.open(firewallService, windows.SERVICE_QUERY_STATUS)
-	if err != nil {
-		return false, err
-	}
-	defer s.Close()
-	status, err := s.Status()
-	return status.CurrentState == windows.SERVICE_RUNNING, err
-}
-
-// initializeCOM makes the thread of the caller one that may call COM objects, until release is called on it.
-func initializeCOM() (release func(), err error) {
-	runtime.LockOSThread()
-	const alreadyDone = 1 // S_FALSE: it counts, too
-	err = ole.CoInitializeEx(0, ole.COINIT_MULTITHREADED)
-	if failed := (*ole.OleError)(nil); errors.As(err, &failed) && failed.Code() == alreadyDone {
-		err = nil
-	}
-	if err != nil {
-		runtime.UnlockOSThread()
-		return nil, explained(err)
-	}
-	return func() { ole.CoUninitialize(); runtime.UnlockOSThread() }, nil
-}
-
-// explained is an error of COM with its number, which is often all it has.
-func explained(err error) error {
-	failed := (*ole.OleError)(nil)
-	if !errors.As(err, &failed) {
-		return err
-	}
-	code := uint32(failed.Code())
-	if inner := (ole.EXCEPINFO{}); errors.As(failed.SubError(), &inner) && inner.SCODE() != 0 {
-		code = inner.SCODE()
-	}
-	if about := strings.TrimSpace(failed.Description()); about != "" && about != "<nil>" {
-		return fmt.Errorf("error %#08x (%s)", code, about)
-	}
-	return fmt.Errorf("error %#08x", code)
 }
 
 // comObject is a COM object that is called by names.

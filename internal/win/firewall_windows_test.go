@@ -21,7 +21,7 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 	mustHaveFirewall(t)
 	host := mustHost(t)
 	contract.Firewall(t, func(t *testing.T) contract.FirewallFixture {
-		mustRunFirewall(t, host.Services)
+		mustRunInstead(t, host.Services, firewallService)
 		forgetRules(t)
 		t.Cleanup(func() { forgetRules(t) })
 		edit := func(property string, value any) func(*testing.T, string) {
@@ -58,7 +58,7 @@ func TestTheFirewallKeepsItsPromises(t *testing.T) {
 
 // TestAWindowsWithoutFirewallIsReported: without a filter no rules are needed, and there are none to remove.
 func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
-	if _, err := firewallRuns(); !errors.Is(err, host.ErrNotFound) {
+	if _, err := isRunning(firewallService); !errors.Is(err, host.ErrNotFound) {
 		t.Skipf("this Windows has the firewall's service (%v)", err)
 	}
 	rules := []desired.FirewallRule{{Name: contract.FirstRule, Protocol: desired.TCP, Ports: []uint16{22}}}
@@ -81,12 +81,12 @@ func mustHaveFirewall(t *testing.T) {
 	})
 }
 
-// mustRunFirewall creates the firewall's service, which Wine does not have, until the test ends.
-func mustRunFirewall(t *testing.T, s host.Services) {
+// mustRunInstead creates and starts a service of Windows that Wine does not have, until the test ends.
+func mustRunInstead(t *testing.T, s host.Services, name string) {
 	t.Helper()
-	removeAfter(t, s, firewallService)
-	_, err := s.Put(t.Context(), desired.Service{Name: firewallService, Description: "stands in for that of Windows", Command: command(t, "runs")})
-	if err := errors.Join(err, s.Start(t.Context(), firewallService)); err != nil {
+	removeAfter(t, s, name)
+	_, err := s.Put(t.Context(), desired.Service{Name: name, Description: "stands in for that of Windows", Command: command(t, "runs")})
+	if err := errors.Join(err, s.Start(t.Context(), name)); err != nil {
 		t.Fatal(err)
 	}
 }

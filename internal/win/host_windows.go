@@ -34,6 +34,7 @@ func Host() (host.Host, error) {
 		Containers:   containers{patience: time.Minute, networks: networks},
 		NextStart:    nextStart{},
 		Firewall:     firewall{},
+		Defender:     defender{wmi: newWMI(30 * time.Second)},
 		Routes:       newRoutes(),
 		Networks:     networks,
 		Disk:         host.Disk{},

@@ -171,3 +171,19 @@ func (m manager) open(name string, access uint32) (service, error) {
 	s, err := m.Open(name, access)
 	return service{s}, err
 }
+
+// isRunning reports whether a service of Windows runs. Without it, the error is host.ErrNotFound.
+func isRunning(name string) (bool, error) {
+	m, err := connect(0)
+	if err != nil {
+		return false, err
+	}
+	defer m.Close()
+	s, err := m.open(name, windows.SERVICE_QUERY_STATUS)
+	if err != nil {
+		return false, err
+	}
+	defer s.Close()
+	status, err := s.Status()
+	return status.CurrentState == windows.SERVICE_RUNNING, err
+}

@@ -37,6 +37,7 @@ func (j joining) joinSteps() []step {
 		{"setting the environment", j.environment.set},
 		{"trusting certificates", j.certificates.trust},
 		{"opening the firewall", j.firewall.open},
+		{"setting exclusions of Microsoft Defender", j.exclusions.try},
 		{"handing over the bootstrap token", j.membership.writeBootstrap},
 		{"remembering the request", j.record.remember},
 		{"starting services", j.services.startAll},
@@ -102,7 +103,7 @@ func newJoining(w work, t target, restarting *windows) joining {
 	p := newParts(w, t)
 	return joining{
 		parts: p, windows: restarting,
-		original:   originalOperator{work: w, certificates: p.certificates, isOurs: t.former.Cluster != "", declared: t.wanted},
+		original:   originalOperator{work: w, certificates: p.certificates, exclusions: p.exclusions, isOurs: t.former.Cluster != "", declared: t.wanted},
 		membership: membership{work: w, restarts: t.restarts, wanted: t.wanted, request: t.request, former: t.former},
 	}
 }

@@ -24,6 +24,7 @@ func (l *leaving) leaveSteps() []step {
 		{"untrusting certificates", certificates{work: l.work}.untrust},
 		{"clearing the environment", l.clearEnvironment},
 		{"removing images", run.removeLayers},
+		{"removing exclusions of Microsoft Defender", l.removeExclusions},
 		{"removing files", disk.remove},
 		{"closing the firewall", l.closeFirewall},
 		{"completing", l.end},
@@ -147,6 +148,10 @@ func (l *leaving) removeNetworks(ctx context.Context) error {
 
 func (l *leaving) clearEnvironment(ctx context.Context) error {
 	return environment{work: l.work, values: l.former.wanted.Environment, watched: l.former.wanted.WatchedEnvironment}.clear(ctx)
+}
+
+func (l *leaving) removeExclusions(ctx context.Context) error {
+	return exclusions{work: l.work}.remove(ctx, &l.remains)
 }
 
 func (l *leaving) closeFirewall(ctx context.Context) error {

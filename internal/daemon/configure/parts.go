@@ -91,6 +91,7 @@ type parts struct {
 	environment  environment
 	certificates certificates
 	firewall     firewall
+	exclusions   exclusions
 	record       record
 	services     services
 }
@@ -105,6 +106,7 @@ func newParts(w work, t target) parts {
 		environment:  environment{work: w, values: t.wanted.Environment, watched: t.wanted.WatchedEnvironment},
 		certificates: certificates{work: w, wanted: t.wanted.Certificates},
 		firewall:     firewall{work: w, rules: t.wanted.Firewall},
+		exclusions:   exclusions{work: w, wanted: t.wanted.Exclusions},
 		record:       record{work: w, request: t.request, former: t.former},
 		services: services{
 			work: w, restarts: t.restarts, wanted: t.wanted.Services,

@@ -19,6 +19,7 @@ func pullSteps(p parts) []step {
 		{"setting the environment", p.environment.set},
 		{"trusting certificates", p.certificates.trust},
 		{"opening the firewall", p.firewall.open},
+		{"setting exclusions of Microsoft Defender", p.exclusions.try},
 		{"remembering the request", p.record.remember},
 		{"starting services", p.services.startOthers},
 		{"removing old versions", p.programs.removeOldVersions},

@@ -20,6 +20,9 @@ import (
 // services do not tell any more.
 const originalFile = desired.State + `\original-operator`
 
+// originalContainerd is the program that the original's daemon excludes from scans of Microsoft Defender. Nothing runs by that name.
+const originalContainerd = `C:\k\containerd\containerd.exe`
+
 // importedFile has the certificates that the original's daemon put into the machine's store.
 const importedFile = `C:\k\imported-certs.pem`
 
@@ -27,6 +30,7 @@ const importedFile = `C:\k\imported-certs.pem`
 type originalOperator struct {
 	work
 	certificates certificates
+	exclusions   exclusions
 	// isOurs is true on a host with a record of ours, declared is what it is to have.
 	isOurs   bool
 	declared desired.Node
@@ -48,6 +52,9 @@ func (o originalOperator) takeOver(ctx context.Context) error {
 		if err := o.Services.Stop(ctx, api.WICDService); err != nil {
 			return fmt.Errorf("stopping the original operator's daemon: %w", err)
 		}
+	}
+	if err := o.exclusions.adopt(desired.Exclusions{Processes: []string{originalContainerd}}); err != nil {
+		return err
 	}
 	return o.adoptCertificates()
 }
@@ -95,8 +102,8 @@ func (o originalOperator) adoptCertificates() error {
 type original struct{ path, reason string }
 
 // originalFiles are what the original operator leaves on a host and ours has no use for, unless it declares a file of that name.
-// Folders go when they are empty. Logs stay, and so does what is in Windows itself: networks of HNS, which pods may use, rules of
-// the firewall, which ours needs, too, and exclusions of Defender.
+// Folders go when they are empty. Logs stay, and so does what is in Windows itself: networks of HNS, which pods may use, and
+// rules of the firewall, which ours needs, too.
 func originalFiles() []original {
 	const (
 		program = "programs run from folders of versions"

@@ -1,0 +1,144 @@
+package configure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// excludedFile lists the exclusions that we added to Microsoft Defender. Others are never removed.
+const excludedFile = desired.State + `\exclusions.json`
+
+// exclusions are those of Microsoft Defender.
+type exclusions struct {
+	work
+	wanted desired.Exclusions
+}
+
+// errExclusions is the class of errors for which Defender, or whoever manages it, is to blame. The host works without exclusions.
+var errExclusions = errors.New("setting exclusions of Microsoft Defender")
+
+// try makes Defender exclude what is wanted. A host whose Defender does not let it says so, and becomes a node all the same.
+func (e exclusions) try(ctx context.Context) error {
+	err := e.set(ctx)
+	if errors.Is(err, errExclusions) && ctx.Err() == nil {
+		e.recordNone("%v", err)
+		e.tell(agent.Step{Name: e.step + ": none: " + err.Error()})
+		return nil
+	}
+	return err
+}
+
+// set removes what we added and is wanted no more, and adds what is missing.
+func (e exclusions) set(ctx context.Context) error {
+	ours, err := e.ours()
+	if err != nil {
+		return err
+	}
+	surplus := ours.Without(e.wanted)
+	ours = ours.Without(surplus)
+	return errors.Join(e.drop(ctx, surplus, ours), e.add(ctx, ours))
+}
+
+// drop removes exclusions that we added, and keeps the note of others.
+func (e exclusions) drop(ctx context.Context, surplus, others desired.Exclusions) error {
+	if surplus.IsEmpty() {
+		return nil
+	}
+	if err := e.Defender.Remove(ctx, surplus); err != nil {
+		return fmt.Errorf("%w: removing %s: %w", errExclusions, strings.Join(surplus.List(), ", "), err)
+	}
+	e.tellChanges(surplus, "removed")
+	return e.note(others)
+}
+
+// add adds what is missing. It is noted as ours before it is there, so that a cut in between leaves no exclusion without a note.
+func (e exclusions) add(ctx context.Context, ours desired.Exclusions) error {
+	if e.wanted.IsEmpty() {
+		return nil
+	}
+	is, err := e.Defender.Exclusions(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	missing := e.wanted.Beyond(is)
+	if missing.IsEmpty() {
+		return nil
+	}
+	if err := e.note(ours.And(missing)); err != nil {
+		return err
+	}
+	if err := e.Defender.Add(ctx, missing); err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	return e.verify(ctx, missing)
+}
+
+// verify looks whether exclusions that were just added are in force: policies and tamper protection prevent it without an error.
+func (e exclusions) verify(ctx context.Context, added desired.Exclusions) error {
+	is, err := e.Defender.Exclusions(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errExclusions, err)
+	}
+	without := added.Beyond(is)
+	e.tellChanges(added.Without(without), "added")
+	if without.IsEmpty() {
+		return nil
+	}
+	return fmt.Errorf("%w: they were added and have no effect, because a policy or tamper protection has the last word: %s",
+		errExclusions, strings.Join(without.List(), ", "))
+}
+
+func (e exclusions) tellChanges(changed desired.Exclusions, what string) {
+	for _, exclusion := range changed.List() {
+		e.recordChange("exclusion of %s from scans of Defender %s", exclusion, what)
+	}
+}
+
+// remove removes what we added.
+func (e exclusions) remove(ctx context.Context, r *remains) error {
+	ours, err := e.ours()
+	if err == nil {
+		err = e.drop(ctx, ours, desired.Exclusions{})
+	}
+	if errors.Is(err, errExclusions) && ctx.Err() == nil {
+		r.note("%v", err)
+		return nil
+	}
+	return err
+}
+
+// ours are the exclusions that we added. A list that is not what we wrote starts empty: what Defender has could be others', and stays.
+func (e exclusions) ours() (ours desired.Exclusions, err error) {
+	b, err := e.Disk.Read(excludedFile)
+	if err != nil {
+		return desired.Exclusions{}, state.IgnoreAbsent(err)
+	}
+	if err := json.Unmarshal(b, &ours); err != nil {
+		e.recordChange("%s starts empty, because it was unreadable: exclusions that Defender has now stay", excludedFile)
+		return desired.Exclusions{}, nil
+	}
+	return ours, nil
+}
+
+func (e exclusions) note(ours desired.Exclusions) error {
+	if ours.IsEmpty() && !e.Disk.Exists(excludedFile) {
+		return nil
+	}
+	return state.WriteJSON(e.Disk, excludedFile, ours)
+}
+
+// adopt notes exclusions as ours that others added.
+func (e exclusions) adopt(others desired.Exclusions) error {
+	ours, err := e.ours()
+	if err != nil {
+		return err
+	}
+	return e.note(ours.And(others))
+}

@@ -1,0 +1,98 @@
+package desired
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Exclusions are what Microsoft Defender does not scan.
+type Exclusions struct {
+	// Processes are paths of programs: files that these open are not scanned. The programs themselves are.
+	Processes []string `json:"processes,omitempty"`
+	// Paths are files, and folders with all that is in them.
+	Paths []string `json:"paths,omitempty"`
+}
+
+// IsEmpty reports whether nothing is excluded.
+func (e Exclusions) IsEmpty() bool { return len(e.Processes) == 0 && len(e.Paths) == 0 }
+
+// Without returns the exclusions that are not among others. Case does not matter, nor does a backslash at the end.
+func (e Exclusions) Without(others Exclusions) Exclusions {
+	return Exclusions{Processes: without(e.Processes, others.Processes, isSame), Paths: without(e.Paths, others.Paths, isSame)}
+}
+
+// Beyond returns the exclusions that others do not include: those with a folder above a path, or with the file name of a process alone,
+// include it. Ones with wildcards or variables do not count.
+func (e Exclusions) Beyond(others Exclusions) Exclusions {
+	isAbove := func(path, other string) bool {
+		folder := strings.TrimRight(other, `\`) + `\`
+		return isSame(path, other) || len(path) > len(folder) && strings.EqualFold(path[:len(folder)], folder)
+	}
+	isName := func(process, other string) bool {
+		return isSame(process, other) || strings.EqualFold(process[strings.LastIndexByte(process, '\\')+1:], other)
+	}
+	return Exclusions{Processes: without(e.Processes, others.Processes, isName), Paths: without(e.Paths, others.Paths, isAbove)}
+}
+
+// And returns these exclusions and others, each once.
+func (e Exclusions) And(others Exclusions) Exclusions {
+	more := others.Without(e)
+	return Exclusions{Processes: slices.Concat(e.Processes, more.Processes), Paths: slices.Concat(e.Paths, more.Paths)}
+}
+
+// List has each exclusion in words.
+func (e Exclusions) List() []string {
+	var list []string
+	for _, p := range e.Processes {
+		list = append(list, "process "+p)
+	}
+	for _, p := range e.Paths {
+		list = append(list, "path "+p)
+	}
+	return list
+}
+
+func without(list, others []string, includes func(x, other string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(x string) bool {
+		return slices.ContainsFunc(others, func(other string) bool { return includes(x, other) })
+	})
+}
+
+func isSame(a, b string) bool {
+	return strings.EqualFold(strings.TrimRight(a, `\`), strings.TrimRight(b, `\`))
+}
+
+// exclusions are those of containerd and its data: a scan of each layer that is unpacked takes a multiple of the time, and a file that
+// is being scanned cannot be renamed or removed. What containers read and write themselves is scanned.
+func exclusions(in Inputs) Exclusions {
+	if in.Config.Runtime.DefenderExclusions == v1alpha1.DefenderExclusionsNone {
+		return Exclusions{}
+	}
+	return containerdExclusions(in.Payload.Digest)
+}
+
+func containerdExclusions(digest string) Exclusions {
+	return Exclusions{
+		Processes: []string{VersionFolder(digest) + `\containerd\containerd.exe`},
+		Paths:     []string{ContainerdRoot, ContainerdState},
+	}
+}
+
+// checkExclusions wants no others than those of containerd.
+func (n Node) checkExclusions() error {
+	may := containerdExclusions(n.Digest)
+	for _, path := range n.Exclusions.Processes {
+		if !slices.Contains(may.Processes, path) {
+			return fmt.Errorf("it excludes process %.128q from scans of Defender; allowed is %s", path, may.Processes[0])
+		}
+	}
+	for _, path := range n.Exclusions.Paths {
+		if !slices.Contains(may.Paths, path) {
+			return fmt.Errorf("it excludes path %.128q from scans of Defender; allowed are %s", path, strings.Join(may.Paths, ", "))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/contract"
+)
+
+func TestTheSimulatedDefenderKeepsTheContract(t *testing.T) {
+	contract.Defender(t, func(t *testing.T) contract.DefenderFixture {
+		w := mustNewComputer(t, nil)
+		return contract.DefenderFixture{
+			Defender:    w.Host().Defender,
+			Stop:        func(*testing.T) { w.EditDefender(func(d *sim.Defender) { d.Stopped = true }) },
+			SetByPolicy: func(_ *testing.T, e desired.Exclusions) { w.EditDefender(func(d *sim.Defender) { d.Policy = e }) },
+			Hide:        func(*testing.T) { w.EditDefender(func(d *sim.Defender) { d.Hidden = true }) },
+		}
+	})
+}

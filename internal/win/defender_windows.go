@@ -1,0 +1,91 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Names of Microsoft Defender Antivirus: its service, and its documented interface in WMI
+// (https://learn.microsoft.com/previous-versions/windows/desktop/defender/msft-mppreference).
+const (
+	defenderService   = "WinDefend"
+	defenderNamespace = `root\Microsoft\Windows\Defender`
+	defenderClass     = "MSFT_MpPreference"
+	excludedPaths     = "ExclusionPath"
+	excludedProcesses = "ExclusionProcess"
+)
+
+// defender is Microsoft Defender Antivirus.
+type defender struct{ wmi *wmi }
+
+// Exclusions implements host.Defender.
+func (d defender) Exclusions(ctx context.Context) (desired.Exclusions, error) {
+	if err := checkDefender(); err != nil {
+		return desired.Exclusions{}, err
+	}
+	e, err := withNamespace(ctx, d.wmi, defenderNamespace, func(s wmiServices) (e desired.Exclusions, err error) {
+		err = s.instance(defenderClass, func(o wmiClassObject) (err error) {
+			if e.Processes, err = o.strings(excludedProcesses); err != nil {
+				return err
+			}
+			e.Paths, err = o.strings(excludedPaths)
+			return err
+		})
+		return e, err
+	})
+	if err != nil {
+		return desired.Exclusions{}, fmt.Errorf("reading exclusions of Microsoft Defender: %w", err)
+	}
+	if slices.ContainsFunc(slices.Concat(e.Processes, e.Paths), isHidden) {
+		return desired.Exclusions{}, host.ErrExclusionsHidden
+	}
+	return e, nil
+}
+
+// isHidden recognizes the sentence that stands for all exclusions where policy HideExclusionsFromLocalAdmins hides them.
+func isHidden(exclusion string) bool { return strings.HasPrefix(exclusion, "N/A:") }
+
+// Add implements host.Defender.
+func (d defender) Add(ctx context.Context, e desired.Exclusions) error {
+	return d.change(ctx, "Add", e)
+}
+
+// Remove implements host.Defender.
+func (d defender) Remove(ctx context.Context, e desired.Exclusions) error {
+	return d.change(ctx, "Remove", e)
+}
+
+func (d defender) change(ctx context.Context, method string, e desired.Exclusions) error {
+	if err := checkDefender(); err != nil || e.IsEmpty() {
+		return err
+	}
+	e = desired.Exclusions{Processes: slices.Clone(e.Processes), Paths: slices.Clone(e.Paths)} // the call can outlive this one
+	_, err := withNamespace(ctx, d.wmi, defenderNamespace, func(s wmiServices) (struct{}, error) {
+		return struct{}{}, s.do(defenderClass, method, func(in wmiClassObject) error {
+			return errors.Join(in.putStrings(excludedProcesses, e.Processes), in.putStrings(excludedPaths, e.Paths))
+		}, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("changing exclusions of Microsoft Defender: %w", err)
+	}
+	return nil
+}
+
+// checkDefender returns host.ErrNoDefender unless the service of Defender runs.
+func checkDefender() error {
+	switch runs, err := isRunning(defenderService); {
+	case errors.Is(err, host.ErrNotFound):
+		return fmt.Errorf("%w: this Windows has no service %s", host.ErrNoDefender, defenderService)
+	case err != nil:
+		return fmt.Errorf("asking for service %s: %w", defenderService, err)
+	case !runs:
+		return fmt.Errorf("%w: service %s is stopped", host.ErrNoDefender, defenderService)
+	}
+	return nil
+}

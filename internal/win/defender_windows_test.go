@@ -1,0 +1,58 @@
+package win
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/sim/contract"
+)
+
+func TestDefenderKeepsItsPromises(t *testing.T) {
+	if _, err := isRunning(defenderService); !errors.Is(err, host.ErrNotFound) {
+		t.Skipf("this Windows has Defender (%v), whose exclusions are not a test's", err)
+	}
+	contract.Defender(t, func(t *testing.T) contract.DefenderFixture {
+		return contract.DefenderFixture{
+			Defender:     mustHost(t).Defender,
+			Stop:         func(*testing.T) {},
+			NoExclusions: "this Windows has no Defender",
+		}
+	})
+}
+
+// TestADefenderThatCannotBeManagedIsAFailure: its service runs, and its interface is missing. It scans, so that there is something to tell.
+func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
+	if _, err := isRunning(defenderService); !errors.Is(err, host.ErrNotFound) {
+		t.Skipf("this Windows has Defender (%v)", err)
+	}
+	h := mustHost(t)
+	mustRunInstead(t, h.Services, defenderService)
+	some := desired.Exclusions{Paths: []string{`C:\x`}}
+	_, err := h.Defender.Exclusions(t.Context())
+	for _, err := range []error{err, h.Defender.Add(t.Context(), some), h.Defender.Remove(t.Context(), some)} {
+		if err == nil || errors.Is(err, host.ErrNoDefender) || !strings.Contains(err.Error(), defenderNamespace) {
+			t.Errorf("without its namespace of WMI, Defender gives %v", err)
+		}
+	}
+	if err := h.Services.Stop(t.Context(), defenderService); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Defender.Exclusions(t.Context()); !errors.Is(err, host.ErrNoDefender) {
+		t.Errorf("a stopped Defender gives %v", err)
+	}
+}
+
+func TestASentenceInsteadOfExclusionsIsKnown(t *testing.T) {
+	for text, want := range map[string]bool{
+		"N/A: Administrators are not allowed to view exclusions": true,
+		"N/A: Must be an administrator to view exclusions":       true,
+		`N:\A`: false, `C:\k`: false, "": false,
+	} {
+		if isHidden(text) != want {
+			t.Errorf("isHidden(%q) = %v", text, !want)
+		}
+	}
+}

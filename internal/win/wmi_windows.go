@@ -1,0 +1,138 @@
+package win
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/go-ole/go-ole"
+	"golang.org/x/sys/windows"
+)
+
+// wmi is Windows Management Instrumentation, used by its COM interfaces IWbemLocator, IWbemServices, IEnumWbemClassObject and
+// IWbemClassObject (wbemcli.h, https://learn.microsoft.com/windows/win32/wmisdk/com-api-for-wmi).
+type wmi struct {
+	// patience is how long a call may take.
+	patience time.Duration
+	// free holds a token while no call is in progress. WMI can hang, and a call of COM cannot be canceled: one that hangs keeps its
+	// thread and the token, and further calls fail at once instead of taking threads, too.
+	free chan struct{}
+}
+
+func newWMI(patience time.Duration) *wmi {
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	return &wmi{patience: patience, free: free}
+}
+
+// errWMIHangs is the error of a call that got no answer in time, and of calls while that one is in progress.
+var errWMIHangs = errors.New("the service of Windows Management Instrumentation (Winmgmt) does not answer")
+
+// withNamespace connects to a namespace and hands it to use, which runs on another goroutine and must not change anything of the caller's:
+// withNamespace returns before use does when ctx ends or patience is over.
+func withNamespace[T any](ctx context.Context, w *wmi, name string, use func(wmiServices) (T, error)) (result T, err error) {
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	select {
+	case <-w.free:
+	default:
+		return result, fmt.Errorf("%w: an earlier call is still in progress", errWMIHangs)
+	}
+	type answer struct {
+		result T
+		err    error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.err = connectWMI(name, func(s wmiServices) (err error) {
+			a.result, err = use(s)
+			return err
+		})
+		w.free <- struct{}{}
+		answered <- a
+	}()
+	limit := time.NewTimer(w.patience)
+	defer limit.Stop()
+	select {
+	case a := <-answered:
+		return a.result, a.err
+	case <-ctx.Done():
+		return result, ctx.Err()
+	case <-limit.C:
+		return result, fmt.Errorf("%w within %s", errWMIHangs, w.patience)
+	}
+}
+
+func connectWMI(namespace string, use func(wmiServices) error) error {
+	release, err := initializeCOM()
+	if err != nil {
+		return fmt.Errorf("calling WMI: %w", err)
+	}
+	defer release()
+	unknown, err := ole.CreateInstance(
+		ole.NewGUID("{4590F811-1D3A-11D0-891F-00AA004B2E24}"), // CLSID_WbemLocator
+		ole.NewGUID("{DC12A687-737F-11CF-884D-00AA004B2E24}")) // IID_IWbemLocator
+	if err != nil {
+		return fmt.Errorf("calling WMI: %w", explained(err))
+	}
+	locator := wmiObject{unknown}
+	defer locator.Release()
+	name := newBSTR(namespace)
+	defer name.free()
+	var services *ole.IUnknown
+	const connectServer, twoMinutesAtMost = 3, 0x80 // WBEM_FLAG_CONNECT_USE_MAX_WAIT
+	if err := locator.call(connectServer, name.pointer(), 0, 0, 0, twoMinutesAtMost, 0, 0, uintptr(unsafe.Pointer(&services))); err != nil {
+		return fmt.Errorf("connecting to namespace %s of WMI: %w", namespace, err)
+	}
+	defer services.Release()
+	if err := impersonate(services); err != nil {
+		return fmt.Errorf("connecting to namespace %s of WMI: %w", namespace, err)
+	}
+	return use(wmiServices{wmiObject{services}})
+}
+
+// impersonate lets WMI act as the caller in calls by an interface, as each provider needs it; the default of a process lets it only see who
+// calls.
+func impersonate(o *ole.IUnknown) error {
+	const (
+		byWindows    = 10 // RPC_C_AUTHN_WINNT
+		noService    = 0  // RPC_C_AUTHZ_NONE
+		eachCall     = 3  // RPC_C_AUTHN_LEVEL_CALL
+		impersonates = 3  // RPC_C_IMP_LEVEL_IMPERSONATE
+	)
+	setBlanket := windows.NewLazySystemDLL("ole32.dll").NewProc("CoSetProxyBlanket")
+	result, _, _ := setBlanket.Call(uintptr(unsafe.Pointer(o)), byWindows, noService, 0, eachCall, impersonates, 0, 0)
+	return resultOf(result)
+}
+
+// wmiObject is an interface of WMI. Its methods are called by their places in its table (wbemcli.h).
+type wmiObject struct{ *ole.IUnknown }
+
+// call calls a method. Pointers must be converted to uintptr in the call.
+//
+//go:uintptrescapes
+func (o wmiObject) call(place uintptr, arguments ...uintptr) error {
+	method := *(*uintptr)(unsafe.Add(unsafe.Pointer(o.RawVTable), place*unsafe.Sizeof(place)))
+	result, _, _ := syscall.SyscallN(method, append([]uintptr{uintptr(unsafe.Pointer(o.IUnknown))}, arguments...)...)
+	return resultOf(result)
+}
+
+// resultOf is the error of an HRESULT, which is negative.
+func resultOf(result uintptr) error {
+	if int32(result) >= 0 {
+		return nil
+	}
+	return explained(ole.NewError(result))
+}
+
+// bstr is a string of COM, with its length before it.
+type bstr struct{ first *int16 }
+
+func newBSTR(text string) bstr  { return bstr{ole.SysAllocStringLen(text)} }
+func (b bstr) pointer() uintptr { return uintptr(unsafe.Pointer(b.first)) } // memory of COM, which does not move
+func (b bstr) free()            { _ = ole.SysFreeString(b.first) }
