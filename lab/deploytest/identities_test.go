@@ -44,6 +44,7 @@ func TestManifests(t *testing.T) {
 	t.Run("Machines", c.testMachines)
 	t.Run("users", c.testUsers)
 	t.Run("WindowsInstance", c.testWindowsInstance)
+	t.Run("examples of docs/storage.md", c.testStorageExamples)
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
