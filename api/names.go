@@ -198,6 +198,11 @@ const (
 	WICDUserPrefix = "system:wicd-node:"
 	// WICDGroup is the organization in WICD's certificate.
 	WICDGroup = "system:wicd-nodes"
+	// NodeManagerUserPrefix is the prefix of the common name in the certificate of the cloud-node-manager of a node on
+	// Azure; the node's name follows. WICD requests it.
+	NodeManagerUserPrefix = "system:windows-cloud-node-manager:"
+	// NodeManagerGroup is the organization in the certificate of the cloud-node-manager.
+	NodeManagerGroup = "system:windows-cloud-node-managers"
 )
 
 // Names on the host.

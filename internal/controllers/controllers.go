@@ -95,7 +95,8 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			SSH: o.SSH, Dialer: instance.Dial, RetryMin: o.RetryMin, RetryMax: o.RetryMax,
 		}),
 		csrapproval.New(csrapproval.Options{
-			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies, Machines: []csrapproval.Machines{machineAPI, clusterAPI},
+			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
+			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published,
 		}),
 	}, nil
 }

@@ -375,7 +375,8 @@ func parsed(texts []string) []netip.Addr {
 	return all
 }
 
-// unguarded is for our daemon's identity, which may patch Nodes as far as RBAC goes: admission policies limit that to its own.
+// unguarded is for the identities of WICD and the cloud-node-manager, which may change Nodes as far as RBAC goes: admission policies limit that
+// to their own.
 func unguarded(c candidate) string {
 	if c.known.PoliciesFault == "" {
 		return ""

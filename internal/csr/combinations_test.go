@@ -20,12 +20,13 @@ import (
 
 // The values of which every combination is tried: those of a good request of each kind, and what somebody would rather have.
 func commonNames() []string {
-	return []string{"system:node:win-1", "system:node:win-2", "system:wicd-node:win-1", "system:wicd-node:win-2", "system:node:linux-1"}
+	return []string{"system:node:win-1", "system:node:win-2", "system:wicd-node:win-1", "system:wicd-node:win-2", "system:node:linux-1",
+		"system:windows-cloud-node-manager:win-1", "system:windows-cloud-node-manager:win-2"}
 }
 
 func requesters() map[string]string {
 	return map[string]string{
-		"bootstrap": bootstrapUser, "kubelet-2": "system:node:win-2", "wicd-2": "system:wicd-node:win-2", "kubelet-linux": "system:node:linux-1", "alice": anyoneElse,
+		"bootstrap": bootstrapUser, "manager-2": "system:windows-cloud-node-manager:win-2", "kubelet-2": "system:node:win-2", "wicd-2": "system:wicd-node:win-2", "kubelet-linux": "system:node:linux-1", "alice": anyoneElse,
 	}
 }
 
@@ -35,10 +36,11 @@ func lifetimes() map[string]*int32 {
 
 // worlds are what else may be known: the hosts that join and have joined leave, or the Node is gone.
 func worlds() map[string]Known {
-	leaving, gone := cluster(), cluster()
+	leaving, gone, azure := cluster(), cluster(), cluster()
+	azure.NodeManager = true
 	leaving.Hosts[0].Leaving, leaving.Hosts[1].Leaving = true, true
 	delete(gone.Nodes, "win-2")
-	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": gone}
+	return map[string]Known{"usual": cluster(), "leaving": leaving, "gone": gone, "Azure": azure}
 }
 
 // approvedOf are the combinations that are approved, and no others are: who asks which signer for what, with what in the certificate and
@@ -62,7 +64,10 @@ func approvedOf() map[string][]string {
 	return map[string][]string{
 		"usual":   slices.Concat(joins, renewals, serving),
 		"leaving": slices.Concat(renewals, serving),
-		"gone":    slices.Concat(joins, serving),
+		"Azure": slices.Concat(joins, renewals, serving, []string{
+			"wicd-2 * kube-apiserver-client system:windows-cloud-node-manager:win-2 [system:windows-cloud-node-managers] client auth, a day",
+		}),
+		"gone": slices.Concat(joins, serving),
 	}
 }
 
@@ -110,7 +115,7 @@ func requests(t *testing.T) map[string][]byte {
 	}
 	all := map[string][]byte{}
 	for _, name := range commonNames() {
-		for _, groups := range [][]string{{"system:nodes"}, {"system:wicd-nodes"}, {"system:nodes", "system:masters"}} {
+		for _, groups := range [][]string{{"system:nodes"}, {"system:wicd-nodes"}, {"system:windows-cloud-node-managers"}, {"system:nodes", "system:masters"}} {
 			for _, places := range [][]string{nil, {"win-2", "10.0.0.12"}, {"win-2", "10.0.0.1"}, {"kubernetes", "10.0.0.12"}} {
 				template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: groups}}
 				if places != nil {
@@ -147,7 +152,8 @@ func combinations() (all []combination) {
 }
 
 func (c combination) request(text []byte) *certificatesv1.CertificateSigningRequest {
-	groups := map[string]string{"kubelet-2": "system:nodes", "kubelet-linux": "system:nodes", "wicd-2": "system:wicd-nodes"}[c.requester]
+	groups := map[string]string{"kubelet-2": "system:nodes", "kubelet-linux": "system:nodes", "wicd-2": "system:wicd-nodes",
+		"manager-2": "system:windows-cloud-node-managers"}[c.requester]
 	return &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "csr-x"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{

@@ -3,7 +3,7 @@
 // every field must be exactly what it has to be, and the requester must be the host itself, known by the token
 // that was handed to it or by the certificate it already has.
 //
-// Read rules.go from top to bottom to see what is asked of each of the three kinds of certificate. Everything here
+// Read rules.go from top to bottom to see what is asked of each of the four kinds of certificate. Everything here
 // is pure: what the cluster looks like is a value, Known.
 package csr
 
@@ -61,8 +61,11 @@ const windowsOS = "windows"
 type Known struct {
 	// Namespace is the operator's own; the ServiceAccount of the bootstrap tokens is in it.
 	Namespace string
-	// PoliciesFault says what is wrong with the admission policies that limit what WICD's identity may do; "" when they are in force.
+	// PoliciesFault says what is wrong with the admission policies that limit what the identities of WICD and of the cloud-node-manager
+	// may do; "" when they are in force.
 	PoliciesFault string
+	// NodeManager says that what is published for nodes has the cloud-node-manager of Azure: elsewhere it gets no certificate.
+	NodeManager bool
 	// Hosts are all Windows hosts that are nodes or may become nodes.
 	Hosts []Host
 	// Nodes are all Nodes of the cluster by name.
@@ -111,7 +114,7 @@ func Decide(req *certificatesv1.CertificateSigningRequest, known Known) Decision
 	if !c.isOurs() {
 		return Decision{}
 	}
-	for _, r := range rules(req.Spec.SignerName) {
+	for _, r := range rules(req.Spec.SignerName, c.commonName) {
 		if fault := r.broken(c); fault != "" {
 			message := fmt.Sprintf("certificate request %s: %s", req.Name, fault)
 			return Decision{Verdict: Refuse, Rule: r.name, Message: shorten.Text(message, shorten.Note), Instance: c.instance()}
@@ -138,20 +141,31 @@ func (c candidate) isOurs() bool {
 		return false
 	}
 	user := c.req.Spec.Username
-	if user == c.known.bootstrapper() || strings.HasPrefix(user, api.WICDUserPrefix) || c.known.isNodeOfHost(user) {
+	if user == c.known.bootstrapper() || isOfDaemon(user) || c.known.isNodeOfHost(user) {
 		return true
 	}
 	for _, name := range c.commonNames {
-		if strings.HasPrefix(name, api.WICDUserPrefix) || c.known.isNodeOfHost(name) {
+		if isOfDaemon(name) || c.known.isNodeOfHost(name) {
 			return true
 		}
 	}
 	for _, organization := range c.organizations {
-		if organization == api.WICDGroup {
+		if organization == api.WICDGroup || organization == api.NodeManagerGroup {
 			return true
 		}
 	}
 	return false
+}
+
+// isOfDaemon says whether a user name is that of WICD or of a cloud-node-manager.
+func isOfDaemon(user string) bool {
+	return strings.HasPrefix(user, api.WICDUserPrefix) || strings.HasPrefix(user, api.NodeManagerUserPrefix)
+}
+
+// AsksForNodeManager says whether a request is for the identity of a cloud-node-manager, for which Known.NodeManager is needed.
+func AsksForNodeManager(req *certificatesv1.CertificateSigningRequest) bool {
+	cert, _ := decode(req.Spec.Request)
+	return strings.HasPrefix(cert.Subject.CommonName, api.NodeManagerUserPrefix)
 }
 
 // isOVNKubernetes says whether a kubelet asks for nothing but its host's identity in OVN-Kubernetes, as hybrid-overlay-node does.

@@ -15,7 +15,7 @@ import (
 // FuzzDecide changes every part of a request. Whatever comes out must not crash, and what is approved must be
 // one of the few requests that the hosts of the cluster in the tests may make, seen with other eyes than the rules'.
 func FuzzDecide(f *testing.F) {
-	for _, r := range []*request{kubeletBootstrap(), kubeletRenewal(), kubeletServing(), wicdBootstrap(), wicdRenewal()} {
+	for _, r := range []*request{kubeletBootstrap(), kubeletRenewal(), kubeletServing(), wicdBootstrap(), wicdRenewal(), nodeManager()} {
 		req := r.build(f)
 		group := req.Spec.Groups[0]
 		for _, text := range [][]byte{req.Spec.Request, append(req.Spec.Request, 'x'), req.Spec.Request[1:]} {
@@ -24,6 +24,7 @@ func FuzzDecide(f *testing.F) {
 		f.Add(req.Spec.Request, r.signer, "system:node:win-3", group, "JTI=token-3", string(r.usages[0]), "any")
 	}
 	known := cluster()
+	known.NodeManager = true
 	f.Fuzz(func(t *testing.T, text []byte, signer, user, group, proof, usage1, usage2 string) {
 		req := &certificatesv1.CertificateSigningRequest{
 			ObjectMeta: metav1.ObjectMeta{Name: "csr-x"},
@@ -83,5 +84,6 @@ func mayBeApproved(t *testing.T, req *certificatesv1.CertificateSigningRequest) 
 		{wicd, bootstrapUser, "", "JTI=token-3", "system:wicd-node:win-3", "system:wicd-nodes", "client auth"},
 		{kubelet, node2, "system:nodes", "", node2, "system:nodes", "client auth"},
 		{wicd, wicd2, "system:wicd-nodes", "", wicd2, "system:wicd-nodes", "client auth"},
+		{wicd, wicd2, "system:wicd-nodes", "", "system:windows-cloud-node-manager:win-2", "system:windows-cloud-node-managers", "client auth"},
 	}, s)
 }

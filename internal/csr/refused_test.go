@@ -258,15 +258,21 @@ func encodingCases() []testCase {
 
 func TestEveryRuleHasACaseThatBreaksIt(t *testing.T) {
 	broken := map[string]bool{}
+	const ofWICD, ofNodeManager = "system:wicd-node:win-2", "system:windows-cloud-node-manager:win-2"
 	for _, tc := range slices.Concat(clientCases(), requesterCases(), servingCases(), encodingCases()) {
-		broken[tc.signer+" "+tc.rule] = true
+		broken[tc.signer+" "+ofWICD+" "+tc.rule] = true
 	}
-	for _, signer := range []string{
-		certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientSignerName, "kubernetes.io/legacy-unknown",
+	for _, tc := range nodeManagerCases() {
+		broken[tc.signer+" "+ofNodeManager+" "+tc.rule] = true
+	}
+	for _, kind := range []struct{ signer, name string }{
+		{certificatesv1.KubeAPIServerClientKubeletSignerName, ofWICD}, {certificatesv1.KubeletServingSignerName, ofWICD},
+		{certificatesv1.KubeAPIServerClientSignerName, ofWICD}, {certificatesv1.KubeAPIServerClientSignerName, ofNodeManager},
+		{"kubernetes.io/legacy-unknown", ofWICD},
 	} {
-		for _, r := range rules(signer) {
-			if !broken[signer+" "+r.name] && !slices.Contains(independentOfKind(), r.name) {
-				t.Errorf("no case breaks rule %s of signer %s", r.name, signer)
+		for _, r := range rules(kind.signer, kind.name) {
+			if !broken[kind.signer+" "+kind.name+" "+r.name] && !slices.Contains(independentOfKind(), r.name) {
+				t.Errorf("no case breaks rule %s of signer %s for %s", r.name, kind.signer, kind.name)
 			}
 			if !regexp.MustCompile(`^([A-Z]+[a-z]*)+$`).MatchString(r.name) {
 				t.Errorf("rule %q is not in CamelCase", r.name)

@@ -56,7 +56,7 @@ type candidate struct {
 	commonName    string
 	commonNames   []string
 	organizations []string
-	// node is the name after the prefix in commonName; "" when it has neither prefix.
+	// node is the name after the prefix in commonName; "" when it has none of the prefixes.
 	node string
 	// host is the host that node names; nil when there is none.
 	host *Host
@@ -76,7 +76,7 @@ func read(req *certificatesv1.CertificateSigningRequest, known Known) candidate 
 		}
 	}
 	c.commonName = c.cert.Subject.CommonName
-	for _, prefix := range []string{NodeUserPrefix, api.WICDUserPrefix} {
+	for _, prefix := range []string{NodeUserPrefix, api.WICDUserPrefix, api.NodeManagerUserPrefix} {
 		if name, ok := strings.CutPrefix(c.commonName, prefix); ok {
 			c.node = name
 		}

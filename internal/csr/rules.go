@@ -2,6 +2,7 @@ package csr
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -19,7 +20,8 @@ const (
 const authenticatedGroup = "system:authenticated"
 
 // How long certificates may be valid. A kubelet asks for nothing, and gets what the signer gives by itself: a year, unless
-// kube-controller-manager has another --cluster-signing-duration. WICD asks for a day each time, so that a stolen identity is soon worth nothing.
+// kube-controller-manager has another --cluster-signing-duration. WICD asks for a day each time, so that a stolen identity is soon worth nothing;
+// so it does for the cloud-node-manager.
 const (
 	kubeletLife = 366 * 24 * time.Hour
 	wicdLife    = 24 * time.Hour
@@ -32,14 +34,17 @@ type rule struct {
 	broken func(candidate) string
 }
 
-// rules are those for the kind of certificate that a signer issues, in the order in which they are asked.
-func rules(signer string) []rule {
+// rules are those for the kind of certificate that a signer issues for a common name, in the order in which they are asked.
+func rules(signer, commonName string) []rule {
 	switch signer {
 	case certificatesv1.KubeAPIServerClientKubeletSignerName:
 		return kubeletClientRules()
 	case certificatesv1.KubeletServingSignerName:
 		return kubeletServingRules()
 	case certificatesv1.KubeAPIServerClientSignerName:
+		if strings.HasPrefix(commonName, api.NodeManagerUserPrefix) {
+			return nodeManagerRules()
+		}
 		return wicdClientRules()
 	default:
 		return []rule{{"SignerNotAllowed", func(c candidate) string {
@@ -119,6 +124,29 @@ func wicdClientRules() []rule {
 		{"NodeNameTaken", nodeNameTaken},
 		{"InstanceLeaving", instanceLeaving},
 		{"NodeMissing", renewalWithoutNode},
+		{"ExpirationTooLong", expirationBeyond(wicdLife)},
+		{"PolicyMissing", unguarded},
+	}
+}
+
+// nodeManagerRules are for the certificate of the cloud-node-manager of Azure, which initializes its Node. WICD of the same node asks for
+// each of them: the program itself asks for nothing.
+func nodeManagerRules() []rule {
+	return []rule{
+		{"RequestMalformed", malformed},
+		{"KeyNotAllowed", keyNotAllowed},
+		{"SignatureInvalid", signatureInvalid},
+		{"CommonNameNotAllowed", commonNameWithout(api.NodeManagerUserPrefix)},
+		{"OrganizationsNotExact", organizationsOtherThan(api.NodeManagerGroup)},
+		{"SubjectNotExact", moreInSubject},
+		{"UsagesNotExact", usagesOtherThan(certificatesv1.UsageClientAuth)},
+		{"ExtensionsNotAllowed", anyExtension},
+		{"NodeNotWindows", nodeNotWindows},
+		{"InstanceUnknown", instanceUnknown},
+		{"RequesterNotAllowed", requesterOtherThanWICD},
+		{"ServiceNotDeclared", serviceNotDeclared},
+		{"NodeNameTaken", nodeNameTaken},
+		{"NodeMissing", nodeMissing},
 		{"ExpirationTooLong", expirationBeyond(wicdLife)},
 		{"PolicyMissing", unguarded},
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Keys of ConfigMap windows-services-<version>. The first four are the original operator's; the rest is ours.
@@ -71,6 +72,13 @@ func FromData(data map[string]string) (Node, error) {
 	var err error
 	n.Registries, err = readRegistries(data)
 	return n, err
+}
+
+// Declares reports whether what Data wrote has a service of that name; not where the services cannot be read.
+func Declares(data map[string]string, service string) bool {
+	var services []Service
+	err := json.Unmarshal([]byte(data[keyServices]), &services)
+	return err == nil && slices.ContainsFunc(services, func(s Service) bool { return s.Name == service })
 }
 
 // Outline reads, of what Data of any version wrote, only what every version has: Version, Digest, Payload and SecretsVersion.

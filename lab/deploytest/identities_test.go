@@ -28,6 +28,10 @@ func TestManifests(t *testing.T) {
 	t.Run("WICD and the kubelet at the same time", c.testConditionBesideTheKubelet)
 	t.Run("WICD and events", c.testWICDOnEvents)
 	t.Run("WICD and everything else", c.testWICDElsewhere)
+	t.Run("cloud-node-manager and its own node", c.testNodeManagerOnItsNode)
+	t.Run("cloud-node-manager and the status of its node", c.testNodeManagerOnItsStatus)
+	t.Run("cloud-node-manager and everything else", c.testNodeManagerElsewhere)
+	t.Run("cloud-node-manager gets its identity", c.testNodeManagerGetsItsIdentity)
 	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
 	t.Run("WICD watches its settings", c.testWICDWatchesSettings)
 	t.Run("token of another host is refused", c.testTokenOfAnotherHostIsRefused)
@@ -253,6 +257,9 @@ func (c *cluster) testRightsAreComplete(t *testing.T) {
 			"list networking.k8s.io/servicecidrs", "watch networking.k8s.io/servicecidrs",
 			"get /configmaps windows-services-1,windows-services-2", "watch /configmaps windows-services-1,windows-services-2",
 			"get /secrets windows-node-secrets",
+		}},
+		{"cloud-node-manager", rights(t, c.asNodeManager(t, "win-1")), basic, []string{
+			"get /nodes", "list /nodes", "watch /nodes", "update /nodes", "patch /nodes/status",
 		}},
 	} {
 		got := slices.DeleteFunc(tc.have, func(right string) bool { return slices.Contains(tc.base, right) })

@@ -29,6 +29,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/csr"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
@@ -53,6 +54,13 @@ type Options struct {
 	Policies  *admission.Policies
 	// Machines are the APIs that may know the Machine of a host.
 	Machines []Machines
+	Settings Settings
+}
+
+// Settings knows what is published for nodes.
+type Settings interface {
+	// Declares reports whether any published version has a service of that name.
+	Declares(ctx context.Context, service string) (bool, error)
 }
 
 // Machines know hosts by their Machines.
@@ -95,6 +103,11 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	known, err := c.Known(ctx, strings.TrimPrefix(request.Spec.Username, csr.NodeUserPrefix))
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if csr.AsksForNodeManager(request) {
+		if known.NodeManager, err = c.Settings.Declares(ctx, desired.NodeManagerService); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	d := csr.Decide(request, known)
 	switch d.Verdict {

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,20 @@ func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, 
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
 	return cm, nil
+}
+
+// Declares reports whether what is published for any version has a service of that name. What cannot be read declares none.
+func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
+	var list corev1.ConfigMapList
+	if err := c.client.List(ctx, &list, client.InNamespace(c.namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing ConfigMaps: %w", err)
+	}
+	for i := range list.Items {
+		if strings.HasPrefix(list.Items[i].Name, api.ServicesConfigMapPrefix) && desired.Declares(list.Items[i].Data, service) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // errNotPublished means that what nodes must have cannot be read: not yet, or just being replaced.

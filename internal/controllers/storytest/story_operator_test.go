@@ -72,7 +72,7 @@ func (s *story) startOperator() {
 	s.settings = settings.New(settings.Options{
 		Client: cached, Live: s.client, Events: log, Namespace: "ns", Store: s.store, Renderer: renders(s.client), Policies: guards,
 	})
-	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards})
+	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards, Settings: s.store})
 	s.settingsSeen = ""
 	s.operated = 0
 	clear(s.seen)
