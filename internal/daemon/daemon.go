@@ -188,7 +188,8 @@ func (p *parts) awaitNewRecord(ctx context.Context) {
 // runInCluster does what needs the API server: it gets a certificate, follows the node with it, and begins again with
 // each new certificate.
 func (p *parts) runInCluster(ctx context.Context) {
-	manager := newCertificateManager(p.Session)
+	manager := newCertificateManager(p.Session, credentials.NameOf(p.Record.Node), credentials.WICDFiles(p.Host.Disk))
+	manager.Prefix, manager.Bootstrap = credentials.RequestPrefix, apiclient.Bootstrap{Session: p.Session}
 	var rejected *x509.Certificate
 	for ctx.Err() == nil {
 		id, err := manager.Identify(ctx, rejected)
@@ -210,10 +211,12 @@ func (p *parts) runInCluster(ctx context.Context) {
 		work.Go(func() { p.follower.Run(term, client) })
 		work.Go(func() { p.updates.Run(term, client) })
 		work.Go(func() { p.network.Follow(term, client) })
+		again := rejected != nil
+		work.Go(func() { nodeManager{p.Session}.run(term, client, again) })
 		manager.Renew(term, client, id)
 		end(nil)
 		work.Wait()
-		if errors.Is(context.Cause(term), identity.ErrRejected) {
+		if rejected = nil; errors.Is(context.Cause(term), identity.ErrRejected) {
 			p.Log.Warn("Certificate rejected; requesting another one", "error", identity.ErrRejected.Error(), "expires", id.Leaf.NotAfter)
 			rejected = id.Leaf
 			_ = backoff.Sleep(ctx, identity.RefusedPause)
@@ -221,12 +224,12 @@ func (p *parts) runInCluster(ctx context.Context) {
 	}
 }
 
-func newCertificateManager(s state.Session) *identity.Manager {
+// newCertificateManager makes the manager of a certificate, without Prefix and Bootstrap.
+func newCertificateManager(s state.Session, of identity.Name, files credentials.Files) *identity.Manager {
 	return &identity.Manager{
-		Name: credentials.NameOf(s.Record.Node), Prefix: credentials.RequestPrefix, Store: credentials.Files{Disk: s.Host.Disk},
-		Bootstrap: apiclient.Bootstrap{Session: s}, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },
+		Name: of, Store: files, Log: s.Log, Pauses: func() func() time.Duration { return backoff.New().Next },
 		Issued: func(id identity.Identity) {
-			s.RecordChange("certificate issued, valid until %s", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
+			s.RecordChange("certificate for %s issued, valid until %s", of.User, id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},
 	}
 }

@@ -25,7 +25,7 @@ func Status(ctx context.Context, h host.Host) (agent.Status, error) {
 		return agent.Status{}, fmt.Errorf("reading the journal: %w", err)
 	}
 	status := agent.Status{Joined: joined(h.Disk), Services: services, Journal: notes}
-	for _, name := range []string{credentials.KubeletClientFile, credentials.KubeletServerFile, credentials.WICDFile} {
+	for _, name := range credentials.CertificateFiles() {
 		leaf, err := credentials.ReadCertificate(h.Disk, name)
 		if err != nil {
 			continue // not there yet, or not readable: it is left out

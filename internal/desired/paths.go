@@ -57,6 +57,9 @@ const (
 	// WICDIdentity is WICD's certificate with its key.
 	WICDIdentity = WICDCertificates + `\wicd-client-current.pem`
 
+	// NodeManagerIdentity is the certificate of the cloud-node-manager with its key, which WICD requests.
+	NodeManagerIdentity = WICDCertificates + `\cloud-node-manager-client-current.pem`
+
 	kubeletConfig    = `C:\k\kubelet.conf`
 	kubeletClientCA  = `C:\k\kubelet-ca.crt`
 	containerdConfig = `C:\k\containerd\containerd_conf.toml`

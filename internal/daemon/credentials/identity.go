@@ -3,6 +3,7 @@ package credentials
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,6 +19,8 @@ const (
 	WICDFile = desired.WICDIdentity
 	// PendingFile holds the key, and the request made with it, until the certificate is issued.
 	PendingFile = desired.WICDCertificates + `\wicd-client-pending.pem`
+	// NodeManagerFile holds the certificate of the cloud-node-manager and its key, on hosts that have this service.
+	NodeManagerFile = desired.NodeManagerIdentity
 	// The kubelet's; their names are those of client-go's certificate store.
 	KubeletClientFile = desired.KubeletCertificates + `\kubelet-client-current.pem`
 	KubeletServerFile = desired.KubeletServing
@@ -49,6 +52,16 @@ func NameOf(node string) identity.Name {
 	return identity.Name{User: api.WICDUserPrefix + node, Group: api.WICDGroup}
 }
 
+// NodeManagerName is the name of the cloud-node-manager on a node.
+func NodeManagerName(node string) identity.Name {
+	return identity.Name{User: api.NodeManagerUserPrefix + node, Group: api.NodeManagerGroup}
+}
+
+// CertificateFiles are the files that hold the certificates with which programs of a node identify themselves.
+func CertificateFiles() []string {
+	return []string{KubeletClientFile, KubeletServerFile, WICDFile, NodeManagerFile}
+}
+
 // ReadCertificate returns the first certificate of a PEM file.
 func ReadCertificate(d host.Disk, name string) (*x509.Certificate, error) {
 	b, err := d.Read(name)
@@ -69,29 +82,46 @@ func KubeletHasCertificate(d host.Disk, node string, now time.Time) bool {
 	return err == nil && d.Exists(desired.KubeletKubeconfig) && identity.CheckLeaf(leaf, "system:node:"+node, now) == nil
 }
 
-// RequestPrefix begins the names of WICD's certificate requests.
-const RequestPrefix = "wicd-"
+// Beginnings of the names of certificate requests: of WICD's own, and of those for the cloud-node-manager.
+const (
+	RequestPrefix            = "wicd-"
+	NodeManagerRequestPrefix = "cloud-node-manager-"
+)
 
-// Files keep WICD's certificate, and the request for the next one. Files implements identity.Store.
-type Files struct{ Disk host.Disk }
+// Files keep a certificate, and the request for the next one. Files implements identity.Store.
+type Files struct {
+	disk             host.Disk
+	current, pending string
+}
+
+// WICDFiles keep WICD's certificate.
+func WICDFiles(d host.Disk) Files { return Files{d, WICDFile, PendingFile} }
+
+// NodeManagerFiles keep that of the cloud-node-manager.
+func NodeManagerFiles(d host.Disk) Files {
+	return Files{d, NodeManagerFile, desired.WICDCertificates + `\cloud-node-manager-client-pending.pem`}
+}
 
 // ReadIdentity implements identity.Store.
-func (f Files) ReadIdentity() ([]byte, error) { return f.Disk.Read(WICDFile) }
+func (f Files) ReadIdentity() ([]byte, error) { return f.disk.Read(f.current) }
 
 // WriteIdentity implements identity.Store.
 func (f Files) WriteIdentity(b []byte) error {
-	_, err := f.Disk.WriteFile(WICDFile, string(b))
+	_, err := f.disk.WriteFile(f.current, string(b))
 	return err
 }
 
 // ReadPending implements identity.Store.
-func (f Files) ReadPending() ([]byte, error) { return f.Disk.Read(PendingFile) }
+func (f Files) ReadPending() ([]byte, error) { return f.disk.Read(f.pending) }
 
 // WritePending implements identity.Store.
 func (f Files) WritePending(b []byte) error {
-	_, err := f.Disk.WriteFile(PendingFile, string(b))
+	_, err := f.disk.WriteFile(f.pending, string(b))
 	return err
 }
 
 // RemovePending implements identity.Store.
-func (f Files) RemovePending() error { return f.Disk.Remove(PendingFile) }
+func (f Files) RemovePending() error { return f.disk.Remove(f.pending) }
+
+// Remove removes both files, if they are there.
+func (f Files) Remove() error { return errors.Join(f.disk.Remove(f.current), f.RemovePending()) }

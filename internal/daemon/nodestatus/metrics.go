@@ -91,7 +91,7 @@ func (m *Metrics) certificates() map[string]string {
 	for _, f := range m.Wanted.Files {
 		files[f.Path] = f.Content
 	}
-	for _, name := range []string{credentials.KubeletClientFile, credentials.KubeletServerFile, credentials.WICDFile} {
+	for _, name := range credentials.CertificateFiles() {
 		if b, err := m.Host.Disk.Read(name); err == nil {
 			files[name] = string(b)
 		}

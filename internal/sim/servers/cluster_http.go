@@ -157,6 +157,9 @@ func (c *Cluster) write(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.Method == http.MethodPost:
 		body["apiVersion"], body["kind"] = versionOf(path), collection(r.URL.Path)
+		if spec, ok := body["spec"].(map[string]any); ok && body["kind"] == "CertificateSigningRequest" && len(r.TLS.PeerCertificates) > 0 {
+			spec["username"] = r.TLS.PeerCertificates[0].Subject.CommonName
+		}
 		c.put(path, "ADDED", body)
 	case r.Method == http.MethodPatch:
 		if r.Header.Get("Content-Type") == string(types.StrategicMergePatchType) {
