@@ -16,6 +16,7 @@ import (
 const (
 	Base    = "base"
 	AWS     = "aws"
+	Azure   = "azure"
 	Flannel = "flannel"
 
 	kubernetes = "kubernetes-"

@@ -76,8 +76,8 @@ type WindowsConfigSpec struct {
 	// cluster says AlibabaCloud, AWS, GCP, IBMCloud, KubeVirt, Nutanix, OpenStack, PowerVS or VSphere in
 	// status.platformStatus.type, or External together with an external cloudControllerManager; elsewhere, External
 	// where a Linux node has a spec.providerID of a cloud with such a controller (for example aws://), and all of them
-	// are of one cloud. Otherwise it is None, also on Azure, whose nodes initialize themselves with a program that the
-	// operator does not install, and where it is unclear; status.cloudProvider tells the decision and what led to it.
+	// are of one cloud. On Azure nodes initialize themselves: it is External if the operator's payload has the
+	// cloud-node-manager for Windows. Otherwise it is None; status.cloudProvider tells the decision and what led to it.
 	// After a change kubelets restart; pods keep running.
 	// +kubebuilder:validation:Enum=Auto;External;None
 	// +kubebuilder:default=Auto

@@ -106,12 +106,12 @@ type LogsSpec struct {
 	Count int32 `json:"count,omitempty"`
 
 	// verbosity is how much detail services log: Normal, Debug or Trace, for each service by its name: containerd, kubelet,
-	// kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy. The default is Normal. A service
-	// restarts when its value changes, and the kubelet when that of containerd does; pods keep running. Trace is a great
-	// amount: size limits how long it reaches back. With Debug and Trace, containerd logs the environment variables of
-	// containers, also those from Secrets.
-	// +kubebuilder:validation:MaxProperties=7
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['containerd', 'kubelet', 'kube-proxy', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy'])",message="keys must be containerd, kubelet, kube-proxy, hybrid-overlay-node, flanneld, windows_exporter or csi-proxy"
+	// kube-proxy, hybrid-overlay-node, flanneld, windows_exporter, csi-proxy or cloud-node-manager. The default is
+	// Normal. A service restarts when its value changes, and the kubelet when that of containerd does; pods keep running.
+	// Trace is a great amount: size limits how long it reaches back. With Debug and Trace, containerd logs the environment
+	// variables of containers, also those from Secrets.
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['containerd', 'kubelet', 'kube-proxy', 'hybrid-overlay-node', 'flanneld', 'windows_exporter', 'csi-proxy', 'cloud-node-manager'])",message="keys must be containerd, kubelet, kube-proxy, hybrid-overlay-node, flanneld, windows_exporter, csi-proxy or cloud-node-manager"
 	// +optional
 	Verbosity map[string]LogVerbosity `json:"verbosity,omitempty"`
 }

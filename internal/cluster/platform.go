@@ -51,9 +51,11 @@ func ReadPlatform(ctx context.Context, r client.Reader) (Platform, error) {
 }
 
 // ReadCloudProvider says whether an external cloud provider initializes the cluster's nodes. Linux nodes are listed from nodes, which may
-// be a cache, and only outside of OpenShift.
-func ReadCloudProvider(ctx context.Context, nodes client.Reader, is Platform, setting v1alpha1.CloudProvider) (platform.Provider, error) {
-	seen := platform.Evidence{OpenShift: is.OpenShift, Type: is.Type, ControllerManager: is.ControllerManager}
+// be a cache, and only outside of OpenShift. hasNodeManager is true if the payload has the cloud-node-manager of Azure.
+func ReadCloudProvider(
+	ctx context.Context, nodes client.Reader, is Platform, setting v1alpha1.CloudProvider, hasNodeManager bool,
+) (platform.Provider, error) {
+	seen := platform.Evidence{OpenShift: is.OpenShift, Type: is.Type, ControllerManager: is.ControllerManager, NodeManager: hasNodeManager}
 	if !is.OpenShift && setting != v1alpha1.CloudProviderNone {
 		var list corev1.NodeList
 		if err := nodes.List(ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "linux"}, client.UnsafeDisableDeepCopy); err != nil {

@@ -63,7 +63,7 @@ func TestTheCloudProviderIsReadWhereTheClusterTells(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadCloudProvider(t.Context(), r, is, test.setting)
+		got, err := ReadCloudProvider(t.Context(), r, is, test.setting, false)
 		if err != nil || got.External != test.external || got.Platform != test.platform {
 			t.Errorf("%s: got %+v (%v)", name, got, err)
 		}

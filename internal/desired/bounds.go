@@ -174,7 +174,7 @@ func isBelow(folder, path string) bool {
 func (n Node) checkPaths() error {
 	files := []string{
 		kubeletConfig, kubeletClientCA, containerdConfig, exporterConfig, wicdKubeconfig, clusterCA, flannelNetConf, mirrors.KubeletConfig,
-		credentialProviderConfig,
+		credentialProviderConfig, nodeManagerKubeconfig,
 	}
 	var paths []string
 	for _, f := range n.Files {

@@ -109,6 +109,7 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"content of the store":               file(desired.Store + `\` + strings.Repeat("a", 64)),
 		"the kubelet's identity":             file(desired.KubeletKubeconfig),
 		"WICD's identity":                    file(desired.WICDIdentity),
+		"the node manager's identity":        file(desired.NodeManagerIdentity),
 		"a static pod":                       file(`C:\k\etc\kubernetes\manifests\evil.yaml`),
 		"a file of containerd's registries":  file(desired.Registries + `\quay.io\hosts.toml`),
 		"a mirror with a scheme": func(n *desired.Node) {

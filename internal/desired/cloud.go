@@ -27,12 +27,15 @@ func hasECR(in Inputs) bool {
 	return has(OnPlatform(in.Payload, in.Cluster.Network.Platform), ecrProgram)
 }
 
-// cloudFiles are those that the kubelet's flags name.
-func cloudFiles(in Inputs) []File {
-	if !hasECR(in) {
-		return nil
+// cloudFiles are those that the flags of the kubelet and of the cloud-node-manager name.
+func cloudFiles(in Inputs) (files []File) {
+	if runsNodeManager(in) {
+		files = append(files, File{Path: nodeManagerKubeconfig, Content: renderKubeconfig(in.Cluster, NodeManagerService, NodeManagerIdentity)})
 	}
-	return []File{{Path: credentialProviderConfig, Content: ecrConfig}}
+	if hasECR(in) {
+		files = append(files, File{Path: credentialProviderConfig, Content: ecrConfig})
+	}
+	return files
 }
 
 // ecrConfig says for which images the kubelet asks the program: those of Amazon's private registries, in all of its partitions. The
@@ -50,6 +53,35 @@ providers:
   - "*.dkr.ecr.us-iso-east-1.c2s.ic.gov"
   - "*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov"
 `
+
+// nodeManagerProgram is the cloud-node-manager of Azure (cmd/cloud-node-manager of sigs.k8s.io/cloud-provider-azure), by the name that the
+// original operator gave it.
+const nodeManagerProgram = "azure-cloud-node-manager.exe"
+
+// HasNodeManager reports whether a payload has the cloud-node-manager.
+func HasNodeManager(m payload.Manifest) bool { return has(m, nodeManagerProgram) }
+
+// runsNodeManager reports whether nodes initialize themselves: only on Azure, if the payload has the program, and where kubelets wait for it.
+func runsNodeManager(in Inputs) bool {
+	return in.Cluster.CloudProvider.External && HasNodeManager(OnPlatform(in.Payload, in.Cluster.Network.Platform))
+}
+
+// nodeManager initializes the node with what Azure's metadata service says of the host, as a program with a certificate of its own.
+// Its flags are the original's, which has WICD's kubeconfig instead; without a port it serves nothing, and asks the API server for the
+// rights of no clients.
+func nodeManager(in Inputs, folder string, logs LogLimits) Service {
+	const name = NodeManagerService
+	log := Log{Path: logPath(name), Rotates: true}
+	return Service{
+		Name:        name,
+		Description: ServiceDescription(name),
+		DependsOn:   []string{KubeletService},
+		Command: logRunner(folder, log, logs) + folder + `\` + nodeManagerProgram + ` --windows-service=true --node-name=` + markNode +
+			` --wait-routes=false --kubeconfig=` + nodeManagerKubeconfig + ` --secure-port=0` + klogLevel(in, name),
+		Needs: []string{NodeManagerIdentity},
+		Log:   log,
+	}
+}
 
 // OnPlatform is what hosts on a platform get of a payload: not what only another platform needs. Its digest remains that of the whole.
 func OnPlatform(m payload.Manifest, name string) payload.Manifest {

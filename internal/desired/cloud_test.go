@@ -30,3 +30,92 @@ func TestOnlyHostsOnAWSGetTheCredentialsOfECR(t *testing.T) {
 		t.Errorf("the kubelet is told of a program that the payload has not: %s", without.Services[1].Command)
 	}
 }
+
+// TestOnlyNodesOnAzureRunTheCloudNodeManager renders what the operator's own releases have, if the file of the program was given.
+func TestOnlyNodesOnAzureRunTheCloudNodeManager(t *testing.T) {
+	const program, kubeconfig = "azure-cloud-node-manager.exe", `C:\k\cloud-node-manager-kubeconfig`
+	with := release.Of("1.2.0", declared())[0].Content
+	without := payload.New(slices.DeleteFunc(slices.Clone(with.Files), func(f payload.File) bool { return f.Path == program }), nil, payload.File{})
+	for _, test := range []struct {
+		platform string
+		external bool
+		content  payload.Manifest
+		sent     bool
+		runs     bool
+	}{
+		{platform.Azure, true, with, true, true},
+		{platform.Azure, false, with, true, false},
+		{platform.Azure, true, without, false, false},
+		{platform.AWS, true, with, false, false},
+		{"", true, with, false, false},
+	} {
+		node := mustRender(t, func(in *desired.Inputs) {
+			in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = test.content, test.platform, test.external
+		})
+		sent := slices.ContainsFunc(node.Payload, func(f desired.PayloadFile) bool { return f.Path == program })
+		written := slices.ContainsFunc(node.Files, func(f desired.File) bool { return f.Path == kubeconfig })
+		runs := slices.Contains(names(node.Services), desired.NodeManagerService)
+		if sent != test.sent || runs != test.runs || written != test.runs {
+			t.Errorf("on %q, external %v: sent %v (want %v), runs %v (want %v), its kubeconfig written %v", test.platform, test.external, sent, test.sent, runs, test.runs, written)
+		}
+	}
+}
+
+// TestTheCloudNodeManagerHasItsOwnIdentity: with WICD's it could do nothing, and with the kubelet's not remove a taint.
+func TestTheCloudNodeManagerHasItsOwnIdentity(t *testing.T) {
+	node := mustRender(t, func(in *desired.Inputs) {
+		in.Payload, in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = declared(), platform.Azure, true
+	})
+	node, err := node.On(desired.Local{Node: "win-1", NodeIP: "10.0.0.4"}, desired.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := node.CheckBounds(); err != nil {
+		t.Error(err)
+	}
+	i := slices.IndexFunc(node.Services, func(s desired.Service) bool { return s.Name == desired.NodeManagerService })
+	s := node.Services[i]
+	want := desired.VersionFolder(node.Digest) + `\azure-cloud-node-manager.exe --windows-service=true --node-name=win-1 --wait-routes=false ` +
+		`--kubeconfig=C:\k\cloud-node-manager-kubeconfig --secure-port=0 --v=2`
+	if !strings.HasSuffix(s.Command, want) || !slices.Equal(s.DependsOn, []string{"kubelet"}) || !slices.Equal(s.Needs, []string{desired.NodeManagerIdentity}) {
+		t.Errorf("the service is %+v, want a command that ends with %s", s, want)
+	}
+	for _, f := range node.Files {
+		names := strings.Contains(f.Content, "cloud-node-manager-client-current.pem")
+		if is := f.Path == `C:\k\cloud-node-manager-kubeconfig`; names != is || is && strings.Contains(f.Content, "wicd-client") {
+			t.Errorf("%s names its certificate: %v, or WICD's", f.Path, names)
+		}
+	}
+}
+
+// TestAMissingCloudNodeManagerIsNamedOnAzure: what it means depends on whether nodes wait for it.
+func TestAMissingCloudNodeManagerIsNamedOnAzure(t *testing.T) {
+	without := payload.New(nil, []payload.Left{{Component: "azure-cloud-node-manager", Group: payload.Azure, Reason: "not given"}}, payload.File{})
+	for name, test := range map[string]struct {
+		provider platform.Provider
+		content  payload.Manifest
+		says     string
+	}{
+		"nodes wait":         {platform.Provider{External: true, NodeManager: true}, without, "get no pods"},
+		"nodes take pods":    {platform.Provider{NodeManager: true}, without, "they take pods"},
+		"on another cloud":   {platform.Provider{External: true}, without, ""},
+		"the payload has it": {platform.Provider{External: true, NodeManager: true}, declared(), ""},
+		"nobody initializes": {platform.Provider{}, without, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := inputs()
+			in.Cluster.CloudProvider, in.Payload.Left = test.provider, test.content.Left
+			in.Payload.Files = slices.Concat(in.Payload.Files, slices.DeleteFunc(slices.Clone(test.content.Files), func(f payload.File) bool { return f.Group != payload.Azure }))
+			rendered, err := desired.Render(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.says == "" && len(rendered.Missing) > 0 {
+				t.Errorf("missing are %v, want none", rendered.Missing)
+			}
+			if test.says != "" && (len(rendered.Missing) != 1 || rendered.Missing[0].Name != desired.NodeManagerService || !strings.Contains(rendered.Missing[0].Effect, test.says)) {
+				t.Errorf("missing are %v, want %s because %q", rendered.Missing, desired.NodeManagerService, test.says)
+			}
+		})
+	}
+}

@@ -60,14 +60,15 @@ const (
 	// NodeManagerIdentity is the certificate of the cloud-node-manager with its key, which WICD requests.
 	NodeManagerIdentity = WICDCertificates + `\cloud-node-manager-client-current.pem`
 
-	kubeletConfig    = `C:\k\kubelet.conf`
-	kubeletClientCA  = `C:\k\kubelet-ca.crt`
-	containerdConfig = `C:\k\containerd\containerd_conf.toml`
-	cniConfig        = CNIFolder + `\cni.conf`
-	staticPods       = `C:\k\etc\kubernetes\manifests`
-	volumePlugins    = `C:\k\volume-plugins`
-	exporterConfig   = `C:\k\tls\windows-exporter-webconfig.yaml`
-	wicdKubeconfig   = `C:\k\wicd-kubeconfig`
+	kubeletConfig         = `C:\k\kubelet.conf`
+	kubeletClientCA       = `C:\k\kubelet-ca.crt`
+	containerdConfig      = `C:\k\containerd\containerd_conf.toml`
+	cniConfig             = CNIFolder + `\cni.conf`
+	staticPods            = `C:\k\etc\kubernetes\manifests`
+	volumePlugins         = `C:\k\volume-plugins`
+	exporterConfig        = `C:\k\tls\windows-exporter-webconfig.yaml`
+	wicdKubeconfig        = `C:\k\wicd-kubeconfig`
+	nodeManagerKubeconfig = `C:\k\cloud-node-manager-kubeconfig`
 	// The original's name for it.
 	credentialProviderConfig = `C:\k\credential-provider-config.yaml`
 )

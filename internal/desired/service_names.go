@@ -11,7 +11,7 @@ const (
 	KubeProxyService   = "kube-proxy"
 	CSIProxyService    = "csi-proxy"
 	ExporterService    = "windows_exporter"
-	NodeManagerService = "cloud-node-manager" // only on hosts that the original operator configured
+	NodeManagerService = "cloud-node-manager" // on Azure
 )
 
 // Services are the names of all services that a node may have, in the order in which they start where all of them are there.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // commandOf is the command line of a service; empty where the node has none of that name.
@@ -24,6 +25,9 @@ func commandOf(n desired.Node, service string) string {
 func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 	overlay := func(in *desired.Inputs) { *in = onOpenShift() }
 	flannel := func(in *desired.Inputs) { *in = withFlannel(goodNetConf) }
+	azure := func(in *desired.Inputs) {
+		in.Cluster.Network.Platform, in.Cluster.CloudProvider.External = platform.Azure, true
+	}
 	none := func(*desired.Inputs) {}
 	for service, test := range map[string]struct {
 		network              func(*desired.Inputs)
@@ -36,6 +40,7 @@ func TestVerbosityIsInTheTermsOfEachService(t *testing.T) {
 		"kube-proxy":          {overlay, " --v=2", " --v=4", " --v=6"},
 		"hybrid-overlay-node": {overlay, "", " --loglevel 5", " --loglevel 5"},
 		"flanneld":            {flannel, "", " --v=4", " --v=6"},
+		"cloud-node-manager":  {azure, " --v=2", " --v=4", " --v=6"},
 	} {
 		var before desired.Node
 		for v, want := range map[v1alpha1.LogVerbosity]string{"": test.normal, v1alpha1.LogNormal: test.normal, v1alpha1.LogDebug: test.debug, v1alpha1.LogTrace: test.trace} {

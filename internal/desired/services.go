@@ -8,7 +8,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/platform"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -33,8 +32,11 @@ func services(in Inputs, logs LogLimits) ([]Service, []File) {
 		list = append(list, exporter(in, folder))
 		files = append(files, File{Path: exporterConfig, Content: exporterWebConfig(in.Settings.TLS)})
 	}
+	if runsNodeManager(in) {
+		list = append(list, nodeManager(in, folder, logs))
+	}
 	if slices.ContainsFunc(list, func(s Service) bool { return slices.Contains(s.Needs, WICDIdentity) }) {
-		files = append(files, File{Path: wicdKubeconfig, Content: renderWICDKubeconfig(in.Cluster)})
+		files = append(files, File{Path: wicdKubeconfig, Content: renderKubeconfig(in.Cluster, "wicd", WICDIdentity)})
 	}
 	return append(list, wicd(folder)), files
 }
@@ -43,19 +45,24 @@ func has(m payload.Manifest, path string) bool {
 	return slices.ContainsFunc(m.Files, func(f payload.File) bool { return f.Path == path })
 }
 
-// missing are the services whose programs were not given to the payload's builder, and the one of Azure, which no payload has.
+// missing are the services that nodes of the cluster should have, and whose programs were not given to the payload's builder.
 func missing(in Inputs) (services []v1alpha1.MissingService) {
+	const getIt = "Use an operator whose payload was built with the file (payload/README.md)"
 	for _, l := range in.Payload.Left {
 		if l.Component == CSIProxyService {
 			services = append(services, v1alpha1.MissingService{Name: CSIProxyService, Effect: "CSI drivers that need it mount no volumes on Windows nodes; " +
-				"those that run in HostProcess containers do. Use an operator whose payload was built with the file (payload/README.md)"})
+				"those that run in HostProcess containers do. " + getIt})
 		}
 	}
-	if in.Cluster.CloudProvider.External && in.Cluster.Network.Platform == platform.Azure {
-		services = append(services, v1alpha1.MissingService{Name: NodeManagerService, Effect: "nodes on Azure are not initialized, and get no pods, " +
-			"until the DaemonSet for Windows of cloud-provider-azure runs on them, unless the cloud-controller-manager runs its controller cloud-node (docs/cloud.md)"})
+	if !in.Cluster.CloudProvider.NodeManager || HasNodeManager(in.Payload) {
+		return services
 	}
-	return services
+	effect := "nodes on Azure are not initialized: they take pods, and have no provider ID, instance type and zone. " + getIt
+	if in.Cluster.CloudProvider.External {
+		effect = "nodes on Azure are not initialized, and get no pods, until the DaemonSet for Windows of cloud-provider-azure runs on them, unless the " +
+			"cloud-controller-manager runs its controller cloud-node (docs/cloud.md). " + getIt
+	}
+	return append(services, v1alpha1.MissingService{Name: NodeManagerService, Effect: effect})
 }
 
 // containerd writes its log by itself: it asks whether the service manager is its parent (IsWindowsService of

@@ -95,7 +95,7 @@ func table() []Platform {
 			NamesNodes: true, MetadataRoute: ByGateway, RoutesInUserData: true,
 		},
 		{
-			Name: Azure, ProviderScheme: "azure", MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
+			Name: Azure, ProviderScheme: "azure", PayloadGroup: "azure", MachineKinds: []string{"AzureMachineProviderSpec", "AzureMachine"}, Username: "capi",
 			MetadataRoute: ByGateway,
 		},
 		{

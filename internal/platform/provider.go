@@ -16,6 +16,8 @@ type Provider struct {
 	// Platform is the name of the platform that the provider IDs of nodes tell, where the names or programs of nodes depend on it and
 	// nobody else tells it; "" otherwise.
 	Platform string
+	// NodeManager says that nodes of the cloud initialize themselves, with the cloud-node-manager: those of Azure do.
+	NodeManager bool
 }
 
 // Evidence is what a cluster shows of its cloud.
@@ -26,6 +28,8 @@ type Evidence struct {
 	Type, ControllerManager string
 	// ProviderIDs are those of the Linux nodes, without those that have none.
 	ProviderIDs []string
+	// NodeManager says that the payload has the cloud-node-manager for Windows.
+	NodeManager bool
 }
 
 // ChooseProvider says whether nodes are initialized by an external cloud provider. A setting other than Auto and "" decides alone. What
@@ -33,12 +37,13 @@ type Evidence struct {
 // do.
 func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 	schemes := schemesOf(e.ProviderIDs)
-	p := ofNodes(schemes)
+	p := ofNodes(schemes, e)
 	if e.OpenShift {
 		p = ofInfrastructure(e)
 	}
 	if setting == v1alpha1.CloudProviderExternal || setting == v1alpha1.CloudProviderNone {
 		p.External, p.Why = setting == v1alpha1.CloudProviderExternal, "spec.cloudProvider of WindowsConfig cluster is "+string(setting)
+		p.NodeManager = p.NodeManager && p.External
 	}
 	if p.External && !e.OpenShift && len(schemes) == 1 {
 		p.Platform = ofScheme(schemes[0])
@@ -47,14 +52,14 @@ func ChooseProvider(setting v1alpha1.CloudProvider, e Evidence) Provider {
 }
 
 // ofNodes decides by the schemes of the provider IDs of Linux nodes.
-func ofNodes(schemes []string) Provider {
+func ofNodes(schemes []string, e Evidence) Provider {
 	switch {
 	case len(schemes) == 0:
 		return Provider{Why: "no Linux node has a spec.providerID"}
 	case len(schemes) > 1:
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs of different clouds (%q and %q); set spec.cloudProvider", schemes[0], schemes[1])}
 	case schemes[0] == "azure":
-		return Provider{Why: `Linux nodes have provider IDs with scheme "azure"` + noNodeManager}
+		return ofAzure(`Linux nodes have provider IDs with scheme "azure"`, e)
 	case !slices.Contains(externalSchemes(), schemes[0]):
 		return Provider{Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q, of which no external cloud provider is known that "+
 			"initializes Windows nodes; where there is one, set spec.cloudProvider to External", schemes[0])}
@@ -62,11 +67,18 @@ func ofNodes(schemes []string) Provider {
 	return Provider{External: true, Why: fmt.Sprintf("Linux nodes have provider IDs with scheme %q", schemes[0])}
 }
 
-// noNodeManager is why Windows nodes on Azure are not initialized by default, although Linux nodes are: each initializes itself there.
-const noNodeManager = "; nodes on Azure initialize themselves with the cloud-node-manager, which Windows nodes do not have from this operator; " +
-	"where its DaemonSet runs on Windows nodes, set spec.cloudProvider to External"
+// ofAzure decides on Azure, where nodes can be initialized if the payload has the program for it.
+func ofAzure(is string, e Evidence) Provider {
+	p := Provider{External: e.NodeManager, NodeManager: true, Why: is}
+	if !e.NodeManager {
+		p.Why += "; nodes on Azure initialize themselves with the cloud-node-manager, which the payload of this operator does not have; " +
+			"where the DaemonSet of cloud-provider-azure runs on Windows nodes, set spec.cloudProvider to External"
+	}
+	return p
+}
 
-// ofInfrastructure decides as IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider does, but for Azure.
+// ofInfrastructure decides as IsCloudProviderExternal of github.com/openshift/library-go/pkg/cloudprovider does. On
+// Azure it depends on the payload, too.
 func ofInfrastructure(e Evidence) Provider {
 	is := fmt.Sprintf("Infrastructure cluster has status.platformStatus.type %q", e.Type)
 	if e.Type == "External" {
@@ -74,7 +86,7 @@ func ofInfrastructure(e Evidence) Provider {
 		return Provider{External: e.ControllerManager == "External", Why: is}
 	}
 	if e.Type == Azure {
-		return Provider{Why: is + noNodeManager}
+		return ofAzure(is, e)
 	}
 	types := []string{"AlibabaCloud", AWS, GCP, "IBMCloud", "KubeVirt", Nutanix, "OpenStack", "PowerVS", VSphere}
 	return Provider{External: slices.Contains(types, e.Type), Why: is}

@@ -14,6 +14,7 @@ func TestChooseProvider(t *testing.T) {
 	withState := func(state string) platform.Evidence {
 		return platform.Evidence{OpenShift: true, Type: "External", ControllerManager: state}
 	}
+	with := func(e platform.Evidence) platform.Evidence { e.NodeManager = true; return e }
 	nodes := func(ids ...string) platform.Evidence { return platform.Evidence{ProviderIDs: ids} }
 	tests := []struct {
 		name     string
@@ -26,6 +27,9 @@ func TestChooseProvider(t *testing.T) {
 		{"OpenShift on AlibabaCloud", auto, openshift("AlibabaCloud"), true, "", "AlibabaCloud"},
 		{"OpenShift on AWS", auto, openshift("AWS"), true, "", "AWS"},
 		{"OpenShift on Azure", auto, openshift("Azure"), false, "", "cloud-node-manager"},
+		{"OpenShift on Azure with the program", auto, with(openshift("Azure")), true, "", `"Azure"`},
+		{"OpenShift on AWS with the program of Azure", auto, with(openshift("AWS")), true, "", "AWS"},
+		{"OpenShift on BareMetal with the program of Azure", auto, with(openshift("BareMetal")), false, "", "BareMetal"},
 		{"OpenShift on GCP", auto, openshift("GCP"), true, "", "GCP"},
 		{"OpenShift on IBMCloud", auto, openshift("IBMCloud"), true, "", "IBMCloud"},
 		{"OpenShift on KubeVirt", auto, openshift("KubeVirt"), true, "", "KubeVirt"},
@@ -46,6 +50,8 @@ func TestChooseProvider(t *testing.T) {
 		{"no provider ID", auto, nodes(), false, "", "no Linux node"},
 		{"AWS", auto, nodes("aws:///us-east-1a/i-1", "aws:///us-east-1b/i-2"), true, platform.AWS, `"aws"`},
 		{"Azure", auto, nodes("azure:///subscriptions/s/x"), false, "", "cloud-node-manager"},
+		{"Azure with the program", auto, with(nodes("azure:///subscriptions/s/x")), true, platform.Azure, `"azure"`},
+		{"None on Azure with the program", none, with(nodes("azure:///subscriptions/s/x")), false, "", "spec.cloudProvider"},
 		{"GCP", auto, nodes("gce://project/zone/vm"), true, platform.GCP, `"gce"`},
 		{"vSphere", auto, nodes("vsphere://4237"), true, "", `"vsphere"`},
 		{"kind", auto, nodes("kind://docker/kind/kind-control-plane"), false, "", "External"},
@@ -67,6 +73,26 @@ func TestChooseProvider(t *testing.T) {
 		got := platform.ChooseProvider(test.setting, test.evidence)
 		if got.External != test.external || got.Platform != test.platform || !strings.Contains(got.Why, test.why) || len(got.Why) > 400 {
 			t.Errorf("%s: got %+v, want external %v, platform %q, and %q in the reason", test.name, got, test.external, test.platform, test.why)
+		}
+	}
+}
+
+// TestOnlyNodesOfAzureInitializeThemselves: there, a program is missing if the payload does not have it.
+func TestOnlyNodesOfAzureInitializeThemselves(t *testing.T) {
+	for name, test := range map[string]struct {
+		setting  v1alpha1.CloudProvider
+		evidence platform.Evidence
+		want     bool
+	}{
+		"OpenShift on Azure":     {v1alpha1.CloudProviderAuto, platform.Evidence{OpenShift: true, Type: "Azure"}, true},
+		"Azure":                  {v1alpha1.CloudProviderAuto, platform.Evidence{ProviderIDs: []string{"azure:///x"}}, true},
+		"External on Azure":      {v1alpha1.CloudProviderExternal, platform.Evidence{ProviderIDs: []string{"azure:///x"}}, true},
+		"None on Azure":          {v1alpha1.CloudProviderNone, platform.Evidence{ProviderIDs: []string{"azure:///x"}}, false},
+		"AWS":                    {v1alpha1.CloudProviderAuto, platform.Evidence{ProviderIDs: []string{"aws:///a/i-1"}}, false},
+		"External on bare metal": {v1alpha1.CloudProviderExternal, platform.Evidence{}, false},
+	} {
+		if got := platform.ChooseProvider(test.setting, test.evidence); got.NodeManager != test.want {
+			t.Errorf("%s: %+v, want %v", name, got, test.want)
 		}
 	}
 }

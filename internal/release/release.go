@@ -30,11 +30,11 @@ type Release struct {
 func Of(operator string, m payload.Manifest) []Release {
 	minors := m.Minors()
 	if len(minors) == 0 {
-		return []Release{of(operator, "", m.Select(payload.Base, payload.Flannel, payload.AWS))}
+		return []Release{of(operator, "", m.Select(payload.Base, payload.Flannel, payload.AWS, payload.Azure))}
 	}
 	var all []Release
 	for _, minor := range minors {
-		all = append(all, of(operator, minor, m.Select(payload.Base, payload.Flannel, payload.AWS, payload.Kubernetes(minor))))
+		all = append(all, of(operator, minor, m.Select(payload.Base, payload.Flannel, payload.AWS, payload.Azure, payload.Kubernetes(minor))))
 	}
 	return all
 }

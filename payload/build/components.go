@@ -157,5 +157,8 @@ func cloudComponents() []Component {
 		Name: "ecr-credential-provider", Path: "ecr-credential-provider.exe", Group: payload.AWS, Dictionary: containerdPath, License: "Apache-2.0",
 		Module: "payload/aws", Package: "k8s.io/cloud-provider-aws/cmd/ecr-credential-provider",
 		Stamp: []string{"main.gitVersion=${version}", "k8s.io/component-base/version.gitVersion=${version}"},
+	}, {
+		Name: "azure-cloud-node-manager", Path: "azure-cloud-node-manager.exe", Group: payload.Azure, Dictionary: containerdPath, License: "Apache-2.0",
+		External: true,
 	}}
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 // TestTheStatusTellsWhoInitializesNodes has a Linux node that a cloud initializes while the operator runs: kubelets get the flag.
@@ -56,5 +58,42 @@ func TestTheStatusTellsWhoInitializesNodes(t *testing.T) {
 	}
 	if p := reportProvider(desired.Cluster{}.CloudProvider, &v1alpha1.CloudProviderStatus{Mode: "x"}); p.Mode != "x" {
 		t.Errorf("a cluster that could not be read changes what is told: %+v", p)
+	}
+}
+
+// TestOnAzureThePayloadDecidesWhoInitializesNodes has Linux nodes on Azure, and a payload with the cloud-node-manager, or without.
+func TestOnAzureThePayloadDecidesWhoInitializesNodes(t *testing.T) {
+	program := payload.File{
+		Path: "azure-cloud-node-manager.exe", Component: "azure-cloud-node-manager", Version: "v1", Group: payload.Azure, SHA256: strings.Repeat("a", 64), Size: 1,
+	}
+	for name, test := range map[string]struct {
+		files   []payload.File
+		want    v1alpha1.CloudProvider
+		missing bool
+	}{
+		"with":    {[]payload.File{program}, v1alpha1.CloudProviderExternal, false},
+		"without": {nil, v1alpha1.CloudProviderNone, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newTestSettings(t, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+				Spec:       corev1.NodeSpec{ProviderID: "azure:///subscriptions/s"},
+			})
+			c.Renderer.Releases = controllertest.Releases(t, "1.0.0", payload.New(test.files, nil, payload.File{}), "v1.36.3")
+			if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+				t.Fatal(err)
+			}
+			var config v1alpha1.WindowsConfig
+			if err := c.Client.Get(t.Context(), types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
+				t.Fatal(err)
+			}
+			if is := config.Status.CloudProvider; is == nil || is.Mode != test.want || len(config.Status.MissingServices) > 0 != test.missing {
+				t.Errorf("the provider is %+v, want %s; missing are %v", is, test.want, config.Status.MissingServices)
+			}
+			declared, err := c.Store.Declares(t.Context(), desired.NodeManagerService)
+			if err != nil || declared == test.missing {
+				t.Errorf("nodes run the cloud-node-manager: %v (%v)", declared, err)
+			}
+		})
 	}
 }

@@ -38,7 +38,9 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, platform, config.Network); err != nil {
 		return known, r, err
 	}
-	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider); err != nil {
+	current, _ := c.Releases.Current()
+	hasNodeManager := desired.HasNodeManager(current.Content)
+	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider, hasNodeManager); err != nil {
 		return known, r, err
 	}
 	known.Network.Platform = cmp.Or(known.Network.Platform, known.CloudProvider.Platform)
@@ -46,7 +48,6 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	if err != nil {
 		return known, r, err
 	}
-	current, _ := c.Releases.Current()
 	r, err = desired.Render(desired.Inputs{
 		Version: current.Version, Payload: current.Content, Cluster: known, Config: config, Settings: settings,
 	})
