@@ -27,6 +27,7 @@ ONLY ?=
 # RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
 RACE ?=
 export WMCO_RACE := $(RACE)
+export WMCO_EXTERNAL := $(or $(abspath $(EXTERNAL)),$(WMCO_EXTERNAL))
 
 .PHONY: help
 help: ## Lists the targets.

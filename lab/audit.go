@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// auditPolicy logs the metadata of all requests of the operator and its daemons: a request when it ends, a watch when it begins.
+// auditPolicy logs the metadata of all requests of the operator, its daemons and cloud-node-managers: a request when it ends, a watch when it begins.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -20,7 +20,7 @@ rules:
 - level: Metadata
   users: ["system:serviceaccount:openshift-windows-machine-config-operator:windows-machine-config-operator"]
 - level: Metadata
-  userGroups: ["system:wicd-nodes"]
+  userGroups: ["system:wicd-nodes", "system:windows-cloud-node-managers"]
 - level: None
 `
 
@@ -35,7 +35,7 @@ type APIRequest struct {
 // Writes reports whether the request is to change something.
 func (r APIRequest) Writes() bool { return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" }
 
-// Requests returns the requests of the operator and its daemons since a time, in the order of the answers.
+// Requests returns the requests of the operator, its daemons and cloud-node-managers since a time, in the order of the answers.
 func (cp *ControlPlane) Requests(since time.Time) ([]APIRequest, error) {
 	f, err := os.Open(cp.path("audit.log"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -244,7 +244,7 @@ func (env *Env) payload(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, buildPayload(ctx, dir, components, !o.WholePayload, o.Log)
+	return dir, buildPayload(ctx, dir, o, components)
 }
 
 // repository is the folder of the operator's module.

@@ -24,7 +24,7 @@ func Prepare(ctx context.Context, o Options) error {
 	if lab.CanRunWindows() == nil {
 		components, err := o.components()
 		if err == nil {
-			err = buildPayload(ctx, filepath.Join(scratch, "payload"), components, !o.WholePayload, o.Log)
+			err = buildPayload(ctx, filepath.Join(scratch, "payload"), o, components)
 		}
 		if err != nil {
 			return fmt.Errorf("building the payload: %w", err)

@@ -26,7 +26,7 @@ func Programs(ctx context.Context, dir string, log io.Writer, names ...string) e
 	}
 	components = slices.DeleteFunc(components, Options{}.isOfOtherMinor)
 	built := filepath.Join(dir, "payload")
-	if err := buildPayload(ctx, built, components, true, log); err != nil {
+	if err := buildPayload(ctx, built, Options{Log: log}, components); err != nil {
 		return fmt.Errorf("building programs: %w", err)
 	}
 	p, err := payload.Open(built)
@@ -67,9 +67,9 @@ func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
 	return compress.Decompress(frame, f.Size, dictionary)
 }
 
-// buildPayload builds components for Wine hosts, with the patches of package winbuild. With fast they are compressed less than for
-// users' hosts.
-func buildPayload(ctx context.Context, dir string, components []build.Component, fast bool, log io.Writer) error {
+// buildPayload builds components for Wine hosts, with the patches of package winbuild. Those of a part are compressed less than for users'
+// hosts.
+func buildPayload(ctx context.Context, dir string, o Options, components []build.Component) error {
 	root, err := repository(ctx)
 	if err != nil {
 		return err
@@ -83,8 +83,9 @@ func buildPayload(ctx context.Context, dir string, components []build.Component,
 		Components: components,
 		Root:       root,
 		Out:        dir,
-		Fast:       fast,
-		Log:        log,
+		External:   o.External,
+		Fast:       !o.WholePayload,
+		Log:        o.Log,
 		Flags: func(ctx context.Context, moduleDir string) ([]string, error) {
 			if filepath.Clean(moduleDir) == root {
 				return nil, nil // our own programs run on Wine as they are

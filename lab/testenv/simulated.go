@@ -62,15 +62,20 @@ const wicdBytes = 64 << 10
 // compressed, so that the sizes are also those of the transfer.
 func simulatedPayload(ctx context.Context, dir string, programBytes int) error {
 	set := build.Set{Stub: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader([]byte("stub"))), nil }}
-	for _, path := range []string{"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", "windows_exporter.exe", payload.WICD} {
-		size := programBytes
-		if path == payload.WICD {
+	for _, path := range []string{
+		"kubelet.exe", "kube-log-runner.exe", "containerd/containerd.exe", "windows_exporter.exe", payload.WICD, "azure-cloud-node-manager.exe",
+	} {
+		size, group := programBytes, payload.Base
+		switch path {
+		case payload.WICD:
 			size = wicdBytes
+		case "azure-cloud-node-manager.exe":
+			group = payload.Azure
 		}
 		content := make([]byte, size)
 		_, _ = cryptorand.Read(content) // never fails
 		set.Files = append(set.Files, build.Content{
-			Path: path, Component: path, Version: "simulated", Group: payload.Base, Open: build.Bytes(content),
+			Path: path, Component: path, Version: "simulated", Group: group, Open: build.Bytes(content),
 		})
 	}
 	_, err := build.Write(ctx, dir, set)

@@ -1,0 +1,201 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestAzure has a simulated host in a cluster on Azure. The test is the cloud-node-manager: it does what that does, with its certificate.
+func TestAzure(t *testing.T) {
+	p := newPlace(t, testenv.Options{})
+	p.becomeAzure()
+	j := p.joiner("win-1", nil)
+	p.expectWaitsForCloud(j.name, "win-1")
+	p.eventually("the cloud-node-manager has a certificate", func(context.Context) string {
+		if !j.Windows().Disk().Exists(desired.NodeManagerIdentity) {
+			return "it has none"
+		}
+		return ""
+	})
+	machine := testenv.AzureMachine{Name: "vm-1", Address: j.at.Address, PublicAddress: "203.0.113.7"}
+	manager := p.withCertificate(j, desired.NodeManagerIdentity)
+	p.initializeAs(manager, "win-1", machine)
+	p.expectOfMachine("win-1", machine)
+	p.expectReady(j.name)
+	p.expectDeniedElsewhere(manager)
+}
+
+// errNoNodeManager is why the real program is not tried: the Go proxy does not serve its module, so the file must be given.
+var errNoNodeManager = errors.New("no folder with azure-cloud-node-manager.exe was given: make e2e EXTERNAL=<folder> (payload/README.md)")
+
+func canRunNodeManager() error {
+	if os.Getenv("WMCO_EXTERNAL") == "" {
+		return errNoNodeManager
+	}
+	return nil
+}
+
+// TestAzureOnWindows has the real cloud-node-manager initialize the Node of a real kubelet, on Wine. The metadata service of its host is the
+// test's.
+func TestAzureOnWindows(t *testing.T) {
+	needs(t, lab.CanRunWindows(), canRunNodeManager())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Components: []string{"azure-cloud-node-manager"}, External: os.Getenv("WMCO_EXTERNAL")})
+	host := p.Lab.Hosts()[0]
+	machine := testenv.AzureMachine{Name: "vm-1", Address: host.Address(), PublicAddress: "203.0.113.7"}
+	p.becomeAzure()
+	began, name := time.Now(), ours(host.Address())
+	if err := p.Announce(t.Context(), p.Hosts()...); err != nil {
+		t.Fatal(err)
+	}
+	p.expectWaitsForCloud(name, "win-1") // the machine's metadata service does not answer yet
+	stop, err := host.ServeMetadata(machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	p.expectOfMachine("win-1", machine)
+	p.expectReady(name)
+
+	pair, err := host.ReadFile(desired.NodeManagerIdentity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.expectDeniedElsewhere(p.client(func(c *rest.Config) { c.CertData, c.KeyData = pair, pair }))
+	p.expectRequests(began, api.NodeManagerUserPrefix+"win-1", "watch nodes win-1", "get nodes win-1", "update nodes win-1", "patch nodes/status win-1")
+	if s, found, err := host.Service(t.Context(), desired.NodeManagerService); err != nil || !found || s.State != "running" {
+		t.Errorf("the service is %+v (%v)", s, err)
+	}
+}
+
+// becomeAzure gives the cluster a Linux node on Azure: nodes are then initialized by the cloud-node-manager, which the payload has.
+func (p place) becomeAzure() {
+	p.t.Helper()
+	linux := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "linux-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}},
+		Spec:       corev1.NodeSpec{ProviderID: "azure:///subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/virtualMachines/linux-1"},
+	}
+	if _, err := testenv.AddNode(p.t.Context(), p.Clients, linux, "10.255.255.1"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
+}
+
+// initializeAs initializes a Node as the cloud-node-manager does (pkg/nodemanager of cloud-provider-azure): it replaces the Node, and then
+// patches the addresses.
+func (p place) initializeAs(manager client.Client, name string, machine testenv.AzureMachine) {
+	p.t.Helper()
+	var node corev1.Node
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := manager.Get(p.t.Context(), types.NamespacedName{Name: name}, &node); err != nil {
+			return err
+		}
+		node.Spec.ProviderID = machine.ProviderID()
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
+		node.Labels[corev1.LabelInstanceTypeStable] = testenv.AzureType
+		node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = testenv.AzureRegion, testenv.AzureZone
+		return manager.Update(p.t.Context(), &node)
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	was := node.DeepCopy()
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: machine.Address}, {Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeExternalIP, Address: machine.PublicAddress},
+	}
+	if err := manager.Status().Patch(p.t.Context(), &node, client.StrategicMergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// expectOfMachine waits until a Node has what the metadata service of its machine says, and no taint but that of Windows.
+func (p place) expectOfMachine(name string, machine testenv.AzureMachine) {
+	p.t.Helper()
+	p.eventually("node "+name+" is initialized", func(ctx context.Context) string {
+		var n corev1.Node
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &n); err != nil {
+			return err.Error()
+		}
+		if nodestate.WaitsForCloud(&n) || n.Spec.ProviderID != machine.ProviderID() {
+			return fmt.Sprintf("its provider ID is %q, its taints are %v", n.Spec.ProviderID, n.Spec.Taints)
+		}
+		for label, want := range map[string]string{
+			corev1.LabelInstanceTypeStable: testenv.AzureType, corev1.LabelTopologyZone: testenv.AzureZone, corev1.LabelTopologyRegion: testenv.AzureRegion,
+		} {
+			if n.Labels[label] != want {
+				return fmt.Sprintf("label %s is %q", label, n.Labels[label])
+			}
+		}
+		for _, want := range []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: machine.Address}, {Type: corev1.NodeExternalIP, Address: machine.PublicAddress}, {Type: corev1.NodeHostName, Address: name},
+		} {
+			if !slices.Contains(n.Status.Addresses, want) {
+				return fmt.Sprintf("its addresses are %v", n.Status.Addresses)
+			}
+		}
+		return ""
+	})
+}
+
+// expectDeniedElsewhere tries the certificate of win-1's cloud-node-manager on another Node, and on its own for something else.
+func (p place) expectDeniedElsewhere(manager client.Client) {
+	p.t.Helper()
+	for name, change := range map[string]func(*corev1.Node){
+		"linux-1": func(n *corev1.Node) { n.Spec.Taints = nil },
+		"win-1":   func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = "elsewhere" },
+	} {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			var n corev1.Node
+			if err := manager.Get(p.t.Context(), types.NamespacedName{Name: name}, &n); err != nil {
+				return err
+			}
+			change(&n)
+			return manager.Update(p.t.Context(), &n)
+		})
+		if err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'windows-cloud-node-manager'") {
+			p.t.Errorf("the cloud-node-manager of win-1 updated Node %s: %v", name, err)
+		}
+	}
+}
+
+// expectRequests checks which requests for objects a user made, each as verb, resource and name, besides those of expectDeniedElsewhere.
+// Programs of older versions list before they watch.
+func (p place) expectRequests(since time.Time, user string, want ...string) {
+	p.t.Helper()
+	requests, err := p.Lab.ControlPlane.Requests(since)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var made []string
+	for _, r := range requests {
+		if r.User == user && r.Resource != "" && r.Name != "linux-1" && r.Verb != "list" {
+			made = append(made, r.Verb+" "+r.Resource+" "+r.Name)
+		}
+	}
+	slices.Sort(made)
+	slices.Sort(want)
+	if made = slices.Compact(made); !slices.Equal(made, want) {
+		p.t.Errorf("%s made the requests %q, want %q", user, made, want)
+	}
+}
