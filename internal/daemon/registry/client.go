@@ -25,6 +25,7 @@ const (
 	dialTimeout  = 10 * time.Second
 	maxRedirects = 5
 	bufferSize   = 64 << 10
+	recordSize   = 16 << 10
 	connections  = 32
 )
 
@@ -89,11 +90,11 @@ func (c *client) transport(t trust) *http.Transport {
 	}
 	made := &http.Transport{
 		Proxy:       func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) },
-		DialContext: c.dial, TLSHandshakeTimeout: dialTimeout,
+		DialContext: c.dialWide, TLSHandshakeTimeout: dialTimeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: t.insecure},
 		// Content is what its digest says: it must come as it is.
 		DisableCompression: true, MaxIdleConnsPerHost: connections, IdleConnTimeout: 30 * time.Second,
-		MaxResponseHeaderBytes: maxHeader, ReadBufferSize: bufferSize,
+		MaxResponseHeaderBytes: maxHeader, ReadBufferSize: recordSize,
 	}
 	c.transports[t] = made
 	return made

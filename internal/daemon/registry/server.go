@@ -59,6 +59,8 @@ type Server struct {
 	changed chan struct{}
 	counts  [results]atomic.Int64
 	slots   chan struct{}
+	// gathering has those layers whose pieces are sent several at once.
+	gathering chan struct{}
 }
 
 // Problem is why nothing is served.
@@ -76,7 +78,7 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests)}
+	return &Server{Listen: listen, Dial: dial, Log: log, limits: defaultLimits(), changed: make(chan struct{}), slots: make(chan struct{}, maxRequests), gathering: make(chan struct{}, gatheredMost)}
 }
 
 // serving is what requests of one configuration share. It is never changed, but for what it remembers.
@@ -93,6 +95,8 @@ type serving struct {
 	failed  *failures
 	request func(Result)
 	limits  limits
+	// gathering is that of the server.
+	gathering chan struct{}
 }
 
 // limits are those of time.
@@ -101,9 +105,13 @@ type limits struct {
 	patience time.Duration
 	// idle is how long a body may bring nothing.
 	idle time.Duration
+	// gather is how long what a slow registry sends may wait for more.
+	gather time.Duration
 }
 
-func defaultLimits() limits { return limits{patience: 26 * time.Second, idle: 60 * time.Second} }
+func defaultLimits() limits {
+	return limits{patience: 26 * time.Second, idle: 60 * time.Second, gather: time.Second}
+}
 
 // Use has the server work with another configuration from the next request on. Requests under way go on with theirs.
 func (s *Server) Use(c Config) error {
@@ -121,7 +129,7 @@ func (s *Server) Use(c Config) error {
 		}
 		next = &serving{
 			config: c, router: mirrors.NewRouter(*c.Table), client: newClient(c, s.Dial), memory: newMemory(), pair: pair,
-			containerd: containerd.Bytes, log: s.Log, failed: newFailures(), limits: s.limits, request: func(r Result) { s.counts[r].Add(1) },
+			containerd: containerd.Bytes, log: s.Log, failed: newFailures(), limits: s.limits, gathering: s.gathering, request: func(r Result) { s.counts[r].Add(1) },
 		}
 	}
 	if s.state != nil {
@@ -184,7 +192,7 @@ func (s *Server) Run(ctx context.Context) {
 // serve serves on a listener until ctx is done or nothing is to be served any more.
 func (s *Server) serve(ctx context.Context, listener net.Listener) {
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s, ConnContext: withConnection, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
@@ -203,7 +211,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) {
 		},
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.ServeTLS(listener, "", "") }()
+	go func() { ended <- server.ServeTLS(gatheringListener{listener}, "", "") }()
 	for state, changed := s.current(); state != nil && ctx.Err() == nil; state, changed = s.current() {
 		select {
 		case err := <-ended:

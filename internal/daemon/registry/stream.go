@@ -191,7 +191,8 @@ func (l *layer) fillWhole(buffer []byte) (int, error) {
 // copy hands on what comes, n bytes of which are in the buffer already. What breaks off is asked for again: first of the
 // same place, then of the others. The last piece is handed on when the whole has its digest.
 func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, n int, err error) error {
-	controller := http.NewResponseController(w)
+	out := l.newOutlet(ctx, w)
+	defer out.close()
 	for resumes := 0; ; {
 		l.next += int64(n)
 		if l.sum != nil {
@@ -201,8 +202,7 @@ func (l *layer) copy(ctx context.Context, w http.ResponseWriter, buffer []byte, 
 		if isLast && l.isDamaged() {
 			return errDamaged
 		}
-		_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := w.Write(buffer[:n]); err != nil {
+		if err := out.write(buffer[:n], isLast); err != nil {
 			return fmt.Errorf("containerd went away: %w", err)
 		}
 		if isLast {

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ type world struct {
 	address string
 	config  Config
 	log     *bytes.Buffer
+	// writes are the calls by which WICD's registry sends.
+	writes atomic.Int64
 
 	mu    sync.Mutex
 	asked []string
@@ -68,11 +71,12 @@ func newWorld(t *testing.T, in mirrors.Input, auths string, hosts map[string]htt
 		l, err := (&net.ListenConfig{}).Listen(ctx, network, "127.0.0.1:0")
 		if err == nil {
 			listening <- l.Addr().String()
+			l = countingListener{l, &w.writes}
 		}
 		return l, err
 	}
 	w.server = NewServer(listen, dial, slog.New(slog.NewTextHandler(&lockedWriter{w: w.log}, nil)))
-	w.server.limits = limits{patience: 900 * time.Millisecond, idle: 500 * time.Millisecond}
+	w.server.limits = limits{patience: 900 * time.Millisecond, idle: 500 * time.Millisecond, gather: 50 * time.Millisecond}
 	endpoint := newEndpoint(t)
 	table := mirrors.Render(in).Table
 	w.config = Config{Table: table, Keyring: []byte(`{"auths": {` + auths + `}}`), Certificates: ca, Endpoint: endpoint}

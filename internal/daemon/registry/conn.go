@@ -1,0 +1,168 @@
+package registry
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// TLS reads and writes record by record (16 KB), and each such call of the system costs about as much as the encryption of
+// a record, on Wine several times that. So connections are read and written in larger pieces.
+const (
+	// gatheredPieces are the pieces of a layer that are sent at once, gatheredMost how many layers may do so at the same time:
+	// the others send each piece by itself, which costs less memory.
+	gatheredPieces = 4
+	gatheredMost   = 8
+	// recordsOverhead is at least what TLS adds to a piece: 22 bytes to each of its records, and its headers.
+	recordsOverhead = 1 << 10
+)
+
+// wideReader is a connection that is read in large pieces.
+type wideReader struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+// Read implements io.Reader.
+func (c *wideReader) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+// dialWide makes connections that are read in large pieces.
+func (c *client) dialWide(ctx context.Context, network, address string) (net.Conn, error) {
+	connection, err := c.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &wideReader{connection, bufio.NewReaderSize(connection, bufferSize)}, nil
+}
+
+// gatherer is a connection that can gather what TLS writes to it, and send it at once.
+type gatherer struct {
+	net.Conn
+
+	mu          sync.Mutex
+	isGathering bool
+	gathered    []byte
+}
+
+// Write implements io.Writer.
+func (c *gatherer) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isGathering {
+		return c.Conn.Write(p)
+	}
+	c.gathered = append(c.gathered, p...)
+	return len(p), nil
+}
+
+// gather has what is written from now on gathered until send; capacity is how many bytes that will be.
+func (c *gatherer) gather(capacity int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isGathering = true
+	if cap(c.gathered) < capacity {
+		c.gathered = append(make([]byte, 0, capacity), c.gathered...)
+	}
+}
+
+// send sends what was gathered.
+func (c *gatherer) send() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isGathering = false
+	var err error
+	if len(c.gathered) > 0 {
+		_, err = c.Conn.Write(c.gathered)
+	}
+	c.gathered = c.gathered[:0]
+	return err
+}
+
+// free gives the memory of what was gathered back.
+func (c *gatherer) free() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gathered = nil
+}
+
+// gatheringListener has connections that can gather.
+type gatheringListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l gatheringListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &gatherer{Conn: c}, nil
+}
+
+type connectionOf struct{}
+
+// withConnection has the context of requests tell their connection.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	if over, ok := c.(*tls.Conn); ok {
+		c = over.NetConn()
+	}
+	return context.WithValue(ctx, connectionOf{}, c)
+}
+
+// outlet sends the pieces of a layer.
+type outlet struct {
+	w  http.ResponseWriter
+	to *gatherer
+	// most is how many pieces are sent at once, pieces how many are gathered, since the time of the first.
+	most, pieces int
+	since        time.Time
+	patience     time.Duration
+	// release gives the place among those who gather back.
+	release func()
+}
+
+func (s *serving) newOutlet(ctx context.Context, w http.ResponseWriter) *outlet {
+	o := &outlet{w: w, most: 1, patience: s.limits.gather, release: func() {}}
+	o.to, _ = ctx.Value(connectionOf{}).(*gatherer)
+	select {
+	case s.gathering <- struct{}{}:
+		o.most, o.release = gatheredPieces, func() { <-s.gathering }
+	default:
+	}
+	return o
+}
+
+// write sends a piece, or keeps it until there are more; the last one goes at once.
+func (o *outlet) write(piece []byte, isLast bool) error {
+	if err := http.NewResponseController(o.w).SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	if o.to == nil {
+		_, err := o.w.Write(piece)
+		return err
+	}
+	if o.pieces == 0 {
+		o.since = time.Now()
+	}
+	o.to.gather(o.most * (bufferSize + recordsOverhead))
+	if _, err := o.w.Write(piece); err != nil {
+		return err
+	}
+	o.pieces++
+	if !isLast && o.pieces < o.most && time.Since(o.since) < o.patience {
+		return nil
+	}
+	o.pieces = 0
+	return o.to.send()
+}
+
+// close sends what is left: of a layer that broke off, containerd keeps what it has.
+func (o *outlet) close() {
+	if o.to != nil {
+		_ = o.to.send()
+		o.to.free()
+	}
+	o.release()
+}
