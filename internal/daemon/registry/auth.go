@@ -24,7 +24,8 @@ const (
 	tokenMargin    = 10 * time.Second
 )
 
-// tokenKey is what a token is good for: a repository of a host, with an account, of which only the hash is kept.
+// tokenKey is what a token is good for: a repository of a host, with an account, of which only the hash is kept. A password is good for
+// all repositories with that account.
 type tokenKey struct {
 	scheme, host, repository string
 	account                  [sha256.Size]byte
@@ -37,7 +38,13 @@ func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k
 		credential = mirrors.Credential{User: q.user, Password: q.password}
 	}
 	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
-	k.authorization, _ = c.tokens.get(key)
+	everywhere := key
+	everywhere.repository = ""
+	if token, there := c.tokens.get(key); there {
+		k.authorization = token
+	} else {
+		k.authorization, _ = c.tokens.get(everywhere)
+	}
 	answer, err := c.send(ctx, k)
 	if err != nil {
 		return nil, err
@@ -54,6 +61,9 @@ func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k
 			return nil, err
 		}
 		if answer.StatusCode != http.StatusUnauthorized && lasts > 0 {
+			if strings.HasPrefix(k.authorization, "Basic ") {
+				key = everywhere
+			}
 			c.tokens.putFor(key, k.authorization, lasts)
 		}
 	}

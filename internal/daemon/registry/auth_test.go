@@ -148,6 +148,27 @@ func TestATokenIsForOneAccount(t *testing.T) {
 	w.expect(http.MethodGet, "app/manifests/1", http.StatusUnauthorized, "")
 }
 
+// TestAPasswordIsSentAtOnce after the host has accepted it once, for all repositories that it is for.
+func TestAPasswordIsSentAtOnce(t *testing.T) {
+	both := http.NewServeMux()
+	both.Handle("/v2/app/", withPassword("u:p", newShelf("app").tag("1", manifest)))
+	both.Handle("/v2/other/", withPassword("u:p", newShelf("other").tag("1", manifest)))
+	both.Handle("/v2/token/", withToken("https://auth.test/token", newShelf("token").tag("1", manifest)))
+	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), auth("first.test", "u:p"), map[string]http.Handler{
+		"first.test": both, "auth.test": tokens(t, basic("u:p"), "repository:token:pull"),
+	})
+	for _, test := range []struct {
+		repository string
+		requests   int
+	}{{"app", 2}, {"app", 1}, {"other", 1}, {"token", 3}, {"token", 1}, {"other", 1}} {
+		w.asked = nil
+		w.expect(http.MethodGet, test.repository+"/manifests/1", http.StatusOK, manifest)
+		if len(w.asked) != test.requests {
+			t.Errorf("for %s, hosts got %q, want %d requests", test.repository, w.asked, test.requests)
+		}
+	}
+}
+
 // TestOnlyContainerdIsServed counts who has not the certificate of the host's containerd.
 func TestOnlyContainerdIsServed(t *testing.T) {
 	w := newWorld(t, entries("", "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app").tag("1", manifest)})
