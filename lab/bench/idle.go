@@ -76,7 +76,7 @@ func measureIdle(ctx context.Context, s *sheet) error {
 	return nil
 }
 
-// processes has the command lines of all processes of this machine, including those of Wine hosts.
+// processes has the command lines of the processes that this one started, including those of Wine hosts, by their numbers.
 func processes() map[int]string {
 	found := map[int]string{}
 	entries, _ := os.ReadDir("/proc")
@@ -86,11 +86,19 @@ func processes() map[int]string {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil {
+		if err == nil && isOurs(pid) {
 			found[pid] = strings.ReplaceAll(string(line), "\x00", " ")
 		}
 	}
 	return found
+}
+
+// isOurs tells whether a process was started by this one, or by those that it started: other labs may run on this machine.
+func isOurs(pid int) bool {
+	for pid > 1 && pid != os.Getpid() {
+		pid, _ = strconv.Atoi(field(fmt.Sprintf("/proc/%d/status", pid), "PPid"))
+	}
+	return pid == os.Getpid()
 }
 
 // processOf finds a Windows program by its name and how its arguments begin.

@@ -33,7 +33,8 @@ func groups() []group {
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
-		{"mirrors", "pulls through a mirror compared with direct ones: seconds, and WICD's memory", measurePulls},
+		{"mirrors-pulls", "pulls through a mirror compared with direct ones: seconds, processor time, and WICD's memory", measurePulls},
+		{"mirrors-entries", "how a change of thousands of mirrors reaches a node: seconds until its registry works with it", measureEntries},
 		{"settings-idle", "the idle daemon of a node: memory, requests and processes", measureIdle},
 	}
 }

@@ -8,6 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +32,12 @@ const (
 	largeImage     = 32 << 20
 	smallImage     = 1 << 10
 	pullsAtOnce    = 10
+	// pairs of pulls, of which the first is not like the others.
+	pairs = 4*rounds + 1
+	// ticks are the units of processor time in a second (USER_HZ of Linux).
+	ticks = 100
+	// direct and mirrored are the kinds of pulls.
+	direct, mirrored = "direct", "mirrored"
 )
 
 // measurePulls measures pulls of a Wine host's containerd: directly from a registry, and of a source that it is the mirror of.
@@ -54,33 +65,89 @@ func measurePulls(ctx context.Context, s *sheet) error {
 		return err
 	}
 	p.host = hosts[0]
-	for _, pair := range []struct {
-		size   int
-		report func(direct, mirrored []float64)
-	}{
-		{smallImage, func(direct, mirrored []float64) {
-			s.number("mirror.first_byte_ms", 1000*(median(mirrored)-median(direct)), "ms")
-		}},
-		{largeImage, func(direct, mirrored []float64) {
-			s.number("mirror.pull_seconds", median(mirrored), "s")
-			s.number("mirror.throughput_share", median(direct)/median(mirrored), "ratio")
-		}},
-	} {
-		var direct, mirrored []float64
-		for range 2*rounds + 1 { // the first pair is not like the others
-			a, err := p.pull(ctx, p.registry.Host, pair.size)
-			if err != nil {
-				return err
-			}
-			b, err := p.pull(ctx, mirroredSource, pair.size)
-			if err != nil {
-				return err
-			}
-			direct, mirrored = append(direct, a), append(mirrored, b)
+	return errors.Join(p.measureSmall(ctx), p.measureLarge(ctx), p.measureMemory(ctx))
+}
+
+// measureSmall measures how much longer each request of a pull takes: the content takes no time.
+func (p pulls) measureSmall(ctx context.Context) error {
+	var more []float64
+	for round := range pairs {
+		took, err := p.pair(ctx, round, smallImage, func(string, float64) {})
+		if err != nil {
+			return err
 		}
-		pair.report(direct[1:], mirrored[1:])
+		requests, err := p.requestsFor(took[mirrored].name)
+		if err != nil {
+			return err
+		}
+		more = append(more, 1000*(took[mirrored].seconds-took[direct].seconds)/float64(requests))
 	}
-	return p.measureMemory(ctx)
+	p.number("mirror.first_byte_ms", median(more[1:]), "ms")
+	return nil
+}
+
+// measureLarge measures pulls that take their time for content, and the processor time of those who take part.
+func (p pulls) measureLarge(ctx context.Context) error {
+	programs, err := p.programs()
+	if err != nil {
+		return err
+	}
+	spent := map[string]float64{}
+	count := func(kind string, sign float64) {
+		for name, pid := range programs {
+			spent[name+"_"+kind] += sign * processorSeconds(pid)
+		}
+	}
+	var seconds, shares []float64
+	for round := range pairs {
+		took, err := p.pair(ctx, round, largeImage, count)
+		if err != nil {
+			return err
+		}
+		seconds, shares = append(seconds, took[mirrored].seconds), append(shares, took[direct].seconds/took[mirrored].seconds)
+	}
+	p.number("mirror.pull_seconds", median(seconds[1:]), "s")
+	p.number("mirror.throughput_share", median(shares[1:]), "ratio")
+	for _, name := range slices.Sorted(maps.Keys(spent)) {
+		p.number("mirror.processor_seconds_per_gb_"+name, spent[name]/(pairs*largeImage/1e9), "s")
+	}
+	return nil
+}
+
+// programs are those that take part in a pull: by name, their process.
+func (p pulls) programs() (map[string]int, error) {
+	all, found := processes(), map[string]int{}
+	for name, command := range map[string][2]string{"wicd": {"windows-instance-config-daemon.exe", "run"}, "containerd": {"containerd.exe", "--config"}} {
+		pid, err := processOf(all, command[0], command[1])
+		if err != nil {
+			return nil, err
+		}
+		found[name] = pid
+	}
+	for pid, command := range all {
+		switch program, _, _ := strings.Cut(command, " "); {
+		case strings.HasSuffix(program, "wineserver64") && networkOf(pid) == networkOf(found["wicd"]):
+			found["wineserver"] = pid // where Wine has what the kernel of Windows has
+		case strings.HasSuffix(program, "/docker-registry"):
+			found["registry"] = pid
+		}
+	}
+	if len(found) != 4 {
+		return nil, fmt.Errorf("of the programs that pull images, there are only %v", found)
+	}
+	return found, nil
+}
+
+// processorSeconds is the processor time that a process has taken, of its own and in the kernel.
+func processorSeconds(pid int) float64 {
+	_, rest, _ := strings.Cut(words(fmt.Sprintf("/proc/%d/stat", pid)), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	kernel, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + kernel) / ticks
 }
 
 // pulls are those of a host.
@@ -119,12 +186,54 @@ func (p pulls) push(ctx context.Context, size int) (string, error) {
 	return name + ":1", p.registry.Push(ctx, name, "1", i)
 }
 
-// pull pulls a new image of a registry, and removes it.
-func (p pulls) pull(ctx context.Context, registry string, size int) (seconds float64, err error) {
-	name, err := p.push(ctx, size)
-	if err != nil {
-		return 0, err
+// pair pulls a new image directly and another through WICD, the one or the other first, and returns what they took by their kinds. count
+// is called before and after each.
+func (p pulls) pair(ctx context.Context, round, size int, count func(kind string, sign float64)) (took map[string]timed, err error) {
+	took = map[string]timed{}
+	kinds := []string{direct, mirrored}
+	if round%2 == 1 { // what a pull leaves to do is not always that of the same one
+		slices.Reverse(kinds)
 	}
+	for _, kind := range kinds {
+		name, err := p.push(ctx, size)
+		if err != nil {
+			return nil, err
+		}
+		time.Sleep(settle) // what was pulled before is being removed
+		count(kind, -1)
+		seconds, err := p.pull(ctx, map[string]string{direct: p.registry.Host, mirrored: mirroredSource}[kind], name)
+		count(kind, 1)
+		if err != nil {
+			return nil, err
+		}
+		took[kind] = timed{name, seconds}
+	}
+	return took, nil
+}
+
+// timed is the pull of an image.
+type timed struct {
+	name    string
+	seconds float64
+}
+
+// requestsFor is how many requests for an image the registry got from hosts.
+func (p pulls) requestsFor(name string) (n int, err error) {
+	all, err := p.registry.Requests()
+	repository, _, _ := strings.Cut(name, ":")
+	for _, r := range all {
+		if strings.Contains(r.Path, "/"+repository+"/") && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			n++
+		}
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the registry was not asked for %s", name)
+	}
+	return n, err
+}
+
+// pull pulls an image of a registry, and removes it.
+func (p pulls) pull(ctx context.Context, registry, name string) (seconds float64, err error) {
 	began := time.Now()
 	if _, err := p.host.Pull(ctx, registry+"/"+name); err != nil {
 		return 0, err
