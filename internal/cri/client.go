@@ -59,6 +59,15 @@ func (c Client) Version(ctx context.Context) error {
 	return err
 }
 
+// NetworkReady tells whether the runtime has a network for pods: whether it has read the configuration of one.
+func (c Client) NetworkReady(ctx context.Context) (bool, error) {
+	answer, err := c.call(ctx, "RuntimeService/Status", nil)
+	if err != nil {
+		return false, err
+	}
+	return readNetworkReady(answer)
+}
+
 // ImageStatus returns the image of a name; found is false where the runtime has none.
 func (c Client) ImageStatus(ctx context.Context, name string) (i Image, found bool, err error) {
 	answer, err := c.call(ctx, "ImageService/ImageStatus", requestOf(name, Login{}))

@@ -149,14 +149,51 @@ func TestWhatIsNoAnswerIsAnError(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add(aStatus(true))
 	f.Add(appendBytes(nil, pulledRef, "sha256:1"))
+	f.Add(appendBytes(nil, runtimeStatus, condition("NetworkReady", true)))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, message []byte) {
 		image, found, err := readImage(message)
 		if err != nil && (found || image != Image{}) {
 			t.Errorf("an error and %v", image)
 		}
+		if isReady, err := readNetworkReady(message); isReady && (err != nil || !strings.Contains(string(message), networkReady)) {
+			t.Errorf("the network is ready, and the error is %v", err)
+		}
 		if id, err := readPulled(message); err == nil && !strings.Contains(string(message), id) {
 			t.Errorf("the ID %q is not in the message", id)
 		}
 	})
+}
+
+// condition is a RuntimeCondition as containerd 2.4 sends it, in a RuntimeStatus.
+func condition(name string, is bool) []byte {
+	c := appendBytes(nil, conditionType, name)
+	if is {
+		c = append(c, isTrue<<3|wireVarint, 1)
+	}
+	return appendBytes(nil, runtimeConditions, appendBytes(c, 3, "reason"))
+}
+
+func TestNetworkReady(t *testing.T) {
+	is := func(parts ...[]byte) []byte { return appendBytes(nil, runtimeStatus, bytes.Join(parts, nil)) }
+	for name, test := range map[string]struct {
+		answer []byte
+		want   bool
+	}{
+		"both":           {is(condition("RuntimeReady", true), condition("NetworkReady", true)), true},
+		"no network":     {is(condition("RuntimeReady", true), condition("NetworkReady", false)), false},
+		"no conditions":  {is(), false},
+		"the other only": {is(condition("RuntimeReady", true)), false},
+		"with more":      {append(is(condition("NetworkReady", true)), appendBytes(nil, 2, "\n\x01a\x12\x01b")...), true},
+	} {
+		r := &runtime{t: t, answer: test.answer}
+		if got, err := newClient(t, r).NetworkReady(t.Context()); err != nil || got != test.want || r.calls[0] != "/runtime.v1.RuntimeService/Status " {
+			t.Errorf("%s: %v, %v, calls %q", name, got, err, r.calls)
+		}
+	}
+	for _, broken := range []string{"\x0a\xff", "\x0a\x02\x0a\xff"} {
+		if _, err := newClient(t, &runtime{t: t, answer: []byte(broken)}).NetworkReady(t.Context()); err == nil {
+			t.Errorf("%q gives no error", broken)
+		}
+	}
 }

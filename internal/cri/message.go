@@ -13,6 +13,11 @@ const (
 
 	authUsername, authPassword, authServer, authIdentityToken = 1, 2, 4, 5 // of AuthConfig
 
+	runtimeStatus         = 1 // of StatusResponse: a RuntimeStatus
+	runtimeConditions     = 1 // of RuntimeStatus: each a RuntimeCondition
+	conditionType, isTrue = 1, 2
+	networkReady          = "NetworkReady" // constants.go
+
 	statusImage                = 1 // of ImageStatusResponse: an Image, absent where there is none
 	imageID, imagePinned       = 1, 8
 	pulledRef                  = 1 // of PullImageResponse
@@ -102,6 +107,46 @@ func readImage(message []byte) (i Image, found bool, err error) {
 		}
 	}
 	return i, found, nil
+}
+
+// readNetworkReady reads a StatusResponse.
+func readNetworkReady(message []byte) (bool, error) {
+	outer, err := fields(message)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range outer {
+		if f.number != runtimeStatus {
+			continue
+		}
+		conditions, err := fields(f.bytes)
+		if err != nil {
+			return false, err
+		}
+		for _, c := range conditions {
+			is, name, err := readCondition(c)
+			if err != nil || is && name == networkReady {
+				return is, err
+			}
+		}
+	}
+	return false, nil
+}
+
+func readCondition(c field) (is bool, name string, err error) {
+	if c.number != runtimeConditions {
+		return false, "", nil
+	}
+	inner, err := fields(c.bytes)
+	for _, f := range inner {
+		switch f.number {
+		case conditionType:
+			name = string(f.bytes)
+		case isTrue:
+			is = f.value != 0
+		}
+	}
+	return is, name, err
 }
 
 // readPulled reads a PullImageResponse.

@@ -128,10 +128,12 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry, p.exclusions},
-		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: podnetwork.CNI{Session: s, Sandbox: p.sandbox},
+		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
 	return p
 }
+
+func (p *parts) cni() podnetwork.CNI { return podnetwork.CNI{Session: p.Session, Sandbox: p.sandbox} }
 
 // run works until the record changes or ctx is done.
 func (p *parts) run(ctx context.Context) {
@@ -143,6 +145,7 @@ func (p *parts) run(ctx context.Context) {
 		p.supervisor.Run,
 		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
 		p.network.Run,
+		podnetwork.Loading{CNI: p.cni()}.Run,
 		p.sandbox.Run,
 		p.runInCluster,
 		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,

@@ -176,6 +176,12 @@ type Images interface {
 	Pull(ctx context.Context, name string, l cri.Login) error
 }
 
+// Runtime is the container runtime.
+type Runtime interface {
+	// NetworkReady tells whether it has read a configuration of the network of pods. It is quick. That the runtime does not answer is an error.
+	NetworkReady(ctx context.Context) (bool, error)
+}
+
 // Containers are what containerd, its shims and its network plugins made of parts of Windows. It goes on, or stays, when their
 // processes have ended.
 type Containers interface {
@@ -214,6 +220,7 @@ type Host struct {
 	// program ends with ctx at the latest.
 	Programs     agent.Runner
 	Probes       Probes
+	Runtime      Runtime
 	Images       Images
 	Environment  Environment
 	Certificates Certificates

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -48,7 +49,7 @@ func newBoot(w *Windows, id string) *boot {
 
 func (b *boot) host() host.Host {
 	return host.Host{
-		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
+		System: b, Rights: rights{b}, Services: b, Changes: b, Programs: b, Probes: b, Runtime: images{b}, Images: images{b}, Environment: environment{b}, Certificates: certificates{b},
 		Containers: containers{b}, NextStart: nextStart{b}, Firewall: firewall{b}, Defender: defender{b}, Routes: routes{b}, Networks: networks{b},
 		Dial: b.w.options.Dial, Listen: b.w.loopback.listen,
 		Disk: host.Disk{Root: b.w.options.Root, Before: b.changeFile},
@@ -70,6 +71,9 @@ func (b *boot) changeFile(op, name string) error {
 			return fmt.Errorf("%s %s: %w", op, name, ErrDiskFull)
 		}
 		b.w.roomFor--
+	}
+	if host.Parent(name) == desired.CNIFolder && (op == "remove" || op == "rename") {
+		b.w.missed = false
 	}
 	if op == "remove" {
 		if err := b.inUseLocked(name); err != nil {

@@ -27,6 +27,30 @@ func (i images) Look(ctx context.Context, name string) (image cri.Image, found b
 	return cri.Image{ID: "sha256:of " + name, Pinned: pinned}, found, nil
 }
 
+// NetworkReady implements host.Runtime.
+func (i images) NetworkReady(ctx context.Context) (bool, error) {
+	w := i.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := i.answersLocked(ctx); err != nil {
+		return false, err
+	}
+	names, err := w.Disk().List(desired.CNIFolder)
+	if err != nil {
+		return false, nil
+	}
+	hasConfig := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".conf") })
+	return hasConfig && !w.missed, nil
+}
+
+// MissNetwork makes the runtime miss the configuration of its network until something in the folder changes, as when it could not open the
+// file in the moment in which it was told.
+func (w *Windows) MissNetwork() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = true
+}
+
 // Pull implements host.Images.
 func (i images) Pull(ctx context.Context, name string, _ cri.Login) error {
 	w := i.boot.w

@@ -79,6 +79,8 @@ type Windows struct {
 	// containers and programs without a service run until the computer restarts; networks of pods and layers of images stay.
 	containers, programs, networks, layers map[string]bool
 	rules                                  []Rule // of the firewall
+	// missed says that the runtime has not read the configuration of its network.
+	missed bool
 	// images say whether they are pinned; refused are those that no registry gives, pulls those that were asked for.
 	images  map[string]bool
 	refused map[string]*cri.Error

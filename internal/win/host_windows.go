@@ -28,6 +28,7 @@ func Host() (host.Host, error) {
 		Changes:      changes,
 		Programs:     programs{},
 		Probes:       probes{},
+		Runtime:      images{pipe: runtimePipe},
 		Images:       images{pipe: runtimePipe},
 		Environment:  environment{patience: 5 * time.Second},
 		Certificates: certificates{},

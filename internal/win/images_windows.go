@@ -19,6 +19,13 @@ func (i images) Look(ctx context.Context, name string) (image cri.Image, found b
 	return runtime.ImageStatus(ctx, name)
 }
 
+// NetworkReady implements host.Runtime.
+func (i images) NetworkReady(ctx context.Context) (bool, error) {
+	runtime, end := dialRuntime(i.pipe)
+	defer end()
+	return runtime.NetworkReady(ctx)
+}
+
 // Pull implements host.Images.
 func (i images) Pull(ctx context.Context, name string, l cri.Login) error {
 	runtime, end := dialRuntime(i.pipe)

@@ -14,7 +14,7 @@ func TestImagesKeepTheirPromises(t *testing.T) {
 	const good = "registry.test/good:1"
 	contract.Images(t, func(t *testing.T) contract.ImagesFixture {
 		r := &imageServer{t: t, good: []byte(good)}
-		return contract.ImagesFixture{Images: images{pipe: testPipe}, Good: good, Absent: "registry.test/absent:1", Stop: servePipe(t, r)}
+		return contract.ImagesFixture{Images: images{pipe: testPipe}, Runtime: images{pipe: testPipe}, Good: good, Absent: "registry.test/absent:1", Stop: servePipe(t, r)}
 	})
 }
 
@@ -50,6 +50,8 @@ func (s *imageServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.have = true
 		answer = []byte{0, 0, 0, 0, 4, 0x0a, 2, 'i', 'd'}
+	case "/runtime.v1.RuntimeService/Status":
+		answer = append([]byte{0, 0, 0, 0, 18, 0x0a, 16, 0x0a, 14, 0x0a, 12}, "NetworkReady"...)
 	default:
 		s.t.Errorf("the call is %s", r.URL)
 	}

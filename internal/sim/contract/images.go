@@ -9,9 +9,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
-// ImagesFixture is a container runtime without images.
+// ImagesFixture is a container runtime without images, and without a network.
 type ImagesFixture struct {
-	Images host.Images
+	Images  host.Images
+	Runtime host.Runtime
 	// Good can be pulled, Absent is in no registry.
 	Good, Absent string
 	// Stop ends the runtime.
@@ -44,10 +45,16 @@ func Images(t *testing.T, fixture func(t *testing.T) ImagesFixture) {
 		ctx := deadline(t)
 		_, _, errLook := f.Images.Look(ctx, f.Good)
 		errPull := f.Images.Pull(ctx, f.Good, cri.Login{})
-		for _, err := range []error{errLook, errPull} {
+		_, errReady := f.Runtime.NetworkReady(ctx)
+		for _, err := range []error{errLook, errPull, errReady} {
 			if err == nil || errors.As(err, new(*cri.Error)) {
 				t.Errorf("without a runtime: %v", err)
 			}
+		}
+	})
+	t.Run("a runtime says that it has no network", func(t *testing.T) {
+		if isReady, err := fixture(t).Runtime.NetworkReady(deadline(t)); err != nil || isReady {
+			t.Errorf("NetworkReady() = %v, %v", isReady, err)
 		}
 	})
 	t.Run("a call ends with its context", func(t *testing.T) {
