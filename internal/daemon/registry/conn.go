@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -43,20 +44,38 @@ func (c *client) dialWide(ctx context.Context, network, address string) (net.Con
 type gatherer struct {
 	net.Conn
 
-	mu          sync.Mutex
-	isGathering bool
-	gathered    []byte
+	mu                     sync.Mutex
+	isGathering, isSending bool
+	gathered               []byte
 }
+
+// errSending refuses what TLS has to say while something is sent: at the end of a connection it waits for that otherwise, and a client
+// need not read.
+var errSending = errors.New("something is being sent")
 
 // Write implements io.Writer.
 func (c *gatherer) Write(p []byte) (int, error) {
+	switch done, err := c.keep(p); {
+	case err != nil:
+		return 0, err
+	case done:
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// keep gathers what is written, where that is to be done.
+func (c *gatherer) keep(p []byte) (done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.isGathering {
-		return c.Conn.Write(p)
+	switch {
+	case c.isSending:
+		return false, errSending
+	case c.isGathering:
+		c.gathered = append(c.gathered, p...)
+		return true, nil
 	}
-	c.gathered = append(c.gathered, p...)
-	return len(p), nil
+	return false, nil
 }
 
 // gather has what is written from now on gathered until send; capacity is how many bytes that will be.
@@ -71,15 +90,24 @@ func (c *gatherer) gather(capacity int) {
 
 // send sends what was gathered.
 func (c *gatherer) send() error {
+	gathered := c.begin()
+	if len(gathered) == 0 {
+		return nil
+	}
+	_, err := c.Conn.Write(gathered)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isGathering = false
-	var err error
-	if len(c.gathered) > 0 {
-		_, err = c.Conn.Write(c.gathered)
-	}
-	c.gathered = c.gathered[:0]
+	c.isSending, c.gathered = false, gathered[:0]
 	return err
+}
+
+// begin takes what was gathered, to be sent.
+func (c *gatherer) begin() (gathered []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gathered, c.gathered = c.gathered, nil
+	c.isGathering, c.isSending = false, len(gathered) > 0
+	return gathered
 }
 
 // free gives the memory of what was gathered back.

@@ -3,6 +3,7 @@ package registry
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -47,8 +48,14 @@ func TestLayersAreSentInLargePieces(t *testing.T) {
 	if n, most := w.writes.Load(), int64(pieces/gatheredPieces+8); n > most { // 8 for the handshake, headers and the end
 		t.Errorf("%d pieces are sent by %d calls, want at most %d", pieces, n, most)
 	}
+	w.server.limits = defaultLimits() // so many at once take their time on a busy machine
+	again := w.config
+	again.Certificates += "\n"
+	if err := w.server.Use(again); err != nil {
+		t.Fatal(err)
+	}
 	var work sync.WaitGroup
-	for range 2 * gatheredMost {
+	for range gatheredMost + 4 {
 		work.Go(func() { w.expect(http.MethodGet, path, http.StatusOK, blob) })
 	}
 	work.Wait()
@@ -87,6 +94,38 @@ func TestASlowLayerIsHandedOnWhileItComes(t *testing.T) {
 	if r.err == nil || len(r.body) != 3*bufferSize || !strings.HasPrefix(blob, r.body) {
 		t.Errorf("%d bytes of %d came (%v)", len(r.body), len(blob), r.err)
 	}
+}
+
+// TestAClientThatDoesNotReadDelaysNoEnd of the server, for example when the service stops.
+func TestAClientThatDoesNotReadDelaysNoEnd(t *testing.T) {
+	blob := strings.Repeat("content ", 3<<20) // more than the buffers of a connection
+	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": newShelf("app", blob)})
+	client, err := tls.Dial("tcp", w.address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{certificateOf(t, w.config.Endpoint.Client)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := io.WriteString(client, "GET /v2/app/blobs/"+digestOf("", []byte(blob))+"?ns=src.test HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	for before := int64(-1); before != w.writes.Load() || before < 5; time.Sleep(100 * time.Millisecond) {
+		before = w.writes.Load()
+	}
+	began := time.Now()
+	if err := w.server.Use(Config{}); err != nil {
+		t.Fatal(err)
+	}
+	for time.Since(began) < 4*time.Second { // TLS waits for 5 s to tell the client that it ends
+		c, err := net.Dial("tcp", w.address)
+		if err != nil && len(w.server.gathering) == 0 {
+			return
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("the server goes on because a client does not read")
 }
 
 // endlessConn always has more to read.
