@@ -4,6 +4,8 @@ package deploytest
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 )
 
 func (c *cluster) testOperatorIsLimited(t *testing.T) {
@@ -268,6 +271,24 @@ func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 }
 
 // taints are a patch of a node with these taints and no others.
+// setTaint gives the taint of a Windows node another value, and keeps its other taints: a node without a kubelet gets some from Kubernetes.
+func setTaint(ctx context.Context, as clients, name, value string) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		node, err := as.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "os" })
+		if i < 0 {
+			return fmt.Errorf("node %s has taints %v", name, node.Spec.Taints)
+		}
+		node.Spec.Taints[i].Value = value
+		return patchNode(ctx, as, name, map[string]any{
+			"metadata": map[string]any{"resourceVersion": node.ResourceVersion}, "spec": map[string]any{"taints": node.Spec.Taints},
+		})
+	})
+}
+
 func taints(list ...map[string]any) map[string]any {
 	return map[string]any{"spec": map[string]any{"taints": list}}
 }

@@ -185,11 +185,7 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 				patchNode(ctx, o, "win-1", map[string]any{"spec": map[string]any{"unschedulable": nil}}))
 		}},
 		{"gives the taint of a Windows node its other value", "", func(ctx context.Context) error {
-			var err error
-			for _, value := range []string{"windows", "Windows"} {
-				err = errors.Join(err, patchNode(ctx, o, "win-1", taints(map[string]any{"key": "os", "value": value, "effect": "NoSchedule"})))
-			}
-			return err
+			return errors.Join(setTaint(ctx, o, "win-1", "windows"), setTaint(ctx, o, "win-1", "Windows"))
 		}},
 		{"lists the pods of a node", "", func(ctx context.Context) error {
 			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
