@@ -35,7 +35,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording build payload image bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -50,6 +50,13 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 
 payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
 	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
+
+image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead.
+	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
+	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
+		--version "$$(git describe --tags --always --dirty)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
+		--out ../_image $(if $(PUSH),--push '$(PUSH)')
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
@@ -74,12 +81,12 @@ generate: ## Generates the CRDs, the deepcopy functions and docs/objects.md.
 	go run ./hack/objects docs/objects.md api api/v1alpha1
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload
+	rm -rf bin _payload _image
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
-CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-generated check-powershell check-architecture
+CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture
 UNIT := unit-root unit-lab
-PAYLOAD := unit-containerd unit-exporter
+PAYLOAD := unit-containerd unit-exporter unit-release
 
 .PHONY: check unit unit-windows unit-payload test e2e-core e2e gate
 check: ## Ring 1: format, vet and golangci-lint (Linux and Windows), generated files, PowerShell syntax and architecture rules.
@@ -91,7 +98,7 @@ unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets
 unit-windows: ## Ring 2: tests of the code that calls Windows, on Wine.
 	$(RUN) unit-wine
 
-unit-payload: ## Ring 2: tests of the payload's components.
+unit-payload: ## Ring 2: tests of the payload's components, and of the release.
 	$(RUN) $(PAYLOAD)
 
 test: ## All of ring 2: tests that need no Windows host.
@@ -136,6 +143,9 @@ check-lint: | check-vet
 check-lint-lab: | check-vet-lab
 	$(STEP) $@ 30 bash -c 'linter=$$($(TOOL) -n golangci-lint) && cd lab && "$$linter" $(LINT) $$(go list -f "{{.Dir}}" ./... | grep -v /controlplane)'
 
+check-lint-release: | check-vet
+	$(STEP) $@ 10 bash -c 'linter=$$($(TOOL) -n golangci-lint) && cd release && "$$linter" $(LINT) ./...'
+
 check-lint-windows: | check-vet-windows
 	$(STEP) $@ 20 bash -c 'GOOS=windows "$$($(TOOL) -n golangci-lint)" $(LINT) $(filter ./internal/win/% ./cmd/%,$(ON_WINDOWS))'
 
@@ -167,6 +177,9 @@ unit-containerd: | unit-wine
 
 unit-exporter:
 	$(STEP) $@ 10 bash -c 'cd payload/windows-exporter && go vet ./... && $(TEST) ./...'
+
+unit-release:
+	$(STEP) $@ 10 bash -c 'cd release && go vet ./... && $(TEST) ./...'
 
 e2e-build-core: | $(UNIT)
 	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core'

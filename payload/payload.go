@@ -6,6 +6,8 @@
 package payload
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -46,6 +48,35 @@ func Open(dir string) (*Payload, error) {
 		return nil, fmt.Errorf("opening the payload: %w; run make payload", err)
 	}
 	return p, nil
+}
+
+// Verify reads everything, and returns an error that names a file whose content is not what the manifest says.
+func (p *Payload) Verify() error {
+	for _, f := range p.Manifest.Files {
+		if err := checkHash(p.blobPath(f), f.Compressed.SHA256); err != nil {
+			return fmt.Errorf("content of %s: %w", f.Path, err)
+		}
+	}
+	if s := p.Manifest.Setup; s.Path != "" {
+		return checkHash(filepath.Join(p.dir, s.Path), s.SHA256)
+	}
+	return nil
+}
+
+func checkHash(name, want string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return err
+	}
+	if is := hex.EncodeToString(hash.Sum(nil)); is != want {
+		return fmt.Errorf("%s has SHA-256 %s, %s says %s; run make payload", name, is, ManifestName, want)
+	}
+	return nil
 }
 
 // Blob opens the compressed content of f, a file of the manifest. Reading can start at any byte, to resume an interrupted

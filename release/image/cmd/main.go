@@ -1,0 +1,108 @@
+// The command builds the operator's image from what make build and make payload wrote. "make image" runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+// options are the flags.
+type options struct {
+	source    image.Source
+	out, push string
+	plainHTTP bool
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // parse has said why
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (o options, err error) {
+	set := flag.NewFlagSet("image", flag.ContinueOnError)
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "Builds the operator's container image.\n\nFlags:\n")
+		set.PrintDefaults()
+	}
+	o.source.Operators = map[string]string{}
+	set.StringVar(&o.source.Payload, "payload", "_payload", "`folder` that make payload wrote")
+	set.StringVar(&o.source.Version, "version", "0.0.0-devel", "`version` of the release")
+	set.StringVar(&o.source.Revision, "revision", "", "`commit` that the image is built from")
+	set.StringVar(&o.out, "out", "_image", "`folder` for the image, as an OCI image layout; with --push, none is written")
+	set.StringVar(&o.push, "push", "", "registry and repository, with or without a tag, to push the image to, for example `quay.io/team/wmco:1.2.0`; "+
+		"credentials are those of docker login or podman login")
+	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
+	set.Func("operator", "`architecture=path` of an executable of the operator; repeat it for each of amd64 and arm64", func(value string) error {
+		architecture, path, ok := strings.Cut(value, "=")
+		if !ok || architecture != "amd64" && architecture != "arm64" {
+			return errors.New("must be amd64=path or arm64=path")
+		}
+		o.source.Operators[architecture] = path
+		return nil
+	})
+	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) error {
+		o.source.Created, err = time.Parse(time.RFC3339, value)
+		return err
+	})
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	if set.NArg() > 0 {
+		fmt.Fprintf(set.Output(), "unexpected argument %q\n", set.Arg(0))
+		return o, errors.New("unexpected argument")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o options, w io.Writer) error {
+	began := time.Now()
+	index, err := image.Build(o.source)
+	if err != nil {
+		return err
+	}
+	sbom, err := image.SBOM(o.source, index)
+	if err != nil {
+		return err
+	}
+	where := o.out
+	if o.push == "" {
+		err = image.Write(o.out, o.source, index, sbom)
+	} else {
+		where, err = image.Push(ctx, o.push, o.plainHTTP, index, sbom)
+	}
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	size, err := image.PullBytes(index)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "image.mb_compressed %.1f MB\nimage.digest %s\n%s is complete after %.1f s\n",
+		float64(size)/1e6, digest, where, time.Since(began).Seconds())
+	return err
+}

@@ -1,0 +1,145 @@
+package image
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Source is what an image is made of.
+type Source struct {
+	// Payload is the folder that make payload wrote.
+	Payload string
+	// Operators are the paths of the operator's executables, by the architecture of Linux that they are for: amd64, arm64.
+	Operators map[string]string
+	// Version is that of the release, as in 1.2.0; Revision is the commit that it is built from.
+	Version, Revision string
+	// Created is the time of that commit: an image has no other time.
+	Created time.Time
+}
+
+// repository is where the source code is.
+const repository = "https://github.com/windows-machine-config/wmco"
+
+// userID is the user and group that the operator runs as; /etc/passwd in the image names it.
+const userID = "65532"
+
+// Build makes the index. Every file of the payload is verified first: the error names one that is not what payload.json says.
+// Layers are read from the source's files again whenever they are written, which must not change until then.
+func Build(s Source) (v1.ImageIndex, error) {
+	if len(s.Operators) == 0 {
+		return nil, errors.New("building the image: there is no executable of the operator")
+	}
+	p, err := payload.Open(s.Payload)
+	if err == nil {
+		err = p.Verify()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("building the image: %w", err)
+	}
+	common, err := commonLayers(s, p)
+	if err != nil {
+		return nil, fmt.Errorf("building the image: %w", err)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, architecture := range slices.Sorted(maps.Keys(s.Operators)) {
+		platform := v1.Platform{OS: "linux", Architecture: architecture}
+		one, err := s.image(platform, common)
+		if err != nil {
+			return nil, fmt.Errorf("building the image for %s: %w", platform, err)
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &platform}})
+	}
+	annotated, isIndex := mutate.Annotations(index, s.annotations()).(v1.ImageIndex)
+	if !isIndex {
+		return nil, errors.New("building the image: the index cannot be annotated")
+	}
+	return annotated, nil
+}
+
+// image is the one for a platform.
+func (s Source) image(platform v1.Platform, common []v1.Layer) (v1.Image, error) {
+	operator, err := s.operatorLayer(platform)
+	if err != nil {
+		return nil, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	var layers []mutate.Addendum
+	for _, l := range append(slices.Clone(common), operator) {
+		layers = append(layers, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: s.Created}, CreatedBy: "make image"}})
+	}
+	one, err := mutate.Append(base, layers...)
+	if err != nil {
+		return nil, err
+	}
+	config, err := one.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: s.Created}
+	config.Config = v1.Config{
+		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: s.labels(),
+		Env: []string{"PATH=/usr/bin"},
+	}
+	return mutate.ConfigFile(one, config)
+}
+
+// annotations are those of the OCI image specification (annotations.md).
+func (s Source) annotations() map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":         "windows-machine-config-operator",
+		"org.opencontainers.image.description":   "Makes Windows Server hosts nodes of OKD, OpenShift and Kubernetes clusters, and keeps them so.",
+		"org.opencontainers.image.version":       s.Version,
+		"org.opencontainers.image.revision":      cmp.Or(s.Revision, "unknown"),
+		"org.opencontainers.image.created":       s.Created.UTC().Format(time.RFC3339),
+		"org.opencontainers.image.source":        repository,
+		"org.opencontainers.image.documentation": repository + "/blob/main/README.md",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+	}
+}
+
+// labels are the annotations, and those that the consoles of OKD and OpenShift show of images.
+func (s Source) labels() map[string]string {
+	labels := s.annotations()
+	maps.Copy(labels, map[string]string{
+		"io.k8s.display-name": "Windows Machine Config Operator",
+		"io.k8s.description":  labels["org.opencontainers.image.description"],
+		"io.openshift.tags":   "windows,operator",
+	})
+	return labels
+}
+
+// PullBytes is the number of bytes that the largest of an index's images is pulled with.
+func PullBytes(index v1.ImageIndex) (most int64, err error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return 0, err
+	}
+	for _, d := range manifest.Manifests {
+		one, err := index.Image(d.Digest)
+		if err != nil {
+			return 0, err
+		}
+		m, err := one.Manifest()
+		if err != nil {
+			return 0, err
+		}
+		sum := m.Config.Size
+		for _, l := range m.Layers {
+			sum += l.Size
+		}
+		most = max(most, sum)
+	}
+	return most, nil
+}

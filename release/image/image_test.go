@@ -1,0 +1,236 @@
+package image_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/windows-machine-config/wmco/payload"
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+// newSource is a payload of two files, and executables for both architectures.
+func newSource(t *testing.T) image.Source {
+	t.Helper()
+	dir := t.TempDir()
+	var files []payload.File
+	for _, name := range []string{"kubelet.exe", "containerd/containerd.exe"} {
+		sum := hash(name)
+		blob := filepath.Join(dir, payload.BlobName(sum))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(blob), 0o755), os.WriteFile(blob, []byte("compressed "+name), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, payload.File{
+			Path: name, Component: strings.TrimSuffix(filepath.Base(name), ".exe"), Version: "v1.0.0", Group: payload.Base, SHA256: sum, Size: int64(len(name)),
+			Compressed: payload.Blob{SHA256: hash("compressed " + name), Size: int64(len("compressed " + name))},
+		})
+	}
+	text, err := payload.New(files, nil, payload.File{}).Encode()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, payload.ManifestName), text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image.Source{
+		Payload: dir, Operators: map[string]string{"amd64": program(t, elf.EM_X86_64), "arm64": program(t, elf.EM_AARCH64)},
+		Version: "1.2.0", Revision: "0123abc", Created: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC),
+	}
+}
+
+// program is the header of an executable, which is all that Build looks into.
+func program(t *testing.T, machine elf.Machine) string {
+	t.Helper()
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64, Phentsize: 56, Shentsize: 64,
+	}
+	var b bytes.Buffer
+	path := filepath.Join(t.TempDir(), "wmco")
+	if err := errors.Join(binary.Write(&b, binary.LittleEndian, header), os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func mustBuild(t *testing.T, s image.Source) v1.ImageIndex {
+	t.Helper()
+	index, err := image.Build(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func digest(t *testing.T, i v1.ImageIndex) v1.Hash {
+	t.Helper()
+	d, err := i.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// images are those of an index by architecture, read back from an OCI image layout.
+func images(t *testing.T, index v1.ImageIndex) map[string]v1.Image {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "layout")
+	if err := image.Write(folder, image.Source{Version: "1.2.0"}, index); err != nil {
+		t.Fatal(err)
+	}
+	outer, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := outer.ImageIndex(digest(t, index))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(written); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := written.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]v1.Image{}
+	for _, d := range manifest.Manifests {
+		if all[d.Platform.Architecture], err = written.Image(d.Digest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func TestAnImageIsComplete(t *testing.T) {
+	all := images(t, mustBuild(t, newSource(t)))
+	if len(all) != 2 {
+		t.Fatalf("there are images for %d architectures, want 2", len(all))
+	}
+	var payloads []v1.Hash
+	for architecture, one := range all {
+		config, err := one.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Architecture != architecture || config.OS != "linux" || config.Config.User != "65532:65532" ||
+			len(config.Config.Entrypoint) != 1 || config.Config.Entrypoint[0] != "/wmco" || config.Config.Labels["org.opencontainers.image.version"] != "1.2.0" {
+			t.Errorf("the configuration for %s is %+v", architecture, config)
+		}
+		layers, err := one.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := layers[0].Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, first)
+		found := contents(t, one)
+		for _, name := range []string{"wmco", "etc/passwd", "etc/ssl/certs/ca-certificates.crt", "payload/payload.json"} {
+			if len(found[name]) == 0 {
+				t.Errorf("the image for %s has no %s", architecture, name)
+			}
+		}
+		if got := found[filepath.Join("payload", payload.BlobName(hash("kubelet.exe")))]; got != "compressed kubelet.exe" {
+			t.Errorf("the content of the kubelet is %q", got)
+		}
+	}
+	if payloads[0] != payloads[1] {
+		t.Errorf("the layers with the payload are %v; they must be the same", payloads)
+	}
+}
+
+// contents are the files of an image.
+func contents(t *testing.T, one v1.Image) map[string]string {
+	t.Helper()
+	all := mutate.Extract(one)
+	defer all.Close()
+	found := map[string]string{}
+	archive := tar.NewReader(all)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Mode&0o222 != 0 || header.Uid != 0 || header.Gid != 0 || !header.ModTime.IsZero() && header.ModTime.Unix() != 0 {
+			t.Errorf("%s has mode %o, owner %d:%d, time %s", header.Name, header.Mode, header.Uid, header.Gid, header.ModTime)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[header.Name] = string(text)
+	}
+}
+
+func TestTheSameSourceInAnotherFolderGivesTheSameDigest(t *testing.T) {
+	first, second := newSource(t), newSource(t)
+	if a, b := digest(t, mustBuild(t, first)), digest(t, mustBuild(t, second)); a != b {
+		t.Errorf("digests are %s and %s", a, b)
+	}
+	second.Version = "1.2.1"
+	if a, b := digest(t, mustBuild(t, first)), digest(t, mustBuild(t, second)); a == b {
+		t.Error("another version gives the same digest")
+	}
+}
+
+func TestADamagedSourceIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		damage func(t *testing.T, s *image.Source)
+		want   string
+	}{
+		"content altered": {func(t *testing.T, s *image.Source) {
+			overwrite(t, filepath.Join(s.Payload, payload.BlobName(hash("kubelet.exe"))), "Compressed kubelet.exe")
+		}, "content of kubelet.exe: "},
+		"content cut": {func(t *testing.T, s *image.Source) {
+			overwrite(t, filepath.Join(s.Payload, payload.BlobName(hash("kubelet.exe"))), "compressed")
+		}, "has 10 bytes"},
+		"no payload":  {func(t *testing.T, s *image.Source) { s.Payload = t.TempDir() }, "run make payload"},
+		"no operator": {func(_ *testing.T, s *image.Source) { s.Operators = nil }, "no executable"},
+		"operator of another architecture": {func(_ *testing.T, s *image.Source) {
+			s.Operators["arm64"] = s.Operators["amd64"]
+		}, "is for " + elf.EM_X86_64.String()},
+		"operator of Windows": {func(t *testing.T, s *image.Source) {
+			s.Operators["amd64"] = filepath.Join(t.TempDir(), "wmco.exe")
+			overwrite(t, s.Operators["amd64"], "MZ"+strings.Repeat("x", 100))
+		}, "bad magic number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSource(t)
+			test.damage(t, &s)
+			if _, err := image.Build(s); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one that says %q", err, test.want)
+			}
+		})
+	}
+}
+
+func overwrite(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+func hash(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,60 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Write writes an index and what refers to it as an OCI image layout, in place of what the folder has. The index has the version as its
+// name there.
+func Write(folder string, s Source, index v1.ImageIndex, referrers ...v1.Image) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	to, err := layout.Write(folder, empty.Index)
+	if err != nil {
+		return err
+	}
+	err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": s.Version}))
+	for _, r := range referrers {
+		err = errors.Join(err, to.AppendImage(r))
+	}
+	return err
+}
+
+// Push pushes an index to a repository with a tag, and what refers to it without one. The credentials are those that docker login and
+// podman login keep. Where names the index by its digest.
+func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, referrers ...v1.Image) (where string, err error) {
+	var options []name.Option
+	if plainHTTP {
+		options = append(options, name.Insecure)
+	}
+	tag, err := name.ParseReference(to, options...)
+	if err != nil {
+		return "", err
+	}
+	with := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	if err := remote.WriteIndex(tag, index, with...); err != nil {
+		return "", fmt.Errorf("pushing %s: %w", tag, err)
+	}
+	for _, r := range referrers {
+		digest, err := r.Digest()
+		if err != nil {
+			return "", err
+		}
+		if err := remote.Write(tag.Context().Digest(digest.String()), r, with...); err != nil {
+			return "", fmt.Errorf("pushing what refers to %s: %w", tag, err)
+		}
+	}
+	digest, err := index.Digest()
+	return tag.Context().Digest(digest.String()).String(), err
+}
