@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"time"
+	_ "time/tzdata" // the image has no time zones, which maintenance windows name
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
