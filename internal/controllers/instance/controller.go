@@ -15,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -137,7 +138,8 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 	}
 	return builder.ControllerManagedBy(m).
 		Named("windowsinstance").
-		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		For(&v1alpha1.WindowsInstance{}, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, statusWritten()))).
 		WatchesRawSource(ctrlsource.Channel(c.Fleet.Plans, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(ctrlsource.Channel(c.Releases.Changed(), handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Network.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
@@ -159,6 +161,22 @@ func (c *Controller) Deletions() handler.EventHandler {
 			c.running.end(client.ObjectKeyFromObject(i))
 		}
 	})
+}
+
+// statusWritten lets our own writes of the status through, but for the progress of steps. A pass that follows a write within milliseconds may
+// have read the status from a cache that had not heard of it, and so have found nothing to write: without another pass, the status would
+// stay what it was in between.
+func statusWritten() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(ctrlevent.CreateEvent) bool { return false },
+		UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
+			was.Steps, is.Steps = nil, nil
+			return !equality.Semantic.DeepEqual(was, is)
+		},
+		DeleteFunc:  func(ctrlevent.DeleteEvent) bool { return false },
+		GenericFunc: func(ctrlevent.GenericEvent) bool { return false },
+	}
 }
 
 // published lets through what nodes must have, when it can be read for the first time, or again.
