@@ -111,8 +111,15 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 			node.Payload[i].SHA256, node.Payload[i].Size = hash, int64(len(program))
 		}
 	}
+	moved := func(path string) string {
+		return strings.ReplaceAll(path, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
+	}
 	for i, s := range node.Services {
-		node.Services[i].Command = strings.ReplaceAll(s.Command, desired.VersionFolder(base.Digest), desired.VersionFolder(node.Digest))
+		node.Services[i].Command = moved(s.Command)
+	}
+	node.Exclusions.Processes = nil
+	for _, path := range base.Exclusions.Processes {
+		node.Exclusions.Processes = append(node.Exclusions.Processes, moved(path))
 	}
 	if err := p.asOperator().Create(p.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.ServicesConfigMapPrefix + node.Version}, Data: p.signed(node),
