@@ -21,16 +21,15 @@ type unpacker struct {
 	Store
 	places  chan struct{}
 	running sync.WaitGroup
-	// parts are those that were complete, by the hash of the content.
-	parts map[string]*part
-	order []*part
+	// started are the contents that are unpacked, by hash, and in the order in which they arrived.
+	started map[string]*unpacking
+	order   []*unpacking
 	// related are the contents that others are compressed with, by hash.
 	related map[string]*related
 }
 
-// part is what has arrived of a content: all of it.
-type part struct {
-	agent.Content
+// unpacking is one content on its way from its part to the disk.
+type unpacking struct {
 	// done is closed when the content is on the disk, or err says why not.
 	done chan struct{}
 	err  error
@@ -38,7 +37,7 @@ type part struct {
 
 // newUnpacker makes an unpacker for contents that arrive in this order.
 func newUnpacker(s Store, list []agent.Content) *unpacker {
-	u := &unpacker{Store: s, places: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), parts: map[string]*part{}, related: map[string]*related{}}
+	u := &unpacker{Store: s, places: make(chan struct{}, min(2, runtime.GOMAXPROCS(0))), started: map[string]*unpacking{}, related: map[string]*related{}}
 	for _, c := range list {
 		if c.Dictionary == "" {
 			continue
@@ -53,9 +52,9 @@ func newUnpacker(s Store, list []agent.Content) *unpacker {
 
 // start turns a part into the content. A part that does not give the content is thrown away. Finish tells the error.
 func (u *unpacker) start(c agent.Content) {
-	p := &part{Content: c, done: make(chan struct{})}
-	u.parts[c.SHA256], u.order = p, append(u.order, p)
-	before := u.parts[c.Dictionary] // nil when the host has it, or there is none
+	p := &unpacking{done: make(chan struct{})}
+	u.started[c.SHA256], u.order = p, append(u.order, p)
+	before := u.started[c.Dictionary] // nil when the host has it, or there is none
 	u.running.Go(func() {
 		defer close(p.done)
 		if before != nil {
