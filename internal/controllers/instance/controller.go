@@ -167,16 +167,11 @@ func (c *Controller) Deletions() handler.EventHandler {
 // have read the status from a cache that had not heard of it, and so have found nothing to write: without another pass, the status would
 // stay what it was in between.
 func statusWritten() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(ctrlevent.CreateEvent) bool { return false },
-		UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
-			was, is := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
-			was.Steps, is.Steps = nil, nil
-			return !equality.Semantic.DeepEqual(was, is)
-		},
-		DeleteFunc:  func(ctrlevent.DeleteEvent) bool { return false },
-		GenericFunc: func(ctrlevent.GenericEvent) bool { return false },
-	}
+	return predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*v1alpha1.WindowsInstance).Status, e.ObjectNew.(*v1alpha1.WindowsInstance).Status
+		was.Steps, is.Steps = nil, nil
+		return !equality.Semantic.DeepEqual(was, is)
+	}}
 }
 
 // published lets through what nodes must have, when it can be read for the first time, or again.
