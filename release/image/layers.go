@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/x509"
 	"debug/elf"
 	"encoding/pem"
 	"fmt"
@@ -50,12 +49,8 @@ func commonLayers(s Source, p *payload.Payload) ([]v1.Layer, error) {
 	if setup := p.Manifest.Setup.Path; setup != "" {
 		programs[path.Join(payloadFolder, setup)] = file{path: filepath.Join(s.Payload, setup), mode: 0o444}
 	}
-	certificates, err := authorities()
-	if err != nil {
-		return nil, err
-	}
 	base := map[string]file{
-		certificatesPEM: {content: certificates, mode: 0o444},
+		certificatesPEM: {content: authorities(), mode: 0o444},
 		// The kubelet passes on the user only; the group comes from here.
 		passwd: {content: []byte("wmco:x:" + userID + ":" + userID + ":Windows Machine Config Operator:/:/sbin/nologin\n"), mode: 0o444},
 	}
@@ -90,21 +85,14 @@ func machines() map[string]elf.Machine {
 }
 
 // authorities are the certificates of public authorities, as PEM.
-func authorities() ([]byte, error) {
-	var all bytes.Buffer
+func authorities() []byte {
+	var all []byte
 	for root := range bundle.Roots() {
-		if root.Constraint != nil { // trusted for some certificates only, which a file cannot express
-			continue
-		}
-		c, err := x509.ParseCertificate(root.Certificate)
-		if err != nil {
-			return nil, fmt.Errorf("reading the certificates of public authorities: %w", err)
-		}
-		if err := pem.Encode(&all, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}); err != nil {
-			return nil, err
+		if root.Constraint == nil { // otherwise it is trusted for some certificates only, which a file cannot express
+			all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})...)
 		}
 	}
-	return all.Bytes(), nil
+	return all
 }
 
 // layer is a layer with files, which it reads again whenever it is read.
