@@ -18,19 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-const (
-	// entriesEach is how many entries a set of mirrors has, so that the API server accepts it.
-	entriesEach = 1000
-	// wicdRegistry is the address of WICD's registry on a host, registryCA its certificate, registryClient that of containerd.
-	wicdRegistry   = "127.0.0.1:10280"
-	registryCA     = `C:\k\containerd\wicd-registry.crt`
-	registryClient = `C:\k\containerd\wicd-client.pem`
-)
+// entriesEach is how many entries a set of mirrors has, so that the API server accepts it.
+const entriesEach = 1000
 
 // sizes are the numbers of entries that a node must have after a change of them.
 func sizes() []int { return []int{1000, 10_000} }
@@ -105,8 +100,8 @@ func (c crowd) putEntries(ctx context.Context, n int, mirror string) error {
 // askRegistry asks the registry of a host for an image of a source as containerd does, and returns what it answers; it is empty until
 // there is a registry. The answer names the mirrors that did not have the image.
 func askRegistry(ctx context.Context, h *sim.Host, source string) string {
-	ca, err := h.Windows().Disk().Read(registryCA)
-	pair, errPair := h.Windows().Disk().Read(registryClient)
+	ca, err := h.Windows().Disk().Read(desired.RegistryCA)
+	pair, errPair := h.Windows().Disk().Read(desired.RegistryClient)
 	if errors.Join(err, errPair) != nil {
 		return ""
 	}
@@ -122,7 +117,7 @@ func askRegistry(ctx context.Context, h *sim.Host, source string) string {
 			return h.Windows().DialLoopback(ctx, address)
 		},
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+wicdRegistry+"/v2/app/manifests/1?ns="+source, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+desired.RegistryAddress+"/v2/app/manifests/1?ns="+source, nil)
 	if err != nil {
 		return ""
 	}

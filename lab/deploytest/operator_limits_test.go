@@ -270,7 +270,6 @@ func (c *cluster) mayRequest(t *testing.T, as clients, user string) clients {
 	return as
 }
 
-// taints are a patch of a node with these taints and no others.
 // setTaint gives the taint of a Windows node another value, and keeps its other taints: a node without a kubelet gets some from Kubernetes.
 func setTaint(ctx context.Context, as clients, name, value string) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -289,6 +288,7 @@ func setTaint(ctx context.Context, as clients, name, value string) error {
 	})
 }
 
+// taints are a patch of a node with these taints and no others.
 func taints(list ...map[string]any) map[string]any {
 	return map[string]any{"spec": map[string]any{"taints": list}}
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +21,6 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -132,29 +130,10 @@ func (p place) initializeAs(manager client.Client, name string, machine testenv.
 // expectOfMachine waits until a Node has what the metadata service of its machine says, and no taint but that of Windows.
 func (p place) expectOfMachine(name string, machine testenv.AzureMachine) {
 	p.t.Helper()
-	p.eventually("node "+name+" is initialized", func(ctx context.Context) string {
-		var n corev1.Node
-		if err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &n); err != nil {
-			return err.Error()
-		}
-		if nodestate.WaitsForCloud(&n) || n.Spec.ProviderID != machine.ProviderID() {
-			return fmt.Sprintf("its provider ID is %q, its taints are %v", n.Spec.ProviderID, n.Spec.Taints)
-		}
-		for label, want := range map[string]string{
-			corev1.LabelInstanceTypeStable: testenv.AzureType, corev1.LabelTopologyZone: testenv.AzureZone, corev1.LabelTopologyRegion: testenv.AzureRegion,
-		} {
-			if n.Labels[label] != want {
-				return fmt.Sprintf("label %s is %q", label, n.Labels[label])
-			}
-		}
-		for _, want := range []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: machine.Address}, {Type: corev1.NodeExternalIP, Address: machine.PublicAddress}, {Type: corev1.NodeHostName, Address: name},
-		} {
-			if !slices.Contains(n.Status.Addresses, want) {
-				return fmt.Sprintf("its addresses are %v", n.Status.Addresses)
-			}
-		}
-		return ""
+	p.expectFromCloud(name, machine.ProviderID(), testenv.AzureType, testenv.AzureZone, testenv.AzureRegion, func(is []corev1.NodeAddress) bool {
+		return slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: machine.Address}) &&
+			slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: machine.PublicAddress}) &&
+			slices.Contains(is, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})
 	})
 }
 

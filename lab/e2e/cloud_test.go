@@ -177,6 +177,15 @@ func (p place) expectWaitsForCloud(name types.NamespacedName, node string) {
 // expectInitialized waits until a node has what the machine of its cloud says, and no taint but that of Windows.
 func (p place) expectInitialized(node, providerID string) {
 	p.t.Helper()
+	p.expectFromCloud(node, providerID, "lab.large", "lab-a", "lab", func(a []corev1.NodeAddress) bool {
+		return len(a) >= 2 && a[0].Type == corev1.NodeInternalIP && a[len(a)-1].Address == node
+	})
+}
+
+// expectFromCloud waits until a node has the provider ID, instance type, zone, region and addresses of its machine, and no longer the taint
+// of a node that waits for its cloud.
+func (p place) expectFromCloud(node, providerID, instanceType, zone, region string, hasAddresses func([]corev1.NodeAddress) bool) {
+	p.t.Helper()
 	p.eventually("node "+node+" is initialized", func(ctx context.Context) string {
 		var n corev1.Node
 		if err := p.Client.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
@@ -186,14 +195,14 @@ func (p place) expectInitialized(node, providerID string) {
 			return fmt.Sprintf("its provider ID is %q, its taints are %v", n.Spec.ProviderID, n.Spec.Taints)
 		}
 		for label, want := range map[string]string{
-			corev1.LabelInstanceTypeStable: "lab.large", corev1.LabelTopologyZone: "lab-a", corev1.LabelTopologyRegion: "lab",
+			corev1.LabelInstanceTypeStable: instanceType, corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: region,
 		} {
 			if n.Labels[label] != want {
 				return fmt.Sprintf("label %s is %q", label, n.Labels[label])
 			}
 		}
-		if a := n.Status.Addresses; len(a) < 2 || a[0].Type != corev1.NodeInternalIP || a[len(a)-1].Address != node {
-			return fmt.Sprintf("its addresses are %v", a)
+		if !hasAddresses(n.Status.Addresses) {
+			return fmt.Sprintf("its addresses are %v", n.Status.Addresses)
 		}
 		return ""
 	})

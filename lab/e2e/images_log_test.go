@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/base64"
-	"os"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/lab"
@@ -15,11 +14,7 @@ const containerdLog = `C:\var\log\containerd\containerd.log`
 // fileOf is the content of a file on the host.
 func (s shelf) fileOf(name string) string {
 	s.t.Helper()
-	path, err := s.host.Path(name)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
+	text, err := s.host.ReadFile(name)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -54,11 +54,8 @@ type closedNetwork struct {
 
 func newClosedNetwork(p place) closedNetwork {
 	p.t.Helper()
-	c := closedNetwork{place: p, host: p.Lab.Hosts()[0], name: ours(p.Hosts()[0].Address)}
+	c := closedNetwork{place: p, host: p.Lab.Hosts()[0], name: ours(p.Hosts()[0].Address), closed: p.startRegistry()}
 	var err error
-	if c.closed, err = p.Lab.StartRegistry(p.t.Context(), lab.RegistryOptions{}); err != nil {
-		p.t.Fatal(err)
-	}
 	if c.proxy, err = p.Lab.StartForwardProxy(p.t.Context(), map[string]string{lab.MachineName: p.Lab.Address()}); err != nil {
 		p.t.Fatal(err)
 	}
@@ -223,11 +220,7 @@ func (c closedNetwork) another() {
 // expectPinned checks the image that containerd is configured with.
 func (c closedNetwork) expectPinned(image string) {
 	c.t.Helper()
-	path, err := c.host.Path(`C:\k\containerd\containerd_conf.toml`)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), "sandbox = '"+image+"'") {
+	if text, err := c.host.ReadFile(`C:\k\containerd\containerd_conf.toml`); err != nil || !strings.Contains(string(text), "sandbox = '"+image+"'") {
 		c.t.Errorf("containerd is not configured with %s (%v)", image, err)
 	}
 	c.eventually("image "+image+" is pinned", func(ctx context.Context) string {
