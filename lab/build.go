@@ -151,6 +151,8 @@ type program struct {
 	env   []string // for the Go command, such as GOOS=windows
 	// sources are other folders of this module that the program depends on.
 	sources []string
+	// module is the folder of another module that the program is built in, relative to this one.
+	module string
 	// library is true for a C library.
 	library bool
 	// stamp is a module whose version the program reports as its own.
@@ -171,6 +173,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	module = filepath.Join(module, p.module)
 	version, err := exec.CommandContext(ctx, "go", "-C", module, "env", "GOVERSION").Output()
 	if err != nil {
 		return "", fmt.Errorf("reading Go's version: %w", err)

@@ -28,6 +28,8 @@ type Options struct {
 	AuthorizedKeys []byte
 	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
 	Kubernetes string
+	// LinuxNode prepares the lab for StartLinuxNode. A lab with hosts always is.
+	LinuxNode bool
 	// WithoutControlPlane omits the control plane, for tests of hosts alone.
 	WithoutControlPlane bool
 	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
@@ -45,13 +47,14 @@ type Lab struct {
 	reaper   string
 	wine     hostspec.Wine
 	dir      string
-	network  *network // nil without hosts
+	network  *network // nil without hosts and Linux node
 
 	registries *authority // of registries
 
 	mu       sync.Mutex
 	hosts    []*Host
 	services []*service
+	linux    []*LinuxNode
 }
 
 // Prepare builds everything that labs run unless it is in the cache: the control plane and, where they can run, hosts.
@@ -59,6 +62,10 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 	c, err := openCache(progress)
 	if err != nil {
 		return err
+	}
+	programs := []program{controlPlaneProgram("")}
+	if CanRunLinuxNodes() == nil {
+		programs = append(append(programs, linuxPauseProgram()), linuxNodePrograms()...)
 	}
 	build := func(programs ...program) func() error {
 		return func() error {
@@ -71,13 +78,13 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 		}
 	}
 	if err := CanRunWindows(); err != nil {
-		return build(controlPlaneProgram(""), reaperProgram())()
+		return build(append(programs, reaperProgram())...)()
 	}
 	hosts := func() error {
 		_, err := c.template(ctx)
 		return errors.Join(err, build(webserverProgram(), criProgram(), computeProgram())())
 	}
-	return together([]func() error{build(controlPlaneProgram("")), hosts})
+	return together([]func() error{build(programs...), hosts})
 }
 
 // Open builds everything that is not in the cache, and returns when the control plane serves and SSH answers on every host. The
@@ -98,6 +105,11 @@ func (l *Lab) open(ctx context.Context) error {
 	}
 	if len(l.options.Hosts) > 0 {
 		if err := l.prepareHosts(ctx); err != nil {
+			return err
+		}
+	}
+	if len(l.options.Hosts) > 0 || l.options.LinuxNode {
+		if err := l.openNetwork(ctx); err != nil {
 			return err
 		}
 	}
@@ -129,7 +141,7 @@ func together(functions []func() error) error {
 	return errors.Join(failures...)
 }
 
-// prepareHosts creates what all hosts share.
+// prepareHosts prepares what Windows hosts share.
 func (l *Lab) prepareHosts(ctx context.Context) error {
 	if err := CanRunWindows(); err != nil {
 		return err
@@ -141,10 +153,16 @@ func (l *Lab) prepareHosts(ctx context.Context) error {
 	if l.template, err = c.template(ctx); err != nil {
 		return err
 	}
-	if l.reaper, err = c.build(ctx, reaperProgram()); err != nil {
+	l.wine, err = findWine()
+	return err
+}
+
+// openNetwork creates the network that the lab's hosts and its Linux node share.
+func (l *Lab) openNetwork(ctx context.Context) (err error) {
+	if err := CanHaveHosts(); err != nil {
 		return err
 	}
-	if l.wine, err = findWine(); err != nil {
+	if l.reaper, err = buildReaper(ctx, l.options.Progress); err != nil {
 		return err
 	}
 	if l.dir, err = os.MkdirTemp("", "wmco-lab-hosts-"); err != nil {
@@ -181,7 +199,7 @@ func (l *Lab) Hosts() []*Host {
 
 // AddHost boots another host in a lab that has hosts.
 func (l *Lab) AddHost(ctx context.Context, name string) (*Host, error) {
-	if l.network == nil {
+	if l.template == "" {
 		return nil, errors.New("adding a host: the lab was opened without hosts")
 	}
 	h, err := l.newHost(name)
@@ -208,8 +226,11 @@ func (l *Lab) Close() {
 		h.PowerOff()
 	}
 	l.mu.Lock()
-	services := slices.Clone(l.services)
+	services, linux := slices.Clone(l.services), slices.Clone(l.linux)
 	l.mu.Unlock()
+	for _, n := range linux {
+		n.close()
+	}
 	for _, s := range services {
 		s.close()
 	}
@@ -251,6 +272,12 @@ func (l *Lab) Logs() string {
 		for _, program := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 			fmt.Fprintf(&b, "--- %s\n%s\n", program, l.ControlPlane.Log(program, size))
 		}
+	}
+	l.mu.Lock()
+	linux := slices.Clone(l.linux)
+	l.mu.Unlock()
+	for _, n := range linux {
+		b.WriteString(n.logs(size))
 	}
 	for _, h := range l.Hosts() {
 		fmt.Fprintf(&b, "--- %s: console\n%s\n", h.Name(), tail(filepath.Join(h.dir, "console.log"), size))

@@ -50,8 +50,8 @@ type RegistryOptions struct {
 // user can pull and push, with the password.
 type Registry struct {
 	*service
-	// Host is host:port, as in the names of images.
-	Host string
+	// Host is host:port, as in the names of images. Address is the same with an address, for programs that do not know that name.
+	Host, Address string
 	// User and Password have all permissions.
 	User, Password string
 
@@ -78,12 +78,12 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{Host: net.JoinHostPort(name, strconv.Itoa(port)), User: "puller", Password: rand.Text(), scheme: "https"}
+	address := net.JoinHostPort(listen, strconv.Itoa(port))
+	r := &Registry{Host: net.JoinHostPort(name, strconv.Itoa(port)), Address: address, User: "puller", Password: rand.Text(), scheme: "https"}
 	if r.service, err = l.newService(registryProgram); err != nil {
 		return nil, err
 	}
 	r.command, r.answers = []string{"serve", hostspec.ServiceFolder + "/config.yml"}, r.ping
-	address := net.JoinHostPort(listen, strconv.Itoa(port))
 	r.client = l.registryClient(address)
 	if o.Open {
 		r.scheme = "http"

@@ -46,7 +46,7 @@ func findService(path, debianPackage string) error {
 // newService creates the folder of a service, which ends with the lab.
 func (l *Lab) newService(program string) (*service, error) {
 	if l.network == nil {
-		return nil, errors.New("the lab was opened without hosts")
+		return nil, errors.New("the lab was opened without hosts and Linux node")
 	}
 	folder, err := newFolder(l.reaper, filepath.Base(program))
 	if err != nil {

@@ -1,9 +1,10 @@
-// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler, linked into one program because they share nearly all of their code. The first argument is the name of the
-// program to run; the others are its arguments.
+// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+// and the kubelet of its node, linked into one program because they share nearly all of their code. The first argument is the
+// name of the program to run; the others are its arguments.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -15,6 +16,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
@@ -31,12 +33,14 @@ func main() {
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kubelet":
+		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler [flags]")
+	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet [flags]")
 	os.Exit(2)
 }

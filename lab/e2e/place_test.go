@@ -57,8 +57,10 @@ func newPlace(t *testing.T, o testenv.Options) place {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if races := env.Operator.Races(); races != "" {
-			t.Errorf("the operator has data races:\n%s", races)
+		if env.Operator != nil {
+			if races := env.Operator.Races(); races != "" {
+				t.Errorf("the operator has data races:\n%s", races)
+			}
 		}
 		if t.Failed() {
 			t.Log(env.Diagnosis())

@@ -1,4 +1,4 @@
-// Package image creates container images for Windows with a few files. They can be pulled, unpacked and started in the lab, but
+// Package image creates container images with a few files. They can be pulled, unpacked and started in the lab; those for Windows
 // do not contain Windows.
 package image
 
@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -33,28 +34,47 @@ func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
 // NewProgram creates an image with one layer that runs a program. Its stop signal is a signal such as SIGHUP; if empty, it is the
 // runtime's default, SIGTERM.
 func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]string) (Image, error) {
-	return newImage(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
+	return newWindows(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
 }
 
 // New creates an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
 // below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
-	return newImage(osVersion, v1.ImageConfig{}, layers...)
+	return newWindows(osVersion, v1.ImageConfig{}, layers...)
 }
 
-func newImage(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
-	i := Image{Blobs: map[digest.Digest][]byte{}}
-	config := v1.Image{
-		Platform: v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: osVersion},
-		Config:   run,
-		RootFS:   v1.RootFS{Type: "layers"},
+// NewLinux creates an image for Linux that has only a program, at /program.
+func NewLinux(architecture string, program []byte) (Image, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: "program", Size: int64(len(program)), Mode: 0o755, Format: tar.FormatPAX}
+	err := w.WriteHeader(header)
+	if err == nil {
+		_, err = w.Write(program)
 	}
-	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return Image{}, fmt.Errorf("making the layer: %w", err)
+	}
+	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, v1.ImageConfig{Entrypoint: []string{"/program"}}, b.Bytes())
+}
+
+func newWindows(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
+	var all [][]byte
 	for n, files := range layers {
 		plain, err := layer(files, n == 0)
 		if err != nil {
 			return Image{}, fmt.Errorf("making layer %d: %w", n, err)
 		}
+		all = append(all, plain)
+	}
+	return newImage(v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: osVersion}, run, all...)
+}
+
+func newImage(platform v1.Platform, run v1.ImageConfig, layers ...[]byte) (Image, error) {
+	i := Image{Blobs: map[digest.Digest][]byte{}}
+	config := v1.Image{Platform: platform, Config: run, RootFS: v1.RootFS{Type: "layers"}}
+	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
+	for n, plain := range layers {
 		packed, err := compress(plain)
 		if err != nil {
 			return Image{}, fmt.Errorf("making layer %d: %w", n, err)

@@ -8,6 +8,7 @@
 //	reaper folder DIR                         a folder with its content, and the namespaces of the reaper
 //	reaper host DIR                           a Windows host: see host.go
 //	reaper template DIR                       the template of hosts: see template.go
+//	reaper linuxnode DIR                      a Linux node: see linuxnode.go
 package main
 
 import (
@@ -39,8 +40,12 @@ func main() {
 		err = runHost(args[1])
 	case len(args) == 2 && args[0] == "template":
 		err = makeTemplate(args[1])
+	case len(args) == 2 && args[0] == "linuxnode":
+		err = runLinuxNode(args[1])
+	case len(args) == 2 && args[0] == "linuxnode-init":
+		err = initLinuxNode(args[1])
 	default:
-		err = fmt.Errorf("want run, service, folder, host or template with their arguments, got %q", args)
+		err = fmt.Errorf("want run, service, folder, host, template or linuxnode with their arguments, got %q", args)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reaper:", err)

@@ -45,6 +45,8 @@ type Options struct {
 	// WholePayload gives Wine hosts the payload of users' hosts, compressed as well, instead of only what a Ready node needs. It
 	// takes longer to build.
 	WholePayload bool
+	// Pod runs the operator as users do: as the pod of its Deployment, on a Linux node.
+	Pod bool
 	// Network is the pod network of Wine hosts.
 	Network Network
 	// Components are the names of additional components for Wine hosts.
@@ -70,8 +72,9 @@ type Env struct {
 	// Client and Clients are those of a cluster administrator.
 	Client  client.WithWatch
 	Clients kubernetes.Interface
-	// Operator is running.
+	// Operator is running, unless Pod is. The other one is nil.
 	Operator *Operator
+	Pod      *OperatorPod
 	// Payload is the folder of the payload.
 	Payload string
 	// Kubeconfig is the path of a cluster administrator's kubeconfig.
@@ -144,7 +147,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	}
 	env.Lab, err = lab.Open(ctx, lab.Options{
 		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
-		Progress: o.Log,
+		LinuxNode: o.Pod, Progress: o.Log,
 	})
 	if err != nil {
 		return err
@@ -173,7 +176,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	} else if err := env.publish(ctx); err != nil {
 		return err
 	}
-	return env.install(ctx, o.Log)
+	return env.install(ctx, o)
 }
 
 // NewKey returns a new key pair, and its private key in the form of the operator's Secret.
@@ -215,14 +218,26 @@ func (env *Env) connect() error {
 	return env.Lab.ControlPlane.Kubeconfig(env.Kubeconfig)
 }
 
-// install applies deploy/ and starts the operator as its Deployment would.
-func (env *Env) install(ctx context.Context, progress io.Writer) error {
+// install applies deploy/. Without a node that could run its Deployment, it starts the operator as that would.
+func (env *Env) install(ctx context.Context, o Options) error {
 	root, err := repository(ctx)
 	if err != nil {
 		return err
 	}
+	if o.Pod {
+		if err := env.startPod(ctx, root, o.Log); err != nil {
+			return err
+		}
+		if err := env.Pod.Push(ctx, env.Payload, "v0.1.0"); err != nil {
+			return err
+		}
+	}
 	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
 		return fmt.Errorf("installing the operator: %w", err)
+	}
+	if o.Pod {
+		_, err := env.Pod.WaitUntilReady(ctx)
+		return err
 	}
 	kubeconfig := filepath.Join(env.folder.Path, "operator.kubeconfig")
 	err = env.Lab.ControlPlane.KubeconfigFor(ctx, api.DefaultNamespace, OperatorAccount, kubeconfig)
@@ -231,7 +246,7 @@ func (env *Env) install(ctx context.Context, progress io.Writer) error {
 	}
 	env.Operator, err = newOperator(ctx, operatorOptions{
 		root: root, kubeconfig: kubeconfig, payload: env.Payload, log: filepath.Join(env.folder.Path, "operator.log"), program: filepath.Join(env.folder.Path, "wmco"),
-	}, progress)
+	}, o.Log)
 	if err != nil {
 		return err
 	}
@@ -340,7 +355,12 @@ func (env *Env) Release(ctx context.Context, i *v1alpha1.WindowsInstance) error 
 
 // Diagnosis has the logs that explain a failure.
 func (env *Env) Diagnosis() string {
-	log := env.Operator.Log()
+	var log string
+	if env.Pod != nil {
+		log = env.Pod.Log(context.Background())
+	} else {
+		log = env.Operator.Log()
+	}
 	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], env.Lab.Logs())
 }
 

@@ -34,5 +34,8 @@ func Prepare(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if err := buildImageTool(ctx, root, filepath.Join(scratch, "image"), o.Log); err != nil {
+		return err
+	}
 	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), detectsRaces(), o.Log)
 }

@@ -1,0 +1,341 @@
+//go:build linux
+
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+// A LinuxNode is a control plane node: the real kubelet, containerd and runc in namespaces and a cgroup of their own, on the network of
+// the lab's hosts. Only pods with the host's network run on it; they reach the API server at the address of Service kubernetes.
+type LinuxNode struct {
+	lab    *Lab
+	name   string
+	folder *Folder
+
+	mu       sync.Mutex
+	reaper   *reaper      // nil while off
+	pid      int          // of the node's first process
+	services net.Listener // at the address of Service kubernetes
+}
+
+const (
+	// linuxNodeNumber is the last byte of the node's address, above those of Windows hosts.
+	linuxNodeNumber = 250
+	// nodeTimeout is how long the node may take to be Ready; on two busy cores it takes 20 s.
+	nodeTimeout = 2 * time.Minute
+	// pauseRepository has the image of the first process of pods.
+	pauseRepository = "linuxpause"
+	runc            = "/usr/sbin/runc"
+)
+
+// Programs of a LinuxNode, for Kill.
+const (
+	Containerd = "containerd"
+	Kubelet    = "kubelet"
+)
+
+// CanRunLinuxNodes returns nil if this machine can run a LinuxNode, or an error that says what is missing.
+func CanRunLinuxNodes() error {
+	if err := CanHaveHosts(); err != nil {
+		return err
+	}
+	if err := findService(runc, "runc"); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(text), "memory") {
+		return errors.New("the lab's Linux node needs the memory controller of cgroup version 1; this machine has version 2 only")
+	}
+	return CanRunRegistries()
+}
+
+// linuxNodePrograms are containerd and its shim. The kubelet is part of the control plane's program.
+func linuxNodePrograms() []program {
+	const module, commands = "../payload/containerd", "github.com/containerd/containerd/v2/cmd/"
+	return []program{
+		{pkg: commands + "containerd", module: module, about: "building containerd for Linux (two minutes the first time)"},
+		{pkg: commands + "containerd-shim-runc-v2", module: module, about: "building containerd's shim for Linux"},
+	}
+}
+
+func linuxPauseProgram() program {
+	return program{pkg: "containers/linuxpause", about: "building the first process of pods on Linux"}
+}
+
+// StartLinuxNode starts a node, and returns when it is Ready. It pulls every image from the registry, whatever the image's own registry is.
+func (l *Lab) StartLinuxNode(ctx context.Context, name string, images *Registry) (*LinuxNode, error) {
+	n := &LinuxNode{lab: l, name: name}
+	if err := n.prepare(ctx, images); err != nil {
+		return nil, fmt.Errorf("preparing node %s: %w", name, err)
+	}
+	l.mu.Lock()
+	l.linux = append(l.linux, n)
+	l.mu.Unlock()
+	return n, n.Boot(ctx)
+}
+
+// prepare writes the node's files, pushes the image that containerd needs, and creates the Node, which a kubelet may not give these
+// labels.
+func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
+	if err := CanRunLinuxNodes(); err != nil {
+		return err
+	}
+	c, err := openCache(n.lab.options.Progress)
+	if err != nil {
+		return err
+	}
+	if n.folder, err = newFolder(n.lab.reaper, "linuxnode"); err != nil {
+		return err
+	}
+	kubelet := []string{
+		n.lab.ControlPlane.program, Kubelet, "--config=" + n.path("kubelet.yaml"), "--kubeconfig=" + n.path("kubelet.conf"),
+		"--node-ip=" + n.Address(), "--hostname-override=" + n.name,
+	}
+	spec := hostspec.LinuxNode{
+		Name: n.name, Cgroup: filepath.Base(n.folder.Path), ServiceAddress: apiServiceIP,
+		Programs: map[string][]string{Kubelet: kubelet}, Path: "/usr/sbin:/usr/bin:/sbin:/bin",
+	}
+	for _, p := range linuxNodePrograms() {
+		path, err := c.build(ctx, p)
+		if err != nil {
+			return err
+		}
+		spec.Path = filepath.Dir(path) + ":" + spec.Path
+		if filepath.Base(path) == Containerd {
+			spec.Programs[Containerd] = []string{path, "--config", n.path("containerd.toml")}
+		}
+	}
+	if err := hostspec.Write(n.folder.Path, spec); err != nil {
+		return err
+	}
+	if err := pushLinuxPause(ctx, c, images); err != nil {
+		return err
+	}
+	if err := n.writeFiles(images); err != nil {
+		return err
+	}
+	return n.createNode(ctx)
+}
+
+func pushLinuxPause(ctx context.Context, c cache, images *Registry) error {
+	path, err := c.build(ctx, linuxPauseProgram())
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	pause, err := image.NewLinux(runtime.GOARCH, content)
+	if err != nil {
+		return err
+	}
+	return images.Push(ctx, pauseRepository, "1", pause)
+}
+
+func (n *LinuxNode) createNode(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
+	if err != nil {
+		return err
+	}
+	const role = "node-role.kubernetes.io/control-plane"
+	_, err = client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: n.name, Labels: map[string]string{role: "", corev1.LabelOSStable: "linux"}},
+		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: role, Effect: corev1.TaintEffectNoSchedule}}},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating Node %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// Boot turns the node on, and returns when it is Ready.
+func (n *LinuxNode) Boot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience(nodeTimeout))
+	defer cancel()
+	began := time.Now()
+	if err := n.turnOn(ctx); err != nil {
+		return fmt.Errorf("booting node %s: %w", n.name, err)
+	}
+	if err := n.waitUntilReady(ctx, began); err != nil {
+		return fmt.Errorf("waiting until node %s is Ready: %w\n%s", n.name, err, n.logs(2000))
+	}
+	return nil
+}
+
+func (n *LinuxNode) turnOn(ctx context.Context) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reaper != nil {
+		return errors.New("it is on")
+	}
+	for _, file := range []string{hostspec.LinuxNodePID, hostspec.LinuxNodeReady} {
+		_ = os.Remove(n.path(file)) // of the last boot
+	}
+	var err error
+	if n.reaper, err = startReaper(n.lab.reaper, 0, "linuxnode", n.folder.Path); err != nil {
+		return err
+	}
+	err = n.wait(ctx, "its first process", func() (err error) {
+		text, err := os.ReadFile(n.path(hostspec.LinuxNodePID))
+		if err == nil {
+			n.pid, err = strconv.Atoi(string(text))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.lab.network.addHost(linuxNodeNumber, n.pid); err != nil {
+		return err
+	}
+	if err := n.wait(ctx, "its mounts", func() error { _, err := os.Stat(n.path(hostspec.LinuxNodeReady)); return err }); err != nil {
+		return err
+	}
+	if err := n.serveAPI(); err != nil {
+		return err
+	}
+	if err := n.reaper.order("start " + Containerd); err != nil {
+		return err
+	}
+	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", n.pid)
+	if err := n.wait(ctx, "containerd", func() error { _, err := os.Stat(socket); return err }); err != nil {
+		return err
+	}
+	return n.reaper.order("start " + Kubelet)
+}
+
+// wait waits until a function succeeds or the node has failed.
+func (n *LinuxNode) wait(ctx context.Context, what string, ask func() error) error {
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		if failure := n.reaper.failure(); failure != nil {
+			return failure
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w: %w\n%s", what, ctx.Err(), err, n.logs(2000))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// waitUntilReady waits for a status of the node since the boot.
+func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
+	client, err := kubernetes.NewForConfig(n.lab.ControlPlane.RESTConfig())
+	if err != nil {
+		return err
+	}
+	return n.wait(ctx, "the Node", func() error {
+		node, err := client.CoreV1().Nodes().Get(ctx, n.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			// The times of conditions have whole seconds.
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !c.LastHeartbeatTime.Time.Before(began.Truncate(time.Second)) {
+				return nil
+			}
+		}
+		return errors.New("it is not Ready")
+	})
+}
+
+// serveAPI forwards what arrives at the address of Service kubernetes on the node to the API server, as kube-proxy would.
+func (n *LinuxNode) serveAPI() error {
+	err := inNamespace(n.pid, func() (err error) {
+		n.services, err = net.Listen("tcp4", net.JoinHostPort(apiServiceIP, "443"))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("listening for the API server: %w", err)
+	}
+	go func(l net.Listener) {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go forward(conn, n.lab.ControlPlane.Address())
+		}
+	}(n.services)
+	return nil
+}
+
+func forward(from net.Conn, address string) {
+	defer from.Close()
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() {
+		_, _ = io.Copy(to, from)
+		_ = to.Close()
+	}()
+	_, _ = io.Copy(from, to)
+}
+
+// PowerOff kills every process of the node. Its disk stays.
+func (n *LinuxNode) PowerOff() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reaper == nil {
+		return
+	}
+	if n.services != nil {
+		_ = n.services.Close()
+	}
+	n.reaper.stop()
+	n.reaper, n.services = nil, nil
+	n.lab.network.removeHost(linuxNodeNumber)
+}
+
+// Restart kills a program of the node and starts it again.
+func (n *LinuxNode) Restart(program string) error {
+	return cmp.Or(n.reaper.order("kill "+program), n.reaper.order("start "+program))
+}
+
+// Name is the name of the Node.
+func (n *LinuxNode) Name() string { return n.name }
+
+// Address is the node's IPv4 address.
+func (n *LinuxNode) Address() string { return n.lab.network.address(linuxNodeNumber) }
+
+func (n *LinuxNode) path(name string) string { return filepath.Join(n.folder.Path, name) }
+
+func (n *LinuxNode) logs(size int64) string {
+	return fmt.Sprintf("--- %s: containerd\n%s\n--- %[1]s: kubelet\n%s\n", n.name, tail(n.path(Containerd+".log"), size), tail(n.path(Kubelet+".log"), size))
+}
+
+func (n *LinuxNode) close() {
+	n.PowerOff()
+	n.folder.Remove()
+}

@@ -1,0 +1,118 @@
+//go:build linux
+
+package lab
+
+import (
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// writeFiles writes the configuration and credentials of the node's programs.
+func (n *LinuxNode) writeFiles(images *Registry) error {
+	cp := n.lab.ControlPlane
+	serving, err := cp.ca.issue(pkix.Name{CommonName: "system:node:" + n.name}, []string{n.name}, []net.IP{net.ParseIP(n.Address())})
+	if err != nil {
+		return err
+	}
+	client, err := cp.ca.issue(pkix.Name{CommonName: "system:node:" + n.name, Organization: []string{"system:nodes"}}, nil, nil)
+	if err != nil {
+		return err
+	}
+	kubeconfig := clientcmdapi.NewConfig()
+	// As all pods of the node, the kubelet reaches the API server at the address of its Service.
+	kubeconfig.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + net.JoinHostPort(apiServiceIP, "443"), CertificateAuthorityData: cp.ca.pem}
+	kubeconfig.AuthInfos["user"] = certificateUser(client)
+	kubeconfig.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "user"}
+	kubeconfig.CurrentContext = "lab"
+	text, err := clientcmd.Write(*kubeconfig)
+	if err != nil {
+		return fmt.Errorf("writing the kubelet's kubeconfig: %w", err)
+	}
+	const anyRegistry = "certs.d/_default/hosts.toml" // containerd's docs/hosts.md
+	for name, content := range map[string][]byte{
+		"ca.crt": cp.ca.pem, "kubelet.crt": serving.cert, "kubelet.key": serving.key, "kubelet.conf": text,
+		"kubelet.yaml":          fmt.Appendf(nil, kubeletConfig, n.folder.Path),
+		"containerd.toml":       fmt.Appendf(nil, containerdConfig, n.folder.Path, images.Address, runc),
+		"net.d/10-lab.conflist": []byte(nodeCNIConfig),
+		anyRegistry:             fmt.Appendf(nil, "[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", images.Address),
+	} {
+		path := n.path(name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return fmt.Errorf("writing the files of node %s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+// kubeletConfig is for cgroups of version 1. The kubelet does not change the machine's kernel settings: the node shows it others.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %[1]s/ca.crt}
+authorization: {mode: Webhook}
+tlsCertFile: %[1]s/kubelet.crt
+tlsPrivateKeyFile: %[1]s/kubelet.key
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: /
+makeIPTablesUtilChains: false
+protectKernelDefaults: true
+volumePluginDir: /var/lib/kubelet/volumeplugins
+clusterDNS: [10.96.0.10]
+clusterDomain: cluster.local
+resolvConf: /etc/resolv.conf
+evictionHard: {memory.available: 100Mi, nodefs.available: 1Gi, imagefs.available: 1Gi}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+nodeStatusUpdateFrequency: 5s
+`
+
+// containerdConfig omits what a machine for tests may lack: AppArmor, the permission to lower OOM scores, other file systems.
+const containerdConfig = `version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+oom_score = 0
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.erofs",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.blockfile", "io.containerd.nri.v1.nri",
+  "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing", "io.containerd.internal.v1.opt",
+]
+
+[grpc]
+  address = "/run/containerd/containerd.sock"
+
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "%[2]s/linuxpause:1"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "%[1]s/certs.d"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["%[1]s/cni"]
+    conf_dir = "%[1]s/net.d"
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      BinaryName = "%[3]s"
+      SystemdCgroup = false
+`
+
+// nodeCNIConfig makes containerd report a pod network. Pods on the node use the host's.
+const nodeCNIConfig = `{"cniVersion": "1.0.0", "name": "lab", "plugins": [{"type": "loopback"}]}
+`

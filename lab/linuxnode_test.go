@@ -1,0 +1,83 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestLinuxNode starts a node, a pod on it, restarts the node, and checks that nothing is left.
+func TestLinuxNode(t *testing.T) {
+	if err := CanRunLinuxNodes(); err != nil {
+		t.Skip(err)
+	}
+	l := Start(t, Options{LinuxNode: true})
+	images, err := l.StartRegistry(t.Context(), RegistryOptions{Open: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := l.StartLinuxNode(t.Context(), "linux-1", images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(l.ControlPlane.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "waits"},
+		Spec: corev1.PodSpec{
+			HostNetwork: true,
+			NodeName:    n.Name(),
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "waits", Image: "example.com/" + pauseRepository + ":1"}},
+		},
+	}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expectRestarts(t, client, 0)
+	n.PowerOff()
+	if err := n.Boot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectRestarts(t, client, 1)
+	cgroup := filepath.Base(n.folder.Path)
+	l.Close()
+	if left, _ := filepath.Glob(filepath.Join(cgroupFolder, "*", cgroup)); len(left) > 0 {
+		t.Errorf("cgroups are left: %v", left)
+	}
+	if _, err := os.Stat(n.folder.Path); err == nil {
+		t.Errorf("folder %s is left", n.folder.Path)
+	}
+}
+
+const cgroupFolder = "/sys/fs/cgroup"
+
+// expectRestarts waits until the pod runs, after this many restarts.
+func expectRestarts(t *testing.T, client kubernetes.Interface, want int32) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience(time.Minute))
+	defer cancel()
+	for {
+		pod, err := client.CoreV1().Pods("default").Get(ctx, "waits", metav1.GetOptions{})
+		if err == nil && len(pod.Status.ContainerStatuses) == 1 {
+			if c := pod.Status.ContainerStatuses[0]; c.RestartCount == want && c.State.Running != nil {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the pod does not run after %d restarts: %v\n%+v", want, err, pod.Status)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

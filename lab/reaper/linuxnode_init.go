@@ -1,0 +1,193 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
+)
+
+// A linuxNode is a Linux node, for its first process.
+type linuxNode struct {
+	dir     string // the lab's folder for the node
+	spec    hostspec.LinuxNode
+	running map[string]int // process IDs of started programs
+}
+
+// initLinuxNode is the first process of a Linux node, in namespaces of its own: with it, every process of the node ends. It starts and
+// kills programs as the lab orders.
+func initLinuxNode(dir string) error {
+	n := linuxNode{dir: dir, running: map[string]int{}}
+	if err := hostspec.Read(dir, &n.spec); err != nil {
+		return err
+	}
+	for _, step := range []func() error{n.mountKernel, n.mountFolders, n.mountSettings, n.mountNames, n.addServiceAddress} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	// Containers see mounts of the kubelet, such as their tokens.
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("sharing mounts: %w", err)
+	}
+	if err := syscall.Sethostname([]byte(n.spec.Name)); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, hostspec.LinuxNodeReady), nil, 0o644); err != nil {
+		return err
+	}
+	go reapOrphans()
+	for line := range orders() {
+		if err := n.obey(line); err != nil {
+			return err
+		}
+	}
+	return nil // this is PID 1: the kernel kills all others with it
+}
+
+// mountKernel mounts what belongs to the node's own namespaces.
+func (n linuxNode) mountKernel() error {
+	if err := privateMounts(); err != nil {
+		return err
+	}
+	hierarchies, err := cgroups() // of the cgroup namespace: all begin at the node's cgroup
+	if err != nil {
+		return err
+	}
+	mounts := []struct{ kind, target, options string }{
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"tmpfs", cgroupRoot, "mode=755"}, {"tmpfs", "/run", "mode=755"},
+	}
+	for _, h := range hierarchies {
+		options := h.options
+		if h.name() != h.options {
+			options = "none," + options // it has no controllers
+		}
+		mounts = append(mounts, struct{ kind, target, options string }{"cgroup", filepath.Join(cgroupRoot, h.name()), options})
+	}
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.target, 0o755); err != nil {
+			return err
+		}
+		if err := syscall.Mount(m.kind, m.target, m.kind, 0, m.options); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.target, err)
+		}
+	}
+	return nil
+}
+
+// mountFolders gives the node its own /var, where the kubelet and containerd have fixed paths.
+func (n linuxNode) mountFolders() error {
+	own := filepath.Join(n.dir, hostspec.LinuxNodeVar)
+	for _, folder := range []string{"lib/kubelet", "lib/containerd", "log", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(own, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink("/run", filepath.Join(own, "run")); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return bind(own, "/var")
+}
+
+// mountSettings shows the kubelet the kernel settings that it wants. It would otherwise change those of the whole machine.
+func (n linuxNode) mountSettings() error {
+	for path, value := range map[string]string{
+		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+	} {
+		if err := n.mountFile(filepath.Join("/proc/sys", path), value+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountNames gives the node its own files for names.
+func (n linuxNode) mountNames() error {
+	return errors.Join(
+		n.mountFile("/etc/resolv.conf", ""),
+		n.mountFile("/etc/hosts", "127.0.0.1 localhost\n127.0.0.1 "+n.spec.Name+"\n"))
+}
+
+// mountFile mounts a file with the content over another.
+func (n linuxNode) mountFile(target, content string) error {
+	source := filepath.Join(n.dir, "files", strings.ReplaceAll(strings.Trim(target, "/"), "/", "."))
+	if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(source, []byte(content), 0o644); err != nil {
+		return err
+	}
+	return bind(source, target)
+}
+
+// addServiceAddress gives the node the address of Service kubernetes, where the lab listens in place of kube-proxy.
+func (n linuxNode) addServiceAddress() error {
+	link, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("finding the loopback link: %w", err)
+	}
+	address, err := netlink.ParseAddr(n.spec.ServiceAddress + "/32")
+	if err == nil {
+		err = netlink.AddrAdd(link, address)
+	}
+	if err == nil {
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		return fmt.Errorf("adding address %s: %w", n.spec.ServiceAddress, err)
+	}
+	return nil
+}
+
+// obey carries out "start <program>" or "kill <program>".
+func (n linuxNode) obey(line string) error {
+	verb, name, _ := strings.Cut(line, " ")
+	command := n.spec.Programs[name]
+	switch {
+	case len(command) == 0:
+		return fmt.Errorf("order %q: there is no such program", line)
+	case verb == "kill":
+		if err := syscall.Kill(n.running[name], syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("killing %s: %w", name, err)
+		}
+		return nil
+	}
+	log, err := os.OpenFile(filepath.Join(n.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	n.running[name], err = syscall.ForkExec(command[0], command, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"PATH=" + n.spec.Path, "HOME=/"}, Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", name, err)
+	}
+	return nil
+}
+
+// reapOrphans reaps all processes that exit: those without a parent become children of this process.
+func reapOrphans() {
+	for {
+		var status syscall.WaitStatus
+		if _, err := syscall.Wait4(-1, &status, 0, nil); err == syscall.ECHILD {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+// OperatorPod is the operator as users run it: the Deployment of deploy/, with the image that make image builds, on a Linux node.
+type OperatorPod struct {
+	// Node is the control plane node.
+	Node *lab.LinuxNode
+
+	env           *Env
+	images        *lab.Registry
+	program, tool string // the operator's executable, and the program that builds images
+}
+
+// OperatorRepository is the image's name in deploy/deployment.yaml.
+const OperatorRepository = "ghcr.io/windows-machine-config/wmco"
+
+// startPod starts the Linux node, and builds what images are built with.
+func (env *Env) startPod(ctx context.Context, root string, progress io.Writer) (err error) {
+	p := &OperatorPod{env: env, images: env.images}
+	if p.images == nil {
+		if p.images, err = env.Lab.StartRegistry(ctx, lab.RegistryOptions{Open: true}); err != nil {
+			return err
+		}
+	}
+	p.program, p.tool = filepath.Join(env.folder.Path, "wmco"), filepath.Join(env.folder.Path, "image")
+	err = errors.Join(
+		lab.BuildOwn(ctx, root, operatorPackage, p.program, false, progress),
+		buildImageTool(ctx, root, p.tool, progress))
+	if err != nil {
+		return err
+	}
+	if p.Node, err = env.Lab.StartLinuxNode(ctx, "linux-1", p.images); err != nil {
+		return err
+	}
+	env.Pod = p
+	return nil
+}
+
+// buildImageTool builds the program behind make image.
+func buildImageTool(ctx context.Context, root, out string, progress io.Writer) error {
+	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, false, progress)
+}
+
+// Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from.
+func (p *OperatorPod) Push(ctx context.Context, payload, tag string) error {
+	_, repository, _ := strings.Cut(OperatorRepository, "/")
+	command := exec.CommandContext(ctx, p.tool, "--payload", payload, "--operator", runtime.GOARCH+"="+p.program, "--version", tag,
+		"--created", "2026-01-01T00:00:00Z", "--push", p.images.Address+"/"+repository+":"+tag, "--plain-http")
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("pushing the operator's image: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Upgrade installs the operator with another tag of its image, as a user would.
+func (p *OperatorPod) Upgrade(ctx context.Context, tag string) error {
+	var d appsv1.Deployment
+	if err := p.env.Client.Get(ctx, operatorName(), &d); err != nil {
+		return err
+	}
+	was := d.DeepCopy()
+	d.Spec.Template.Spec.Containers[0].Image = OperatorRepository + ":" + tag
+	return p.env.Client.Patch(ctx, &d, client.MergeFrom(was))
+}
+
+// operatorName is the name of the operator's Deployment and of its ServiceAccount.
+func operatorName() types.NamespacedName {
+	return types.NamespacedName{Namespace: api.DefaultNamespace, Name: OperatorAccount}
+}
+
+// Running returns the Ready pod of the operator; an error while there is none.
+func (p *OperatorPod) Running(ctx context.Context) (*corev1.Pod, error) {
+	var pods corev1.PodList
+	err := p.env.Client.List(ctx, &pods, client.InNamespace(api.DefaultNamespace), client.MatchingLabels{"app.kubernetes.io/name": OperatorAccount})
+	if err != nil {
+		return nil, err
+	}
+	var states []string
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
+				return &pod, nil
+			}
+		}
+		states = append(states, fmt.Sprintf("%s is %s, %+v", pod.Name, pod.Status.Phase, pod.Status.ContainerStatuses))
+	}
+	return nil, fmt.Errorf("no pod of the operator is Ready: %v", states)
+}
+
+// WaitUntilReady returns the Ready pod as soon as there is one.
+func (p *OperatorPod) WaitUntilReady(ctx context.Context) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
+	defer cancel()
+	for {
+		pod, err := p.Running(ctx)
+		if err == nil {
+			return pod, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Container is the container of the operator's pod, on its node.
+func (p *OperatorPod) Container(ctx context.Context) (lab.Container, error) {
+	pod, err := p.Running(ctx)
+	if err != nil {
+		return lab.Container{}, err
+	}
+	return p.Node.Container(pod.Status.ContainerStatuses[0].ContainerID)
+}
+
+// Log is the log of the operator's pods, as kubectl logs shows it.
+func (p *OperatorPod) Log(ctx context.Context) string {
+	var b strings.Builder
+	pods, err := p.env.Clients.CoreV1().Pods(api.DefaultNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for _, pod := range pods.Items {
+		for _, previous := range []bool{true, false} {
+			text, err := p.env.Clients.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Previous: previous}).DoRaw(ctx)
+			if err == nil {
+				b.Write(text)
+			}
+		}
+	}
+	return b.String()
+}
