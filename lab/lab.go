@@ -183,8 +183,10 @@ func (l *Lab) Address() string {
 	return l.network.address(1)
 }
 
+// podNetwork is the range of pod addresses. Only Windows hosts have pods with addresses of their own, in a range that has room for fewer
+// nodes.
 func (l *Lab) podNetwork() string {
-	if l.network == nil {
+	if len(l.options.Hosts) == 0 {
 		return PodNetwork
 	}
 	return l.network.pods()

@@ -27,6 +27,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"payload", "the payload as users build it: its size, and what a minor version of Kubernetes adds", measurePayload},
+		{"image", "the operator's image as users build it, and the operator as a pod: sizes, seconds and memory", measureImage},
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
 		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
 		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},

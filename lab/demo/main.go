@@ -49,7 +49,11 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 		say("Removing everything")
 		env.Close()
 	}()
-	say("The operator is installed from deploy/ and runs under its own ServiceAccount (%.0f s so far)", time.Since(begin).Seconds())
+	runs := "as a process with the rights of its own ServiceAccount"
+	if env.Pod != nil {
+		runs = "as a pod of control plane node " + env.Pod.Node.Name()
+	}
+	say("The operator is installed from deploy/ and runs %s (%.0f s so far)", runs, time.Since(begin).Seconds())
 	if err := env.Configure(ctx); err != nil {
 		return err
 	}
@@ -99,6 +103,11 @@ func parse(hosts string) (testenv.Options, error) {
 	} else {
 		o.WineHosts, o.Network = n, testenv.NetworkLab
 	}
+	if err := lab.CanRunLinuxNodes(); err != nil {
+		say("%v: the operator runs without a pod", err)
+	} else {
+		o.Pod = true
+	}
 	return o, nil
 }
 
@@ -124,7 +133,14 @@ Try:
   kubectl --kubeconfig %[1]s get windowsinstances -A
   kubectl --kubeconfig %[1]s describe winst -n openshift-windows-machine-config-operator
   kubectl --kubeconfig %[1]s get csr
-%[2]s`, env.Kubeconfig, nextWithPods(env))
+%[2]s%[3]s`, env.Kubeconfig, nextWithOperator(env), nextWithPods(env))
+}
+
+func nextWithOperator(env *testenv.Env) string {
+	if env.Pod == nil {
+		return ""
+	}
+	return fmt.Sprintf("  kubectl --kubeconfig %s logs -n openshift-windows-machine-config-operator deployment/windows-machine-config-operator\n", env.Kubeconfig)
 }
 
 func nextWithPods(env *testenv.Env) string {

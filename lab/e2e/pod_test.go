@@ -3,9 +3,16 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -15,16 +22,19 @@ import (
 func TestOperatorPod(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes())
 	p := newPlace(t, testenv.Options{WineHosts: 1, Pod: true})
-	t.Run("ItHasNoMoreRightsThanItNeeds", func(t *testing.T) { p.in(t).checkPodRights() })
+	t.Run("ItHasOnlyTheRightsItNeeds", func(t *testing.T) { p.in(t).checkPodRights() })
 	p.joinAll()
+	if testing.Short() {
+		return // the rest is for make e2e
+	}
+	t.Run("ItWorksAgainAfterAKill", func(t *testing.T) { p.in(t).killPod() })
+	t.Run("ItWorksAgainAfterItsNodeRestarted", func(t *testing.T) { p.in(t).restartLinuxNode() })
+	t.Run("AnotherImageUpgradesTheNodes", func(t *testing.T) { p.in(t).changeImage() })
 }
 
 // checkPodRights reads from the kernel what the operator's process may do.
 func (p place) checkPodRights() {
-	c, err := p.Pod.Container(p.t.Context())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	c := p.container()
 	const none = "0000000000000000"
 	for field, want := range map[string]string{
 		"Uid": "65532 65532 65532 65532", "Gid": "65532 65532 65532 65532", "NoNewPrivs": "1",
@@ -38,7 +48,108 @@ func (p place) checkPodRights() {
 	if limit, err := c.Memory("memory.limit_in_bytes"); err != nil || limit != 1<<30 {
 		p.t.Errorf("the memory limit is %d (%v), want 1 GiB", limit, err)
 	}
-	if read := c.MountOptions("/"); !strings.HasPrefix(read, "ro") {
-		p.t.Errorf("the root file system is mounted %q, want it read-only", read)
+	if options := c.MountOptions("/"); !strings.HasPrefix(options, "ro,") {
+		p.t.Errorf("the root file system is mounted %q, want it read-only", options)
 	}
+}
+
+// container is the operator's container.
+func (p place) container() lab.Container {
+	p.t.Helper()
+	c, err := p.Pod.Container(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// expectFollowed changes the settings, and waits until the node of the Wine host has them.
+func (p place) expectFollowed() {
+	p.t.Helper()
+	before := p.node("win-1").Annotations[api.AnnotationSettings]
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Logs.Count++ })
+	p.eventually("the node has the changed settings", func(context.Context) string {
+		if is := p.node("win-1").Annotations[api.AnnotationSettings]; is == before {
+			return "they are still " + is
+		}
+		return ""
+	})
+}
+
+// readyPod waits until the operator's pod is Ready.
+func (p place) readyPod() *corev1.Pod {
+	p.t.Helper()
+	pod, err := p.Pod.WaitUntilReady(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return pod
+}
+
+func (p place) killPod() {
+	was := p.container()
+	if err := syscall.Kill(was.PID, syscall.SIGKILL); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the kubelet has restarted the operator", func(ctx context.Context) string {
+		pod, err := p.Pod.Running(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if n := pod.Status.ContainerStatuses[0].RestartCount; n != 1 {
+			return fmt.Sprintf("it was restarted %d times", n)
+		}
+		return ""
+	})
+	p.expectFollowed()
+}
+
+func (p place) restartLinuxNode() {
+	p.Pod.Node.PowerOff()
+	if err := p.Pod.Node.Boot(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.readyPod()
+	p.expectFollowed()
+}
+
+// changeImage installs another version of the operator, whose pod replaces the one before.
+func (p place) changeImage() {
+	dir, err := p.AnotherPayload("another", "kube-log-runner.exe")
+	if err == nil {
+		err = p.Pod.Push(p.t.Context(), dir, "v0.2.0")
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	first := p.reported("win-1")
+	before := p.readyPod()
+	if err := p.Pod.Upgrade(p.t.Context(), "v0.2.0"); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectVersion(func(is string) bool { return is != first })
+	after := p.readyPod()
+	if after.UID == before.UID || !strings.HasSuffix(after.Spec.Containers[0].Image, ":v0.2.0") {
+		p.t.Errorf("the pod is %s with image %s", after.UID, after.Spec.Containers[0].Image)
+	}
+	p.expectFollowed()
+}
+
+// TestThousandInstances joins a thousand hosts through the operator's pod, with the memory limit of deploy/.
+func TestThousandInstances(t *testing.T) {
+	needs(t, lab.CanRunLinuxNodes())
+	const hosts = 1000
+	p := newPlace(t, testenv.Options{SimulatedHosts: hosts, Pod: true})
+	for _, h := range p.Hosts() {
+		p.announce(h, nil)
+	}
+	p.expectAllReady()
+	if pod := p.readyPod(); pod.Status.ContainerStatuses[0].RestartCount > 0 {
+		t.Errorf("the operator was restarted: %+v", pod.Status.ContainerStatuses[0].LastTerminationState)
+	}
+	peak, err := p.container().Memory("memory.max_usage_in_bytes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the pod had at most %d MB of memory, which includes files that it read", peak/1e6)
 }
