@@ -207,9 +207,17 @@ func goBuild(ctx context.Context, dir, out string, env []string, args ...string)
 	return nil
 }
 
+// BuildOptions are how BuildOwn builds.
+type BuildOptions struct {
+	// Race makes the program report data races.
+	Race bool
+	// FIPS links Go's certified cryptographic module (https://go.dev/doc/security/fips140).
+	FIPS bool
+}
+
 // BuildOwn builds a program of the repository in the folder root, such as ./cmd/wmco, and writes it to out. It links again only
-// after a change, because that takes seconds. Where race is set, the program reports data races.
-func BuildOwn(ctx context.Context, root, pkg, out string, race bool, progress io.Writer) error {
+// after a change, because that takes seconds.
+func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progress io.Writer) error {
 	c, err := openCache(progress)
 	if err != nil {
 		return err
@@ -217,9 +225,13 @@ func BuildOwn(ctx context.Context, root, pkg, out string, race bool, progress io
 	name := filepath.Base(pkg)
 	var env []string
 	args := []string{pkg}
-	if race {
+	if o.Race {
 		name += "-race"
 		env, args = []string{"CGO_ENABLED=1"}, []string{"-race", pkg}
+	}
+	if o.FIPS {
+		name += "-fips"
+		env = append(env, "GOFIPS140=certified")
 	}
 	key, err := contentKey([]string{root}, root, nil)
 	if err != nil {

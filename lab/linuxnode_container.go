@@ -58,6 +58,17 @@ func (c Container) Status(field string) (string, error) {
 	return "", fmt.Errorf("process %d has no %s in its status", c.PID, field)
 }
 
+// Environment returns an environment variable of the first process; empty if it is not set.
+func (c Container) Environment(name string) (string, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.PID))
+	for variable := range strings.SplitSeq(string(text), "\x00") {
+		if value, found := strings.CutPrefix(variable, name+"="); found {
+			return value, nil
+		}
+	}
+	return "", err
+}
+
 // Memory returns a value of the container's memory cgroup, in bytes, such as memory.max_usage_in_bytes.
 func (c Container) Memory(file string) (bytes int64, err error) {
 	text, err := os.ReadFile(filepath.Join(c.memory, file))

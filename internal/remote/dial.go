@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"crypto/fips140"
 	"errors"
 	"fmt"
 	"io"
@@ -116,22 +117,36 @@ type attempt struct {
 	asked  bool          // the login has begun
 }
 
-// config sets up the handshake. The algorithms are those the SSH library holds for secure, without HMAC-SHA1. Of its
-// defaults that leaves out diffie-hellman-group14-sha1, hmac-sha1 and hmac-sha1-96, and for keys ssh-dss and ssh-rsa, which
-// signs with SHA-1. OpenSSH 7.7, the oldest one Windows Server ships, has better ones of each.
+// config sets up the handshake.
 func (a *attempt) config() *ssh.ClientConfig {
-	secure := ssh.SupportedAlgorithms()
 	return &ssh.ClientConfig{
-		Config: ssh.Config{
-			KeyExchanges: secure.KeyExchanges,
-			Ciphers:      secure.Ciphers,
-			MACs:         slices.DeleteFunc(secure.MACs, func(m string) bool { return m == ssh.HMACSHA1 }),
-		},
+		Config:            algorithms(),
 		User:              a.target.User,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(withoutSHA1(a.target.Key))},
 		AuthCallback:      a.beforeLogin,
 		HostKeyCallback:   a.checkHostKey,
 		HostKeyAlgorithms: hostKeyAlgorithms(a.target.HostKey),
+	}
+}
+
+// algorithms are those the SSH library holds for secure, without HMAC-SHA1. Of its defaults that leaves out
+// diffie-hellman-group14-sha1, hmac-sha1 and hmac-sha1-96, and for keys ssh-dss and ssh-rsa, which signs with SHA-1. OpenSSH
+// 7.7, the oldest one Windows Server ships, has better ones of each.
+//
+// In FIPS 140-3 mode, the library leaves out what is not approved. Where Go enforces that mode (GODEBUG=fips140=only), it
+// still offers two algorithms that then fail: the key exchange with X25519, and GCM with nonces of its own.
+func algorithms() ssh.Config {
+	secure := ssh.SupportedAlgorithms()
+	isWeak := func(name string) bool {
+		if name == ssh.HMACSHA1 {
+			return true
+		}
+		return fips140.Enforced() && slices.Contains([]string{ssh.KeyExchangeMLKEM768X25519, ssh.CipherAES128GCM, ssh.CipherAES256GCM}, name)
+	}
+	return ssh.Config{
+		KeyExchanges: slices.DeleteFunc(secure.KeyExchanges, isWeak),
+		Ciphers:      slices.DeleteFunc(secure.Ciphers, isWeak),
+		MACs:         slices.DeleteFunc(secure.MACs, isWeak),
 	}
 }
 

@@ -135,6 +135,18 @@ func (p place) changeImage() {
 	p.expectFollowed()
 }
 
+// TestFIPS joins a Wine host through an operator that is built with Go's certified cryptographic module, and refuses any cryptography that
+// FIPS 140-3 does not approve: SSH to the host, and TLS to the API server.
+func TestFIPS(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Pod: true, FIPS: true})
+	if is, err := p.container().Environment("GODEBUG"); err != nil || is != "fips140=only" {
+		t.Fatalf("the operator's process has GODEBUG=%s (%v)", is, err)
+	}
+	p.joinAll()
+	p.expectFollowed()
+}
+
 // TestThousandInstances joins a thousand hosts through the operator's pod, with the memory limit of deploy/.
 func TestThousandInstances(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())

@@ -47,6 +47,8 @@ type Options struct {
 	WholePayload bool
 	// Pod runs the operator as users do: as the pod of its Deployment, on a Linux node.
 	Pod bool
+	// FIPS builds the operator of the pod with Go's certified cryptographic module, and makes Go refuse any other cryptography.
+	FIPS bool
 	// Network is the pod network of Wine hosts.
 	Network Network
 	// Components are the names of additional components for Wine hosts.
@@ -225,7 +227,7 @@ func (env *Env) install(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Pod {
-		if err := env.startPod(ctx, root, o.Log); err != nil {
+		if err := env.startPod(ctx, root, o); err != nil {
 			return err
 		}
 		if err := env.Pod.Push(ctx, env.Payload, "v0.1.0"); err != nil {
@@ -236,6 +238,11 @@ func (env *Env) install(ctx context.Context, o Options) error {
 		return fmt.Errorf("installing the operator: %w", err)
 	}
 	if o.Pod {
+		if o.FIPS {
+			if err := env.Pod.enforceFIPS(ctx); err != nil {
+				return err
+			}
+		}
 		_, err := env.Pod.WaitUntilReady(ctx)
 		return err
 	}

@@ -51,7 +51,7 @@ type operatorOptions struct {
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
-	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, detectsRaces(), progress); err != nil {
+	if err := lab.BuildOwn(ctx, o.root, operatorPackage, o.program, lab.BuildOptions{Race: detectsRaces()}, progress); err != nil {
 		return nil, err
 	}
 	return &Operator{operatorOptions: o}, nil

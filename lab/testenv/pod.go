@@ -37,7 +37,7 @@ type OperatorPod struct {
 const OperatorRepository = "ghcr.io/windows-machine-config/wmco"
 
 // startPod starts the Linux node, and builds what images are built with.
-func (env *Env) startPod(ctx context.Context, root string, progress io.Writer) (err error) {
+func (env *Env) startPod(ctx context.Context, root string, o Options) (err error) {
 	p := &OperatorPod{env: env, images: env.images}
 	if p.images == nil {
 		if p.images, err = env.Lab.StartRegistry(ctx, lab.RegistryOptions{Open: true}); err != nil {
@@ -46,8 +46,8 @@ func (env *Env) startPod(ctx context.Context, root string, progress io.Writer) (
 	}
 	p.program, p.tool = filepath.Join(env.folder.Path, "wmco"), filepath.Join(env.folder.Path, "image")
 	err = errors.Join(
-		lab.BuildOwn(ctx, root, operatorPackage, p.program, false, progress),
-		buildImageTool(ctx, root, p.tool, progress))
+		lab.BuildOwn(ctx, root, operatorPackage, p.program, lab.BuildOptions{FIPS: o.FIPS}, o.Log),
+		buildImageTool(ctx, root, p.tool, o.Log))
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (env *Env) startPod(ctx context.Context, root string, progress io.Writer) (
 
 // buildImageTool builds the program behind make image.
 func buildImageTool(ctx context.Context, root, out string, progress io.Writer) error {
-	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, false, progress)
+	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, lab.BuildOptions{}, progress)
 }
 
 // Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from.
@@ -76,12 +76,24 @@ func (p *OperatorPod) Push(ctx context.Context, payload, tag string) error {
 
 // Upgrade installs the operator with another tag of its image, as a user would.
 func (p *OperatorPod) Upgrade(ctx context.Context, tag string) error {
+	return p.change(ctx, func(c *corev1.Container) { c.Image = OperatorRepository + ":" + tag })
+}
+
+// enforceFIPS makes Go refuse cryptography that FIPS 140-3 does not approve.
+func (p *OperatorPod) enforceFIPS(ctx context.Context) error {
+	return p.change(ctx, func(c *corev1.Container) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: "GODEBUG", Value: "fips140=only"})
+	})
+}
+
+// change changes the container of the Deployment.
+func (p *OperatorPod) change(ctx context.Context, change func(*corev1.Container)) error {
 	var d appsv1.Deployment
 	if err := p.env.Client.Get(ctx, operatorName(), &d); err != nil {
 		return err
 	}
 	was := d.DeepCopy()
-	d.Spec.Template.Spec.Containers[0].Image = OperatorRepository + ":" + tag
+	change(&d.Spec.Template.Spec.Containers[0])
 	return p.env.Client.Patch(ctx, &d, client.MergeFrom(was))
 }
 

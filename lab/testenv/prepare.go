@@ -37,5 +37,5 @@ func Prepare(ctx context.Context, o Options) error {
 	if err := buildImageTool(ctx, root, filepath.Join(scratch, "image"), o.Log); err != nil {
 		return err
 	}
-	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), detectsRaces(), o.Log)
+	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), lab.BuildOptions{Race: detectsRaces()}, o.Log)
 }
