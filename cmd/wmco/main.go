@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 	_ "time/tzdata" // the image has no time zones, which maintenance windows name
 
@@ -47,9 +48,8 @@ type flags struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "version" {
-		fmt.Printf("wmco %s %s\n", version(), runtime.Version())
-		return
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(command(os.Args[1], os.Args[2:]))
 	}
 	f, err := parse(os.Args[1:])
 	if err != nil {
@@ -64,12 +64,35 @@ func main() {
 	}
 }
 
+// command runs something other than the operator, and returns the exit code.
+func command(name string, args []string) int {
+	switch name {
+	case "version":
+		fmt.Printf("wmco %s %s\n", version(), runtime.Version())
+		return 0
+	case "migrate":
+		err := migrate(ctrl.SetupSignalHandler(), args, os.Stdout)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return 0
+		case errors.Is(err, errBlocked):
+			return 3
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "wmco migrate:", err)
+			return 1
+		}
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "wmco: there is no command %q; the commands are version and migrate --check\n", name)
+	return 2
+}
+
 func parse(args []string) (flags, error) {
 	var f flags
 	var minVersion string
 	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
 	set.Usage = func() {
-		fmt.Fprintf(set.Output(), "wmco makes Windows Server hosts nodes of a cluster.\n\nUsage:\n  wmco [flags]\n  wmco version\n\nFlags:\n")
+		fmt.Fprintf(set.Output(), "wmco makes Windows Server hosts nodes of a cluster.\n\nUsage:\n  wmco [flags]\n  wmco version\n  wmco migrate --check\n\nFlags:\n")
 		set.PrintDefaults()
 	}
 	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and what it lists, as make payload writes it")

@@ -22,8 +22,9 @@ const (
 	maxVNI = 1<<16 - 1
 )
 
-// checkNetwork refuses networks with which no node could become ready, before a host is touched.
-func checkNetwork(in Inputs) error {
+// CheckNetwork refuses networks with which no node could become ready, before a host is touched. It needs Cluster and Config of the
+// inputs.
+func CheckNetwork(in Inputs) error {
 	var checks []func(Inputs) error
 	switch in.provider() {
 	case v1alpha1.NetworkOVNHybridOverlay:

@@ -23,7 +23,7 @@ type Rendered struct {
 // names the object, the field and what is allowed.
 func Render(in Inputs) (Rendered, error) {
 	in.Config.Network.Provider = in.provider()
-	if err := checkNetwork(in); err != nil {
+	if err := CheckNetwork(in); err != nil {
 		return Rendered{}, err
 	}
 	kubeletConf, err := renderKubeletConfig(in)

@@ -132,7 +132,7 @@ func subnets(n ClusterNetwork, cidrs []string) string {
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || !prefix.Addr().Is4() {
-			continue // checkNetwork saw to it that there is another
+			continue // CheckNetwork saw to it that there is another
 		}
 		one := prefix.Masked().String()
 		if length := n.HostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {

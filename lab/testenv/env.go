@@ -63,6 +63,8 @@ type Options struct {
 	Kubernetes string
 	// Minors are the minor versions of Kubernetes in the payload of Wine hosts; the newest one if empty.
 	Minors []string
+	// Before runs before the operator is installed, for clusters that are not empty.
+	Before func(context.Context, *Env) error
 	// Log gets a line for each long operation.
 	Log io.Writer
 }
@@ -177,6 +179,11 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 		}
 	} else if err := env.publish(ctx); err != nil {
 		return err
+	}
+	if o.Before != nil {
+		if err := o.Before(ctx, env); err != nil {
+			return err
+		}
 	}
 	return env.install(ctx, o)
 }

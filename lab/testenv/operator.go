@@ -213,6 +213,22 @@ func (o *Operator) Races() string {
 	return log[at:min(at+limit, len(log))]
 }
 
+// Command runs the operator's executable with arguments, as a cluster administrator, and returns its output.
+func (env *Env) Command(ctx context.Context, args ...string) (string, error) {
+	root, err := repository(ctx)
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(env.folder.Path, "wmco-command")
+	if err := lab.BuildOwn(ctx, root, operatorPackage, program, lab.BuildOptions{}, os.Stderr); err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
 // components are the components of a host's payload: those that a Ready node with the network needs, or all of group base.
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {

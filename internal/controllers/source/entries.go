@@ -76,6 +76,19 @@ func parseEntries(data map[string]string, binary map[string][]byte) (entries []e
 	return entries, faults
 }
 
+// CheckEntries returns the addresses in ConfigMap windows-instances, and what is wrong with its other entries, by address.
+func CheckEntries(data map[string]string, binary map[string][]byte) (addresses []string, faults map[string]string) {
+	entries, wrong := parseEntries(data, binary)
+	for _, e := range entries {
+		addresses = append(addresses, e.address())
+	}
+	faults = map[string]string{}
+	for _, f := range wrong {
+		faults[f.key] = f.message
+	}
+	return addresses, faults
+}
+
 // eachNameOnce leaves out all but the first spelling of a name.
 func eachNameOnce(entries []entry) (once []entry, faults []fault) {
 	first := map[string]string{}

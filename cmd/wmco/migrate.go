@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/migration"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// migrateTimeout limits all that migrate reads.
+const migrateTimeout = time.Minute
+
+// errBlocked means that something must be corrected before the operator can take over.
+var errBlocked = errors.New("the take-over is blocked")
+
+// migrate is "wmco migrate --check": it reads a cluster that the original operator manages.
+func migrate(ctx context.Context, args []string, w io.Writer) error {
+	var kubeconfig, namespace, payloadDir string
+	var check bool
+	set := flag.NewFlagSet("wmco migrate", flag.ContinueOnError)
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "wmco migrate --check says what happens to a cluster of the original Windows Machine Config Operator when this one takes\n"+
+			"its place. It changes nothing. It ends with 0 if nothing blocks, 3 if something does, 1 if the cluster cannot be read.\n\nFlags:\n")
+		set.PrintDefaults()
+	}
+	set.BoolVar(&check, "check", false, "required: the operator takes nodes over by itself, as soon as it is installed")
+	set.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; by default the variable KUBECONFIG, or the pod's ServiceAccount")
+	set.StringVar(&namespace, "namespace", api.DefaultNamespace, "`namespace` of the original operator, and of this one")
+	set.StringVar(&payloadDir, "payload-dir", "/payload", "`folder` with payload.json, which lists the versions of Kubernetes that this operator knows")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if !check || set.NArg() > 0 {
+		return errors.New("use: wmco migrate --check")
+	}
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	is, err := readForMigration(ctx, kubeconfig, namespace, payloadDir)
+	if err != nil {
+		return fmt.Errorf("reading the cluster: %w", err)
+	}
+	findings := migration.Judge(is)
+	if err := migration.Write(w, findings); err != nil {
+		return err
+	}
+	if migration.Blocked(findings) {
+		return errBlocked
+	}
+	return nil
+}
+
+func readForMigration(ctx context.Context, kubeconfig, namespace, payloadDir string) (is migration.Cluster, err error) {
+	content, err := payload.Open(payloadDir)
+	if err != nil {
+		return is, err
+	}
+	config, err := restConfig(kubeconfig)
+	if err != nil {
+		return is, err
+	}
+	scheme := utilruntime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return is, err
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return is, err
+	}
+	asking, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return is, err
+	}
+	server, err := asking.Discovery().ServerVersion()
+	if err != nil {
+		return is, err
+	}
+	return migration.Read(ctx, reader, namespace, release.Of(version(), content.Manifest), server.GitVersion)
+}

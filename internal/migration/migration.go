@@ -1,0 +1,227 @@
+// Package migration says what happens to a cluster that the original operator manages when this operator takes its place.
+// Read collects what the cluster has, Judge (pure) says what blocks, what changes and what stays. Nothing is written.
+package migration
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Level is how much a finding matters. The values are in the order in which they are shown.
+type Level string
+
+// The levels.
+const (
+	// Blocks must be corrected before this operator is installed.
+	Blocks Level = "Blocks"
+	// Unknown could not be read.
+	Unknown Level = "Unknown"
+	// Changes is what users notice.
+	Changes Level = "Changes"
+	// Stays is taken over as it is.
+	Stays Level = "Stays"
+	// Afterwards is to be removed when all nodes have been taken over.
+	Afterwards Level = "Afterwards"
+)
+
+// Levels are all levels in their order.
+func Levels() []Level { return []Level{Blocks, Unknown, Changes, Stays, Afterwards} }
+
+// Finding is one fact about the cluster.
+type Finding struct {
+	Level Level
+	// About names the object, as in Node win-1.
+	About string
+	// Message says what will happen, or what to do.
+	Message string
+}
+
+// Cluster is what there is.
+type Cluster struct {
+	// Namespace is that of the original operator, and of this one.
+	Namespace string
+	// Operator is the original operator; nil if it does not run.
+	Operator *Operator
+	// Installed says that this operator is installed.
+	Installed bool
+	// Entries are the addresses in ConfigMap windows-instances, EntryFaults what is wrong with others, by address.
+	Entries     []string
+	EntryFaults map[string]string
+	// Key is the hash of the public key of Secret cloud-private-key, as in annotation pub-key-hash; KeyFault says why there is none.
+	Key, KeyFault string
+	// Nodes are the Windows nodes.
+	Nodes []Node
+	// Machines are the Windows Machines that are not ignored, by namespace/name.
+	Machines []string
+	// KubernetesFault and NetworkFault say why nodes cannot work with the cluster's version or pod network; empty if they can.
+	KubernetesFault, NetworkFault string
+	// Leftovers are objects that only the original operator uses.
+	Leftovers []string
+	// Unread has what could not be read, and why.
+	Unread map[string]string
+}
+
+// Operator is the Deployment of the original operator.
+type Operator struct {
+	// Name is namespace/name of the Deployment.
+	Name string
+	// Manager says what created it: a ClusterServiceVersion of OLM, or nothing.
+	Manager string
+	// Environment has the variables that users set.
+	Environment map[string]string
+}
+
+// Node is a Windows node.
+type Node struct {
+	Name string
+	// Addresses are those that entries of windows-instances can name.
+	Addresses []string
+	// Version and DesiredVersion are the annotations.
+	Version, DesiredVersion string
+	// Named is true for nodes of entries in windows-instances, false for those of Machines.
+	Named bool
+	// KeyHash is annotation pub-key-hash.
+	KeyHash string
+	// HostKey is the SSH host key that the original operator recorded, as in known_hosts without the name; empty if there is none.
+	HostKey string
+	Ready   bool
+	// Cordoned nodes are unschedulable. Upgrading and RebootDue are what the original operator is about to do.
+	Cordoned, Upgrading, RebootDue bool
+}
+
+// isOriginals reports whether the original operator configured the node: its versions look like 10.20.1-0a1b2c3 or, of a changed tree,
+// end with -dirty.
+func (n Node) isOriginals() bool {
+	is, _ := regexp.MatchString(`^[0-9]+\.[0-9]+\.[0-9]+-[0-9a-f]{7}(-dirty)?$`, n.Version) // it fails for patterns only
+	return is
+}
+
+// Judge says what follows from what there is.
+func Judge(c Cluster) []Finding {
+	var all []Finding
+	add := func(level Level, about, format string, args ...any) {
+		all = append(all, Finding{Level: level, About: about, Message: fmt.Sprintf(format, args...)})
+	}
+	judgeCluster(c, add)
+	judgeOperator(c, add)
+	judgeHosts(c, add)
+	for what, why := range c.Unread {
+		add(Unknown, what, "it could not be read: %s", why)
+	}
+	for _, l := range c.Leftovers {
+		add(Afterwards, l, "only the original operator uses it: delete it when every node has a version of this operator")
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		if by := slices.Index(Levels(), a.Level) - slices.Index(Levels(), b.Level); by != 0 {
+			return by
+		}
+		return strings.Compare(a.About, b.About)
+	})
+	return all
+}
+
+type adder func(level Level, about, format string, args ...any)
+
+func judgeCluster(c Cluster, add adder) {
+	if c.KubernetesFault != "" {
+		add(Blocks, "Kubernetes", "%s", c.KubernetesFault)
+	}
+	if c.NetworkFault != "" {
+		add(Blocks, "Pod network", "%s", c.NetworkFault)
+	}
+	if c.KeyFault != "" {
+		add(Blocks, "Secret "+c.Namespace+"/cloud-private-key", "%s", c.KeyFault)
+	} else if c.Key != "" {
+		add(Stays, "Secret "+c.Namespace+"/cloud-private-key", "this operator logs in with the same key")
+	}
+}
+
+func judgeOperator(c Cluster, add adder) {
+	if c.Operator == nil {
+		return
+	}
+	about := "Deployment " + c.Operator.Name
+	remove := "delete it"
+	if c.Operator.Manager != "" {
+		remove = "delete the Subscription and " + c.Operator.Manager
+	}
+	if c.Installed {
+		add(Blocks, about, "the original operator and this one must not run together: %s now", remove)
+	} else {
+		add(Blocks, about, "the original operator runs: %s first; nodes and pods go on without it. Then install this operator", remove)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Operator.Environment)) {
+		value := c.Operator.Environment[name]
+		switch name {
+		case "SERVICES_LOG_FILE_SIZE":
+			add(Changes, about, "%s=%s becomes spec.logs.size: %q of WindowsConfig", name, value, value)
+		case "SERVICES_LOG_FILE_AGE":
+			add(Changes, about, "%s=%s becomes spec.logs.age: %q of WindowsConfig", name, value, value)
+		case "SERVICES_LOG_FLUSH_INTERVAL":
+			add(Changes, about, "%s=%s has no equivalent: logs are written at once", name, value)
+		case "ARGS":
+			add(Changes, about, "ARGS=%s: give the operator's container these arguments; it knows --debugLogging", value)
+		}
+	}
+}
+
+// judgeHosts judges nodes, and what names them.
+func judgeHosts(c Cluster, add adder) {
+	about := "ConfigMap " + c.Namespace + "/windows-instances"
+	for _, address := range slices.Sorted(maps.Keys(c.EntryFaults)) {
+		add(Blocks, about, "entry %s: %s", address, c.EntryFaults[address])
+	}
+	if len(c.Entries) > 0 {
+		add(Stays, about, "its %d entries become WindowsInstances", len(c.Entries))
+	}
+	if len(c.Machines) > 0 {
+		add(Stays, fmt.Sprintf("%d Machines", len(c.Machines)), "those with label machine.openshift.io/os-id: Windows become WindowsInstances; no Machine is replaced")
+		add(Changes, "Secret windows-user-data", "it gets the script of this operator, for Machines that are created later")
+	}
+	moved := 0
+	for _, n := range c.Nodes {
+		judgeNode(c, n, add)
+		if n.isOriginals() {
+			moved++
+		}
+	}
+	if moved > 0 {
+		add(Changes, fmt.Sprintf("%d nodes", moved), "each is drained and joined again, within spec.rollout.maxUnavailable of WindowsConfig (1 at a time unless you set it); "+
+			"what stays on hosts is listed in docs/limitations.md")
+	}
+}
+
+func judgeNode(c Cluster, n Node, add adder) {
+	about := "Node " + n.Name
+	switch {
+	case !n.isOriginals() && n.Version == "":
+		add(Changes, about, "the original operator has not completed it: this operator joins it without a drain if it is not Ready")
+		return
+	case !n.isOriginals():
+		add(Stays, about, "it has version %s, which is not of the original operator", n.Version)
+		return
+	case n.Upgrading || n.DesiredVersion != "" && n.DesiredVersion != n.Version:
+		add(Blocks, about, "the original operator is upgrading it: wait until annotation version is %s and label upgrading is gone", n.DesiredVersion)
+	case n.RebootDue:
+		add(Blocks, about, "the original operator is about to restart it: wait until annotation reboot-required is gone")
+	}
+	if n.Named && !slices.ContainsFunc(n.Addresses, func(a string) bool { return slices.Contains(c.Entries, a) }) {
+		add(Blocks, about, "no entry of windows-instances names it (%s): add it, or this operator leaves it alone, with services that nothing updates", strings.Join(n.Addresses, ", "))
+	}
+	if c.Key != "" && n.KeyHash != "" && n.KeyHash != c.Key {
+		add(Blocks, about, "it has another SSH key than Secret cloud-private-key: put the key of the Secret on the host first")
+	}
+	if !n.Ready {
+		add(Changes, about, "it is not Ready: it is joined again without a drain")
+	}
+	if n.Cordoned {
+		add(Changes, about, "it is cordoned, and stays so after the take-over: this operator uncordons only what it cordoned")
+	}
+	if n.HostKey != "" && len(n.Addresses) > 0 {
+		add(Changes, about, "its recorded SSH host key is not read: for a verified first contact, add this line to key known_hosts of ConfigMap windows-known-hosts: %s %s",
+			n.Addresses[0], n.HostKey)
+	}
+}

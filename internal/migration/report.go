@@ -1,0 +1,51 @@
+package migration
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Blocked reports whether something must be corrected first.
+func Blocked(all []Finding) bool {
+	return slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Blocks })
+}
+
+// headings say what the findings of a level are.
+func headings() map[Level]string {
+	return map[Level]string{
+		Blocks:     "Correct this first:",
+		Unknown:    "This could not be checked (run it as a cluster administrator):",
+		Changes:    "This changes:",
+		Stays:      "This stays:",
+		Afterwards: "Delete this afterwards:",
+	}
+}
+
+// Write writes the findings as text, in groups.
+func Write(w io.Writer, all []Finding) error {
+	heading := headings()
+	for _, level := range Levels() {
+		first := true
+		for _, f := range all {
+			if f.Level != level {
+				continue
+			}
+			if first {
+				if _, err := fmt.Fprintf(w, "%s\n", heading[level]); err != nil {
+					return err
+				}
+				first = false
+			}
+			if _, err := fmt.Fprintf(w, "  %s: %s\n", f.About, f.Message); err != nil {
+				return err
+			}
+		}
+	}
+	result := "Nothing blocks the take-over."
+	if Blocked(all) {
+		result = "Something blocks the take-over: see the first list."
+	}
+	_, err := fmt.Fprintln(w, result)
+	return err
+}
