@@ -51,12 +51,12 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
 	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
 
-image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead.
+image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
 		--version "$$(git describe --tags --always --dirty)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
-		--out ../_image $(if $(PUSH),--push '$(PUSH)')
+		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
@@ -81,7 +81,7 @@ generate: ## Generates the CRDs, the deepcopy functions and docs/objects.md.
 	go run ./hack/objects docs/objects.md api api/v1alpha1
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image
+	rm -rf bin _payload _image _install
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

@@ -304,6 +304,9 @@ func (cp *ControlPlane) Stop() {
 	})
 }
 
+// LinkKubectl creates kubectl of the control plane's version at a path.
+func (cp *ControlPlane) LinkKubectl(path string) error { return os.Symlink(cp.program, path) }
+
 // Address is the address and port of the API server.
 func (cp *ControlPlane) Address() string {
 	return net.JoinHostPort(cp.address, strconv.Itoa(cp.port))

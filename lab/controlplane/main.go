@@ -1,18 +1,20 @@
 // Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-// and the kubelet of its node, linked into one program because they share nearly all of their code. The first argument is the
-// name of the program to run; the others are its arguments.
+// and the kubelet of its node, and kubectl, linked into one program because they share nearly all of their code. The first
+// argument, or the name under which it is called, is the name of the program to run; the others are its arguments.
 package main
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -20,11 +22,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		usage()
+	if filepath.Base(os.Args[0]) != "kubectl" {
+		if len(os.Args) < 2 {
+			usage()
+		}
+		os.Args = os.Args[1:]
 	}
-	os.Args = os.Args[1:]
-	switch os.Args[0] {
+	switch filepath.Base(os.Args[0]) {
 	case "etcd":
 		etcdmain.Main(os.Args)
 	case "kube-apiserver":
@@ -35,12 +39,14 @@ func main() {
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
+	case "kubectl":
+		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet [flags]")
+	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
 	os.Exit(2)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -58,3 +60,26 @@ func Push(ctx context.Context, to string, plainHTTP bool, index v1.ImageIndex, r
 	digest, err := index.Digest()
 	return tag.Context().Digest(digest.String()).String(), err
 }
+
+// WriteKustomization writes a folder, which must be beside deploy/, from which kubectl apply -k installs an image. Where is what Push
+// returned.
+func WriteKustomization(folder, where string) error {
+	repository, digest, found := strings.Cut(where, "@")
+	if !found {
+		return fmt.Errorf("installing %s: the image is not named by its digest", where)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(folder, "kustomization.yaml"), fmt.Appendf(nil, kustomization, repository, digest), 0o644)
+}
+
+const kustomization = `# Written by make image: deploy/ with the image that was pushed.
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../deploy]
+images:
+- name: ghcr.io/windows-machine-config/wmco
+  newName: %s
+  digest: %s
+`

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,14 +14,18 @@ import (
 	"syscall"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/windows-machine-config/wmco/release/image"
 )
 
 // options are the flags.
 type options struct {
-	source    image.Source
-	out, push string
-	plainHTTP bool
+	source image.Source
+	// install is a folder for a kustomization of deploy/ with the image that was pushed; empty for none.
+	out, push, install string
+	plainHTTP          bool
+	key                *ecdsa.PrivateKey // that signs what is pushed; nil for none
 }
 
 func main() {
@@ -53,6 +58,11 @@ func parse(args []string) (o options, err error) {
 	set.StringVar(&o.push, "push", "", "registry and repository, with or without a tag, to push the image to, for example `quay.io/team/wmco:1.2.0`; "+
 		"credentials are those of docker login or podman login")
 	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
+	set.StringVar(&o.install, "install", "", "`folder` beside deploy/ for a kustomization.yaml that installs the pushed image")
+	set.Func("sign-key", "`file` with an ECDSA private key in PEM, which signs what is pushed", func(value string) error {
+		o.key, err = image.ReadKey(value)
+		return err
+	})
 	set.Func("operator", "`architecture=path` of an executable of the operator; repeat it for each of amd64 and arm64", func(value string) error {
 		architecture, path, ok := strings.Cut(value, "=")
 		if !ok || architecture != "amd64" && architecture != "arm64" {
@@ -75,6 +85,22 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
+// push pushes the image, signs it, and writes what installs it.
+func push(ctx context.Context, o options, index v1.ImageIndex, sbom v1.Image) (where string, err error) {
+	if where, err = image.Push(ctx, o.push, o.plainHTTP, index, sbom); err != nil {
+		return where, err
+	}
+	if o.key != nil {
+		if err := image.Sign(ctx, o.push, o.plainHTTP, index, o.key); err != nil {
+			return where, err
+		}
+	}
+	if o.install != "" {
+		return where, image.WriteKustomization(o.install, where)
+	}
+	return where, nil
+}
+
 func run(ctx context.Context, o options, w io.Writer) error {
 	began := time.Now()
 	index, err := image.Build(o.source)
@@ -89,7 +115,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if o.push == "" {
 		err = image.Write(o.out, o.source, index, sbom)
 	} else {
-		where, err = image.Push(ctx, o.push, o.plainHTTP, index, sbom)
+		where, err = push(ctx, o, index, sbom)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,192 @@
+package image_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+// TestSkopeoVerifiesSignatures pulls a signed image with skopeo, which verifies as CRI-O and podman do.
+func TestSkopeoVerifiesSignatures(t *testing.T) {
+	if _, err := exec.LookPath("skopeo"); err != nil {
+		t.Skip("SKIPPED: skopeo is not installed")
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
+	keyFile, public := newKey(t)
+	_, other := newKey(t)
+	index := mustBuild(t, newSource(t))
+	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := pull(t, where, public); err == nil || !strings.Contains(out, "signature") {
+		t.Fatalf("an image without a signature was pulled (%v): %s", err, out)
+	}
+	key, err := image.ReadKey(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := image.Sign(t.Context(), where+":dev", true, index, key); err != nil {
+		t.Fatal(err)
+	}
+	out, err := pull(t, where, public)
+	if strings.Contains(out, "sigstore disabled") {
+		t.Skip("SKIPPED: skopeo of Debian does not verify these signatures")
+	}
+	if err != nil {
+		t.Errorf("the signed image was not pulled: %v: %s", err, out)
+	}
+	if out, err := pull(t, where, other); err == nil {
+		t.Errorf("the image was pulled with another key: %s", out)
+	}
+}
+
+// TestSignaturesAreOfEachImage verifies what Sign pushes for the index, and for the image of each platform.
+func TestSignaturesAreOfEachImage(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	where := strings.TrimPrefix(server.URL, "http://") + "/wmco"
+	keyFile, _ := newKey(t)
+	key, err := image.ReadKey(keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := mustBuild(t, newSource(t))
+	if _, err := image.Push(t.Context(), where+":dev", true, index); err != nil {
+		t.Fatal(err)
+	}
+	if err := image.Sign(t.Context(), where+":dev", true, index, key); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests := []string{digest(t, index).String()}
+	for _, m := range manifest.Manifests {
+		digests = append(digests, m.Digest.String())
+	}
+	for _, d := range digests {
+		claim, signature := signatureOf(t, where, d)
+		if sum := sha256.Sum256(claim); !ecdsa.VerifyASN1(&key.PublicKey, sum[:], signature) {
+			t.Errorf("the signature of %s is not of this key", d)
+		}
+		if !strings.Contains(string(claim), `"docker-manifest-digest":"`+d+`"`) || !strings.Contains(string(claim), `"docker-reference":"`+where+`"`) {
+			t.Errorf("the signature of %s is of %s", d, claim)
+		}
+	}
+}
+
+// signatureOf reads the signature of a manifest as cosign stores it.
+func signatureOf(t *testing.T, where, d string) (claim, signature []byte) {
+	t.Helper()
+	at, err := name.ParseReference(where+":"+strings.Replace(d, ":", "-", 1)+".sig", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := remote.Image(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := one.Manifest()
+	if err != nil || len(m.Layers) != 1 {
+		t.Fatalf("the signature has manifest %+v (%v)", m, err)
+	}
+	layer, err := one.LayerByDigest(m.Layers[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layer.Compressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if claim, err = io.ReadAll(content); err != nil {
+		t.Fatal(err)
+	}
+	if signature, err = base64.StdEncoding.DecodeString(m.Layers[0].Annotations["dev.cosignproject.cosign/signature"]); err != nil {
+		t.Fatal(err)
+	}
+	return claim, signature
+}
+
+// newKey writes a key pair to files.
+func newKey(t *testing.T) (private, public string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	private, public = filepath.Join(dir, "key.pem"), filepath.Join(dir, "public.pem")
+	for path, block := range map[string]*pem.Block{private: {Type: "EC PRIVATE KEY", Bytes: secret}, public: {Type: "PUBLIC KEY", Bytes: open}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return private, public
+}
+
+// pull pulls with a policy that demands a signature by the key.
+func pull(t *testing.T, where, public string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	policy := fmt.Sprintf(`{"default": [{"type": "reject"}], "transports": {"docker": {%q: [{"type": "sigstoreSigned", "keyPath": %q, "signedIdentity": {"type": "matchRepository"}}]}}}`, where, public)
+	attachments := "default-docker: {use-sigstore-attachments: true}\n"
+	for name, content := range map[string]string{"policy.json": policy, "registries.d/default.yaml": attachments} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "skopeo", "--policy", filepath.Join(dir, "policy.json"), "--registries.d", filepath.Join(dir, "registries.d"),
+		"copy", "--src-tls-verify=false", "docker://"+where+":dev", "dir:"+filepath.Join(dir, "pulled")).CombinedOutput()
+	return string(out), err
+}
+
+func TestKeysThatCannotSign(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key.pem")
+	for name, text := range map[string]string{
+		"not PEM":      "hello",
+		"not a key":    "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n",
+		"a public key": "-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := image.ReadKey(path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
