@@ -89,18 +89,31 @@ func TestWindowsFleet(t *testing.T) {
 	}
 }
 
-// startApps starts the pods.
-func (p place) startApps() {
+// startWeb starts appWeb with its disruption budget.
+func (p place) startWeb() {
 	p.t.Helper()
-	ctx := p.t.Context()
-	_, err := p.WinWebserver(ctx, appWeb, 3, func(d *appsv1.Deployment) {
+	_, err := p.WinWebserver(p.t.Context(), appWeb, 3, func(d *appsv1.Deployment) {
 		// Clients do not know that a pod ends before its program does: to lose no request it must serve for a moment longer.
 		d.Spec.Template.Spec = testenv.WebserverPod("GRACE_SECONDS=2")
 	})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_, err = p.WinWebserver(ctx, appSlow, 1, func(d *appsv1.Deployment) {
+	two := intstr.FromInt32(2)
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
+	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: labelsOf(appWeb)}
+	p.create(budget)
+}
+
+func labelsOf(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// startApps starts the pods.
+func (p place) startApps() {
+	p.t.Helper()
+	p.startWeb()
+	_, err := p.WinWebserver(p.t.Context(), appSlow, 1, func(d *appsv1.Deployment) {
 		grace := int64(60)
 		d.Spec.Template.Spec = testenv.WebserverPod(fmt.Sprintf("GRACE_SECONDS=%d", slowGrace()))
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
@@ -109,18 +122,10 @@ func (p place) startApps() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	two := intstr.FromInt32(2)
-	labels := func(app string) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
-	}
-	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appWeb}}
-	budget.Spec = policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: labels(appWeb)}
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: appAgent}}
-	daemons.Spec.Selector = labels(appAgent)
-	daemons.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(appAgent).MatchLabels}, Spec: testenv.WebserverPod()}
-	for _, object := range []client.Object{budget, daemons} {
-		p.create(object)
-	}
+	daemons.Spec.Selector = labelsOf(appAgent)
+	daemons.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(appAgent).MatchLabels}, Spec: testenv.WebserverPod()}
+	p.create(daemons)
 }
 
 // expectApps waits until all pods serve.
