@@ -33,6 +33,7 @@ func mayImport() map[string][]string {
 		"payload/build":              {"payload", "payload/compress", "payload/selfextract"},
 		"release/image/cmd":          {"release/image"},
 		"release/image":              {"payload"},
+		"release/manifests":          {},
 		"payload/build/cmd":          {"payload", "payload/build"},
 		"internal/release":           {"payload"},
 		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust", "payload"},
