@@ -35,7 +35,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload image bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording build payload image chart bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -57,6 +57,9 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/. 
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
 		--version "$$(git describe --tags --always --dirty)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
 		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
+
+chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
+	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
@@ -81,7 +84,7 @@ generate: ## Generates the CRDs, the deepcopy functions and docs/objects.md.
 	go run ./hack/objects docs/objects.md api api/v1alpha1
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install
+	rm -rf bin _payload _image _install _chart
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

@@ -33,6 +33,8 @@ func mayImport() map[string][]string {
 		"payload/build":              {"payload", "payload/compress", "payload/selfextract"},
 		"release/image/cmd":          {"release/image"},
 		"release/image":              {"payload"},
+		"release/chart/cmd":          {"release/chart"},
+		"release/chart":              {"api", "internal/release", "release/manifests"},
 		"release/manifests":          {},
 		"payload/build/cmd":          {"payload", "payload/build"},
 		"internal/release":           {"payload"},

@@ -14,6 +14,10 @@ import (
 	"github.com/windows-machine-config/wmco/payload"
 )
 
+// MinKubernetes is the oldest minor version of an API server that the operator works with: its admission policies, the ID of each token in
+// certificate requests and ServiceCIDR are on by default from this version on.
+const MinKubernetes = "1.33"
+
 // Release is the content that nodes get with one minor version of Kubernetes.
 type Release struct {
 	// Version is what nodes report that have all of it, as in 1.2.0-k1.36-3f9a2c1.

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload and the operator. Otherwise the first test that needs one builds it.
+// Windows hosts, the payload, the operator and Helm. Otherwise the first test that needs one builds it.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -27,8 +28,26 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := testenv.Prepare(ctx, o); err != nil {
+	err := testenv.Prepare(ctx, o)
+	if err == nil && !*core {
+		err = buildHelm(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)
 		os.Exit(1)
 	}
+}
+
+func buildHelm(ctx context.Context) error {
+	root, err := testenv.Repository(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "wmco-prepare-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	_, err = helm.New(ctx, root, dir, os.Stderr)
+	return err
 }

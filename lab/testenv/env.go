@@ -65,6 +65,8 @@ type Options struct {
 	Minors []string
 	// Before runs before the operator is installed, for clusters that are not empty.
 	Before func(context.Context, *Env) error
+	// Install installs the operator's manifests, as a cluster administrator with this kubeconfig; deploy/ is applied if nil.
+	Install func(ctx context.Context, kubeconfig string) error
 	// Log gets a line for each long operation.
 	Log io.Writer
 }
@@ -227,9 +229,10 @@ func (env *Env) connect() error {
 	return env.Lab.ControlPlane.Kubeconfig(env.Kubeconfig)
 }
 
-// install applies deploy/. Without a node that could run its Deployment, it starts the operator as that would.
+// install applies deploy/, unless the options have another way. Without a node that could run its Deployment, it starts the operator as that
+// would.
 func (env *Env) install(ctx context.Context, o Options) error {
-	root, err := repository(ctx)
+	root, err := Repository(ctx)
 	if err != nil {
 		return err
 	}
@@ -241,7 +244,12 @@ func (env *Env) install(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
+	if o.Install != nil {
+		err = o.Install(ctx, env.Kubeconfig)
+	} else {
+		err = manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy"))
+	}
+	if err != nil {
 		return fmt.Errorf("installing the operator: %w", err)
 	}
 	if o.Pod {
@@ -321,16 +329,6 @@ func (env *Env) Change(ctx context.Context, change func(*v1alpha1.WindowsConfigS
 	change(&config.Spec)
 	return env.Client.Patch(ctx, &config, client.MergeFrom(was))
 }
-
-// bridgeCNIConfig is the CNI configuration of NetworkBridge: win-bridge with addresses of host-local.
-const bridgeCNIConfig = `{
-  "cniVersion": "0.3.1",
-  "name": "lab",
-  "type": "win-bridge",
-  "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
-  "dns": {"nameservers": ["{{.ClusterDNS}}"]}
-}
-`
 
 // Announce adds hosts to ConfigMap windows-instances. For hosts whose SSH port is not 22 it creates WindowsInstances.
 func (env *Env) Announce(ctx context.Context, hosts ...Host) error {

@@ -29,3 +29,13 @@ func (n Network) Components() []string {
 	}
 	return nil
 }
+
+// bridgeCNIConfig is the CNI configuration of NetworkBridge: win-bridge with addresses of host-local.
+const bridgeCNIConfig = `{
+  "cniVersion": "0.3.1",
+  "name": "lab",
+  "type": "win-bridge",
+  "ipam": {"type": "host-local", "subnet": "{{.PodCIDR}}"},
+  "dns": {"nameservers": ["{{.ClusterDNS}}"]}
+}
+`

@@ -15,7 +15,7 @@ import (
 // BecomeOpenShift makes the cluster an OpenShift cluster on a platform, and installs what the operator needs there. It can be repeated.
 // An operator that runs already must be started again for what it discovers at its start.
 func (env *Env) BecomeOpenShift(ctx context.Context, platform string) error {
-	root, err := repository(ctx)
+	root, err := Repository(ctx)
 	if err != nil {
 		return err
 	}

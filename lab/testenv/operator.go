@@ -215,7 +215,7 @@ func (o *Operator) Races() string {
 
 // Command runs the operator's executable with arguments, as a cluster administrator, and returns its output.
 func (env *Env) Command(ctx context.Context, args ...string) (string, error) {
-	root, err := repository(ctx)
+	root, err := Repository(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -263,8 +263,8 @@ func (env *Env) payload(ctx context.Context, o Options) (string, error) {
 	return dir, buildPayload(ctx, dir, o, components)
 }
 
-// repository is the folder of the operator's module.
-func repository(ctx context.Context) (string, error) {
+// Repository is the folder of the operator's module.
+func Repository(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/windows-machine-config/wmco").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the repository: %w", err)

@@ -30,7 +30,7 @@ func Prepare(ctx context.Context, o Options) error {
 			return fmt.Errorf("building the payload: %w", err)
 		}
 	}
-	root, err := repository(ctx)
+	root, err := Repository(ctx)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func contentOf(p *payload.Payload, f payload.File) ([]byte, error) {
 // buildPayload builds components for Wine hosts, with the patches of package winbuild. Those of a part are compressed less than for users'
 // hosts.
 func buildPayload(ctx context.Context, dir string, o Options, components []build.Component) error {
-	root, err := repository(ctx)
+	root, err := Repository(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,190 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/helm"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+const operatorName = "windows-machine-config-operator"
+
+// released is a cluster into which Helm installed the operator.
+type released struct {
+	place
+	helm *helm.Helm
+	// first and second are the folders of the charts of two versions.
+	first, second string
+}
+
+// TestHelmRelease installs, upgrades, rolls back and uninstalls the chart. The operator runs with the permissions of the ServiceAccount of the
+// release.
+func TestHelmRelease(t *testing.T) {
+	h, _ := newHelm(t)
+	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "registry.example.com/wmco:v0.2.0")}
+	var notes string
+	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Install: func(_ context.Context, kubeconfig string) error {
+		h.Kubeconfig = kubeconfig
+		var err error
+		notes, err = r.run("install", "wmco", r.first, "--create-namespace")
+		return err
+	}})
+	for _, part := range []string{
+		"kubectl label namespace " + api.DefaultNamespace + " pod-security.kubernetes.io/enforce=privileged", "secret generic cloud-private-key", "configmap windows-instances",
+	} {
+		if !strings.Contains(notes, part) {
+			t.Errorf("after the installation Helm does not say %q:\n%s", part, notes)
+		}
+	}
+	if strings.Contains(notes, "openshift.enabled") {
+		t.Errorf("Helm speaks of OpenShift:\n%s", notes)
+	}
+	r.joinAll()
+	joined := r.node("win-1").UID
+
+	t.Run("upgrade and rollback", func(t *testing.T) {
+		r := r.in(t)
+		r.must("upgrade", "wmco", r.second, "--set", "resources.limits.memory=2Gi")
+		r.expectPod("registry.example.com/wmco:v0.2.0", "2Gi")
+		r.must("rollback", "wmco", "1")
+		r.expectPod("ghcr.io/windows-machine-config/wmco:v0.1.0", "1Gi")
+		if now := r.node("win-1").UID; now != joined {
+			t.Error("the node was replaced by an upgrade of the release")
+		}
+	})
+	t.Run("a second release", func(t *testing.T) {
+		if _, err := r.helm.Run(t.Context(), "install", "other", r.first, "--namespace", "other", "--create-namespace"); err == nil || !strings.Contains(err.Error(), "wmco") {
+			t.Errorf("a second release gives %v, want an error that names the first", err)
+		}
+	})
+	t.Run("uninstall while a host is joined", func(t *testing.T) { r.in(t).refusesToUninstall() })
+	t.Run("uninstall when all hosts have left", func(t *testing.T) { r.in(t).uninstalls() })
+}
+
+func (r released) in(t *testing.T) released {
+	r.place = r.place.in(t)
+	return r
+}
+
+// run runs Helm in the operator's namespace.
+func (r released) run(args ...string) (string, error) {
+	return r.helm.Run(context.Background(), append(args, "--namespace", api.DefaultNamespace)...)
+}
+
+func (r released) must(args ...string) (output string) {
+	r.t.Helper()
+	output, err := r.run(args...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return output
+}
+
+func (r released) expectPod(image, memory string) {
+	r.t.Helper()
+	var deployment appsv1.Deployment
+	r.get(ours(operatorName), &deployment)
+	c := deployment.Spec.Template.Spec.Containers[0]
+	if c.Image != image || c.Resources.Limits.Memory().String() != memory {
+		r.t.Errorf("the container has image %s and %s of memory, want %s and %s", c.Image, c.Resources.Limits.Memory(), image, memory)
+	}
+}
+
+func (r released) refusesToUninstall() {
+	before := r.objects()
+	_, err := r.run("uninstall", "wmco")
+	if err == nil {
+		r.t.Fatal("the release was uninstalled")
+	}
+	for _, part := range []string{r.Hosts()[0].Address, "Nothing was uninstalled", "kubectl delete windowsinstances --all -n " + api.DefaultNamespace, "release=true"} {
+		if !strings.Contains(err.Error(), part) {
+			r.t.Errorf("Helm does not say %q: %v", part, err)
+		}
+	}
+	r.t.Logf("helm uninstall says: %v", err)
+	compare(r.t, r.objects(), before)
+	// Helm takes the release for half uninstalled, as deploy/README.md says, and upgrades it only after this.
+	r.must("rollback", "wmco", "3")
+	r.must("upgrade", "wmco", r.first)
+}
+
+// objects are the objects of the release, without what Kubernetes and Helm write beside their specification.
+func (r released) objects() map[string]*unstructured.Unstructured {
+	r.t.Helper()
+	objects := rendered(r.t, r.helm, r.first, "--no-hooks")
+	for key, o := range objects {
+		is := &unstructured.Unstructured{}
+		is.SetGroupVersionKind(o.GroupVersionKind())
+		if err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), is); err != nil {
+			r.t.Fatalf("%s: %v", key, err)
+		}
+		is.SetManagedFields(nil)
+		is.SetResourceVersion("")
+		unstructured.RemoveNestedField(is.Object, "status")
+		objects[key] = is
+	}
+	return objects
+}
+
+func (r released) uninstalls() {
+	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
+	for _, i := range r.instances() {
+		if err := client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.eventually("all hosts have left", func(context.Context) string {
+		if n := len(r.instances()); n > 0 {
+			return "there are instances"
+		}
+		return ""
+	})
+	r.Operator.Kill()
+	r.must("uninstall", "wmco")
+	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
+		is := &unstructured.Unstructured{}
+		is.SetGroupVersionKind(o.GroupVersionKind())
+		err := r.Client.Get(r.t.Context(), client.ObjectKeyFromObject(o), is)
+		if isKept := o.GetKind() == "CustomResourceDefinition"; isKept != (err == nil) || !isKept && !apierrors.IsNotFound(err) {
+			r.t.Errorf("%s after the uninstallation: %v", key, err)
+		}
+	}
+	var config v1alpha1.WindowsConfig
+	r.get(types.NamespacedName{Name: api.WindowsConfigName}, &config)
+	var secret corev1.Secret
+	r.get(ours(api.PrivateKeySecret), &secret)
+	hook := &unstructured.Unstructured{}
+	hook.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	if err := r.Client.Get(r.t.Context(), ours(operatorName+"-uninstall"), hook); !apierrors.IsNotFound(err) {
+		r.t.Errorf("the hook's ConfigMap stayed (%v)", err)
+	}
+	// What kubectl installed becomes the release's.
+	root, err := testenv.Repository(r.t.Context())
+	if err == nil {
+		err = manifest.Apply(r.t.Context(), r.Lab.ControlPlane.RESTConfig(), root+"/deploy")
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.run("install", "wmco", r.second); err == nil {
+		r.t.Error("Helm took over objects of others without being told")
+	}
+	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts")
+	r.expectPod("registry.example.com/wmco:v0.2.0", "1Gi")
+}

@@ -1,0 +1,190 @@
+package chart_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/release/chart"
+)
+
+const deploy = "../../deploy"
+
+func TestChartNamesVersionAndImage(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0f", 32)
+	type image struct{ Repository, Tag, Digest string }
+	for reference, want := range map[string]image{
+		"":                                     {"ghcr.io/windows-machine-config/wmco", "v0.1.0", ""},
+		"registry.example.com:5000/wmco:1.2.0": {"registry.example.com:5000/wmco", "1.2.0", ""},
+		"registry.example.com:5000/wmco":       {"registry.example.com:5000/wmco", "latest", ""},
+		"quay.io/team/wmco@" + digest:          {"quay.io/team/wmco", "", digest},
+		"quay.io/team/wmco:v1@" + digest:       {"quay.io/team/wmco", "v1", digest},
+	} {
+		files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0-rc.1", Image: reference})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var about struct{ APIVersion, Name, Version, AppVersion, KubeVersion string }
+		var values struct{ Image image }
+		if err := errors.Join(yaml.Unmarshal(files["Chart.yaml"], &about), yaml.Unmarshal(files["values.yaml"], &values)); err != nil {
+			t.Fatal(err)
+		}
+		if about.APIVersion != "v2" || about.Name != chart.Name || about.Version != "1.2.0-rc.1" || about.AppVersion != about.Version || about.KubeVersion != ">= 1.33.0-0" {
+			t.Errorf("Chart.yaml is %+v", about)
+		}
+		if values.Image != want {
+			t.Errorf("image %q becomes %+v, want %+v", reference, values.Image, want)
+		}
+	}
+}
+
+// TestEachValueHasAType compares the names in values.yaml with those in the schema.
+func TestEachValueHasAType(t *testing.T) {
+	files, err := chart.Files(chart.Source{Deploy: deploy, Version: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	var schema map[string]any
+	if err := errors.Join(yaml.Unmarshal(files["values.yaml"], &values), json.Unmarshal(files["values.schema.json"], &schema)); err != nil {
+		t.Fatal(err)
+	}
+	var check func(path string, values, schema map[string]any)
+	check = func(path string, values, schema map[string]any) {
+		properties, _ := schema["properties"].(map[string]any)
+		for name, value := range values {
+			typed, exists := properties[name].(map[string]any)
+			if !exists && properties != nil {
+				t.Errorf("values.schema.json has no type for %s%s", path, name)
+			}
+			if below, is := value.(map[string]any); is && exists {
+				check(path+name+".", below, typed)
+			}
+		}
+		for name := range properties {
+			if _, exists := values[name]; !exists && name != "global" && name != "requests" && name != "limits" {
+				t.Errorf("values.yaml has no default for %s%s", path, name)
+			}
+		}
+	}
+	check("", values, schema)
+}
+
+func TestBadSourcesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		source chart.Source
+		says   string
+	}{
+		"a version with v": {chart.Source{Deploy: deploy, Version: "v1.2.0"}, `version "v1.2.0"`},
+		"no version":       {chart.Source{Deploy: deploy}, `version ""`},
+		"a short digest":   {chart.Source{Deploy: deploy, Version: "1.2.0", Image: "quay.io/team/wmco@sha256:12"}, "sha256:<64 digits>"},
+		"text after it":    {chart.Source{Deploy: deploy, Version: "1.2.0", Image: "quay.io/team/wmco:1\nx: y"}, "image"},
+		"no manifests":     {chart.Source{Deploy: "missing", Version: "1.2.0"}, "kustomize folder missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := chart.Files(test.source); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			}
+		})
+	}
+}
+
+// TestManifestsThatLackAReplacedFieldAreRefused copies deploy/ without what the chart replaces.
+func TestManifestsThatLackAReplacedFieldAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ old, new, says string }{
+		"an argument": {"        - --metrics-bind-address=:9182\n", "", "there is no --metrics-bind-address="},
+		"a selector":  {"      nodeSelector:\n        kubernetes.io/os: linux\n        node-role.kubernetes.io/control-plane: \"\"\n", "", "there is no field nodeSelector"},
+		"the name":    {"  name: windows-machine-config-operator\n", "  name: other\n", "no Deployment windows-machine-config-operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(deploy)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "deployment.yaml")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			without := strings.Replace(string(text), test.old, test.new, 1)
+			if without == string(text) {
+				t.Fatalf("deployment.yaml has no %q", test.old)
+			}
+			if err := os.WriteFile(path, []byte(without), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := chart.Files(chart.Source{Deploy: dir, Version: "1.2.0"}); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			}
+		})
+	}
+}
+
+func TestArchiveIsTheFolderAndAlwaysTheSame(t *testing.T) {
+	source := chart.Source{Deploy: deploy, Version: "1.2.0"}
+	var archives [][]byte
+	for range 2 {
+		dir := t.TempDir()
+		stale := filepath.Join(dir, chart.Name, "templates", "stale.yaml")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(stale), 0o755), os.WriteFile(stale, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		path, err := chart.Write(dir, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(stale); err == nil {
+			t.Error("a file of an earlier chart stayed in the folder")
+		}
+		archive, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives = append(archives, archive)
+		unpacked(t, archive, dir)
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Error("two archives of the same chart differ")
+	}
+}
+
+// unpacked compares an archive with the folder beside it.
+func unpacked(t *testing.T, archive []byte, dir string) {
+	t.Helper()
+	plain, err := gzip.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tar.NewReader(plain)
+	for n := 0; ; n++ {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			if n < 10 {
+				t.Errorf("the archive has %d files", n)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 && header.Name != chart.Name+"/Chart.yaml" {
+			t.Errorf("the archive begins with %s", header.Name)
+		}
+		content, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err := os.ReadFile(filepath.Join(dir, header.Name)); err != nil || !bytes.Equal(content, want) {
+			t.Errorf("%s in the archive is not the file of the folder (%v)", header.Name, err)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package chart
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+const operator = "windows-machine-config-operator"
+
+// substitution replaces a field of manifests by an expression.
+type substitution struct {
+	// kind and name are those of the objects; all of a kind where the name is empty.
+	kind, name string
+	// path leads to the field. In a list, an element selects the item with this name, or the text that begins with it.
+	path []string
+	// expression is the field's value in the template.
+	expression string
+	// structured says that the expression is a value with structure of its own: its YAML is indented below the field.
+	structured bool
+	// when is a condition without which the field is left out; always there if empty.
+	when string
+}
+
+func substitutions() []substitution {
+	pod := []string{"spec", "template", "spec"}
+	manager := append(pod[:3:3], "containers", "manager")
+	return []substitution{
+		{kind: "Deployment", name: operator, path: append(manager[:5:5], "image"), expression: imageExpression},
+		{kind: "Deployment", name: operator, path: append(manager[:5:5], "resources"), expression: ".Values.resources", structured: true},
+		{
+			kind: "Deployment", name: operator, path: append(manager[:5:5], "args", "--metrics-bind-address="),
+			expression: `--metrics-bind-address={{ ternary ":9182" "0" .Values.monitoring.enabled }}`,
+		},
+		{kind: "Deployment", name: operator, path: append(pod[:3:3], "nodeSelector"), expression: ".Values.nodeSelector", structured: true},
+		{kind: "Deployment", name: operator, path: append(pod[:3:3], "tolerations"), expression: ".Values.tolerations", structured: true},
+		{
+			kind: "Deployment", name: operator, path: append(pod[:3:3], "imagePullSecrets"), expression: ".Values.image.pullSecrets",
+			structured: true, when: ".Values.image.pullSecrets",
+		},
+		{
+			kind: "CustomResourceDefinition", path: []string{"metadata", "annotations", "helm.sh/resource-policy"}, expression: "keep",
+			when: ".Values.crds.keep",
+		},
+		{kind: "Namespace", path: []string{"metadata", "annotations", "helm.sh/resource-policy"}, expression: "keep", when: "true"},
+	}
+}
+
+const imageExpression = `{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag }}{{ end }}`
+
+// condition says which objects are rendered only if a value says so.
+func condition(o *unstructured.Unstructured) string {
+	switch {
+	case o.GetKind() == "Namespace":
+		return ".Values.namespace.create"
+	case o.GetKind() == "CustomResourceDefinition":
+		return ".Values.crds.install"
+	case o.GetKind() == "Service":
+		return ".Values.monitoring.enabled"
+	case o.GetNamespace() == "openshift-cluster-api":
+		return "and .Values.openshift.enabled .Values.openshift.clusterAPI"
+	case strings.HasPrefix(o.GetNamespace(), "openshift-") && o.GetNamespace() != api.DefaultNamespace:
+		return ".Values.openshift.enabled"
+	}
+	return ""
+}
+
+// placeholder stands in a manifest for the substitution with this number until it is text.
+func placeholder(n int) string { return fmt.Sprintf("wmco-substitution-%d-", n) }
+
+// replace puts placeholders into an object, and returns the numbers of those that it put there.
+func replace(o *unstructured.Unstructured, all []substitution) (used []int, err error) {
+	for n, s := range all {
+		if o.GetKind() != s.kind || s.name != "" && o.GetName() != s.name {
+			continue
+		}
+		if err := set(o.Object, s.path, placeholder(n), s.when != ""); err != nil {
+			return nil, fmt.Errorf("replacing %s of %s %s: %w", strings.Join(s.path, "."), o.GetKind(), o.GetName(), err)
+		}
+		used = append(used, n)
+	}
+	replaceNamespace(o.Object)
+	return used, nil
+}
+
+// set replaces the value at the end of a path. The last field of the path may be missing if add is set.
+func set(value any, path []string, by string, add bool) error {
+	element := path[0]
+	switch v := value.(type) {
+	case map[string]any:
+		if len(path) == 1 {
+			if _, exists := v[element]; !exists && !add {
+				return fmt.Errorf("there is no field %s", element)
+			}
+			v[element] = by
+			return nil
+		}
+		if _, exists := v[element]; !exists && add && len(path) == 2 {
+			v[element] = map[string]any{}
+		}
+		return set(v[element], path[1:], by, add)
+	case []any:
+		for i, item := range v {
+			if text, is := item.(string); is && len(path) == 1 && strings.HasPrefix(text, element) {
+				v[i] = by
+				return nil
+			}
+			if fields, is := item.(map[string]any); is && fields["name"] == element {
+				return set(item, path[1:], by, add)
+			}
+		}
+	}
+	return fmt.Errorf("there is no %s", element)
+}
+
+// replaceNamespace replaces the operator's namespace, wherever it is a whole value, by that of the release.
+func replaceNamespace(value any) any {
+	switch v := value.(type) {
+	case string:
+		if v == api.DefaultNamespace {
+			return namespacePlaceholder
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = replaceNamespace(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = replaceNamespace(v[i])
+		}
+	}
+	return value
+}
+
+const (
+	namespacePlaceholder = "wmco-namespace"
+	namespaceExpression  = "{{ .Release.Namespace }}"
+)

@@ -1,0 +1,96 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// manifestTemplates are the manifests as templates of Helm: a file for each kind.
+func manifestTemplates(objects []*unstructured.Unstructured) (map[string][]byte, error) {
+	all := substitutions()
+	files := map[string]*bytes.Buffer{}
+	replaced := make([]bool, len(all))
+	for _, o := range objects {
+		text, used, err := manifestTemplate(o.DeepCopy(), all)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range used {
+			replaced[n] = true
+		}
+		name := "templates/" + strings.ToLower(o.GetKind()) + ".yaml"
+		if files[name] == nil {
+			files[name] = bytes.NewBufferString("# Made of deploy/ by make chart.\n")
+		}
+		files[name].WriteString(text)
+	}
+	if i := slices.Index(replaced, false); i >= 0 {
+		return nil, fmt.Errorf("making templates: deploy/ has no %s %s, in which %s is to be replaced", all[i].kind, all[i].name, strings.Join(all[i].path, "."))
+	}
+	written := map[string][]byte{}
+	for name, text := range files {
+		written[name] = text.Bytes()
+	}
+	return written, nil
+}
+
+// manifestTemplate is an object as a template, and the numbers of the substitutions in it.
+func manifestTemplate(o *unstructured.Unstructured, all []substitution) (string, []int, error) {
+	when := condition(o)
+	used, err := replace(o, all)
+	if err != nil {
+		return "", nil, err
+	}
+	manifest, err := yaml.Marshal(o.Object)
+	if err != nil {
+		return "", nil, fmt.Errorf("writing %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	var text strings.Builder
+	text.WriteString("---\n")
+	if when != "" {
+		fmt.Fprintf(&text, "{{- if %s }}\n", when)
+	}
+	for line := range strings.Lines(literal(string(manifest))) {
+		text.WriteString(expand(line, all, used))
+	}
+	if when != "" {
+		text.WriteString("{{- end }}\n")
+	}
+	return text.String(), used, nil
+}
+
+// literal keeps what looks like an expression in a manifest from being one.
+func literal(manifest string) string {
+	return strings.ReplaceAll(manifest, "{{", `{{ "{{" }}`)
+}
+
+// expand puts the expressions of substitutions into a line.
+func expand(line string, all []substitution, used []int) string {
+	line = strings.ReplaceAll(line, namespacePlaceholder, namespaceExpression)
+	for _, n := range used {
+		before, after, found := strings.Cut(line, placeholder(n))
+		if !found {
+			continue
+		}
+		s, indent := all[n], len(line)-len(strings.TrimLeft(line, " "))
+		if s.structured {
+			line = fmt.Sprintf("%s{{- toYaml %s | nindent %d }}%s", before, s.expression, indent+2, after)
+		} else {
+			line = fmt.Sprintf("%s%s%s", before, quoted(s.expression), after)
+		}
+		if s.when != "" {
+			line = fmt.Sprintf("%s{{- if %s }}\n%s%[1]s{{- end }}\n", strings.Repeat(" ", indent), s.when, line)
+		}
+	}
+	return line
+}
+
+// quoted is a scalar of YAML that stays text whatever its expression gives.
+func quoted(expression string) string {
+	return "'" + expression + "'"
+}
