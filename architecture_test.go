@@ -61,6 +61,7 @@ func mayImport() map[string][]string {
 		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
 		"internal/migration":                  {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
+		"internal/claim":                      {"api", "api/v1alpha1"},
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
@@ -113,7 +114,7 @@ func mayImport() map[string][]string {
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
 		"internal/sim/sshd":       {},
-		"cmd/wmco":                {"api", "api/v1alpha1", "internal/cluster", "internal/controllers", "internal/migration", "internal/release", "internal/tlsprofile", "payload"},
+		"cmd/wmco":                {"api", "api/v1alpha1", "internal/claim", "internal/cluster", "internal/controllers", "internal/migration", "internal/release", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/compress", "payload/selfextract"},
 		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},

@@ -42,6 +42,9 @@ const (
 	// they were installed. While it is not True, no host joins, and WICD's certificates are not renewed. Good when
 	// True.
 	ConditionPolicies = "PoliciesInForce"
+	// ConditionAnotherOperator is True while a second operator is installed in another namespace. It stands by, and
+	// writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
+	ConditionAnotherOperator = "AnotherOperator"
 )
 
 // Conditions of a Node. Only the daemon on the host (WICD) writes them.
@@ -120,6 +123,12 @@ const (
 	ReasonServiceCrashLoop = "ServiceCrashLoop"
 	// ReasonServiceNotReady means that a service runs but has not worked for a minute, and other services depend on it.
 	ReasonServiceNotReady = "ServiceNotReady"
+)
+
+// Reasons of condition AnotherOperator.
+const (
+	// ReasonAnotherOperatorInstalled means that two operators are installed in the cluster. Only the first one works.
+	ReasonAnotherOperatorInstalled = "AnotherOperatorInstalled"
 )
 
 // Reasons of conditions Published, Degraded and PoliciesInForce. When the network settings are wrong, Published has the

@@ -180,8 +180,9 @@ type WindowsConfigStatus struct {
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
 
 	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
-	// (part of the settings cannot be applied; the message names each; bad when True) and PoliciesInForce (the
-	// admission policies are installed; good when True).
+	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
+	// policies are installed; good when True) and AnotherOperator (a second operator is installed, and stands by; bad
+	// when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -30,6 +30,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/claim"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers"
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
@@ -179,19 +180,26 @@ func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manag
 			return nil, err
 		}
 	}
+	lock, err := newLock(config, f.namespace)
+	if err != nil {
+		return nil, err
+	}
 	m, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         controllers.Cache(f.namespace),
-		Metrics:                       metricsserver.Options{BindAddress: "0"}, // ours has limits
-		HealthProbeBindAddress:        f.probeAddress,
-		LeaderElection:                f.leaderElect,
-		LeaderElectionConfig:          leaseConfig(config),
-		LeaderElectionID:              "windows-machine-config-operator",
-		LeaderElectionNamespace:       f.namespace,
-		LeaderElectionReleaseOnCancel: true, // main ends when the manager does, so nothing goes on after the release
+		Scheme:                              scheme,
+		Cache:                               controllers.Cache(f.namespace),
+		Metrics:                             metricsserver.Options{BindAddress: "0"}, // ours has limits
+		HealthProbeBindAddress:              f.probeAddress,
+		LeaderElection:                      f.leaderElect,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true, // main ends when the manager does, so nothing goes on after the release
 	})
 	if err != nil {
 		return nil, err
+	}
+	if f.leaderElect {
+		if err := m.Add(&claim.Report{Lock: lock, Reader: m.GetAPIReader(), Writer: m.GetClient()}); err != nil {
+			return nil, err
+		}
 	}
 	if f.metrics.address != "0" {
 		profile := &profileFollower{
@@ -210,6 +218,11 @@ func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manag
 			return nil, err
 		}
 	}
+	return m, addProbes(m, lock)
+}
+
+// addProbes serves what the kubelet asks: whether the operator is alive, and whether it works or could at once.
+func addProbes(m manager.Manager, lock *claim.Lock) error {
 	synced := func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()
@@ -218,5 +231,11 @@ func newManager(config *rest.Config, f flags, logger logr.Logger) (manager.Manag
 		}
 		return nil
 	}
-	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", synced))
+	alone := func(*http.Request) error {
+		if first := lock.First(); first != "" {
+			return fmt.Errorf("the operator in namespace %s manages the Windows nodes of this cluster; this one stands by", first)
+		}
+		return nil
+	}
+	return errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("cache", synced), m.AddReadyzCheck("claim", alone))
 }

@@ -143,6 +143,15 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		{"writes a node's status", forbidden, func(ctx context.Context) error {
 			return patchNode(ctx, o, "win-1", map[string]any{"status": map[string]any{"phase": "Running"}}, "status")
 		}},
+		{"sees all leases", forbidden, func(ctx context.Context) error {
+			return drop(o.CoordinationV1().Leases("").List(ctx, metav1.ListOptions{}))
+		}},
+		{"reads the lease of another operator", forbidden, func(ctx context.Context) error {
+			return drop(o.CoordinationV1().Leases("default").Get(ctx, "windows-machine-config-operator", metav1.GetOptions{}))
+		}},
+		{"creates an event of the older kind", forbidden, func(ctx context.Context) error {
+			return drop(o.CoreV1().Events(namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "older"}}, metav1.CreateOptions{}))
+		}},
 		{"takes another lease", forbidden, func(ctx context.Context) error {
 			return drop(o.CoordinationV1().Leases(namespace).Update(ctx, leaseNamed("other"), metav1.UpdateOptions{}))
 		}},

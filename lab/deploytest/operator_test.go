@@ -160,6 +160,9 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"makes a bootstrap token", "", func(ctx context.Context) error {
 			return drop(core.ServiceAccounts(namespace).CreateToken(ctx, "windows-node-bootstrapper", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 		}},
+		{"sees the leases of other operators", "", func(ctx context.Context) error {
+			return drop(o.CoordinationV1().Leases("").List(ctx, byName("windows-machine-config-operator")))
+		}},
 		{"takes its lease", "", func(ctx context.Context) error {
 			leases := o.CoordinationV1().Leases(namespace)
 			lease, err := leases.Create(ctx, leaseNamed("windows-machine-config-operator"), metav1.CreateOptions{})

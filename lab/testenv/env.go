@@ -267,7 +267,7 @@ func (env *Env) install(ctx context.Context, o Options) error {
 		return fmt.Errorf("making the operator's kubeconfig: %w", err)
 	}
 	env.Operator, err = newOperator(ctx, operatorOptions{
-		root: root, kubeconfig: kubeconfig, payload: env.Payload, log: filepath.Join(env.folder.Path, "operator.log"), program: filepath.Join(env.folder.Path, "wmco"),
+		root: root, namespace: api.DefaultNamespace, kubeconfig: kubeconfig, payload: env.Payload, log: filepath.Join(env.folder.Path, "operator.log"), program: filepath.Join(env.folder.Path, "wmco"),
 	}, o.Log)
 	if err != nil {
 		return err

@@ -22,7 +22,6 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/payload/build"
@@ -47,7 +46,7 @@ type Operator struct {
 }
 
 type operatorOptions struct {
-	root, kubeconfig, payload, log, program string
+	root, namespace, kubeconfig, payload, log, program string
 }
 
 func newOperator(ctx context.Context, o operatorOptions, progress io.Writer) (*Operator, error) {
@@ -67,7 +66,7 @@ func (o *Operator) Start() error {
 	}
 	defer log.Close()
 	o.cmd = exec.Command(o.program, "--kubeconfig", o.kubeconfig, "--payload-dir", o.payload,
-		"--namespace", api.DefaultNamespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
+		"--namespace", o.namespace, "--metrics-bind-address", "127.0.0.1:0", "--health-probe-bind-address", "127.0.0.1:0")
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	o.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") }) // set for the tests only
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,93 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestSecondOperator installs a second operator in another namespace. It stands by until the first is uninstalled.
+func TestSecondOperator(t *testing.T) {
+	const namespace, tenant = "second", "tenant"
+	p := newPlace(t, testenv.Options{SimulatedHosts: 2})
+	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}})
+	future := metav1.NewMicroTime(metav1.Now().AddDate(1, 0, 0))
+	p.create(&coordinationv1.Lease{ // of a user who wants to stop the operator
+		ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: operatorName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("x"), RenewTime: &future},
+	})
+	first, second := p.Hosts()[0], p.Hosts()[1]
+	p.expectReady(p.announce(first, nil))
+
+	another, err := p.SecondOperator(t.Context(), namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: p.Key}})
+	if err := another.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of the second operator:\n%s", another.Log())
+		}
+		another.Kill()
+	})
+	p.eventually("WindowsConfig says that the second stands by", func(ctx context.Context) string {
+		message, err := anotherOperator(ctx, p.Client)
+		if err != nil || !containsAll(message, []string{"namespace " + namespace + " stands by", "namespace " + api.DefaultNamespace + " manages"}) {
+			return fmt.Sprintf("it says %q (%v)", message, err)
+		}
+		return ""
+	})
+	i := second.Instance()
+	i.Namespace = namespace
+	p.create(i)
+	p.restartWith(p.Payload) // the first restarts, and comes first again
+	p.announce(testenv.Host{Name: "bystander", Address: p.UnusedAddress(), Port: 22}, nil)
+	p.expect(ours("bystander"), api.ConditionReady, api.ReasonConnectionRefused)
+	now := &v1alpha1.WindowsInstance{}
+	p.get(client.ObjectKeyFromObject(i), now)
+	if len(now.Status.Conditions) > 0 || len(now.Finalizers) > 0 {
+		t.Errorf("the second operator works on its instance: %+v", now)
+	}
+
+	if err := p.Uninstall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.expectReady(client.ObjectKeyFromObject(i))
+	p.eventually("WindowsConfig says nothing of a second operator", func(ctx context.Context) string {
+		message, err := anotherOperator(ctx, p.Client)
+		if err != nil || message != "" {
+			return fmt.Sprintf("it says %q (%v)", message, err)
+		}
+		return ""
+	})
+	if !strings.Contains(another.Log(), "Standing by") {
+		t.Error("the log does not say that it stood by")
+	}
+}
+
+func anotherOperator(ctx context.Context, c client.Reader) (message string, err error) {
+	var config v1alpha1.WindowsConfig
+	if err := c.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
+		return "", err
+	}
+	if is := meta.FindStatusCondition(config.Status.Conditions, api.ConditionAnotherOperator); is != nil {
+		return is.Message, nil
+	}
+	return "", nil
+}
