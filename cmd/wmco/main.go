@@ -54,6 +54,7 @@ func main() {
 	}
 	f, err := parse(os.Args[1:])
 	if err != nil {
+		sayWhyItEnds(terminationLog, err)
 		os.Exit(2)
 	}
 	logger := newLogger(f.debug)
@@ -61,6 +62,7 @@ func main() {
 	klog.SetLogger(logger)
 	if err := run(ctrl.SetupSignalHandler(), f, logger); err != nil {
 		logger.Error(err, "Operator ended")
+		sayWhyItEnds(terminationLog, err)
 		os.Exit(1)
 	}
 }
@@ -138,6 +140,9 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	if err := preflight(ctx, config, f.namespace); err != nil {
+		return err
 	}
 	m, err := newManager(config, f, logger)
 	if err != nil {

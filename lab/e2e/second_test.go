@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,17 @@ func TestSecondOperator(t *testing.T) {
 	})
 	if !strings.Contains(another.Log(), "Standing by") {
 		t.Error("the log does not say that it stood by")
+	}
+	if err := p.Operator.Start(); err != nil { // without its permissions
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Operator.Ended():
+	case <-time.After(time.Minute):
+		t.Error("an operator without permissions runs")
+	}
+	if log := p.Operator.Log(); !strings.Contains(log, "missing permissions: list windowsconfigs.windowsmachineconfig.openshift.io, list nodes, ") {
+		t.Errorf("the operator does not say which permissions are missing:\n%s", log[max(0, len(log)-2000):])
 	}
 }
 

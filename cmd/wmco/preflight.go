@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/claim"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// What is asked before anything starts is asked again for a while, with a pause: manifests that were just applied need a moment to take effect.
+const (
+	preflightPause  = time.Second
+	preflightWithin = 10 * time.Second
+)
+
+// preflight says why the operator cannot work in this cluster, in one line: without it, caches that never fill would end the process after
+// minutes, and not say which permission is missing.
+func preflight(ctx context.Context, config *rest.Config, namespace string) error {
+	config = rest.CopyConfig(config)
+	config.Timeout = preflightWithin
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	return checkRepeatedly(ctx, clients, namespace)
+}
+
+func checkRepeatedly(ctx context.Context, clients kubernetes.Interface, namespace string) error {
+	for end := time.Now().Add(preflightWithin); ; {
+		err := check(ctx, clients, namespace)
+		if err == nil || !time.Now().Before(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(preflightPause):
+		}
+	}
+}
+
+// check asks once. What the API server does not answer is no finding: caches and controllers repeat their calls.
+func check(ctx context.Context, clients kubernetes.Interface, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, preflightWithin)
+	defer cancel()
+	is, err := clients.Discovery().ServerVersion()
+	if err != nil {
+		return nil
+	}
+	if v, err := utilversion.ParseGeneric(is.GitVersion); err == nil && v.LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
+		return fmt.Errorf("the API server is Kubernetes %s; this operator needs %s or later: upgrade the cluster", is.GitVersion, release.MinKubernetes)
+	}
+	if err := checkKinds(clients); err != nil {
+		return err
+	}
+	var missing []string
+	for _, p := range permissions(namespace) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &p}}
+		answer, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			missing = append(missing, describe(p))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing permissions: %s; apply deploy/rbac-operator.yaml of this version, for the operator in namespace %s",
+			strings.Join(missing, ", "), namespace)
+	}
+	return nil
+}
+
+// checkKinds says which kinds of ours the API server lacks.
+func checkKinds(clients kubernetes.Interface) error {
+	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion().String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil
+	}
+	kinds := map[string]bool{}
+	if err == nil {
+		for _, r := range served.APIResources {
+			kinds[r.Name] = true
+		}
+	}
+	for _, resource := range []string{"windowsinstances", "windowsconfigs"} {
+		if !kinds[resource] {
+			return fmt.Errorf("the API server does not serve %s of %s; apply deploy/crds of this version", resource, v1alpha1.GroupVersion())
+		}
+	}
+	return nil
+}
+
+// permissions are those without which nothing works: what caches are filled with, and the Lease. deploy/rbac-operator.yaml has all.
+func permissions(namespace string) []authorizationv1.ResourceAttributes {
+	ours := v1alpha1.GroupVersion().Group
+	return []authorizationv1.ResourceAttributes{
+		{Verb: "list", Group: ours, Resource: "windowsconfigs"},
+		{Verb: "list", Group: ours, Resource: "windowsinstances", Namespace: namespace},
+		{Verb: "patch", Group: ours, Resource: "windowsinstances", Subresource: "status", Namespace: namespace},
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "list", Group: "certificates.k8s.io", Resource: "certificatesigningrequests"},
+		{Verb: "update", Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "approval"},
+		{Verb: "list", Resource: "configmaps", Namespace: namespace},
+		{Verb: "list", Resource: "secrets", Name: api.PrivateKeySecret, Namespace: namespace},
+		{Verb: "list", Group: "rbac.authorization.k8s.io", Resource: "roles", Name: api.WICDRole, Namespace: namespace},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Name: claim.LeaseName, Namespace: namespace},
+		{Verb: "list", Group: "coordination.k8s.io", Resource: "leases", Name: claim.LeaseName},
+		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+	}
+}
+
+// describe is a permission as kubectl auth can-i takes it.
+func describe(p authorizationv1.ResourceAttributes) string {
+	resource := p.Resource
+	if p.Group != "" {
+		resource += "." + p.Group
+	}
+	if p.Subresource != "" {
+		resource += "/" + p.Subresource
+	}
+	if p.Name != "" {
+		resource += " " + p.Name
+	}
+	return p.Verb + " " + resource
+}
+
+// maxTermination is how much of a termination message the kubelet reads (k8s.io/kubernetes/pkg/kubelet/container, MaxContainerTerminationMessageLength).
+const maxTermination = 4096
+
+// terminationLog is where the kubelet reads a container's termination message (the default of terminationMessagePath). It exists in a pod only.
+const terminationLog = "/dev/termination-log"
+
+// sayWhyItEnds writes the reason as one line into the file, if it exists. Whatever fails then is not worth saying: the log has the reason, too.
+func sayWhyItEnds(path string, reason error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return
+	}
+	_, err = io.WriteString(f, oneLine(reason))
+	_ = errors.Join(err, f.Close())
+}
+
+// oneLine is an error as one line that fits.
+func oneLine(reason error) string {
+	return shorten.Text(strings.Join(strings.Fields(reason.Error()), " "), maxTermination)
+}
