@@ -143,18 +143,7 @@ func (r released) objects() map[string]*unstructured.Unstructured {
 }
 
 func (r released) uninstalls() {
-	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
-	for _, i := range r.instances() {
-		if err := client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-	r.eventually("all hosts have left", func(context.Context) string {
-		if n := len(r.instances()); n > 0 {
-			return "there are instances"
-		}
-		return ""
-	})
+	r.leaveAll()
 	r.Operator.Kill()
 	r.must("uninstall", "wmco")
 	for key, o := range rendered(r.t, r.helm, r.first, "--no-hooks") {
@@ -187,4 +176,21 @@ func (r released) uninstalls() {
 	}
 	r.must("install", "wmco", r.second, "--take-ownership", "--force-conflicts")
 	r.expectPod("registry.example.com/wmco:v0.2.0", "1Gi")
+}
+
+// leaveAll lets all hosts leave, as the notes of the refused uninstallation say.
+func (r released) leaveAll() {
+	r.t.Helper()
+	r.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.InstancesConfigMap}})
+	for _, i := range r.instances() {
+		if err := client.IgnoreNotFound(r.Client.Delete(r.t.Context(), &i)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.eventually("all hosts have left", func(context.Context) string {
+		if n := len(r.instances()); n > 0 {
+			return "there are instances"
+		}
+		return ""
+	})
 }

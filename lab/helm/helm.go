@@ -33,7 +33,7 @@ type Helm struct {
 // New builds Helm, unless that is in the cache. Dir must exist, and be empty; root is the folder of the repository.
 func New(ctx context.Context, root, dir string, progress io.Writer) (*Helm, error) {
 	h := &Helm{root: root, dir: dir, program: filepath.Join(dir, "helm")}
-	if err := lab.BuildOwn(ctx, filepath.Join(root, "hack", "tools", "helm"), toolPackage, h.program, false, progress); err != nil {
+	if err := lab.BuildOwn(ctx, filepath.Join(root, "hack", "tools", "helm"), toolPackage, h.program, lab.BuildOptions{}, progress); err != nil {
 		return nil, err
 	}
 	return h, nil
