@@ -79,9 +79,10 @@ vulncheck: ## Looks for known vulnerabilities in what the programs call; needs h
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions and docs/objects.md.
+generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md and docs/support.md.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/objects docs/objects.md api api/v1alpha1
+	go run ./hack/support docs/support.md .
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _install _chart

@@ -121,6 +121,7 @@ func mayImport() map[string][]string {
 		"hack/objects":            {},
 		"hack/record":             {},
 		"hack/speed":              {},
+		"hack/support":            {"internal/join", "internal/release", "payload", "payload/build"},
 	}
 }
 

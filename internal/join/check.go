@@ -20,8 +20,8 @@ const (
 	MaxClockSkew = 2 * time.Minute
 )
 
-// builds that can become nodes, with the names people know them by. Process-isolated images match these three.
-func builds() map[int]string {
+// Builds are the builds of Windows that can become nodes, with the names people know them by. Process-isolated images match these three.
+func Builds() map[int]string {
 	return map[int]string{
 		oldestBuild: "Windows Server 2019",
 		20348:       "Windows Server 2022",
@@ -83,7 +83,7 @@ func checkArchitecture(f agent.Facts, _ CheckInput) *Unsupported {
 }
 
 func checkBuild(f agent.Facts, _ CheckInput) *Unsupported {
-	known := builds()
+	known := Builds()
 	if known[f.Host.Build] != "" {
 		return nil
 	}
@@ -116,7 +116,7 @@ func checkVXLANPort(f agent.Facts, s CheckInput) *Unsupported {
 	}
 	return unsupported(api.ReasonVXLANPortUnsupported,
 		"the cluster's overlay has UDP port %d, and Windows build %d (%s) can use none but %d: take a host with a later Windows, "+
-			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
+			"or give the overlay port %d (not on vSphere)", s.VXLANPort, f.Host.Build, Builds()[f.Host.Build], desired.VXLANPort, desired.VXLANPort)
 }
 
 func checkEdition(f agent.Facts, _ CheckInput) *Unsupported {
