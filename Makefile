@@ -35,7 +35,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload image chart bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording build payload image chart release bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -51,15 +51,25 @@ build: ## Builds the operator and its programs for Windows hosts into bin/, with
 payload: ## Builds the payload for Windows hosts into _payload/. EXTERNAL=folder adds files that cannot be built here (payload/README.md).
 	go run ./payload/build/cmd --out _payload --external '$(EXTERNAL)' --version "$$(git describe --tags --always --dirty)"
 
-image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/. SIGN=key.pem signs it.
+image: payload ## Builds the operator's image for amd64 and arm64 into _image/. PUSH=registry/repository:tag pushes it instead, and writes what installs it into _install/ and _chart/. SIGN=key.pem signs it.
 	CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-amd64/ ./cmd/wmco
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 go build -buildvcs=auto -ldflags '-s -w' -o bin/linux-arm64/ ./cmd/wmco
 	cd release && go run ./image/cmd --payload ../_payload --operator amd64=../bin/linux-amd64/wmco --operator arm64=../bin/linux-arm64/wmco \
-		--version "$$(git describe --tags --always --dirty)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
+		--version "$$(../hack/version.sh)" --revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" \
 		--out ../_image $(if $(PUSH),--push '$(PUSH)' --install ../_install) $(if $(SIGN),--sign-key '$(abspath $(SIGN))')
+	$(if $(PUSH),@$(MAKE) --no-print-directory chart IMAGE='$(PUSH)')
 
 chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
 	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
+
+# The repository that the image of a release is published in.
+REPOSITORY ?= ghcr.io/windows-machine-config/wmco
+VERSION ?=
+
+release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.
+	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory image PUSH= SIGN=
+	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
@@ -85,7 +95,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md and doc
 	go run ./hack/support docs/support.md .
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart
+	rm -rf bin _payload _image _install _chart _release
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

@@ -1,19 +1,19 @@
 package chart
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"time"
+
+	"github.com/windows-machine-config/wmco/release/archive"
 )
 
 // Write writes a chart into a folder, as Helm reads it from one: its files below a folder with its name, which is replaced. Beside it comes
 // the archive that "helm push" takes. It returns the path of the archive.
-func Write(dir string, s Source) (archive string, err error) {
+func Write(dir string, s Source) (packed string, err error) {
 	files, err := Files(s)
 	if err != nil {
 		return "", err
@@ -31,39 +31,35 @@ func Write(dir string, s Source) (archive string, err error) {
 			return "", err
 		}
 	}
-	packed, err := pack(files)
+	content, err := Pack(files)
 	if err != nil {
-		return "", fmt.Errorf("packing the chart: %w", err)
+		return "", err
 	}
-	archive = filepath.Join(dir, fmt.Sprintf("%s-%s.tgz", Name, s.Version))
-	return archive, os.WriteFile(archive, packed, 0o644)
+	packed = filepath.Join(dir, ArchiveName(s))
+	return packed, os.WriteFile(packed, content, 0o644)
 }
 
-// pack is the archive of a chart. The same files give the same archive.
-func pack(files map[string][]byte) ([]byte, error) {
+// ArchiveName is the name of a chart's archive, as "helm package" gives it.
+func ArchiveName(s Source) string { return fmt.Sprintf("%s-%s.tgz", Name, s.Version) }
+
+// Pack is the archive of a chart's files. The same files give the same archive.
+func Pack(files map[string][]byte) ([]byte, error) {
+	list := []archive.File{archive.Bytes(path.Join(Name, about), files[about])} // Helm reads it first
+	for _, name := range names(files) {
+		if name != about {
+			list = append(list, archive.Bytes(path.Join(Name, name), files[name]))
+		}
+	}
 	var packed bytes.Buffer
 	compressed := gzip.NewWriter(&packed)
-	archive := tar.NewWriter(compressed)
-	order := names(files)
-	for i, name := range order { // Helm wants Chart.yaml first
-		if name == "Chart.yaml" {
-			order = append([]string{name}, append(order[:i:i], order[i+1:]...)...)
-		}
-	}
-	for _, name := range order {
-		header := &tar.Header{Name: path.Join(Name, name), Mode: 0o644, Size: int64(len(files[name])), ModTime: time.Unix(0, 0), Typeflag: tar.TypeReg}
-		if err := archive.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := archive.Write(files[name]); err != nil {
-			return nil, err
-		}
-	}
-	if err := archive.Close(); err != nil {
-		return nil, err
+	if err := archive.Write(compressed, list); err != nil {
+		return nil, fmt.Errorf("packing the chart: %w", err)
 	}
 	if err := compressed.Close(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("packing the chart: %w", err)
 	}
 	return packed.Bytes(), nil
 }
+
+// about is the file that describes the chart.
+const about = "Chart.yaml"

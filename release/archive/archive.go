@@ -1,0 +1,51 @@
+// Package archive writes tar files that depend on nothing but their content: the same files give the same bytes.
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+)
+
+// File is a file of an archive.
+type File struct {
+	Name string
+	// Size is in bytes, and exactly what Open gives.
+	Size int64
+	Open func() (io.ReadCloser, error)
+}
+
+// Bytes is a file with this content.
+func Bytes(name string, content []byte) File {
+	return File{name, int64(len(content)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
+}
+
+// Write writes files in this order, readable by everybody, of user 0 and time 0.
+func Write(w io.Writer, files []File) error {
+	archive := tar.NewWriter(w)
+	for _, f := range files {
+		if err := write(archive, f); err != nil {
+			return fmt.Errorf("writing %s into an archive: %w", f.Name, err)
+		}
+	}
+	return archive.Close()
+}
+
+func write(archive *tar.Writer, f File) error {
+	from, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: 0o644, Size: f.Size, ModTime: time.Unix(0, 0)}
+	if err := archive.WriteHeader(header); err != nil {
+		return err
+	}
+	n, err := io.Copy(archive, from)
+	if err == nil && n != f.Size {
+		err = fmt.Errorf("it has %d bytes, want %d", n, f.Size)
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+package artifacts_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/release/artifacts"
+	"github.com/windows-machine-config/wmco/release/manifests"
+)
+
+const bom = `{"bomFormat": "CycloneDX"}`
+
+// built is a source with an image of a version, as make image writes it; its digest comes with it.
+func built(t *testing.T, version string) (s artifacts.Source, digest string) {
+	t.Helper()
+	dir := t.TempDir()
+	index, err := random.Index(100, 1, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index = mutate.IndexMediaType(index, types.OCIImageIndex)
+	sbom, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
+		Layer: static.NewLayer([]byte(bom), "application/vnd.cyclonedx+json"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := layout.Write(filepath.Join(dir, "image"), empty.Index)
+	if err == nil {
+		err = to.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": version}))
+	}
+	if err == nil {
+		err = to.AppendImage(sbom)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "CHANGELOG.md"), []byte("# Changelog\n\n## Unreleased\n\n## 1.2.0\n- All.\n"), 0o600)
+	}
+	hash, digestErr := index.Digest()
+	if err := errors.Join(err, digestErr); err != nil {
+		t.Fatal(err)
+	}
+	return artifacts.Source{
+		Version: "1.2.0", Layout: filepath.Join(dir, "image"), Repository: "registry.example.com/wmco", Deploy: "../../deploy",
+		Changelog: filepath.Join(dir, "CHANGELOG.md"),
+	}, hash.String()
+}
+
+func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
+	s, digest := built(t, "1.2.0")
+	dir := filepath.Join(t.TempDir(), "release")
+	var before map[string][]byte
+	for range 2 {
+		names, err := artifacts.Write(dir, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{
+			"release-notes.md", "windows-machine-config-operator-1.2.0.tgz", "wmco-1.2.0-image.tar", "wmco-1.2.0-manifests.tar.gz", "wmco-1.2.0.cdx.json", "SHA256SUMS",
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("the files are %q, want %q", names, want)
+		}
+		files := map[string][]byte{}
+		var sums strings.Builder
+		for _, name := range names {
+			if files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if name != artifacts.Checksums {
+				fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(files[name]), name)
+			}
+			if before != nil && !bytes.Equal(before[name], files[name]) {
+				t.Errorf("%s of the same source is another the second time", name)
+			}
+		}
+		if string(files[artifacts.Checksums]) != sums.String() {
+			t.Errorf("the checksums are\n%s, want\n%s", files[artifacts.Checksums], sums.String())
+		}
+		before = files
+	}
+	if notes := string(before["release-notes.md"]); notes != "- All.\n" {
+		t.Errorf("the notes are %q", notes)
+	}
+	if string(before["wmco-1.2.0.cdx.json"]) != bom {
+		t.Errorf("the software bill of materials is %q", before["wmco-1.2.0.cdx.json"])
+	}
+	chart := unpack(t, unzip(t, before["windows-machine-config-operator-1.2.0.tgz"]))
+	var values struct {
+		Image struct{ Repository, Tag, Digest string }
+	}
+	if err := yaml.Unmarshal(chart["windows-machine-config-operator/values.yaml"], &values); err != nil {
+		t.Fatal(err)
+	}
+	if i := values.Image; i.Repository != "registry.example.com/wmco" || i.Tag != "v1.2.0" || i.Digest != digest {
+		t.Errorf("the chart has image %+v, want %s", i, digest)
+	}
+	checkManifests(t, unpack(t, unzip(t, before["wmco-1.2.0-manifests.tar.gz"])), "registry.example.com/wmco@"+digest)
+	checkImage(t, unpack(t, before["wmco-1.2.0-image.tar"]), digest)
+}
+
+// checkManifests builds the manifests as a user does.
+func checkManifests(t *testing.T, files map[string][]byte, image string) {
+	t.Helper()
+	dir := store(t, files)
+	objects, err := manifests.Load(filepath.Join(dir, "wmco-1.2.0", "deploy"), manifests.Base, manifests.OpenShift, manifests.ClusterAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployment, found, err := manifests.Find[appsv1.Deployment](objects, "Deployment", "windows-machine-config-operator")
+	if err != nil || !found || deployment.Spec.Template.Spec.Containers[0].Image != image {
+		t.Errorf("the manifests have image %s (%v), want %s", deployment.Spec.Template.Spec.Containers[0].Image, err, image)
+	}
+}
+
+func checkImage(t *testing.T, files map[string][]byte, digest string) {
+	t.Helper()
+	index, err := layout.ImageIndexFromPath(store(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := v1.NewHash(digest)
+	if err == nil {
+		_, err = index.ImageIndex(hash)
+	}
+	if err != nil {
+		t.Errorf("the archive of the image does not have %s: %v", digest, err)
+	}
+}
+
+func store(t *testing.T, files map[string][]byte) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func unzip(t *testing.T, packed []byte) []byte {
+	t.Helper()
+	plain, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+func unpack(t *testing.T, packed []byte) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	in := tar.NewReader(bytes.NewReader(packed))
+	for {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestBrokenSourcesAreNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(t *testing.T, s *artifacts.Source)
+		says   string
+	}{
+		"no image": {func(t *testing.T, s *artifacts.Source) { s.Layout = t.TempDir() }, "run make image"},
+		"an image of another version": {func(t *testing.T, s *artifacts.Source) { other, _ := built(t, "1.1.0"); s.Layout = other.Layout },
+			`is of version "1.1.0", not "1.2.0"; run make image`},
+		"no notes":     {func(_ *testing.T, s *artifacts.Source) { s.Changelog = "missing.md" }, "missing.md"},
+		"no manifests": {func(_ *testing.T, s *artifacts.Source) { s.Deploy = "missing" }, "missing"},
+		"manifests without a tag": {func(t *testing.T, s *artifacts.Source) {
+			s.Deploy = store(t, map[string][]byte{"kustomization.yaml": []byte("resources: []\n")})
+		}, "kustomization.yaml has 0 lines with newTag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := built(t, "1.2.0")
+			test.change(t, &s)
+			if _, err := artifacts.Write(filepath.Join(t.TempDir(), "release"), s); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("the error is %v, want one that says %q", err, test.says)
+			}
+		})
+	}
+}
