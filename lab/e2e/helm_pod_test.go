@@ -22,8 +22,8 @@ func TestHelmPod(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())
 	h, _ := newHelm(t)
 	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
-	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, kubeconfig string) error {
-		h.Kubeconfig = kubeconfig
+	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
+		h.Kubeconfig = env.Kubeconfig
 		_, err := r.run("install", "wmco", r.first, "--create-namespace", "--wait")
 		return err
 	}})

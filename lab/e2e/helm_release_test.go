@@ -39,8 +39,8 @@ func TestHelmRelease(t *testing.T) {
 	h, _ := newHelm(t)
 	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "registry.example.com/wmco:v0.2.0")}
 	var notes string
-	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Install: func(_ context.Context, kubeconfig string) error {
-		h.Kubeconfig = kubeconfig
+	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Install: func(_ context.Context, env *testenv.Env) error {
+		h.Kubeconfig = env.Kubeconfig
 		var err error
 		notes, err = r.run("install", "wmco", r.first, "--create-namespace")
 		return err

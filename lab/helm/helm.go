@@ -39,6 +39,9 @@ func New(ctx context.Context, root, dir string, progress io.Writer) (*Helm, erro
 	return h, nil
 }
 
+// Folder is where the program is, for a search path.
+func (h *Helm) Folder() string { return h.dir }
+
 // Chart makes the chart with a version and an image, and returns its folder. An empty image is that of deploy/.
 func (h *Helm) Chart(ctx context.Context, version, image string) (folder string, err error) {
 	out := filepath.Join(h.dir, "chart-"+version)

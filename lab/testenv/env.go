@@ -65,8 +65,8 @@ type Options struct {
 	Minors []string
 	// Before runs before the operator is installed, for clusters that are not empty.
 	Before func(context.Context, *Env) error
-	// Install installs the operator's manifests, as a cluster administrator with this kubeconfig; deploy/ is applied if nil.
-	Install func(ctx context.Context, kubeconfig string) error
+	// Install installs the operator's manifests, as a cluster administrator; deploy/ is applied if nil.
+	Install func(context.Context, *Env) error
 	// Log gets a line for each long operation.
 	Log io.Writer
 }
@@ -245,7 +245,7 @@ func (env *Env) install(ctx context.Context, o Options) error {
 		}
 	}
 	if o.Install != nil {
-		err = o.Install(ctx, env.Kubeconfig)
+		err = o.Install(ctx, env)
 	} else {
 		err = manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy"))
 	}
