@@ -23,13 +23,13 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 			t.Errorf("route %+v", r)
 		}
 	}
-	added := StaticRoute{To: netip.MustParsePrefix("198.51.100.0/28"), Gateway: netip.IPv4Unspecified(), Metric: 77}
+	added := addedRoute()
 	err = AddStaticRoute(address, added)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this Windows (Wine) can add no routes")
 	}
 	t.Cleanup(func() {
-		if err := exec.Command("route.exe", "delete", added.To.Addr().String(), "mask", "255.255.255.240").Run(); err != nil {
+		if err := removeAddedRoute(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -37,6 +37,26 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 	found, listing := StaticRoutes(address)
 	if err != nil || again != nil || listing != nil || !slices.Contains(found, added) {
 		t.Errorf("routes %v after one was added (%v), and again (%v): %v", found, err, again, listing)
+	}
+}
+
+// addedRoute is the route of the tests (RFC 5737).
+func addedRoute() StaticRoute {
+	return StaticRoute{To: netip.MustParsePrefix("198.51.100.0/28"), Gateway: netip.IPv4Unspecified(), Metric: 77}
+}
+
+func removeAddedRoute() error {
+	return exec.Command("route.exe", "delete", addedRoute().To.Addr().String(), "mask", "255.255.255.240").Run()
+}
+
+// TestWhatACutRunLeavesIsRemoved removes what tests of this package leave on a machine when they are killed. wmco-acceptance runs it alone.
+func TestWhatACutRunLeavesIsRemoved(t *testing.T) {
+	if err := removeAddedRoute(); errors.Is(err, exec.ErrNotFound) {
+		t.Skip("this Windows (Wine) has no route.exe, and can add no routes")
+	}
+	found, err := StaticRoutes(mustAddress(t))
+	if err != nil || slices.ContainsFunc(found, func(r StaticRoute) bool { return r.To == addedRoute().To }) {
+		t.Errorf("routes %v, %v", found, err)
 	}
 }
 
