@@ -19,7 +19,7 @@ LINT := run --allow-parallel-runners
 TEST := go test -vet=off
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
-ON_WINDOWS := ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/...
+ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 CORE := ^Test(WindowsHostBecomesReadyNode|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
@@ -35,7 +35,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload image chart release bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording build payload image chart release acceptance bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -71,6 +71,9 @@ release: ## Writes all files of a release into _release/, with the version of th
 	@$(MAKE) --no-print-directory image PUSH= SIGN=
 	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 
+acceptance: ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md).
+	@hack/acceptance.sh _acceptance
+
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
@@ -95,7 +98,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md and doc
 	go run ./hack/support docs/support.md .
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart _release
+	rm -rf bin _payload _image _install _chart _release _acceptance cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

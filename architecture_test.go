@@ -117,6 +117,8 @@ func mayImport() map[string][]string {
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
 		"internal/sim/sshd":       {},
+		"internal/acceptance":     {"internal/agent", "internal/desired", "internal/host", "internal/platform", "internal/platform/metadata", "internal/shorten"},
+		"cmd/wmco-acceptance":     {"internal/acceptance", "internal/win"},
 		"cmd/wmco":                {"api", "api/v1alpha1", "internal/claim", "internal/cluster", "internal/controllers", "internal/migration", "internal/release", "internal/shorten", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/compress", "payload/selfextract"},

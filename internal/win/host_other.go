@@ -15,6 +15,12 @@ func Host() (host.Host, error) {
 	return host.Host{}, fmt.Errorf("calling Windows on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
+// Edition is nothing that this system has.
+type Edition struct{ Wine, Desktop, Elevated bool }
+
+// ThisEdition is empty: this is not Windows.
+func ThisEdition() Edition { return Edition{} }
+
 // Contain returns errors.ErrUnsupported: jobs are Windows'.
 func Contain() error {
 	return fmt.Errorf("making a job on %s: %w", runtime.GOOS, errors.ErrUnsupported)

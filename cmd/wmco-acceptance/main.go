@@ -1,0 +1,157 @@
+// Wmco-acceptance tries on a Windows machine what could not be tried where this product is developed, puts back what it
+// changed, and writes report.json and report.md (docs/acceptance.md). make acceptance builds it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/windows-machine-config/wmco/internal/acceptance"
+	"github.com/windows-machine-config/wmco/internal/win"
+)
+
+// The exit codes.
+const (
+	allRight = 0
+	failed   = 1 // refused, or incomplete
+	misused  = 2
+	refuted  = 3 // a line was refuted
+)
+
+func main() {
+	if known, err := acceptance.Command(os.Args[1:], os.Stdout); known {
+		exit(err, failed)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	os.Exit(code)
+}
+
+func exit(err error, code int) {
+	if err == nil {
+		os.Exit(allRight)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(code)
+}
+
+// flags are those of the command line.
+type flags struct {
+	plan, restore, onWine bool
+	only, out             string
+}
+
+func parse(args []string, out io.Writer) (f flags, err error) {
+	set := flag.NewFlagSet("wmco-acceptance", flag.ContinueOnError)
+	set.SetOutput(out)
+	set.BoolVar(&f.plan, "plan", false, "say what would be tried and changed, and change nothing")
+	set.BoolVar(&f.restore, "restore", false, "put back what a run that was cut left, and try nothing")
+	set.BoolVar(&f.onWine, "on-wine", false, "this is Wine: try the program itself")
+	set.StringVar(&f.only, "only", "", "`ids` of the lines to try, separated by commas; all if empty")
+	set.StringVar(&f.out, "out", ".", "`folder` for report.json and report.md")
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	if set.NArg() > 0 {
+		err = fmt.Errorf("%q is not known: --help lists the options", set.Arg(0))
+		fmt.Fprintln(out, err)
+	}
+	return f, err
+}
+
+func run(ctx context.Context, args []string, out io.Writer) int {
+	f, err := parse(args, out)
+	if errors.Is(err, flag.ErrHelp) {
+		return allRight
+	}
+	if err != nil {
+		return misused
+	}
+	if f.plan {
+		fmt.Fprint(out, acceptance.Plan(acceptance.Lines()))
+		return allRight
+	}
+	code, err := try(ctx, f, out)
+	if err != nil {
+		fmt.Fprintln(out, "wmco-acceptance:", err)
+	}
+	return code
+}
+
+func try(ctx context.Context, f flags, out io.Writer) (int, error) {
+	m, err := machine()
+	if err != nil {
+		return failed, err
+	}
+	o := acceptance.Options{Version: version(), OnWine: f.onWine, Out: out}
+	if f.only != "" {
+		o.Only = strings.Split(f.only, ",")
+	}
+	if f.restore {
+		left, err := acceptance.Restore(ctx, m, o)
+		if err != nil {
+			return failed, err
+		}
+		if !left {
+			fmt.Fprintln(out, "nothing is left of an earlier run")
+		}
+		return allRight, nil
+	}
+	o.Report = func(r acceptance.Report) error { return write(f.out, r) }
+	r, err := acceptance.Run(ctx, m, o)
+	if err != nil {
+		return failed, err
+	}
+	fmt.Fprintf(out, "\n%s\nwritten: %s\n", r.Summary(), filepath.Join(f.out, "report.json"))
+	if r.Refuted() {
+		return refuted, nil
+	}
+	return allRight, nil
+}
+
+// machine is the one that this program runs on. What it starts ends with it.
+func machine() (acceptance.Machine, error) {
+	h, err := win.Host()
+	if err != nil {
+		return acceptance.Machine{}, err
+	}
+	if err := win.Contain(); err != nil {
+		return acceptance.Machine{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return acceptance.Machine{}, err
+	}
+	e := win.ThisEdition()
+	m := acceptance.Machine{Host: h, Wine: e.Wine, Desktop: e.Desktop, Elevated: e.Elevated, Program: program, Programs: map[string][]byte{}}
+	programs, err := fs.Glob(embedded(), "programs/*.gz")
+	for _, name := range programs {
+		content, readErr := fs.ReadFile(embedded(), name)
+		err = errors.Join(err, readErr)
+		m.Programs[strings.TrimSuffix(filepath.Base(name), ".exe.gz")] = content
+	}
+	return m, err
+}
+
+// write writes the report. A file that is there already is replaced.
+func write(folder string, r acceptance.Report) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(folder, "report.json"), append(text, '\n'), 0o600),
+		os.WriteFile(filepath.Join(folder, "report.md"), []byte(r.Summary()), 0o600),
+	)
+}

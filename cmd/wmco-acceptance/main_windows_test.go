@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/acceptance"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/win"
+)
+
+const (
+	// asProgram, set in the environment, makes the test's executable behave as wmco-acceptance.
+	asProgram = "WMCO_ACCEPTANCE_TEST_AS_PROGRAM"
+	// builtProgram has the path of the program that make acceptance built; without it, the tests try themselves.
+	builtProgram = "WMCO_ACCEPTANCE"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program is a run of wmco-acceptance on Wine.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	if !win.ThisEdition().Wine {
+		t.Skip("it would change this machine: start wmco-acceptance.exe yourself")
+	}
+	name := os.Getenv(builtProgram)
+	if name == "" {
+		name = os.Args[0]
+	}
+	c := exec.Command(name, append([]string{"--on-wine"}, args...)...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// mustEnd runs the program to its end, with this exit code.
+func mustEnd(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	output, err := program(t, args...).CombinedOutput()
+	exit := (*exec.ExitError)(nil)
+	got := 0
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if got != code {
+		t.Fatalf("it ends with %d, want %d:\n%s", got, code, output)
+	}
+	return string(output)
+}
+
+// verdicts are those that Wine gives. Where they are not the expected ones of Windows, docs/limitations.md says what Wine does.
+func verdicts() map[string]acceptance.Verdict {
+	return map[string]acceptance.Verdict{
+		"user-folders": acceptance.Refuted, "certificate-store": acceptance.Refuted, "hostname": acceptance.Refuted,
+		"certificate-lookup": acceptance.Confirmed, "log-runner": acceptance.Confirmed, "service-deletion": acceptance.Confirmed,
+	}
+}
+
+// TestEachLineHasItsVerdict runs all on Wine; with -short without the contract tests, which make unit-windows runs as well.
+func TestEachLineHasItsVerdict(t *testing.T) {
+	var ids []string
+	want := map[string]acceptance.Verdict{}
+	for _, l := range acceptance.Lines() {
+		if len(l.Tests) > 0 && testing.Short() {
+			continue
+		}
+		ids = append(ids, l.ID)
+		want[l.ID] = acceptance.Untried
+		if v, known := verdicts()[l.ID]; known {
+			want[l.ID] = v
+		}
+	}
+	before := remember(t)
+	folder := outFolder(t)
+	output := mustEnd(t, refuted, "--only", strings.Join(ids, ","), "--out", folder)
+	content, err := os.ReadFile(filepath.Join(folder, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r acceptance.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]acceptance.Verdict{}
+	for _, a := range r.Lines {
+		got[a.ID] = a.Verdict
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !r.Machine.Wine || r.Finished.IsZero() {
+		t.Errorf("the report has (-want +got):\n%s\n%s", diff, output)
+	}
+	for _, test := range r.Tests {
+		if test.Result == "failed" {
+			t.Errorf("%s failed:\n%s", test.Name, test.Output)
+		}
+	}
+	if !testing.Short() && len(r.Tests) < 100 {
+		t.Errorf("the report has %d tests", len(r.Tests))
+	}
+	if summary, err := os.ReadFile(filepath.Join(folder, "report.md")); err != nil || !strings.Contains(string(summary), "This is Wine") {
+		t.Errorf("the summary is %q, %v", summary, err)
+	}
+	before.mustBeSame(t)
+}
+
+// TestARunThatIsKilledIsPutBack kills the program at each line that says that it changes something, or puts it back.
+func TestARunThatIsKilledIsPutBack(t *testing.T) {
+	before := remember(t)
+	for _, id := range []string{"user-folders", "hostname", "shells", "firewall", "certificate-store", "log-runner"} {
+		if id == "log-runner" && os.Getenv(builtProgram) == "" {
+			continue // only make acceptance builds it
+		}
+		for step := 1; step <= 2; step++ { // the change, and putting it back
+			if id == "certificate-store" && step == 2 && testing.Short() {
+				continue // the probe takes long on Wine
+			}
+			wasKilled, at := kill(t, id, step)
+			if !wasKilled {
+				t.Fatalf("%s has no step %d", id, step)
+			}
+			mustRestore(t, before, at)
+		}
+	}
+}
+
+// TestContractTestsThatAreKilledArePutBack kills the program while tests of services run.
+func TestContractTestsThatAreKilledArePutBack(t *testing.T) {
+	if os.Getenv(builtProgram) == "" || testing.Short() {
+		t.Skip("it takes a program of make acceptance, and a minute")
+	}
+	before := remember(t)
+	const testsOfWin = 4 // after a folder, and the tests of network and scm
+	for _, step := range []int{testsOfWin, testsOfWin + 1, testsOfWin + 2} {
+		wasKilled, at := kill(t, "service-deletion", step)
+		if !wasKilled {
+			t.Fatalf("it has no step %d", step)
+		}
+		mustRestore(t, before, at)
+	}
+}
+
+// mustRestore puts back what a run left that was killed.
+func mustRestore(t *testing.T, before machineState, at string) {
+	t.Helper()
+	t.Log("killed at:", at)
+	output := mustEnd(t, allRight, "--restore")
+	if again := mustEnd(t, allRight, "--restore"); !strings.Contains(again, "nothing is left") {
+		t.Errorf("killed at %q, a second --restore says %s after %s", at, again, output)
+	}
+	before.mustBeSame(t)
+}
+
+// kill starts the program and kills it when it says that it makes the given step, or within the step where that takes long. It returns false
+// when it ends before.
+func kill(t *testing.T, id string, step int) (wasKilled bool, at string) {
+	t.Helper()
+	c := program(t, "--only", id, "--out", outFolder(t))
+	output, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }() // it was killed, or a line was refuted
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		at = strings.TrimSpace(lines.Text())
+		if !strings.HasPrefix(at, "changing: ") && !strings.HasPrefix(at, "putting back: ") {
+			continue
+		}
+		if step--; step > 0 {
+			continue
+		}
+		if strings.HasSuffix(at, "changing: tests win") {
+			time.Sleep(8 * time.Second) // they have begun to make services
+		}
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		return true, at
+	}
+	return false, ""
+}
+
+// remember looks at the machine, on which an earlier run of the tests may have been cut.
+func remember(t *testing.T) machineState {
+	t.Helper()
+	mustEnd(t, allRight, "--restore")
+	return look(t)
+}
+
+// machineState is what the program changes on Wine.
+type machineState struct {
+	Roots    []string
+	Hostname string
+	Services []string
+}
+
+func look(t *testing.T) machineState {
+	t.Helper()
+	h, err := win.Host()
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := h.Certificates.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := h.System.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := machineState{Roots: roots, Hostname: facts.Hostname}
+	found, err := h.Services.List(t.Context(), []string{"wicd-test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range found { // those that contract tests mark as WICD's are among them
+		s.Services = append(s.Services, service.Name)
+	}
+	return s
+}
+
+func (s machineState) mustBeSame(t *testing.T) {
+	t.Helper()
+	if diff := cmp.Diff(s, look(t)); diff != "" {
+		t.Errorf("the machine is not as before (-before +after):\n%s", diff)
+	}
+	if (host.Disk{}).Exists(acceptance.Root) {
+		t.Errorf("%s is there", acceptance.Root)
+	}
+}
+
+// outFolder is an empty folder. Wine rejects how Go removes a tree, so t.TempDir cannot be used.
+func outFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "wmco-acceptance-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = (host.Disk{}).RemoveAll(folder) })
+	return folder
+}
+
+func TestWineIsRefusedWithoutTheFlag(t *testing.T) {
+	c := program(t)
+	c.Args = c.Args[:1]
+	output, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "refused, nothing was changed: this is Wine") {
+		t.Errorf("it says %s, %v", output, err)
+	}
+}
+
+func TestThePlanAndBadFlags(t *testing.T) {
+	if plan := mustEnd(t, allRight, "--plan"); !strings.Contains(plan, "hostname: gives the machine another name") {
+		t.Errorf("the plan is %s", plan)
+	}
+	for _, args := range [][]string{{"--joined"}, {"more"}} {
+		if said := mustEnd(t, misused, args...); !strings.Contains(said, args[0]) && !strings.Contains(said, "joined") {
+			t.Errorf("%q: it says %s", args, said)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package acceptance
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Root is the folder of the program on the machine. Only administrators may read or write it.
+const Root = `C:\ProgramData\wmco-acceptance`
+
+const (
+	journalFile = Root + `\journal.json`
+	lockFile    = Root + `\lock`
+	// maxJournal is how large a journal may be, in bytes. One has a few hundred.
+	maxJournal = 64 << 10
+)
+
+// Kind says what a change is a change of.
+type Kind string
+
+// The kinds of changes, with what Name and Former of a Change are.
+const (
+	kindFolder      Kind = "folder"             // name below Root
+	kindFeature     Kind = "Windows feature"    // name
+	kindRules       Kind = "firewall rules"     // group of the rules
+	kindExclusion   Kind = "Defender exclusion" // path
+	kindRoute       Kind = "route"              // destination address
+	kindCertificate Kind = "root certificate"   // SHA-256
+	kindHostname    Kind = "host name"          // former name
+	kindRestart     Kind = "scheduled restart"  // empty
+	kindTests       Kind = "tests"              // name of the tests' program
+)
+
+// change is one change of the machine.
+type change struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name,omitempty"`
+}
+
+func (c change) String() string {
+	if c.Name == "" {
+		return string(c.Kind)
+	}
+	return string(c.Kind) + " " + c.Name
+}
+
+// check refuses changes that no probe makes: what a journal says is undone with all rights.
+func (c change) check() error {
+	names := map[Kind]string{
+		kindFolder:      `[a-z]+`,
+		kindFeature:     triedFeature,
+		kindRules:       host.FirewallGroup,
+		kindExclusion:   regexp.QuoteMeta(excludedFolder),
+		kindRoute:       regexp.QuoteMeta(triedRoute),
+		kindCertificate: `[0-9a-f]{64}`,
+		kindHostname:    `[A-Za-z0-9-]{1,63}`,
+		kindRestart:     ``,
+		kindTests:       `[a-z]+`,
+	}
+	pattern, known := names[c.Kind]
+	if !known {
+		return fmt.Errorf("%q is not a kind of change", c.Kind)
+	}
+	if !regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(c.Name) {
+		return fmt.Errorf("%q is not the name of a %s that a probe changes", c.Name, c.Kind)
+	}
+	return nil
+}
+
+// journal has the changes that were not put back yet, the oldest first.
+type journal struct {
+	disk    host.Disk
+	changes []change
+	// failure is why it could not be written: nothing may be changed any more.
+	failure error
+}
+
+// readJournal reads the journal of a run that was cut. A missing file is an empty one.
+func readJournal(d host.Disk) (*journal, error) {
+	j := &journal{disk: d}
+	f, err := d.Open(journalFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxJournal+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	if j.changes, err = parseJournal(content); err != nil {
+		return nil, fmt.Errorf("reading %s: %w: put back by hand what it names, and remove the file", journalFile, err)
+	}
+	return j, nil
+}
+
+func parseJournal(content []byte) ([]change, error) {
+	if len(content) > maxJournal {
+		return nil, fmt.Errorf("it has more than %d bytes", maxJournal)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	var changes []change
+	if err := decoder.Decode(&changes); err != nil {
+		return nil, err
+	}
+	for i, c := range changes {
+		if err := c.check(); err != nil {
+			return nil, fmt.Errorf("change %d: %w", i+1, err)
+		}
+	}
+	return changes, nil
+}
+
+// add writes a change that is about to be made. One that is there already stays.
+func (j *journal) add(c change) error {
+	if slices.Contains(j.changes, c) {
+		return nil
+	}
+	return j.write(append(slices.Clone(j.changes), c))
+}
+
+// remove forgets a change that was put back.
+func (j *journal) remove(c change) error {
+	return j.write(slices.DeleteFunc(slices.Clone(j.changes), func(other change) bool { return other == c }))
+}
+
+func (j *journal) write(changes []change) error {
+	text, err := json.MarshalIndent(changes, "", "  ")
+	if err == nil {
+		_, err = j.disk.WriteFile(journalFile, string(text)+"\n")
+	}
+	if err != nil {
+		j.failure = fmt.Errorf("writing the journal: %w", err)
+		return j.failure
+	}
+	j.changes = changes
+	return nil
+}

@@ -1,0 +1,131 @@
+package acceptance
+
+// featureLines are the lines about Windows itself and its protection.
+func featureLines() []Line {
+	return []Line{
+		{
+			ID: "features", Title: "Windows features",
+			Text: "`DismApi.dll` is a stand-in whose features are registry values. The structures of the real " +
+				"library are taken from its documentation. How long real DISM takes to enable the feature " +
+				"Containers, and whether that can be canceled, is unknown.",
+			Claim:   "a feature is enabled by DISM as WICD does it, and DISM says so",
+			Changes: "enables the feature TelnetClient for some seconds",
+			Try:     tryFeature,
+		},
+		{
+			ID: "hostname", Title: "Host names",
+			Text: "Windows is queried with the documented call. Wine returns a new name at once; that Windows " +
+				"returns the old one until it restarts is from its documentation.",
+			Claim:   "Windows tells its old name until it restarts",
+			Changes: "gives the machine another name, and the old one before a restart",
+			Try:     tryHostname,
+		},
+		{
+			ID: "restarts", Title: "Restarts",
+			Text: "hosts of the lab have a `shutdown.exe` of the lab's. The exit codes of Windows' own when a " +
+				"restart is in progress (1115) or scheduled (1190) are from its documentation.",
+			Claim:   "`shutdown.exe` exits with 1190 when a restart is scheduled",
+			Changes: "schedules a restart in ten years and cancels it",
+			Try:     tryRestart,
+		},
+		{
+			ID: "defender", Title: "Microsoft Defender",
+			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used after their " +
+				"documentation; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +
+				"a method with parameters, and lists of strings in both directions were tried with other classes " +
+				"of Wine (`StdRegProv`). Not tried: passing a list to a method, the rights that WMI wants " +
+				"(`CoSetProxyBlanket` has no effect there), and which errors policies and tamper protection " +
+				"really cause. How much faster pulls become is unknown.",
+			Claim:   "an exclusion that WICD adds is in force, and it is gone when WICD removes it",
+			Changes: "adds the exclusion C:\\ProgramData\\wmco-acceptance\\excluded for a moment",
+			Try:     tryDefender,
+		},
+	}
+}
+
+// fileLines are the lines about files and certificates.
+func fileLines() []Line {
+	return []Line{
+		{
+			ID: "access-rights", Title: "Access control lists",
+			Text: "rights are set with the documented calls. Wine does not return them exactly, so the tests check that " +
+				"the calls succeed, not what NTFS makes of them.",
+			Claim: "folders and files have the rights that were set, and Windows tells them as they were written",
+			Tests: []string{
+				"TestRightsKeepTheirPromises/FoldersHaveTheirRightsFromTheBeginning",
+				"TestRightsKeepTheirPromises/ProtectGivesExactlyTheseRights",
+				"TestRightsKeepTheirPromises/StrangersAreTold",
+				"TestRightsKeepTheirPromises/LinksAreNotFollowed",
+				"TestProtectAppliesToFilesCreatedLater",
+				"TestProtectRemovesTheRightsOfOthers",
+				"TestRightsAreSpelledAsWindowsDoes",
+			},
+		},
+		{
+			ID: "user-folders", Title: "Folders of users of the host",
+			Text: "that Windows does not rename a folder with open files, so that a renamed folder is not in use by " +
+				"services, is from its documentation. Microseconds pass between the moment when Windows creates " +
+				"the registry key of a new service and the moment when WICD restricts it; a user who opens it " +
+				"then can read the service's variables later.",
+			Claim:   "Windows does not rename a folder in which a program has a file open",
+			Changes: "makes a folder below C:\\ProgramData\\wmco-acceptance",
+			Try:     tryRename,
+		},
+		{
+			ID: "certificate-store", Title: "Certificate store",
+			Text: "Wine shows that an added root is trusted and a removed one is not. How Windows treats a root " +
+				"that is not a CA was not tested. On Wine, a program that has verified a certificate does not " +
+				"notice new roots until it restarts; it was not tested that a running containerd does on Windows. " +
+				"If it does not pull after a change of `trusted-ca`, restart the service.",
+			Claim:   "a process that has verified certificates before trusts a root that is added later",
+			Changes: "adds a root certificate \"WMCO acceptance\" for a moment",
+			Try:     tryRoot,
+		},
+		{
+			ID: "certificate-lookup", Title: "Verifying certificates without a network",
+			Text: "containerd verifies the certificate of WICD's registry, which WICD signed itself, first with the " +
+				"certificates of Windows (`CertGetCertificateChain`). Windows may look for roots on its update " +
+				"service then. How long that takes on a closed network is unknown; each pull from a mirror could " +
+				"wait for it.",
+			Claim: "verifying WICD's own certificate takes less than a second",
+			Try:   tryLookup,
+		},
+	}
+}
+
+// loginLines are the lines about how a host is reached and made.
+func loginLines() []Line {
+	return []Line{
+		{
+			ID: "shells", Title: "PowerShell or bash as the host's default shell",
+			Text: "command lines are written so that both and cmd.exe read them alike; only cmd.exe (Wine's) was " +
+				"run.",
+			Claim:   "PowerShell, and bash if there is one, read the operator's command lines as cmd.exe does",
+			Changes: "makes a folder below C:\\ProgramData\\wmco-acceptance",
+			Try:     tryShells,
+		},
+		{
+			ID: "openssh", Title: "Microsoft's OpenSSH server",
+			Text: "hosts of the lab and simulated hosts run another SSH server with the same protocol. A canceled " +
+				"command ends with its connection.",
+			Reason: "it takes a login with an SSH key, and the program adds none to a machine",
+		},
+		{
+			ID: "user-data", Title: "User data",
+			Text:   "PowerShell's grammar accepts the script. Its effect on each platform is from documentation.",
+			Reason: "it takes a cloud that creates the machine",
+		},
+		{
+			ID: "metadata", Title: "Metadata services",
+			Text:  "the tests simulate them after the documentation of AWS and GCP.",
+			Claim: "the metadata service of AWS or GCP answers with a name for this machine",
+			Try:   tryMetadata,
+		},
+		{
+			ID: "authenticode", Title: "Authenticode",
+			Text: "the program that carries WICD to a new host (`wicd-<sha>-setup.exe`) has WICD appended, so an " +
+				"Authenticode signature would not cover all of it. WICD itself can be signed.",
+			Reason: "it takes a certificate of the publisher",
+		},
+	}
+}

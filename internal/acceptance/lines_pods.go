@@ -1,0 +1,41 @@
+package acceptance
+
+// podLines are the lines about containers and pods.
+func podLines() []Line {
+	return []Line{
+		{
+			ID: "sandbox-image", Title: "Sandbox image",
+			Text: "containerd pulled it on Wine, from registries of the tests. Microsoft's registry could not be " +
+				"reached. Which Windows builds its pause images have entries for is from the change log of " +
+				"`build/pause` in Kubernetes and from projects that use them. It is unknown whether `pause:3.9` " +
+				"has layers that are not in registries ([disconnected.md](disconnected.md)). That pods keep " +
+				"running while containerd restarts was tried on Wine, with stand-ins for Windows' containers.",
+			Claim: "Microsoft's registry has the default sandbox image for this Windows, with all of its layers",
+			Try:   trySandboxImage,
+		},
+		{
+			ID: "container-removal", Title: "Removing containers when a host leaves",
+			Text: "the functions of `vmcompute.dll` and `computenetwork.dll` are called as hcsshim calls them; the " +
+				"lab has stand-ins for both. Whether Windows can remove a layer before a restart that was in use " +
+				"when containerd stopped is unknown; files that cannot be removed are named.",
+			Reason: "it takes containers and their images; a host that leaves tries it",
+		},
+		{
+			ID: "pods", Title: "Pods",
+			Text: "containerd, its shim, win-overlay and host-local are the real programs. They run Deployments " +
+				"with logs, exec, exit codes, stop signals, grace periods and restarts, across reboots and power " +
+				"cuts. The container and network services of Windows below them are stand-ins: containers are " +
+				"ordinary processes without isolation, volumes, limits or a Windows image, and no packet is " +
+				"encapsulated or load balanced (see lab/README.md).",
+			Reason: "it takes a cluster",
+		},
+		{
+			ID: "missed-network", Title: "A network configuration that containerd missed",
+			Text: "on Wine, containerd missed one on a busy machine, and tells WICD whether it has a network. That " +
+				"it reads the folder again when WICD changes a file in it is from its source " +
+				"(`cni_conf_syncer.go`); the simulated containerd does so, and the moment could not be provoked " +
+				"with the real one.",
+			Reason: "the moment could not be provoked with the real containerd",
+		},
+	}
+}

@@ -1,0 +1,82 @@
+package acceptance
+
+// serviceLines are the lines about Windows' service control manager.
+func serviceLines() []Line {
+	return []Line{
+		{
+			ID: "service-manager", Title: "Service control manager",
+			Text: "recovery actions, delayed start and pre-shutdown time are set with the documented calls; Wine " +
+				"does not store them. Microseconds pass between creating a service and setting its description. A " +
+				"power cut in between leaves a service that the next join considers foreign (`ServiceConflict`; " +
+				"remove it with `sc.exe delete`). That Windows restarts WICD when its process is killed is from " +
+				"its documentation: Wine's SCM does not.",
+			Claim: "Windows restarts a service whose process was killed, or that ended with an error",
+			Tests: []string{
+				"TestServicesKeepTheirPromises/WhatCrashedIsStartedAgain",
+				"TestServicesKeepTheirPromises/WhatEndsWithAnErrorIsStartedAgain",
+				"TestFailuresAreFollowedByARestartAfterMilliseconds",
+				"TestAServiceStartsAtBootAndIsRestarted",
+				"TestPutKeepsALongerPreShutdownTime",
+			},
+		},
+		{
+			ID: "service-deletion", Title: "Deleting a running service",
+			Text: "Windows reports it, and WICD creates the service again at once. Wine does not report it; there " +
+				"it is detected when the service stops.",
+			Claim: "the deletion of a running service is reported, and the service comes back when it has stopped",
+			Tests: []string{
+				"TestServicesKeepTheirPromises/WatchTellsOfADeletion",
+				"TestServicesKeepTheirPromises/AServiceThatWasDeletedComesAgainWhenItHasStopped",
+			},
+		},
+		{
+			ID: "service-environment", Title: "Environment of a service",
+			Text: "Wine's service manager ignores it; the containerd and the kubelet of the tests read it by " +
+				"themselves when they start. That Windows reads it at each start of a service is from its " +
+				"documentation.",
+			Claim: "Windows reads the environment of a service at each of its starts",
+			Tests: []string{
+				"TestServicesKeepTheirPromises/AServiceHasItsEnvironmentAtTheNextStart",
+			},
+		},
+		{
+			ID: "failure-actions", Title: "Restart of a service that stops with an error",
+			Text: "Windows documents for `FailureActionsFlag` that a change takes effect at the next start of the " +
+				"system. Until then WICD restarts the service.",
+			Reason: "it takes a restart of Windows",
+		},
+	}
+}
+
+// processLines are the lines about processes of services.
+func processLines() []Line {
+	return []Line{
+		{
+			ID: "log-runner", Title: "Terminating kube-log-runner",
+			Text: "whether the kubelet below it terminates on Windows, too, is unknown. If it does not, as on Wine, WICD " +
+				"terminates it before the service starts again.",
+			Claim:   "the program below kube-log-runner keeps running when kube-log-runner is terminated",
+			Changes: "starts two programs for a moment",
+			Try:     tryLogRunner,
+		},
+		{
+			ID: "shared-processes", Title: "Services that share a process",
+			Text: "stopping those of `svchost` waits for the service, then for its process. Only services with their own " +
+				"process were tested, as all of the operator's services are.",
+			Reason: "such services are Windows' own, and stopping them could harm the machine",
+		},
+		{
+			ID: "kubelet-shutdown", Title: "Graceful shutdown of the kubelet",
+			Text: "what `spec.kubelet.shutdownGracePeriod` does was never seen: Wine does not notify services before a " +
+				"shutdown. Windows starts kube-log-runner, and the kubelet below it registers for the " +
+				"notification, as it does for a stop. That Windows takes this from a child is known of a stop, " +
+				"from the original operator. WICD may try to start the kubelet again while Windows shuts down.",
+			Reason: "it takes a node, and a restart of Windows",
+		},
+		{
+			ID: "priority-class", Title: "Priority class",
+			Text:   "the kubelet is started with it; what Windows makes of it was not measured.",
+			Reason: "it takes a node under load",
+		},
+	}
+}

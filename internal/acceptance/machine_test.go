@@ -1,0 +1,133 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// computer is a simulated computer with the programs of Windows that probes use.
+type computer struct {
+	*sim.Windows
+	feature string // state of triedFeature
+	restart bool   // whether one is scheduled
+}
+
+func newComputer(t *testing.T) *computer {
+	t.Helper()
+	c := &computer{feature: "Disabled", Windows: sim.NewWindows(sim.WindowsOptions{
+		Root: t.TempDir(), Hostname: "WIN-ACC", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled, triedFeature: agent.FeatureDisabled},
+	})}
+	t.Cleanup(c.PowerOff)
+	if _, err := c.Disk().MakeFolder(host.Parent(Root)); err != nil {
+		t.Fatal(err)
+	}
+	c.AddRule(sim.Rule{FirewallRule: desired.FirewallRule{Name: "of others", Protocol: desired.TCP, Ports: []uint16{22}}})
+	return c
+}
+
+func (c *computer) machine() Machine {
+	h := c.Host()
+	h.Programs = c
+	h.System = features{h.System, c}
+	return Machine{Host: h, Elevated: true}
+}
+
+// features are those of the computer, which dism.exe tells.
+type features struct {
+	host.System
+	c *computer
+}
+
+func (f features) EnableFeature(ctx context.Context, name string) (bool, error) {
+	reboot, err := f.System.EnableFeature(ctx, name)
+	if err == nil {
+		f.c.feature = "Enabled"
+	}
+	return reboot, err
+}
+
+// Run is agent.Runner.
+func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io.Writer) error {
+	words := strings.Fields(strings.TrimPrefix(command, system32))
+	switch {
+	case words[0] == "dism.exe" && words[3] == "/Get-FeatureInfo":
+		fmt.Fprintf(stdout, "Feature Name : %s\r\n\r\nState : %s\r\nRestart Required : Possible\r\n", triedFeature, c.feature)
+	case words[0] == "dism.exe":
+		c.feature = "Disabled"
+	case words[0] == "route.exe":
+		c.LoseRoutes()
+	case words[0] == "shutdown.exe" && words[1] == "/a":
+		c.restart = false
+	case words[0] == "shutdown.exe" && c.restart:
+		return exitCode(shutdownScheduled)
+	case words[0] == "shutdown.exe":
+		c.restart = true
+	default:
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+// exitCode is the error of a program that ended with it.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+func (e exitCode) ExitCode() int { return int(e) }
+
+// state is all of the computer that probes change. That it waits for a restart is not in it: the simulated one does so even for the name
+// that it has.
+type state struct {
+	Feature   string
+	Restart   bool
+	Hostname  string
+	Rules     []sim.Rule
+	Routes    []host.Route
+	Roots     []string
+	Defender  sim.Defender
+	Leftovers []string
+}
+
+func (c *computer) state(t *testing.T) state {
+	t.Helper()
+	h := c.Host()
+	facts, err := h.System.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := h.Certificates.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := state{
+		Feature: c.feature, Restart: c.restart, Hostname: facts.Hostname, Rules: c.Rules(), Routes: c.Routes(), Roots: roots,
+		Defender: c.Defender(),
+	}
+	s.Defender.Writes = 0
+	if h.Disk.Exists(Root) {
+		s.Leftovers, _ = h.Disk.List(Root)
+		s.Leftovers = append(s.Leftovers, Root)
+	}
+	return s
+}
+
+// stubborn removes no exclusions.
+type stubborn struct{ host.Defender }
+
+func (stubborn) Remove(context.Context, desired.Exclusions) error { return errors.New("it refuses") }
+
+func mustPut(t *testing.T, m *Machine, s desired.Service) {
+	t.Helper()
+	if _, err := m.Host.Services.Put(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}

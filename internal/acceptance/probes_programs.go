@@ -1,0 +1,148 @@
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Commands of the program that probes give to it.
+const (
+	// EchoCommand prints the arguments.
+	EchoCommand = "echo"
+	// CountCommand counts in a file, until it is killed or half a minute has passed.
+	CountCommand = "count"
+)
+
+// Command does what a command of probes says. known is false for other arguments.
+func Command(args []string, out io.Writer) (known bool, err error) {
+	switch {
+	case len(args) > 0 && args[0] == EchoCommand:
+		_, err = fmt.Fprintln(out, strings.Join(args, "|"))
+		return true, err
+	case len(args) == 2 && args[0] == CountCommand:
+		for n := range 300 {
+			if err := os.WriteFile(args[1], []byte(fmt.Sprint(os.Getpid(), " ", n)), 0o600); err != nil {
+				return true, err
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// shell is a shell that a host may have for logins by SSH.
+type shell struct{ name, path, option string }
+
+func shells() []shell {
+	return []shell{
+		{"cmd.exe", system32 + "cmd.exe", "/c"},
+		{"PowerShell", system32 + `WindowsPowerShell\v1.0\powershell.exe`, "-c"},
+		{"bash", `C:\Program Files\Git\bin\bash.exe`, "-c"}, // where Git for Windows is installed
+	}
+}
+
+func tryShells(ctx context.Context, s *session) (string, error) {
+	folder, err := s.folder(ctx, "shells")
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	const name = "wicd-0123456789abcdef.exe"
+	if err := copyFile(s.Program, s.Host.Disk.Local(folder+`\`+name)); err != nil {
+		return "", untriedf("%w", err)
+	}
+	var tried []string
+	for _, sh := range shells() {
+		if !s.Host.Disk.Exists(sh.path) {
+			continue
+		}
+		command := exec.CommandContext(ctx, s.Host.Disk.Local(sh.path), sh.option, `.\\`+name+" "+EchoCommand+" one --two=3")
+		command.Dir = s.Host.Disk.Local(folder)
+		output, err := command.CombinedOutput()
+		if s.Wine && len(output) == 0 {
+			continue // Wine has a PowerShell that does nothing
+		}
+		if got := strings.TrimSpace(string(output)); err != nil || got != EchoCommand+"|one|--two=3" {
+			return "", errors.Join(err, fmt.Errorf("%s makes of it %q", sh.name, got))
+		}
+		tried = append(tried, sh.name)
+	}
+	if !slices.Contains(tried, "PowerShell") {
+		return "", untriedf("there is no PowerShell (tried: %s)", strings.Join(tried, ", "))
+	}
+	return "tried: " + strings.Join(tried, ", "), nil
+}
+
+// logRunner is the program between Windows and the kubelet.
+const logRunner = "kube-log-runner"
+
+func tryLogRunner(ctx context.Context, s *session) (string, error) {
+	packed, known := s.Programs[logRunner]
+	if !known {
+		return "", untriedf("this program was built without %s (make acceptance builds it with it)", logRunner)
+	}
+	folder, err := s.folder(ctx, "runner")
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	program, counter := s.Host.Disk.Local(folder+`\`+logRunner+".exe"), s.Host.Disk.Local(folder+`\counter`)
+	if err := unpack(program, packed); err != nil {
+		return "", untriedf("%w", err)
+	}
+	runner := exec.CommandContext(ctx, program, "-log-file="+s.Host.Disk.Local(folder+`\log`), s.Program, CountCommand, counter)
+	if err := runner.Start(); err != nil {
+		return "", untriedf("%w", err)
+	}
+	pid, before, err := awaitCount(counter, -1)
+	killed := runner.Process.Kill()
+	_ = runner.Wait() // it says that it was killed
+	if err = errors.Join(err, killed); err != nil {
+		return "", untriedf("%w", err)
+	}
+	time.Sleep(time.Second)
+	_, after, err := awaitCount(counter, before)
+	if err == nil {
+		_, after, err = awaitCount(counter, after) // it counts on, long after
+	}
+	if child, finding := os.FindProcess(pid); finding == nil {
+		_ = child.Kill() // it is gone if it ended, too
+		_, _ = child.Wait()
+	}
+	if err != nil {
+		return "", errors.New("it ended, too")
+	}
+	return fmt.Sprintf("it counted from %d to %d", before, after), nil
+}
+
+// awaitCount waits until a program counts beyond a number.
+func awaitCount(file string, beyond int) (pid, count int, err error) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		first, second, _ := bytes.Cut(content, []byte(" "))
+		pid, _ = strconv.Atoi(string(first))
+		if count, err = strconv.Atoi(string(second)); err == nil && count > beyond {
+			return pid, count, nil
+		}
+	}
+	return pid, count, errors.New("the program below kube-log-runner does not count")
+}
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o700)
+}

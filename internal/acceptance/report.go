@@ -1,0 +1,175 @@
+package acceptance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// Verdict is what was found of a line.
+type Verdict string
+
+// The verdicts.
+const (
+	Confirmed Verdict = "confirmed"
+	Refuted   Verdict = "refuted"
+	Untried   Verdict = "could not be tried"
+)
+
+// maxSeen is how long the text of an answer may be, in bytes: a failing test can print much.
+const maxSeen = 4 << 10
+
+// Report is what a run found. It has neither names nor addresses of the machine, but for those in what programs of it said.
+type Report struct {
+	Version  string    `json:"version"`
+	Started  time.Time `json:"started"`
+	Finished time.Time `json:"finished,omitzero"` // missing in the report of a run that was cut
+	// Machine is the Windows it ran on.
+	Machine Windows `json:"machine"`
+	// Lines are the answers, in the order of the document.
+	Lines []Answer `json:"lines"`
+	// Tests are the results of the contract tests.
+	Tests []TestResult `json:"tests,omitempty"`
+	// Left is what could not be put back.
+	Left []string `json:"left,omitempty"`
+}
+
+// Windows is a version of Windows. Wine is true where it only claims to be one.
+type Windows struct {
+	Product      string `json:"product"`
+	Build        int    `json:"build"`
+	UBR          int    `json:"ubr"`
+	Installation string `json:"installation"`
+	Architecture string `json:"architecture"`
+	Wine         bool   `json:"wine"`
+}
+
+// Answer is what was found of one line.
+type Answer struct {
+	ID      string  `json:"id"`
+	Title   string  `json:"title"`
+	Claim   string  `json:"claim,omitempty"`
+	Verdict Verdict `json:"verdict"`
+	// Seen is what was seen, or why the line could not be tried.
+	Seen    string  `json:"seen,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// judge makes the verdict of what a probe returned.
+func (a *Answer) judge(seen string, err error) {
+	switch {
+	case err == nil:
+		a.Verdict, a.Seen = Confirmed, seen
+	case errors.Is(err, errUntried):
+		a.Verdict, a.Seen = Untried, strings.TrimPrefix(err.Error(), errUntried.Error()+": ")
+	default:
+		a.Verdict, a.Seen = Refuted, err.Error()
+	}
+	a.Seen = shorten.Text(a.Seen, maxSeen)
+}
+
+func newReport(version string, s *session) Report {
+	f := s.facts
+	return Report{Version: version, Started: time.Now().UTC(), Machine: Windows{
+		Product: f.Product, Build: f.Build, UBR: f.UBR, Installation: f.Installation, Architecture: f.Architecture, Wine: s.Wine,
+	}}
+}
+
+// Refuted tells whether a line was refuted, or a contract test failed.
+func (r Report) Refuted() bool {
+	return r.count(Refuted) > 0 || slices.ContainsFunc(r.Tests, func(t TestResult) bool { return t.Result == failedTest })
+}
+
+func (r Report) count(v Verdict) (n int) {
+	for _, a := range r.Lines {
+		if a.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// Summary is the report for people, in Markdown.
+func (r Report) Summary() string {
+	var b strings.Builder
+	m := r.Machine
+	fmt.Fprintf(&b, "# Acceptance of %s\n\n%s, build %d.%d, %s, %s, %s\n\n", r.Version, m.Product, m.Build, m.UBR, m.Installation, m.Architecture,
+		r.Started.Format("2006-01-02 15:04 MST"))
+	if m.Wine {
+		b.WriteString("This is Wine. The verdicts say whether the program works, and nothing about Windows.\n\n")
+	}
+	if r.Finished.IsZero() {
+		b.WriteString("The run has not ended.\n\n")
+	}
+	for _, left := range r.Left {
+		fmt.Fprintf(&b, "Not put back: %s\n\n", left)
+	}
+	fmt.Fprintf(&b, "%d confirmed, %d refuted, %d could not be tried\n", r.count(Confirmed), r.count(Refuted), r.count(Untried))
+	for _, v := range []Verdict{Refuted, Confirmed, Untried} {
+		if r.count(v) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s%s\n\n", strings.ToUpper(string(v[:1])), v[1:])
+		for _, a := range r.Lines {
+			if a.Verdict == v {
+				b.WriteString(a.summary())
+			}
+		}
+	}
+	return b.String() + r.summaryOfTests()
+}
+
+func (a Answer) summary() string {
+	text := fmt.Sprintf("- %s (`%s`)", a.Title, a.ID)
+	if a.Claim != "" {
+		text += ": " + a.Claim
+	}
+	if a.Seen != "" {
+		text += "\n  " + strings.ReplaceAll(a.Seen, "\n", "\n  ")
+	}
+	return text + "\n"
+}
+
+func (r Report) summaryOfTests() string {
+	if len(r.Tests) == 0 {
+		return ""
+	}
+	count := map[string]int{}
+	failed := ""
+	for _, t := range r.Tests {
+		count[t.Result]++
+		if t.Result == failedTest {
+			failed += fmt.Sprintf("\n%s:\n\n```\n%s\n```\n", t.Name, strings.TrimSpace(t.Output))
+		}
+	}
+	return fmt.Sprintf("\n## Tests of the code that calls Windows\n\n%d passed, %d failed, %d skipped\n%s", count[passedTest], count[failedTest], count[skippedTest], failed)
+}
+
+// Plan says what a run of these lines tries and changes.
+func Plan(lines []Line) string {
+	var b strings.Builder
+	b.WriteString("This program tries the following and puts back what it changes. It needs about five minutes.\n")
+	tests := false
+	for _, l := range lines {
+		switch {
+		case l.Reason != "":
+			continue
+		case l.Try == nil:
+			tests = true
+		case l.Changes == "":
+			fmt.Fprintf(&b, "  %s: changes nothing\n", l.ID)
+		default:
+			fmt.Fprintf(&b, "  %s: %s\n", l.ID, l.Changes)
+		}
+	}
+	if tests {
+		b.WriteString("  contract tests: they create services wicd-contract-* and wicd-test, environment variables WICD_CONTRACT_*, root\n" +
+			"    certificates \"WICD contract\" and \"WICD test\", and routes to 203.0.113.9/32 and 198.51.100.0/28, and remove them\n")
+	}
+	fmt.Fprintf(&b, "If it is cut, start it again, or with --restore: the journal in %s says what to put back.\n", Root)
+	return b.String()
+}

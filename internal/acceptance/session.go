@@ -1,0 +1,234 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Options are the options of a run.
+type Options struct {
+	// Version of this program, for the report.
+	Version string
+	// Only are the IDs of the lines to try; all if empty.
+	Only []string
+	// OnWine allows Wine, and nothing else.
+	OnWine bool
+	// Out is where it says what it does.
+	Out io.Writer
+	// Report takes the report after each line, so that a run that is cut leaves what it knew; nil if it is not wanted.
+	Report func(Report) error
+}
+
+// probeTimeout is how long a line may take. The contract tests are the slowest.
+const probeTimeout = 15 * time.Minute
+
+// session is one run on a machine.
+type session struct {
+	Machine
+	out     io.Writer
+	journal *journal
+	facts   agent.HostFacts
+	tests   []TestResult // nil before they ran
+}
+
+func (s *session) say(format string, values ...any) {
+	fmt.Fprintf(s.out, format+"\n", values...)
+}
+
+// change makes a change of the machine: it is said and written to the journal before.
+func (s *session) change(c change, do func() error) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if err := s.journal.add(c); err != nil {
+		return err
+	}
+	s.say("  changing: %s", c)
+	return do()
+}
+
+// folder makes an empty folder of that name below Root.
+func (s *session) folder(ctx context.Context, name string) (string, error) {
+	folder := Root + `\` + name
+	return folder, s.change(change{kindFolder, name}, func() error {
+		if err := s.removeFolder(ctx, folder); err != nil {
+			return err
+		}
+		_, err := s.Host.Disk.MakeFolder(folder)
+		return err
+	})
+}
+
+// removeFolder removes a folder. Programs in it that still run are ended, because Windows would keep their files.
+func (s *session) removeFolder(ctx context.Context, folder string) error {
+	if _, err := s.Host.Containers.EndPrograms(ctx, folder); err != nil {
+		return err
+	}
+	return s.Host.Disk.RemoveAll(folder)
+}
+
+// Run tries the lines on a machine, puts back what it changed, and returns its report. What an earlier run left is put back first.
+// ErrRefused says that nothing was changed. With another error, the report is incomplete, or something could not be put back.
+func Run(ctx context.Context, m Machine, o Options) (Report, error) {
+	lines, err := selected(o.Only)
+	if err != nil {
+		return Report{}, err
+	}
+	s, release, err := open(ctx, m, o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer release()
+	if err := s.undoAll(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := m.refuseNode(ctx); err != nil {
+		return Report{}, errors.Join(err, s.close())
+	}
+	if s.facts, err = m.Host.System.Facts(ctx); err != nil {
+		return Report{}, errors.Join(fmt.Errorf("reading the facts of this machine: %w", err), s.close())
+	}
+	s.say("%s\n", Plan(lines))
+	r := newReport(o.Version, s)
+	for _, l := range lines {
+		if ctx.Err() != nil {
+			break
+		}
+		r.Lines = append(r.Lines, s.try(ctx, l))
+		r.Tests = s.tests
+		if err := errors.Join(s.journal.failure, s.failedUndo(&r), o.report(r)); err != nil {
+			return r, err
+		}
+	}
+	r.Finished = time.Now().UTC()
+	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+}
+
+func (o Options) report(r Report) error {
+	if o.Report == nil {
+		return nil
+	}
+	return o.Report(r)
+}
+
+// Restore puts back what an earlier run left, and nothing else. left is false when there was nothing.
+func Restore(ctx context.Context, m Machine, o Options) (left bool, err error) {
+	if err := m.refuseEdition(o); err != nil {
+		return false, err
+	}
+	if !m.Host.Disk.Exists(Root) {
+		return false, nil
+	}
+	s, release, err := open(ctx, m, o)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	left = len(s.journal.changes) > 0
+	if err := s.undoAll(ctx); err != nil {
+		return left, err
+	}
+	return left, s.close()
+}
+
+// open takes the machine for this process and reads the journal of an earlier run.
+func open(ctx context.Context, m Machine, o Options) (*session, func(), error) {
+	if err := m.refuseEdition(o); err != nil {
+		return nil, nil, err
+	}
+	if !m.Host.Disk.Exists(Root) { // the folder of an earlier run has a journal: its changes may look like a node
+		if err := m.refuseNode(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	if _, err := m.Host.Rights.MakeFolder(Root, host.Private); err != nil {
+		return nil, nil, fmt.Errorf("making the folder of the journal: %w", err)
+	}
+	ours, _, err := m.Host.Rights.Look(Root, host.Private)
+	if err == nil && !ours && !m.Wine { // Wine does not tell rights as they were set
+		err = errors.New("others than administrators can change it: look at what is in it, and remove it")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: folder %s: %w", ErrRefused, Root, err)
+	}
+	release, err := m.Host.System.Lock(lockFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: another run is going on: %w", ErrRefused, err)
+	}
+	j, err := readJournal(m.Host.Disk)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return &session{Machine: m, out: o.Out, journal: j}, func() {
+		release()
+		if len(j.changes) == 0 {
+			_ = m.Host.Disk.RemoveAll(Root) // Windows removes no lock that is held
+		}
+	}, nil
+}
+
+// close removes the journal, in which nothing is left.
+func (s *session) close() error { return s.Host.Disk.Remove(journalFile) }
+
+// failedUndo puts back what a probe changed.
+func (s *session) failedUndo(r *Report) error {
+	err := s.undoAll(context.Background())
+	if err != nil {
+		r.Left = append(r.Left, strings.Split(err.Error(), "\n")...)
+	}
+	return err
+}
+
+// try gives the answer to one line.
+func (s *session) try(ctx context.Context, l Line) Answer {
+	a := Answer{ID: l.ID, Title: l.Title, Claim: l.Claim}
+	s.say("%s: %s", l.ID, l.Title)
+	began := time.Now()
+	switch {
+	case l.Reason != "":
+		a.Verdict, a.Seen = Untried, l.Reason
+	default:
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		seen, err := s.probe(ctx, l)
+		cancel()
+		a.judge(seen, err)
+		a.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	}
+	s.say("  %s: %s", a.Verdict, strings.ReplaceAll(a.Seen, "\n", "\n    "))
+	return a
+}
+
+func (s *session) probe(ctx context.Context, l Line) (string, error) {
+	if l.Try != nil {
+		return l.Try(ctx, s)
+	}
+	if s.tests == nil {
+		if err := s.runTests(ctx); err != nil {
+			return "", untriedf("the tests did not run: %w", err)
+		}
+	}
+	return judgeTests(s.tests, l.Tests)
+}
+
+// selected are the lines with these IDs; all for none.
+func selected(ids []string) ([]Line, error) {
+	lines := Lines()
+	if len(ids) == 0 {
+		return lines, nil
+	}
+	for _, id := range ids {
+		if !slices.ContainsFunc(lines, func(l Line) bool { return l.ID == id }) {
+			return nil, fmt.Errorf("--only names %q, which is not the ID of a line: --plan lists them", id)
+		}
+	}
+	return slices.DeleteFunc(lines, func(l Line) bool { return !slices.Contains(ids, l.ID) }), nil
+}

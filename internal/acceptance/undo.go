@@ -1,0 +1,60 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// undoTimeout is how long putting back one change may take.
+const undoTimeout = 3 * time.Minute
+
+// undoAll puts all changes back, the newest first. It goes on after a failure: what could not be put back stays in the journal.
+func (s *session) undoAll(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // also after Ctrl+C
+	var failures []error
+	for _, c := range slices.Backward(slices.Clone(s.journal.changes)) {
+		s.say("  putting back: %s", c)
+		limited, cancel := context.WithTimeout(ctx, undoTimeout)
+		err := s.undo(limited, c)
+		cancel()
+		if err == nil {
+			err = s.journal.remove(c)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("putting back %s: %w", c, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// undo puts one change back. It is no error if the change was never made, or was put back before.
+func (s *session) undo(ctx context.Context, c change) error {
+	switch c.Kind {
+	case kindFolder:
+		return s.removeFolder(ctx, Root+`\`+c.Name)
+	case kindFeature:
+		return s.disableFeature(ctx, c.Name)
+	case kindRules:
+		_, err := s.Host.Firewall.Set(ctx, nil)
+		return err
+	case kindExclusion:
+		return s.Host.Defender.Remove(ctx, desired.Exclusions{Paths: []string{c.Name}})
+	case kindRoute:
+		return s.removeRoute(ctx)
+	case kindCertificate:
+		_, err := s.Host.Certificates.Remove(ctx, c.Name)
+		return err
+	case kindHostname:
+		return s.Host.NextStart.Rename(ctx, c.Name)
+	case kindRestart:
+		return s.cancelRestart(ctx)
+	case kindTests:
+		return s.cleanUpAfterTests(ctx, c.Name)
+	}
+	return c.check()
+}
