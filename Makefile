@@ -20,6 +20,7 @@ TEST := go test -vet=off
 # The race detector takes up to ten times the time.
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
+ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
@@ -112,26 +113,26 @@ check: ## Ring 1: format, vet and golangci-lint (Linux and Windows), generated f
 unit: ## Ring 2: tests that need neither Windows nor a payload, simulated fleets included. RACE=1 looks for data races.
 	$(RUN) $(UNIT)
 
-unit-windows: ## Ring 2: tests of the code that calls Windows, on Wine.
-	$(RUN) unit-wine
+unit-windows: ## Ring 2: tests of the code that calls Windows, and the acceptance program, on Wine.
+	$(RUN) unit-wine unit-acceptance
 
 unit-payload: ## Ring 2: tests of the payload's components, and of the release.
 	$(RUN) $(PAYLOAD)
 
 test: ## All of ring 2: tests that need no Windows host.
-	$(RUN) $(UNIT) unit-race unit-wine $(PAYLOAD)
+	$(RUN) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD)
 
 e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts. RACE=1 looks for data races in the operator.
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights
+	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights e2e-acceptance
 
 gate: ## What CI runs: rings 1 to 3.
-	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -189,6 +190,10 @@ unit-lab: | unit-root
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...
 
+# The program as make acceptance builds it, without the contract tests, which unit-wine runs.
+unit-acceptance: | $(if $(WMCO_RUN),unit-wine)
+	$(STEP) $@ 60 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -short ./cmd/wmco-acceptance'
+
 unit-containerd: | unit-wine
 	$(STEP) $@ 30 bash -c 'cd payload/containerd && go vet ./... && $(TEST) ./... && cd ../.. && hack/wine-test.sh payload/containerd .'
 
@@ -215,3 +220,6 @@ e2e-lab:
 
 e2e-whole:
 	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 2 -run "$(or $(ONLY),.)" ./e2e'
+
+e2e-acceptance:
+	$(E2E) $@ 300 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance'
