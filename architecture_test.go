@@ -66,7 +66,7 @@ func mayImport() map[string][]string {
 		"internal/migration":                  {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
 		"internal/claim":                      {"api", "api/v1alpha1"},
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
-		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
+		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion": {"internal/cluster", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
@@ -76,6 +76,7 @@ func mayImport() map[string][]string {
 		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/platform", "internal/shorten"},
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
+		"internal/controllers/upgradeable":    {"api", "api/v1alpha1", "internal/kube", "internal/shorten"},
 		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
 
 		"internal/backoff":            {},

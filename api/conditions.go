@@ -39,8 +39,9 @@ const (
 	// cannot express or a certificate that has expired. The rest is published. Bad when True.
 	ConditionDegraded = "Degraded"
 	// ConditionPolicies is True while the admission policies that limit hosts and the operator are in the cluster as
-	// they were installed. While it is not True, no host joins, and WICD's certificates are not renewed. Good when
-	// True.
+	// they were installed. While it is not True, no host joins, and WICD's certificates are not renewed. Where the
+	// operator applies them itself (--apply-policies), those that limit the operator do not count: the message says
+	// which of them are missing. Good when True.
 	ConditionPolicies = "PoliciesInForce"
 	// ConditionAnotherOperator is True while a second operator is installed in another namespace. It stands by, and
 	// writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
@@ -146,6 +147,9 @@ const (
 	// version of the operator, or cannot be read; the message says which. It is also a reason of condition Configured,
 	// for the instances that wait for it, and of events on policies.
 	ReasonPoliciesAltered = "PoliciesAltered"
+	// ReasonNodesOutOfService is the reason of condition Upgradeable of OLM's OperatorCondition while the operator acts
+	// on a node, or waits for it to work again.
+	ReasonNodesOutOfService = "NodesOutOfService"
 	// ReasonAsExpected means that nothing was left out.
 	ReasonAsExpected = "AsExpected"
 )

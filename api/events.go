@@ -32,6 +32,9 @@ const (
 	// it, was deleted or changed and the operator created it again. It is also reported on Secret windows-user-data
 	// when the operator updated it.
 	EventSettingsRestored = "SettingsRestored"
+	// EventPolicyApplied is reported on an admission policy or its binding that was missing or different, and that the
+	// operator applied (--apply-policies).
+	EventPolicyApplied = "PolicyApplied"
 	// EventSigningKeyMade is reported on Secret windows-settings-signing-key when the operator created it. Nodes that
 	// know another key are joined again.
 	EventSigningKeyMade = "SigningKeyMade"

@@ -34,6 +34,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 		"openshift/machine-api.yaml":             {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
 		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
 		"openshift/pull-secret.yaml":             {"resourceNames: [" + api.PullSecret + "]", "namespace: " + api.DefaultNamespace},
+		"olm/rbac.yaml":                          {"resourceNames: [" + api.UserDataSecret + "]", "resourceNames: [" + api.PullSecret + "]"},
 		"rbac-hosts.yaml":                        {"name: " + api.BootstrapServiceAccount, "name: " + api.WICDGroup, "name: " + api.WICDRole},
 		"rbac-users.yaml":                        {"apiGroups: [" + api.GroupName + "]"},
 		"admission.yaml": {
@@ -44,6 +45,11 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 			"'" + api.WICDUserPrefix + "'",
 			"'" + api.WICDGroup + "'",
 			":" + api.BootstrapServiceAccount + "$'",
+			"startsWith('" + api.ServicesConfigMapPrefix + "')",
+		},
+		"limits/admission.yaml": {
+			":" + api.BootstrapServiceAccount + "'",
+			"'" + api.WICDUserPrefix + "'",
 			"'" + api.UserDataSecret + "'",
 			"'" + api.NodeSecrets + "'",
 			"'" + api.SigningKeySecret + "'",

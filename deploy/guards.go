@@ -19,18 +19,35 @@ import (
 )
 
 //go:embed admission.yaml
-var admission []byte
+var ofHosts []byte
+
+//go:embed limits/admission.yaml
+var ofOperator []byte
 
 // Guard is an admission policy, and the binding of the same name that puts it in force.
 type Guard struct {
 	Policy  admissionv1.ValidatingAdmissionPolicy
 	Binding admissionv1.ValidatingAdmissionPolicyBinding
+	// LimitsOperator says that the policy limits the operator itself, which therefore never writes it.
+	LimitsOperator bool
 }
 
-// Guards are all policies of admission.yaml, in its order.
+// Guards are all policies of admission.yaml and of limits/admission.yaml, in their order.
 func Guards() ([]Guard, error) {
+	hosts, err := read(ofHosts, false)
+	if err != nil {
+		return nil, fmt.Errorf("reading admission.yaml: %w", err)
+	}
+	operator, err := read(ofOperator, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading limits/admission.yaml: %w", err)
+	}
+	return append(hosts, operator...), nil
+}
+
+func read(manifest []byte, limitsOperator bool) ([]Guard, error) {
 	var guards []Guard
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(admission), 4096)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
 	for {
 		var raw json.RawMessage
 		err := documents.Decode(&raw)
@@ -38,26 +55,26 @@ func Guards() ([]Guard, error) {
 			return guards, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading admission.yaml: %w", err)
+			return nil, err
 		}
 		var kind metav1.TypeMeta
 		if err := json.Unmarshal(raw, &kind); err != nil {
-			return nil, fmt.Errorf("reading admission.yaml: %w", err)
+			return nil, err
 		}
 		switch kind.Kind {
 		case "ValidatingAdmissionPolicy":
-			guards = append(guards, Guard{})
+			guards = append(guards, Guard{LimitsOperator: limitsOperator})
 			err = json.Unmarshal(raw, &guards[len(guards)-1].Policy)
 		case "ValidatingAdmissionPolicyBinding":
 			if len(guards) == 0 {
-				return nil, errors.New("reading admission.yaml: a binding is before its policy")
+				return nil, errors.New("a binding is before its policy")
 			}
 			err = json.Unmarshal(raw, &guards[len(guards)-1].Binding)
 		default:
 			err = fmt.Errorf("kind %q is not expected", kind.Kind)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading admission.yaml: %w", err)
+			return nil, err
 		}
 	}
 }

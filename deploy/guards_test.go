@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,16 @@ func guards(t *testing.T) []Guard {
 
 // Each policy denies, is bound, is read by the operator, and is explained.
 func TestEveryPolicyIsAGuard(t *testing.T) {
-	manifest, err := os.ReadFile("admission.yaml")
+	hosts, err := os.ReadFile("admission.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := os.ReadFile("limits/admission.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := slices.Concat(hosts, operator)
+	withOLM, err := os.ReadFile("olm/rbac.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +53,12 @@ func TestEveryPolicyIsAGuard(t *testing.T) {
 	}
 	for _, g := range all {
 		name := g.Policy.Name
+		if g.LimitsOperator != strings.HasPrefix(name, "windows-machine-config-operator-") {
+			t.Errorf("policy %s is in the wrong file: limits/ has those that the operator may not write", name)
+		}
+		if g.LimitsOperator == strings.Contains(string(withOLM), "\n  - "+name+"\n") {
+			t.Errorf("olm/rbac.yaml lets the operator write policy %s: %v", name, g.LimitsOperator)
+		}
 		if g.Binding.Name != name || g.Binding.Spec.PolicyName != name || g.BindingDiffers(&g.Binding) != "" || *g.Policy.Spec.FailurePolicy != admissionv1.Fail {
 			t.Errorf("policy %s is not bound by its name, does not deny, or fails open: %+v", name, g.Binding)
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // the image has no time zones, which maintenance windows name
@@ -46,13 +48,17 @@ type flags struct {
 	probeAddress string
 	leaderElect  bool
 	debug        bool
+	// applyPolicies says whether the operator installs admission policies.
+	applyPolicies bool
+	// operatorCondition is the name of OLM's object for this version of the operator; empty without OLM.
+	operatorCondition string
 }
 
 func main() {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(command(os.Args[1], os.Args[2:]))
 	}
-	f, err := parse(os.Args[1:])
+	f, err := parse(os.Args[1:], os.Getenv)
 	if err != nil {
 		sayWhyItEnds(terminationLog, err)
 		os.Exit(2)
@@ -90,8 +96,10 @@ func command(name string, args []string) int {
 	return 2
 }
 
-func parse(args []string) (flags, error) {
-	var f flags
+// parse reads the command line. More of it is in the environment variable ARGS, which is how the command line of a Deployment is changed
+// that OLM writes (spec.config.env of the Subscription).
+func parse(args []string, env func(string) string) (flags, error) {
+	f := flags{operatorCondition: env("OPERATOR_CONDITION_NAME")}
 	var minVersion string
 	set := flag.NewFlagSet("wmco", flag.ContinueOnError)
 	set.Usage = func() {
@@ -99,26 +107,38 @@ func parse(args []string) (flags, error) {
 		set.PrintDefaults()
 	}
 	set.StringVar(&f.payloadDir, "payload-dir", "/payload", "folder with payload.json and what it lists, as make payload writes it")
-	set.StringVar(&f.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "the operator's own namespace; by default that of its pod (POD_NAMESPACE)")
+	set.StringVar(&f.namespace, "namespace", env("POD_NAMESPACE"), "the operator's own namespace; by default that of its pod (POD_NAMESPACE)")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file, to run outside a cluster; by default the pod's ServiceAccount")
 	set.StringVar(&f.metrics.address, "metrics-bind-address", ":9182", "address of the metrics, served over HTTPS to authorized clients; 0 turns them off")
 	set.StringVar(&f.metrics.certDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics, read again when they change; while there are none, the certificate is one that clients cannot check")
 	set.StringVar(&minVersion, "tls-min-version", "VersionTLS12", "oldest version of TLS for the metrics: VersionTLS12 or VersionTLS13; on OpenShift, the cluster's TLS security profile may ask for more")
 	set.StringVar(&f.probeAddress, "health-probe-bind-address", "127.0.0.1:8081", "address of /healthz and /readyz; 0 turns them off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true, "work only while holding the Lease windows-machine-config-operator, so that two replicas never work at once")
+	set.BoolVar(&f.applyPolicies, "apply-policies", false, "install the admission policies that limit hosts, and repair them; for installations with OLM, which cannot")
 	set.BoolVar(&f.debug, "debugLogging", false, "log more")
-	if err := set.Parse(args); err != nil {
+	if err := set.Parse(slices.Concat(args, strings.Fields(env("ARGS")))); err != nil {
 		return f, err
 	}
-	var err error
-	if f.metrics.minVersion, err = tlsVersion(minVersion); err != nil {
+	err := f.complete(minVersion, set.Args(), env("WATCH_NAMESPACE"))
+	if err != nil {
 		fmt.Fprintln(set.Output(), err)
-		return f, err
 	}
-	if f.namespace == "" {
-		f.namespace = api.DefaultNamespace
+	return f, err
+}
+
+// complete checks what the package flag does not. OLM sets watched, the namespaces of the OperatorGroup.
+func (f *flags) complete(minVersion string, rest []string, watched string) (err error) {
+	if f.metrics.minVersion, err = tlsVersion(minVersion); err != nil {
+		return err
 	}
-	return f, nil
+	if len(rest) > 0 {
+		return fmt.Errorf("reading the command line and the environment variable ARGS: %q is no flag; flags are separated by blanks and have no quotes", rest[0])
+	}
+	f.namespace = cmp.Or(f.namespace, api.DefaultNamespace)
+	if watched != "" && watched != f.namespace {
+		return fmt.Errorf("environment variable WATCH_NAMESPACE is %q: the operator works in its own namespace only; set spec.targetNamespaces of its OperatorGroup to %s", watched, f.namespace)
+	}
+	return nil
 }
 
 func newLogger(debug bool) logr.Logger {
@@ -148,7 +168,8 @@ func run(ctx context.Context, f flags, logger logr.Logger) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Registry: metrics.Registry}
+	options := controllers.Options{Namespace: f.namespace, Version: version(), Payload: content, Registry: metrics.Registry,
+		ApplyPolicies: f.applyPolicies, OperatorCondition: f.operatorCondition}
 	all, err := controllers.All(m, options)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/controllers/upgradeable"
 	"github.com/windows-machine-config/wmco/internal/controllers/userdata"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/release"
@@ -42,6 +43,10 @@ type Options struct {
 	Version string
 	// Payload is what the operator carries for hosts.
 	Payload *payload.Payload
+	// ApplyPolicies says that the operator applies the admission policies that limit hosts itself.
+	ApplyPolicies bool
+	// OperatorCondition is the name of the OperatorCondition that OLM created for this version of the operator; empty without OLM.
+	OperatorCondition string
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 	// SSH bounds how long a host may take to answer.
@@ -75,6 +80,9 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		renderer     = &settings.Renderer{Live: live, Nodes: client, Namespace: o.Namespace, Releases: releases, Network: settings.NewNetworkCache()}
 		sources      = source.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Hosts: hosts, Reserved: reserved}
 	)
+	if o.ApplyPolicies {
+		policies = admission.NewApplying(client, live, events, guards)
+	}
 	plans := fleet.New(fleet.Options{
 		Client: client, Events: events, Namespace: o.Namespace, Releases: releases, Registry: o.Registry, Store: published,
 	})
@@ -98,6 +106,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
 			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published,
 		}),
+		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
 }
 

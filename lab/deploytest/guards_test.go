@@ -4,13 +4,21 @@ package deploytest
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/deploy"
+	"github.com/windows-machine-config/wmco/internal/controllers/admission"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/lab/manifest"
 )
 
 // testOperatorSeesThePolicies compares the policies as the API server has completed them with what the operator expects.
@@ -61,4 +69,93 @@ func (c *cluster) testOperatorSeesThePolicies(t *testing.T) {
 			return drop(o.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
 	})
+}
+
+// testOperatorAppliesPolicies gives the operator the permissions of the bundle for OLM, and lets it repair its policies.
+func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
+	if err := manifest.Apply(t.Context(), c.config, deployDir+"/olm"); err != nil {
+		t.Fatal(err)
+	}
+	const role = "windows-machine-config-operator-olm"
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "windows-machine-config-operator"}},
+	}
+	if _, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	guards, err := deploy.Guards()
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := c.asOperator(t).AdmissionregistrationV1()
+	eventually(t, "", func(ctx context.Context) error {
+		return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
+	})
+	c.weaken(t, guards)
+	o, err := client.New(c.operatorConfig(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := admission.NewApplying(o, o, kube.NewEvents(events.NewFakeRecorder(100)), guards)
+	for n, p := range []*admission.Policies{policies, admission.New(o, kube.NewEvents(events.NewFakeRecorder(100)), guards)} {
+		finding, err := p.Check(t.Context())
+		if err != nil || n == 0 != strings.Contains(finding, "has just applied") || n == 1 && finding != "" {
+			t.Errorf("check %d found %q (%v)", n, finding, err)
+		}
+	}
+	limit := "windows-machine-config-operator-approvals"
+	apply := metav1.PatchOptions{FieldManager: "x"}
+	try(t, []attempt{
+		{"makes another policy", forbidden, func(ctx context.Context) error {
+			return drop(as.ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
+		}},
+		{"applies another policy", forbidden, func(ctx context.Context) error {
+			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, "x", types.ApplyPatchType,
+				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy"}`), apply))
+		}},
+		{"applies a limit of its own", forbidden, func(ctx context.Context) error {
+			return drop(as.ValidatingAdmissionPolicies().Patch(ctx, limit, types.ApplyPatchType,
+				[]byte(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","spec":{"failurePolicy":"Ignore"}}`), apply))
+		}},
+		{"deletes a policy that it applies", forbidden, func(ctx context.Context) error {
+			return as.ValidatingAdmissionPolicies().Delete(ctx, guards[0].Policy.Name, metav1.DeleteOptions{})
+		}},
+		{"lists a policy that it applies", "", func(ctx context.Context) error {
+			return drop(as.ValidatingAdmissionPolicies().List(ctx, byName(guards[0].Policy.Name)))
+		}},
+		{"lists all policies", forbidden, func(ctx context.Context) error {
+			return drop(as.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
+		}},
+	})
+	if err := c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// weaken deletes a policy and a binding, and adds to others what server-side apply does not remove.
+func (c *cluster) weaken(t *testing.T, guards []deploy.Guard) {
+	t.Helper()
+	admin := c.admin.AdmissionregistrationV1()
+	for _, err := range []error{
+		admin.ValidatingAdmissionPolicies().Delete(t.Context(), guards[0].Policy.Name, metav1.DeleteOptions{}),
+		admin.ValidatingAdmissionPolicyBindings().Delete(t.Context(), guards[1].Binding.Name, metav1.DeleteOptions{}),
+		drop(admin.ValidatingAdmissionPolicies().Patch(t.Context(), guards[2].Policy.Name, types.JSONPatchType,
+			[]byte(`[{"op":"add","path":"/spec/matchConditions/-","value":{"name":"never","expression":"false"}}]`), metav1.PatchOptions{})),
+		drop(admin.ValidatingAdmissionPolicyBindings().Patch(t.Context(), guards[3].Binding.Name, types.MergePatchType,
+			[]byte(`{"spec":{"validationActions":["Audit"],"matchResources":{"objectSelector":{"matchLabels":{"a":"b"}}}}}`), metav1.PatchOptions{})),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// operatorConfig is the way into the cluster as the operator's ServiceAccount.
+func (c *cluster) operatorConfig() *rest.Config {
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":windows-machine-config-operator", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}
+	return config
 }

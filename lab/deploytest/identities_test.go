@@ -50,6 +50,7 @@ func TestManifests(t *testing.T) {
 	t.Run("WindowsInstance", c.testWindowsInstance)
 	t.Run("examples of docs/storage.md", c.testStorageExamples)
 	t.Run("WindowsConfig", c.testWindowsConfig)
+	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
 

@@ -1,5 +1,5 @@
 // Package admission checks whether the admission policies that limit hosts and the operator are in force. As long as they
-// are not, no host gets an identity.
+// are not, no host gets an identity. Where nothing else can install them, as with OLM, it applies those that limit hosts.
 package admission
 
 import (
@@ -38,8 +38,9 @@ const (
 type Policies struct {
 	live   client.Reader
 	guards []deploy.Guard
-	// tell is called with what is newly wrong: the object, and how.
-	tell func(about client.Object, finding string)
+	events kube.Events
+	// writer applies those that limit hosts; nil where they are only looked at.
+	writer client.Writer
 	// Changed gets an event when what is wrong is something else than before.
 	Changed chan ctrlevent.GenericEvent
 
@@ -47,18 +48,22 @@ type Policies struct {
 	lookedAt time.Time
 	found    map[string]bool // what was wrong then
 	finding  string          // the same as one text
+	// unlimited is what was wrong with the limits of the operator, where these do not count.
+	unlimited string
+	// appliedAt is when the last policy was applied.
+	appliedAt time.Time
 }
 
 // New makes a controller that compares the cluster with guards, the policies as they were shipped.
 func New(live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
-	return &Policies{live: live, guards: guards, Changed: make(chan ctrlevent.GenericEvent, 1), tell: func(about client.Object, finding string) {
-		events.Emit(kube.Event{Object: about, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
-			"%s; until that is fixed no host joins, and WICD's certificates are not renewed", finding)
-	}}
+	return &Policies{live: live, events: events, guards: guards, Changed: make(chan ctrlevent.GenericEvent, 1)}
 }
 
-// Register has the manager look now and then.
+// Register has the manager look now and then; and at once when one changes, where they are applied.
 func (p *Policies) Register(_ context.Context, m manager.Manager) error {
+	if p.writer != nil {
+		return p.watch(m)
+	}
 	return kube.RunEvery(m, policiesEvery, func(ctx context.Context) {
 		if _, err := p.Check(ctx); err != nil {
 			log.FromContext(ctx).Info("Reading admission policies failed", "error", err.Error())
@@ -80,29 +85,44 @@ func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 	if len(p.guards) == 0 || !p.lookedAt.IsZero() && time.Since(p.lookedAt) < policiesFresh {
 		return p.finding, nil
 	}
+	return p.look(ctx)
+}
+
+// look compares all policies and bindings, repairs what it may, and reports what is newly wrong.
+func (p *Policies) look(ctx context.Context) (finding string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, policiesWithin)
 	defer cancel()
 	found, was := map[string]bool{}, p.found
-	var all []string
+	var all, unlimited []string
 	for _, g := range p.guards {
 		for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
 			what, err := p.compare(ctx, g, o)
-			if err != nil {
-				return "", err
+			if err == nil && what != "" && p.writer != nil && !g.LimitsOperator {
+				what, err = p.repair(ctx, g, o, what)
 			}
-			if what == "" {
+			switch {
+			case err != nil:
+				return "", err
+			case what == "":
+				continue
+			case p.writer != nil && g.LimitsOperator:
+				unlimited = append(unlimited, what)
 				continue
 			}
 			found[what] = true
 			all = append(all, what)
 			if !was[what] {
-				p.tell(o, what)
+				p.events.Emit(kube.Event{Object: o, Type: corev1.EventTypeWarning, Reason: api.ReasonPoliciesAltered, Action: "Look"},
+					"%s; until that is fixed no host joins, and WICD's certificates are not renewed", what)
 			}
 		}
 	}
-	before := p.finding
-	p.lookedAt, p.found, p.finding = time.Now(), found, strings.Join(all, "; ")
-	if p.finding != before || was == nil {
+	if len(all) == 0 && p.settles() > 0 {
+		all = []string{"the operator has just applied admission policies, which takes effect on all API servers within seconds"}
+	}
+	before, unlimitedBefore := p.finding, p.unlimited
+	p.lookedAt, p.found, p.finding, p.unlimited = time.Now(), found, strings.Join(all, "; "), strings.Join(unlimited, "; ")
+	if p.finding != before || p.unlimited != unlimitedBefore || was == nil {
 		kube.Notify(p.Changed)
 	}
 	return p.finding, nil
@@ -110,15 +130,18 @@ func (p *Policies) Check(ctx context.Context) (finding string, err error) {
 
 // compare reads a policy or a binding, and says how it is another than it must be.
 func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object) (finding string, err error) {
-	kind, name := "ValidatingAdmissionPolicy", g.Policy.Name
-	if _, isBinding := o.(*admissionv1.ValidatingAdmissionPolicyBinding); isBinding {
-		kind, name = "ValidatingAdmissionPolicyBinding", g.Binding.Name
+	kind, name := identify(g, o)
+	switch is := o.(type) { // nothing of a former answer may stay
+	case *admissionv1.ValidatingAdmissionPolicy:
+		*is = admissionv1.ValidatingAdmissionPolicy{}
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		*is = admissionv1.ValidatingAdmissionPolicyBinding{}
 	}
 	err = p.live.Get(ctx, types.NamespacedName{Name: name}, o)
 	o.SetName(name)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("%s %s is not there; apply deploy/admission.yaml of this version of the operator", kind, name), nil
+		return fmt.Sprintf("%s %s is not there; apply %s of this version of the operator", kind, name, file(g)), nil
 	case apierrors.IsForbidden(err):
 		return fmt.Sprintf("%s %s may not be read by the operator; apply deploy/rbac-operator.yaml of this version", kind, name), nil
 	case err != nil:
@@ -134,7 +157,23 @@ func (p *Policies) compare(ctx context.Context, g deploy.Guard, o client.Object)
 	if fields == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("%s %s is not as this version of the operator has it (%s); apply its deploy/admission.yaml", kind, name, fields), nil
+	return fmt.Sprintf("%s %s is not as this version of the operator has it (%s); apply its %s", kind, name, fields, file(g)), nil
+}
+
+// identify says whether an object is a guard's policy or its binding, and what its name is.
+func identify(g deploy.Guard, o client.Object) (kind, name string) {
+	if _, isBinding := o.(*admissionv1.ValidatingAdmissionPolicyBinding); isBinding {
+		return "ValidatingAdmissionPolicyBinding", g.Binding.Name
+	}
+	return "ValidatingAdmissionPolicy", g.Policy.Name
+}
+
+// file is where a guard comes from.
+func file(g deploy.Guard) string {
+	if g.LimitsOperator {
+		return "deploy/limits"
+	}
+	return "deploy/admission.yaml"
 }
 
 // Condition is what condition PoliciesInForce says.
@@ -143,8 +182,13 @@ func (p *Policies) Condition(generation int64) metav1.Condition {
 		Type: api.ConditionPolicies, Status: metav1.ConditionTrue, Reason: api.ReasonPoliciesInForce, ObservedGeneration: generation,
 		Message: "the admission policies that limit hosts and the operator are as they were installed",
 	}
-	if finding := p.Finding(); finding != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, shorten.Text(finding, shorten.Reported)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.finding != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, api.ReasonPoliciesAltered, shorten.Text(p.finding, shorten.Reported)
+	case p.unlimited != "":
+		c.Message = shorten.Text("the admission policies that limit hosts are in force, applied by the operator; not all that limit the operator itself are: "+p.unlimited, shorten.Reported)
 	}
 	return c
 }
