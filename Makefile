@@ -36,7 +36,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload image chart release acceptance bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording build payload image chart bundle catalog release acceptance bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -75,6 +75,16 @@ release: ## Writes all files of a release into _release/, with the version of th
 acceptance: ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md).
 	@hack/acceptance.sh _acceptance
 
+OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
+	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" $(if $(IMAGE),--image '$(IMAGE)') \
+	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
+
+bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
+	@$(OLM)
+
+catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's.
+	@$(OLM) --catalog
+
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
@@ -99,7 +109,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md and doc
 	go run ./hack/support docs/support.md .
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart _release _acceptance cmd/wmco-acceptance/programs
+	rm -rf bin _payload _image _install _chart _olm _release _acceptance cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -77,13 +76,6 @@ func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	const role = "windows-machine-config-operator-olm"
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "windows-machine-config-operator"}},
-	}
-	if _, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	guards, err := deploy.Guards()
 	if err != nil {
 		t.Fatal(err)

@@ -73,9 +73,17 @@ func (s Source) image(platform v1.Platform, common []v1.Layer) (v1.Image, error)
 	if err != nil {
 		return nil, err
 	}
+	return s.platformImage(platform, v1.Config{
+		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: s.labels(),
+		Env: []string{"PATH=/usr/bin"},
+	}, append(slices.Clone(common), operator)...)
+}
+
+// platformImage is an image with layers for a platform.
+func (s Source) platformImage(platform v1.Platform, runs v1.Config, all ...v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	var layers []mutate.Addendum
-	for _, l := range append(slices.Clone(common), operator) {
+	for _, l := range all {
 		layers = append(layers, mutate.Addendum{Layer: l, History: v1.History{Created: v1.Time{Time: s.Created}, CreatedBy: "make image"}})
 	}
 	one, err := mutate.Append(base, layers...)
@@ -88,10 +96,7 @@ func (s Source) image(platform v1.Platform, common []v1.Layer) (v1.Image, error)
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, v1.Time{Time: s.Created}
-	config.Config = v1.Config{
-		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: s.labels(),
-		Env: []string{"PATH=/usr/bin"},
-	}
+	config.Config = runs
 	return mutate.ConfigFile(one, config)
 }
 

@@ -1,0 +1,164 @@
+// Package bundle makes the bundle of the operator for the Operator Lifecycle Manager (OLM), in format registry+v1, from the manifests of
+// deploy/: the ClusterServiceVersion, and the objects that OLM creates beside it.
+//
+// A bundle can contain neither admission policies nor Roles of other namespaces. The operator applies the policies that limit hosts itself,
+// and deploy/olm has its permissions for that.
+package bundle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/payload/build"
+	"github.com/windows-machine-config/wmco/release/manifests"
+)
+
+// Package is the name of the package in catalogs. The name of a bundle is <Package>.v<version>.
+const Package = "windows-machine-config-operator"
+
+// Channel is the only channel, and the default one.
+const Channel = "stable"
+
+// olm is the part of deploy/ that only a bundle has.
+const olm manifests.Part = "olm"
+
+// Source is what a bundle is made of.
+type Source struct {
+	// Deploy is the folder deploy/.
+	Deploy string
+	// Version is that of the release, a semantic version as in 1.2.0.
+	Version string
+	// Image is the operator's image with its digest, as in quay.io/team/wmco@sha256:….
+	Image string
+	// Created is the time of the commit.
+	Created time.Time
+	// Replaces is the version that OLM upgrades to this one; empty for the first release.
+	Replaces string
+	// Maintainer answers questions about the bundle.
+	Maintainer mail.Address
+}
+
+// Bundle is a bundle's content.
+type Bundle struct {
+	CSV CSV
+	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings and Services. They have no namespace.
+	Objects []*unstructured.Unstructured
+	// Annotations are those of metadata/annotations.yaml, which are labels of the image, too.
+	Annotations map[string]string
+	// Properties are those of metadata/properties.yaml.
+	Properties []Property
+}
+
+// Property is a fact about a bundle that catalogs repeat.
+type Property struct {
+	Type  string          `json:"type"`
+	Value json.RawMessage `json:"value"`
+}
+
+// CompatibilityType is the type of the property that has Compatibility. OLM ignores types that it does not know.
+const CompatibilityType = api.GroupName + "/compatibility"
+
+// Compatibility says to whose nodes a version can be given.
+type Compatibility struct {
+	// KubernetesMinors are the minor versions whose kubelets the payload has, oldest first.
+	KubernetesMinors []string `json:"kubernetesMinors"`
+	// UpgradesFrom is the oldest version whose daemon on nodes can be upgraded to this one directly (RELEASE.md); empty for the first release.
+	UpgradesFrom string `json:"upgradesFrom,omitempty"`
+}
+
+// Build makes a bundle and checks it with Check.
+func Build(s Source) (*Bundle, error) {
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("building the bundle: %w", err)
+	}
+	objects, err := manifests.Load(s.Deploy, manifests.Base, olm)
+	if err != nil {
+		return nil, fmt.Errorf("building the bundle: %w", err)
+	}
+	p, err := divide(objects)
+	if err != nil {
+		return nil, fmt.Errorf("building the bundle: %w", err)
+	}
+	b := &Bundle{Objects: p.objects, Annotations: annotations()}
+	minors := build.Minors()
+	compatibility, err := json.Marshal(Compatibility{KubernetesMinors: minors, UpgradesFrom: s.Replaces})
+	if err != nil {
+		return nil, err
+	}
+	b.Properties = []Property{{Type: CompatibilityType, Value: compatibility}}
+	if b.CSV, err = s.csv(p, minors[0]+".0"); err != nil {
+		return nil, fmt.Errorf("building the bundle: %w", err)
+	}
+	return b, b.Check()
+}
+
+// versionPattern is a semantic version without build metadata, which names of objects cannot have (https://semver.org).
+const versionPattern = `(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9a-z-]+(\.[0-9a-z-]+)*)?`
+
+func (s Source) check() error {
+	version := regexp.MustCompile("^" + versionPattern + "$")
+	if !version.MatchString(s.Version) {
+		return fmt.Errorf("version %q must be a semantic version in lower case without build metadata, for example 1.2.0; set VERSION or tag the commit", s.Version)
+	}
+	if s.Replaces != "" && !version.MatchString(s.Replaces) {
+		return fmt.Errorf("replaced version %q must be a semantic version, for example 1.1.0", s.Replaces)
+	}
+	if !regexp.MustCompile(`^[a-z0-9.:-]+(/[a-z0-9._-]+)+@sha256:[0-9a-f]{64}$`).MatchString(s.Image) {
+		return fmt.Errorf("image %q must have its registry and its digest, for example quay.io/team/wmco@sha256:…, which make image prints", s.Image)
+	}
+	return nil
+}
+
+// annotations are those of metadata/annotations.yaml (registry+v1), and the range of OpenShift versions, which must agree with minKubeVersion:
+// OpenShift 4.20 has Kubernetes 1.33.
+func annotations() map[string]string {
+	const prefix = "operators.operatorframework.io.bundle."
+	return map[string]string{
+		prefix + "mediatype.v1":         "registry+v1",
+		prefix + "manifests.v1":         "manifests/",
+		prefix + "metadata.v1":          "metadata/",
+		prefix + "package.v1":           Package,
+		prefix + "channels.v1":          Channel,
+		prefix + "channel.default.v1":   Channel,
+		"com.redhat.openshift.versions": "v4.20",
+	}
+}
+
+// Files are the files of the bundle by their paths, such as manifests/….yaml.
+func (b *Bundle) Files() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	add := func(name string, content any) error {
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+		if files[name] != nil {
+			return fmt.Errorf("writing %s: two objects have this name", name)
+		}
+		files[name] = text
+		return nil
+	}
+	errs := []error{
+		add("manifests/"+Package+".clusterserviceversion.yaml", b.CSV),
+		add("metadata/annotations.yaml", map[string]any{"annotations": b.Annotations}),
+		add("metadata/properties.yaml", map[string]any{"properties": b.Properties}),
+	}
+	for _, o := range b.Objects {
+		errs = append(errs, add("manifests/"+o.GetName()+"_"+strings.ToLower(o.GetKind())+".yaml", o.Object))
+	}
+	return files, errors.Join(errs...)
+}
+
+// Names are the paths of files in order.
+func Names(files map[string][]byte) []string { return slices.Sorted(maps.Keys(files)) }

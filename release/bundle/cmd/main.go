@@ -1,0 +1,218 @@
+// The command makes the operator's bundle for the Operator Lifecycle Manager, and adds it to a catalog. "make bundle" and "make catalog"
+// run it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/mail"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/windows-machine-config/wmco/release/bundle"
+	"github.com/windows-machine-config/wmco/release/catalog"
+	"github.com/windows-machine-config/wmco/release/image"
+)
+
+// options are the flags.
+type options struct {
+	bundle bundle.Source
+	// layout is the folder of the operator's image, whose digest the bundle names.
+	layout string
+	// repository, bundleRepository and catalogRepository are where the images are, or are pushed to.
+	repository, bundleRepository, catalogRepository string
+	revision                                        string
+	// previous is the catalog of the last release.
+	previous        string
+	out             string
+	catalog         bool
+	push, plainHTTP bool
+}
+
+func main() {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		os.Exit(2) // parse has said why
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (o options, err error) {
+	set := flag.NewFlagSet("bundle", flag.ContinueOnError)
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "Makes the operator's bundle, and a catalog, for the Operator Lifecycle Manager.\n\nFlags:\n")
+		set.PrintDefaults()
+	}
+	set.StringVar(&o.bundle.Deploy, "deploy", "deploy", "`folder` with the manifests")
+	set.StringVar(&o.bundle.Version, "version", "", "semantic `version` of the release, for example 1.2.0")
+	set.StringVar(&o.bundle.Image, "image", "", "the operator's `image` with its digest, as make image PUSH=… prints it; by default --repository with the digest of --layout")
+	set.StringVar(&o.layout, "layout", "_image", "`folder` of the operator's image, as make image writes it")
+	set.StringVar(&o.repository, "repository", "ghcr.io/windows-machine-config/wmco", "`repository` of the operator's image")
+	set.StringVar(&o.bundleRepository, "bundle-repository", "", "`repository` of the bundle's image; by default that of the operator's with -bundle")
+	set.StringVar(&o.catalogRepository, "catalog-repository", "", "`repository` of the catalog's image; by default that of the operator's with -catalog")
+	set.StringVar(&o.revision, "revision", "", "`commit` that the release is built from")
+	set.StringVar(&o.previous, "previous", "", "`file` catalog.yaml of the last release, whose newest version this one replaces; empty for the first release")
+	set.StringVar(&o.out, "out", "_olm", "`folder` for the bundle, the catalog and their images as OCI image layouts")
+	set.BoolVar(&o.catalog, "catalog", false, "make the catalog, too")
+	set.BoolVar(&o.push, "push", false, "push the images to their repositories, with the version as tag; credentials are those of docker login or podman login")
+	set.BoolVar(&o.plainHTTP, "plain-http", false, "push without TLS")
+	o.bundle.Maintainer = mail.Address{Name: "Maintainers", Address: "maintainers@windows-machine-config.example"}
+	set.Func("maintainer", "who answers questions: `\"name <mail address>\"`", func(value string) error {
+		address, err := mail.ParseAddress(value)
+		if err == nil {
+			o.bundle.Maintainer = *address
+		}
+		return err
+	})
+	set.Func("created", "`time` of that commit, as in 2026-11-23T10:00:00Z", func(value string) error {
+		o.bundle.Created, err = time.Parse(time.RFC3339, value)
+		return err
+	})
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	if set.NArg() > 0 {
+		fmt.Fprintf(set.Output(), "unexpected argument %q\n", set.Arg(0))
+		return o, errors.New("unexpected argument")
+	}
+	if o.bundle.Image != "" {
+		o.repository, _, _ = strings.Cut(o.bundle.Image, "@")
+	}
+	if o.bundleRepository == "" {
+		o.bundleRepository = o.repository + "-bundle"
+	}
+	if o.catalogRepository == "" {
+		o.catalogRepository = o.repository + "-catalog"
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, o options, w io.Writer) error {
+	if o.bundle.Image == "" {
+		digest, err := operatorDigest(o.layout)
+		if err != nil {
+			return err
+		}
+		o.bundle.Image = o.repository + "@" + digest
+	}
+	former, err := readPrevious(o.previous)
+	if err != nil {
+		return err
+	}
+	if former != nil {
+		if o.bundle.Replaces, err = former.Head(); err != nil {
+			return err
+		}
+	}
+	b, err := bundle.Build(o.bundle)
+	if err != nil {
+		return err
+	}
+	files, err := b.Files()
+	if err != nil {
+		return err
+	}
+	if err := bundle.WriteFiles(filepath.Join(o.out, "bundle"), files); err != nil {
+		return err
+	}
+	index, err := b.Image(o.source())
+	if err != nil {
+		return err
+	}
+	ref, err := o.publish(ctx, w, index, o.bundleRepository, "bundle-image")
+	if err != nil || !o.catalog {
+		return err
+	}
+	if former == nil {
+		former, err = catalog.New(b, ref)
+	} else {
+		err = former.Add(b, ref)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := former.Encode()
+	if err != nil {
+		return err
+	}
+	if err := bundle.WriteFiles(filepath.Join(o.out, "catalog"), map[string][]byte{"catalog.yaml": text}); err != nil {
+		return err
+	}
+	if index, err = former.Image(o.source()); err != nil {
+		return err
+	}
+	_, err = o.publish(ctx, w, index, o.catalogRepository, "catalog-image")
+	return err
+}
+
+func (o options) source() image.Source {
+	return image.Source{Version: o.bundle.Version, Revision: o.revision, Created: o.bundle.Created}
+}
+
+// publish pushes an image, or writes it into a folder, and says its name with the digest.
+func (o options) publish(ctx context.Context, w io.Writer, index v1.ImageIndex, repository, folder string) (ref string, err error) {
+	digest, err := index.Digest()
+	if err != nil {
+		return "", err
+	}
+	ref = repository + "@" + digest.String()
+	if o.push {
+		_, err = image.Push(ctx, repository+":"+o.bundle.Version, o.plainHTTP, index)
+	} else {
+		err = image.Write(filepath.Join(o.out, folder), o.source(), index)
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintf(w, "%s is complete\n", ref)
+	return ref, err
+}
+
+// operatorDigest is the digest of the index in an image layout that make image wrote. What refers to it is in the layout, too.
+func operatorDigest(folder string) (string, error) {
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		return "", fmt.Errorf("reading the operator's image: %w; run make image, or name a pushed image with its digest", err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range manifest.Manifests {
+		if d.MediaType.IsIndex() {
+			return d.Digest.String(), nil
+		}
+	}
+	return "", fmt.Errorf("reading the operator's image: folder %s has no index; run make image", folder)
+}
+
+// readPrevious reads the catalog of the last release; nil where there is none.
+func readPrevious(name string) (*catalog.Catalog, error) {
+	if name == "" {
+		return nil, nil
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return catalog.Decode(file)
+}

@@ -1,0 +1,135 @@
+package bundle
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/windows-machine-config/wmco/release/manifests"
+)
+
+// parts are the manifests by where a bundle has them.
+type parts struct {
+	namespace  *unstructured.Unstructured
+	deployment appsv1.Deployment
+	// cluster and own are the permissions of ServiceAccounts in the whole cluster and in the operator's namespace.
+	cluster, own []Permission
+	// objects are those beside the CSV.
+	objects []*unstructured.Unstructured
+}
+
+// divide sorts manifests. OLM creates the ServiceAccounts that have permissions, with roles of its own; so what is bound to them is part of
+// the CSV, in which it also is right in every namespace. Policies are applied by the operator.
+func divide(objects []*unstructured.Unstructured) (p parts, err error) {
+	d := divider{objects: objects, consumed: map[string]bool{}}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind == "ClusterRoleBinding" || kind == "RoleBinding" {
+			if err := d.bind(o); err != nil {
+				return p, fmt.Errorf("reading %s: %w", manifests.Key(o), err)
+			}
+		}
+	}
+	p.cluster, p.own = d.cluster, d.own
+	for _, o := range objects {
+		switch kind := o.GetKind(); {
+		case d.consumed[manifests.Key(o)], kind == "ValidatingAdmissionPolicy", kind == "ValidatingAdmissionPolicyBinding":
+		case kind == "Namespace":
+			p.namespace = o
+		case kind == "Deployment":
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &p.deployment, true); err != nil {
+				return p, fmt.Errorf("reading %s: %w", manifests.Key(o), err)
+			}
+		default:
+			without := o.DeepCopy()
+			without.SetNamespace("")
+			p.objects = append(p.objects, without)
+		}
+	}
+	if p.namespace == nil || p.deployment.Name == "" {
+		return p, fmt.Errorf("the manifests have no Namespace or no Deployment")
+	}
+	return p, nil
+}
+
+// divider collects what ServiceAccounts may do.
+type divider struct {
+	objects      []*unstructured.Unstructured
+	consumed     map[string]bool // by key: what the CSV has
+	cluster, own []Permission
+}
+
+// bind adds a binding to the permissions of its ServiceAccount. Bindings to groups stay objects.
+func (d *divider) bind(o *unstructured.Unstructured) error {
+	var binding struct {
+		RoleRef  rbacv1.RoleRef   `json:"roleRef"`
+		Subjects []rbacv1.Subject `json:"subjects"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &binding); err != nil {
+		return err
+	}
+	if len(binding.Subjects) != 1 {
+		return fmt.Errorf("it has %d subjects; a bundle needs one for each binding", len(binding.Subjects))
+	}
+	subject := binding.Subjects[0]
+	if subject.Kind != rbacv1.ServiceAccountKind {
+		return nil
+	}
+	rules, role, err := d.rules(binding.RoleRef)
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{manifests.Key(o), role, rbacv1.ServiceAccountKind + "/" + subject.Namespace + "/" + subject.Name} {
+		d.consumed[key] = true
+	}
+	if o.GetKind() == "RoleBinding" {
+		d.own = grant(d.own, subject.Name, rules)
+	} else {
+		d.cluster = grant(d.cluster, subject.Name, rules)
+	}
+	return nil
+}
+
+func grant(all []Permission, account string, rules []rbacv1.PolicyRule) []Permission {
+	for i := range all {
+		if all[i].ServiceAccountName == account {
+			all[i].Rules = append(all[i].Rules, rules...)
+			return all
+		}
+	}
+	return append(all, Permission{ServiceAccountName: account, Rules: rules})
+}
+
+// rules are those of a role in the manifests or of Kubernetes' own.
+func (d *divider) rules(ref rbacv1.RoleRef) (rules []rbacv1.PolicyRule, key string, err error) {
+	if rules := kubernetesRoles()[ref.Name]; ref.Kind == "ClusterRole" && rules != nil {
+		return rules, "", nil
+	}
+	for _, o := range d.objects {
+		if o.GetKind() != ref.Kind || o.GetName() != ref.Name {
+			continue
+		}
+		var role rbacv1.ClusterRole // a Role has the same rules
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			return nil, "", err
+		}
+		return role.Rules, manifests.Key(o), nil
+	}
+	return nil, "", fmt.Errorf("%s %s is not in the manifests", ref.Kind, ref.Name)
+}
+
+// kubernetesRoles are the ClusterRoles of Kubernetes that the manifests bind: a CSV has rules, not references
+// (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes; lab/olm compares them with those of an API server).
+func kubernetesRoles() map[string][]rbacv1.PolicyRule {
+	return map[string][]rbacv1.PolicyRule{
+		"system:auth-delegator": {
+			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+		},
+		"system:node-bootstrapper": {
+			{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+		},
+	}
+}
