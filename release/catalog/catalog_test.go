@@ -93,6 +93,10 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 			}
 		}
 	}
+	text, err := releases(t).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		change func(*catalog.Catalog)
 		want   string // "" where it is allowed
@@ -134,9 +138,12 @@ func TestACatalogThatStrandsNodesIsRefused(t *testing.T) {
 		"of another package": {func(c *catalog.Catalog) { c.Bundles[0].Package = "x" }, `is of package "x"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := releases(t)
+			c, err := catalog.Decode(bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
 			tc.change(c)
-			err := c.Check()
+			err = c.Check()
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("the error is %v, want one that says %q", err, tc.want)
 			}
