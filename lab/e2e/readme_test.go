@@ -39,7 +39,7 @@ func TestReadmeInstall(t *testing.T) {
 	withKubectl, withHelm, key := blocks[0], blocks[1], blocks[2]
 	r := readme{root: root, tools: h.Folder()}
 	env, err := testenv.Open(t.Context(), testenv.Options{Pod: true, Log: os.Stderr, Install: func(ctx context.Context, env *testenv.Env) error {
-		r.kubeconfig, r.registry = env.Kubeconfig, env.Pod.Registry()
+		r.kubeconfig, r.registry = env.Kubeconfig, env.Pod.Registry().Address
 		if err := env.Lab.ControlPlane.LinkKubectl(filepath.Join(r.tools, "kubectl")); err != nil {
 			return err
 		}

@@ -47,6 +47,9 @@ type Options struct {
 	WholePayload bool
 	// Pod runs the operator as users do: as the pod of its Deployment, on a Linux node.
 	Pod bool
+	// Install installs the operator's manifests, as a cluster administrator; deploy/ is applied if nil. With Pod, the registry has the operator's
+	// image with tag v0.1.0.
+	Install func(ctx context.Context, env *Env) error
 	// FIPS builds the operator of the pod with Go's certified cryptographic module, and makes Go refuse any other cryptography.
 	FIPS bool
 	// Network is the pod network of Wine hosts.
@@ -65,8 +68,6 @@ type Options struct {
 	Minors []string
 	// Before runs before the operator is installed, for clusters that are not empty.
 	Before func(context.Context, *Env) error
-	// Install installs the operator's manifests, as a cluster administrator; deploy/ is applied if nil.
-	Install func(context.Context, *Env) error
 	// Log gets a line for each long operation.
 	Log io.Writer
 }

@@ -58,13 +58,13 @@ func (env *Env) startPod(ctx context.Context, root string, o Options) (err error
 	return nil
 }
 
-// Registry is the host and port of the registry that the node pulls from. This machine can push there, without TLS.
-func (p *OperatorPod) Registry() string { return p.images.Address }
-
 // buildImageTool builds the program behind make image.
 func buildImageTool(ctx context.Context, root, out string, progress io.Writer) error {
 	return lab.BuildOwn(ctx, filepath.Join(root, "release"), "./image/cmd", out, lab.BuildOptions{}, progress)
 }
+
+// Registry is where the node pulls images from, whichever registry their names have. This machine can push to its Address, without TLS.
+func (p *OperatorPod) Registry() *lab.Registry { return p.images }
 
 // Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from.
 func (p *OperatorPod) Push(ctx context.Context, payload, tag string) error {

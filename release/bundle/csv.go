@@ -91,9 +91,9 @@ type Definition struct {
 	StatusDescriptors []Descriptor `json:"statusDescriptors,omitempty"`
 }
 
-// Reference is a kind of objects that belong to an object.
+// Reference is a kind of objects that belong to an object. The name may be empty but must be there.
 type Reference struct {
-	Name    string `json:"name,omitempty"`
+	Name    string `json:"name"`
 	Kind    string `json:"kind"`
 	Version string `json:"version"`
 }
