@@ -136,13 +136,13 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights e2e-acceptance
+	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights e2e-acceptance e2e-olm
 
 gate: ## What CI runs: rings 1 to 3.
 	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -224,6 +224,9 @@ e2e-core-tests:
 
 e2e-rights:
 	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest'
+
+e2e-olm:
+	$(E2E) $@ 180 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -run "$(or $(ONLY),.)" ./olm'
 
 e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 1 -run "$(or $(ONLY),.)" .'
