@@ -21,7 +21,7 @@ TEST := go test -vet=off
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
-CORE := ^Test(WindowsHostBecomesReadyNode|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
+CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
 EXIT ?=
 ONLY ?=
