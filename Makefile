@@ -63,20 +63,15 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/. 
 chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
 	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
 
+acceptance: ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md).
+	@hack/acceptance.sh _acceptance
+
 # The repository that the image of a release is published in.
 REPOSITORY ?= ghcr.io/windows-machine-config/wmco
 VERSION ?=
 
-release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.
-	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
-	@$(MAKE) --no-print-directory image PUSH= SIGN=
-	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
-
-acceptance: ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md).
-	@hack/acceptance.sh _acceptance
-
 OLM = cd release && go run ./bundle/cmd --deploy ../deploy --layout ../_image --out ../_olm --version "$(or $(VERSION),$$(../hack/version.sh))" \
-	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" $(if $(IMAGE),--image '$(IMAGE)') \
+	--revision "$$(git rev-parse HEAD)" --created "$$(git show -s --format=%cI)" --repository '$(REPOSITORY)' $(if $(IMAGE),--image '$(IMAGE)') \
 	$(if $(PREVIOUS),--previous '$(abspath $(PREVIOUS))') $(if $(MAINTAINER),--maintainer '$(MAINTAINER)') $(if $(PUSH),--push)
 
 bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IMAGE=repository@sha256:...; VERSION=1.2.0 PREVIOUS=catalog.yaml of the last release.
@@ -84,6 +79,12 @@ bundle: ## Makes the bundle for OLM in _olm/, with the image of make image or IM
 
 catalog: ## Makes the bundle, and the catalog with it. PUSH=1 pushes both images beside the operator's.
 	@$(OLM) --catalog
+
+release: ## Writes all files of a release into _release/, with the version of the git tag (RELEASE.md). VERSION=1.2.0 requires that one.
+	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
+	@$(MAKE) --no-print-directory image PUSH= SIGN=
+	@$(MAKE) --no-print-directory catalog IMAGE= PUSH= VERSION="$$(hack/version.sh)"
+	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh

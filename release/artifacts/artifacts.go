@@ -1,5 +1,5 @@
 // Package artifacts writes the files of a release into a folder: the image, its software bill of materials, the Helm chart, the manifests,
-// the notes, and the checksums of all. Chart and manifests name the image by its digest.
+// what the Operator Lifecycle Manager installs, the notes, and the checksums of all. Each names the image by its digest.
 package artifacts
 
 import (
@@ -27,6 +27,8 @@ type Source struct {
 	Version string
 	// Layout is the folder of the image, as make image wrote it. Repository is where the image is published, without tag.
 	Layout, Repository string
+	// OLM is the folder with bundle, catalog and their images, as make catalog wrote it.
+	OLM string
 	// Deploy is the folder deploy/, Changelog the path of CHANGELOG.md.
 	Deploy, Changelog string
 }
@@ -54,7 +56,7 @@ func Write(dir string, s Source) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	for _, write := range []func() error{r.writeNotes, r.writeManifests, r.writeChart, r.writeSBOM, r.writeImage} {
+	for _, write := range []func() error{r.writeNotes, r.writeManifests, r.writeChart, r.writeOLM, r.writeSBOM, r.writeImage} {
 		if err := write(); err != nil {
 			return nil, err
 		}
@@ -155,14 +157,48 @@ func (r *release) pinned(kustomization []byte) ([]byte, error) {
 	return tag.ReplaceAll(kustomization, fmt.Appendf(nil, "  newName: %s\n  digest: %s", r.Repository, r.image.digest)), nil
 }
 
+// writeOLM packs bundle and catalog, which must be those of this image.
+func (r *release) writeOLM() error {
+	csv, err := filepath.Glob(filepath.Join(r.OLM, "bundle", "manifests", "*.clusterserviceversion.yaml"))
+	if err == nil && len(csv) != 1 {
+		err = fmt.Errorf("folder %s has no bundle; run make catalog", r.OLM)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(csv[0])
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte(r.Repository+"@"+r.image.digest)) {
+		return fmt.Errorf("the bundle in %s is not of image %s@%s; run make catalog", r.OLM, r.Repository, r.image.digest)
+	}
+	files, err := filesOf(r.OLM, "wmco-"+r.Version+"-olm")
+	if err != nil {
+		return fmt.Errorf("packing bundle and catalog: %w", err)
+	}
+	return r.add("wmco-"+r.Version+"-olm.tar.gz", func(w io.Writer) error {
+		compressed := gzip.NewWriter(w)
+		return errors.Join(archive.Write(compressed, files), compressed.Close())
+	})
+}
+
 // writeImage packs the layout, as "skopeo copy oci-archive:" reads it.
 func (r *release) writeImage() error {
-	var files []archive.File
-	err := filepath.WalkDir(r.Layout, func(name string, d fs.DirEntry, err error) error {
+	files, err := filesOf(r.Layout, "")
+	if err != nil {
+		return fmt.Errorf("packing the image: %w", err)
+	}
+	return r.add("wmco-"+r.Version+"-image.tar", func(w io.Writer) error { return archive.Write(w, files) })
+}
+
+// filesOf are all files of a folder, in the order of their names, below another name in the archive.
+func filesOf(folder, below string) (files []archive.File, err error) {
+	err = filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		below, err := filepath.Rel(r.Layout, name)
+		relative, err := filepath.Rel(folder, name)
 		if err != nil {
 			return err
 		}
@@ -170,13 +206,12 @@ func (r *release) writeImage() error {
 		if err != nil {
 			return err
 		}
-		files = append(files, archive.File{Name: filepath.ToSlash(below), Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }})
+		files = append(files, archive.File{
+			Name: path.Join(below, filepath.ToSlash(relative)), Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) },
+		})
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("packing the image: %w", err)
-	}
-	return r.add("wmco-"+r.Version+"-image.tar", func(w io.Writer) error { return archive.Write(w, files) })
+	return files, err
 }
 
 func (r *release) writeChecksums() error {

@@ -59,8 +59,16 @@ func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 	if err := errors.Join(err, digestErr); err != nil {
 		t.Fatal(err)
 	}
+	olm := filepath.Join(dir, "olm")
+	bundle := filepath.Join(olm, "bundle", "manifests", "wmco.clusterserviceversion.yaml")
+	err = errors.Join(
+		os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, []byte("image: registry.example.com/wmco@"+hash.String()), 0o600),
+		os.MkdirAll(filepath.Join(olm, "catalog"), 0o755), os.WriteFile(filepath.Join(olm, "catalog", "catalog.yaml"), []byte("schema: olm.package"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return artifacts.Source{
-		Version: "1.2.0", Layout: filepath.Join(dir, "image"), Repository: "registry.example.com/wmco", Deploy: "../../deploy",
+		Version: "1.2.0", Layout: filepath.Join(dir, "image"), OLM: olm, Repository: "registry.example.com/wmco", Deploy: "../../deploy",
 		Changelog: filepath.Join(dir, "CHANGELOG.md"),
 	}, hash.String()
 }
@@ -75,7 +83,8 @@ func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"release-notes.md", "windows-machine-config-operator-1.2.0.tgz", "wmco-1.2.0-image.tar", "wmco-1.2.0-manifests.tar.gz", "wmco-1.2.0.cdx.json", "SHA256SUMS",
+			"release-notes.md", "windows-machine-config-operator-1.2.0.tgz", "wmco-1.2.0-image.tar", "wmco-1.2.0-manifests.tar.gz",
+			"wmco-1.2.0-olm.tar.gz", "wmco-1.2.0.cdx.json", "SHA256SUMS",
 		}
 		if !slices.Equal(names, want) {
 			t.Errorf("the files are %q, want %q", names, want)
@@ -211,5 +220,18 @@ func TestBrokenSourcesAreNamed(t *testing.T) {
 				t.Errorf("the error is %v, want one that says %q", err, test.says)
 			}
 		})
+	}
+}
+
+func TestABundleOfAnotherImageIsNotReleased(t *testing.T) {
+	s, _ := built(t, "1.2.0")
+	for about, change := range map[string]func(){
+		"run make catalog":           func() { s.Repository = "registry.example.com/other" },
+		"has no bundle; run make ca": func() { s.OLM = t.TempDir() },
+	} {
+		change()
+		if _, err := artifacts.Write(filepath.Join(t.TempDir(), "release"), s); err == nil || !strings.Contains(err.Error(), about) {
+			t.Errorf("want an error that says %q, got %v", about, err)
+		}
 	}
 }
