@@ -17,12 +17,12 @@ import (
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
-// TestHelmPod runs the operator of a release of Helm as its pod on a real Linux node.
+// TestHelmPod runs the operator of a release of Helm as its pod on a real Linux node. A Wine host joins through it, and leaves.
 func TestHelmPod(t *testing.T) {
-	needs(t, lab.CanRunLinuxNodes())
+	needs(t, lab.CanRunWindows(), lab.CanRunLinuxNodes())
 	h, _ := newHelm(t)
 	r := released{helm: h, first: chartOf(t, h, "0.1.0", ""), second: chartOf(t, h, "0.2.0", "ghcr.io/windows-machine-config/wmco:v0.2.0")}
-	r.place = newPlace(t, testenv.Options{SimulatedHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
+	r.place = newPlace(t, testenv.Options{WineHosts: 1, Pod: true, Install: func(_ context.Context, env *testenv.Env) error {
 		h.Kubeconfig = env.Kubeconfig
 		_, err := r.run("install", "wmco", r.first, "--create-namespace", "--wait")
 		return err

@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -32,18 +30,18 @@ func TestReadmeInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := consoleBlocks(string(text), "## Install\n")
+	blocks := testenv.ConsoleBlocks(string(text), "## Install")
 	if len(blocks) != 3 {
 		t.Fatalf("README's installation has %d blocks of commands, want those for kubectl, Helm and the SSH key", len(blocks))
 	}
 	withKubectl, withHelm, key := blocks[0], blocks[1], blocks[2]
-	r := readme{root: root, tools: h.Folder()}
+	var shell *testenv.Shell
 	env, err := testenv.Open(t.Context(), testenv.Options{Pod: true, Log: os.Stderr, Install: func(ctx context.Context, env *testenv.Env) error {
-		r.kubeconfig, r.registry = env.Kubeconfig, env.Pod.Registry().Address
-		if err := env.Lab.ControlPlane.LinkKubectl(filepath.Join(r.tools, "kubectl")); err != nil {
+		if shell, err = env.NewShell(h.Folder()); err != nil {
 			return err
 		}
-		return r.run(ctx, root, withKubectl)
+		shell.Replace = map[string]string{"registry.example.com": env.Pod.Registry().Address}
+		return shell.Run(ctx, root, withKubectl)
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,25 +53,31 @@ func TestReadmeInstall(t *testing.T) {
 		}
 		env.Close()
 	})
+	run := func(t *testing.T, dir, script string) {
+		t.Helper()
+		if err := shell.Run(t.Context(), dir, script); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Run("kubectl", func(t *testing.T) {
-		p := p.in(t)
-		p.useReadme(r, key)
-		r.must(t, root, "kubectl delete -k _install --wait")
+		dir := t.TempDir()
+		run(t, dir, key)
+		p.in(t).joinAndLeave(dir)
+		run(t, root, "kubectl delete -k _install --wait")
 	})
 	t.Run("Helm", func(t *testing.T) {
-		p := p.in(t)
-		r.must(t, root, withHelm)
-		p.useReadme(r, key)
-		r.must(t, root, "helm uninstall wmco -n "+api.DefaultNamespace)
+		dir := t.TempDir()
+		run(t, root, withHelm)
+		run(t, dir, key)
+		p.in(t).joinAndLeave(dir)
+		run(t, root, "helm uninstall wmco -n "+api.DefaultNamespace)
 	})
 }
 
-// useReadme gives the operator an SSH key as README does, and lets a host join and leave.
-func (p place) useReadme(r readme, key string) {
+// joinAndLeave lets a host join that accepts the SSH key in a folder, and leave.
+func (p place) joinAndLeave(dir string) {
 	p.t.Helper()
 	p.readyPod()
-	dir := p.t.TempDir()
-	r.must(p.t, dir, key)
 	public, err := os.ReadFile(filepath.Join(dir, "windows-key.pub"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -105,39 +109,4 @@ func (p place) useReadme(r readme, key string) {
 	p.remove(instances)
 	p.expectGone(ours(at.Address), &v1alpha1.WindowsInstance{})
 	p.remove(config)
-}
-
-// readme runs commands of documents.
-type readme struct{ root, tools, kubeconfig, registry string }
-
-func (r readme) must(t *testing.T, dir, script string) {
-	t.Helper()
-	if err := r.run(t.Context(), dir, script); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// run runs commands in a folder, with the lab's registry in place of the one that documents name.
-func (r readme) run(ctx context.Context, dir, script string) error {
-	script = strings.ReplaceAll(script, "registry.example.com", r.registry)
-	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
-	command.Dir = dir
-	command.Env = append(os.Environ(), "KUBECONFIG="+r.kubeconfig, "PATH="+r.tools+":"+os.Getenv("PATH"), "MAKEFLAGS=", "HELM_CACHE_HOME="+filepath.Join(r.tools, "cache"),
-		"HELM_CONFIG_HOME="+filepath.Join(r.tools, "config"), "HELM_DATA_HOME="+filepath.Join(r.tools, "data"))
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("running\n%s: %w\n%s", script, err, out)
-	}
-	return nil
-}
-
-// consoleBlocks returns the blocks of commands of a section.
-func consoleBlocks(text, heading string) (blocks []string) {
-	_, section, _ := strings.Cut(text, "\n"+heading)
-	section, _, _ = strings.Cut(section, "\n## ")
-	parts := strings.Split(section, "```console\n")
-	for _, part := range parts[1:] {
-		block, _, _ := strings.Cut(part, "```")
-		blocks = append(blocks, block)
-	}
-	return blocks
 }

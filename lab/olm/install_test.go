@@ -3,6 +3,7 @@
 package olm_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,7 @@ type place struct {
 // TestInstallation installs the operator from its catalog by the commands of docs/install-olm.md, joins hosts through its pod, and installs
 // the next version over it.
 func TestInstallation(t *testing.T) {
-	if err := lab.CanRunLinuxNodes(); err != nil {
+	if err := cmp.Or(lab.CanRunWindows(), lab.CanRunLinuxNodes()); err != nil {
 		t.Skip("SKIPPED:", err)
 	}
 	p := &place{t: t, out: t.TempDir(), docs: readExamples(t)}
@@ -70,7 +71,7 @@ func TestInstallation(t *testing.T) {
 	if err := lab.BuildOwn(t.Context(), filepath.Join(root, "release"), "./bundle/cmd", p.tool, lab.BuildOptions{}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	env, err := testenv.Open(t.Context(), testenv.Options{SimulatedHosts: 2, Pod: true, OpenShift: "None", Log: os.Stderr, Install: p.install})
+	env, err := testenv.Open(t.Context(), testenv.Options{WineHosts: 2, Pod: true, OpenShift: "None", Log: os.Stderr, Install: p.install})
 	if err != nil {
 		t.Fatal(err)
 	}
