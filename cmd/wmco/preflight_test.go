@@ -19,8 +19,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// apiServer is one with a version and kinds. Denied are permissions, as describe says them, that the operator lacks at first.
-func apiServer(gitVersion string, kinds []string, denied map[string]bool) *fake.Clientset {
+// apiServer is one with a version and kinds. Denied says which permissions, as describe says them, the operator lacks.
+func apiServer(gitVersion string, kinds []string, denied func(permission string) bool) *fake.Clientset {
 	c := fake.NewClientset()
 	discovery := c.Discovery().(*fakediscovery.FakeDiscovery)
 	discovery.FakedServerVersion = &apiversion.Info{GitVersion: gitVersion}
@@ -31,7 +31,7 @@ func apiServer(gitVersion string, kinds []string, denied map[string]bool) *fake.
 	discovery.Resources = []*metav1.APIResourceList{list}
 	c.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-		review.Status.Allowed = !denied[describe(*review.Spec.ResourceAttributes)]
+		review.Status.Allowed = !denied(describe(*review.Spec.ResourceAttributes))
 		return true, review, nil
 	})
 	return c
@@ -55,7 +55,8 @@ func TestOperatorSaysWhyItCannotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				err := checkRepeatedly(t.Context(), apiServer(test.version, test.kinds, test.denied), "ns")
+				denied := func(permission string) bool { return test.denied[permission] }
+				err := checkRepeatedly(t.Context(), apiServer(test.version, test.kinds, denied), "ns")
 				if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
 					t.Errorf("it says %v, want %q", err, test.says)
 				}
@@ -66,14 +67,16 @@ func TestOperatorSaysWhyItCannotWork(t *testing.T) {
 
 func TestPermissionsThatComeLateAreAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		denied := map[string]bool{"list nodes": true}
-		time.AfterFunc(preflightWithin/2, func() { denied["list nodes"] = false })
+		began := time.Now()
+		denied := func(permission string) bool {
+			return permission == "list nodes" && time.Since(began) < preflightWithin/2
+		}
 		if err := checkRepeatedly(t.Context(), apiServer("v1.36.3", []string{"windowsinstances", "windowsconfigs"}, denied), "ns"); err != nil {
 			t.Error(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, stop)
-		if err := checkRepeatedly(ctx, apiServer("v1.36.3", nil, nil), "ns"); err == nil || ctx.Err() == nil {
+		if err := checkRepeatedly(ctx, apiServer("v1.36.3", nil, denied), "ns"); err == nil || ctx.Err() == nil {
 			t.Errorf("an operator that is stopped goes on: %v", err)
 		}
 	})
@@ -85,7 +88,7 @@ func TestAnAPIServerThatDoesNotAnswerIsNoFinding(t *testing.T) {
 		return true, nil, errors.New("connection refused")
 	}
 	for _, resource := range []string{"version", "resource", "selfsubjectaccessreviews", "*"} {
-		c := apiServer("v1.36.3", []string{"windowsinstances", "windowsconfigs"}, nil)
+		c := apiServer("v1.36.3", []string{"windowsinstances", "windowsconfigs"}, func(string) bool { return false })
 		c.PrependReactor("*", resource, away)
 		if err := checkRepeatedly(t.Context(), c, "ns"); err != nil {
 			t.Errorf("without an answer to %s: %v", resource, err)
