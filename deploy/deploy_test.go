@@ -1,11 +1,15 @@
 package deploy_test
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -83,5 +87,26 @@ func TestMetricsHaveTheirCertificate(t *testing.T) {
 		if strings.Count(string(content), line) != 1 {
 			t.Errorf("deployment.yaml does not have %q once", line)
 		}
+	}
+}
+
+// An operator that stands by, or waits for the API server, is alive and not Ready.
+func TestAnOperatorThatIsNotReadyIsNotRestarted(t *testing.T) {
+	content, err := os.ReadFile("deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	for name, probe := range map[string]*corev1.Probe{"startupProbe": c.StartupProbe, "livenessProbe": c.LivenessProbe} {
+		if probe != nil && probe.HTTPGet.Path != "/healthz" {
+			t.Errorf("%s asks %s, want /healthz", name, probe.HTTPGet.Path)
+		}
+	}
+	if c.LivenessProbe == nil || c.ReadinessProbe == nil || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Errorf("the probes are %+v and %+v", c.LivenessProbe, c.ReadinessProbe)
 	}
 }
