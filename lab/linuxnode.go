@@ -3,7 +3,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +48,10 @@ const (
 	runc            = "/usr/sbin/runc"
 )
 
-// Programs of a LinuxNode, for Kill.
+// Programs of a LinuxNode: their orders to the reaper, and names of their logs.
 const (
-	Containerd = "containerd"
-	Kubelet    = "kubelet"
+	containerdProgram = "containerd"
+	kubeletProgram    = "kubelet"
 )
 
 // CanRunLinuxNodes returns nil if this machine can run a LinuxNode, or an error that says what is missing.
@@ -112,12 +111,12 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 		return err
 	}
 	kubelet := []string{
-		n.lab.ControlPlane.program, Kubelet, "--config=" + n.path("kubelet.yaml"), "--kubeconfig=" + n.path("kubelet.conf"),
+		n.lab.ControlPlane.program, kubeletProgram, "--config=" + n.path("kubelet.yaml"), "--kubeconfig=" + n.path("kubelet.conf"),
 		"--node-ip=" + n.Address(), "--hostname-override=" + n.name,
 	}
 	spec := hostspec.LinuxNode{
 		Name: n.name, Cgroup: filepath.Base(n.folder.Path), ServiceAddress: apiServiceIP,
-		Programs: map[string][]string{Kubelet: kubelet}, Path: "/usr/sbin:/usr/bin:/sbin:/bin",
+		Programs: map[string][]string{kubeletProgram: kubelet}, Path: "/usr/sbin:/usr/bin:/sbin:/bin",
 	}
 	for _, p := range linuxNodePrograms() {
 		path, err := c.build(ctx, p)
@@ -125,8 +124,8 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 			return err
 		}
 		spec.Path = filepath.Dir(path) + ":" + spec.Path
-		if filepath.Base(path) == Containerd {
-			spec.Programs[Containerd] = []string{path, "--config", n.path("containerd.toml")}
+		if filepath.Base(path) == containerdProgram {
+			spec.Programs[containerdProgram] = []string{path, "--config", n.path("containerd.toml")}
 		}
 	}
 	if err := hostspec.Write(n.folder.Path, spec); err != nil {
@@ -219,14 +218,14 @@ func (n *LinuxNode) turnOn(ctx context.Context) error {
 	if err := n.serveAPI(); err != nil {
 		return err
 	}
-	if err := n.reaper.order("start " + Containerd); err != nil {
+	if err := n.reaper.order("start " + containerdProgram); err != nil {
 		return err
 	}
 	socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", n.pid)
 	if err := n.wait(ctx, "containerd", func() error { _, err := os.Stat(socket); return err }); err != nil {
 		return err
 	}
-	return n.reaper.order("start " + Kubelet)
+	return n.reaper.order("start " + kubeletProgram)
 }
 
 // wait waits until a function succeeds or the node has failed.
@@ -318,11 +317,6 @@ func (n *LinuxNode) PowerOff() {
 	n.lab.network.removeHost(linuxNodeNumber)
 }
 
-// Restart kills a program of the node and starts it again.
-func (n *LinuxNode) Restart(program string) error {
-	return cmp.Or(n.reaper.order("kill "+program), n.reaper.order("start "+program))
-}
-
 // Name is the name of the Node.
 func (n *LinuxNode) Name() string { return n.name }
 
@@ -332,7 +326,7 @@ func (n *LinuxNode) Address() string { return n.lab.network.address(linuxNodeNum
 func (n *LinuxNode) path(name string) string { return filepath.Join(n.folder.Path, name) }
 
 func (n *LinuxNode) logs(size int64) string {
-	return fmt.Sprintf("--- %s: containerd\n%s\n--- %[1]s: kubelet\n%s\n", n.name, tail(n.path(Containerd+".log"), size), tail(n.path(Kubelet+".log"), size))
+	return fmt.Sprintf("--- %s: containerd\n%s\n--- %[1]s: kubelet\n%s\n", n.name, tail(n.path(containerdProgram+".log"), size), tail(n.path(kubeletProgram+".log"), size))
 }
 
 func (n *LinuxNode) close() {

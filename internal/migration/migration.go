@@ -156,13 +156,13 @@ func judgeOperator(c Cluster, add adder) {
 	for _, name := range slices.Sorted(maps.Keys(c.Operator.Environment)) {
 		value := c.Operator.Environment[name]
 		switch name {
-		case "SERVICES_LOG_FILE_SIZE":
+		case logVariables + "FILE_SIZE":
 			add(Changes, about, "%s=%s becomes spec.logs.size: %q of WindowsConfig", name, value, value)
-		case "SERVICES_LOG_FILE_AGE":
+		case logVariables + "FILE_AGE":
 			add(Changes, about, "%s=%s becomes spec.logs.age: %q of WindowsConfig", name, value, value)
-		case "SERVICES_LOG_FLUSH_INTERVAL":
+		case logVariables + "FLUSH_INTERVAL":
 			add(Changes, about, "%s=%s has no equivalent: logs are written at once", name, value)
-		case "ARGS":
+		case argumentsVariable:
 			add(Changes, about, "ARGS=%s: give the operator's container these arguments; it knows --debugLogging", value)
 		}
 	}

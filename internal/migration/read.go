@@ -34,16 +34,16 @@ import (
 
 // Names of the original operator (config/ and pkg/ of openshift/windows-machine-config-operator).
 const (
-	deployment      = "windows-machine-config-operator"
-	lockConfigMap   = "windows-machine-config-operator-lock"
-	hostKeysMap     = "windows-ssh-host-keys"
-	daemonSecret    = "windows-instance-config-daemon"
-	tlsSecret       = "windows-machine-config-operator-tls"
-	upgradingLabel  = api.GroupName + "/upgrading"
-	rebootRequired  = api.GroupName + "/reboot-required"
-	managerOfOLM    = "ClusterServiceVersion"
-	settingsOfLogs  = "SERVICES_LOG_"
-	argumentsByName = "ARGS"
+	deployment        = "windows-machine-config-operator"
+	lockConfigMap     = "windows-machine-config-operator-lock"
+	hostKeysMap       = "windows-ssh-host-keys"
+	daemonSecret      = "windows-instance-config-daemon"
+	tlsSecret         = "windows-machine-config-operator-tls"
+	upgradingLabel    = api.GroupName + "/upgrading"
+	rebootRequired    = api.GroupName + "/reboot-required"
+	csvKind           = "ClusterServiceVersion"
+	logVariables      = "SERVICES_LOG_"
+	argumentsVariable = "ARGS"
 )
 
 // reader reads one cluster.
@@ -92,12 +92,12 @@ func (r reader) deployment(ctx context.Context) {
 	}
 	is := &Operator{Name: d.Namespace + "/" + d.Name, Environment: map[string]string{}}
 	for _, owner := range d.OwnerReferences {
-		if owner.Kind == managerOfOLM {
-			is.Manager = managerOfOLM + " " + owner.Name
+		if owner.Kind == csvKind {
+			is.Manager = csvKind + " " + owner.Name
 		}
 	}
 	for _, e := range container.Env {
-		if e.Value != "" && (strings.HasPrefix(e.Name, settingsOfLogs) || e.Name == argumentsByName) {
+		if e.Value != "" && (strings.HasPrefix(e.Name, logVariables) || e.Name == argumentsVariable) {
 			is.Environment[e.Name] = e.Value
 		}
 	}

@@ -40,6 +40,7 @@ func TestReadmeInstall(t *testing.T) {
 		if shell, err = env.NewShell(h.Folder()); err != nil {
 			return err
 		}
+		shell.Environment = h.Environment()
 		shell.Replace = map[string]string{"registry.example.com": env.Pod.Registry().Address}
 		return shell.Run(ctx, root, withKubectl)
 	}})

@@ -42,6 +42,13 @@ func New(ctx context.Context, root, dir string, progress io.Writer) (*Helm, erro
 // Folder is where the program is, for a search path.
 func (h *Helm) Folder() string { return h.dir }
 
+// Environment are the variables that give the program its home.
+func (h *Helm) Environment() []string {
+	return []string{
+		"HELM_CONFIG_HOME=" + filepath.Join(h.dir, "config"), "HELM_CACHE_HOME=" + filepath.Join(h.dir, "cache"), "HELM_DATA_HOME=" + filepath.Join(h.dir, "data"),
+	}
+}
+
 // Chart makes the chart with a version and an image, and returns its folder. An empty image is that of deploy/.
 func (h *Helm) Chart(ctx context.Context, version, image string) (folder string, err error) {
 	out := filepath.Join(h.dir, "chart-"+version)
@@ -58,8 +65,7 @@ func (h *Helm) Run(ctx context.Context, args ...string) (output string, err erro
 	ctx, cancel := context.WithTimeout(ctx, lab.Patience(runTimeout))
 	defer cancel()
 	command := exec.CommandContext(ctx, h.program, args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+h.Kubeconfig, "HELM_CONFIG_HOME="+filepath.Join(h.dir, "config"),
-		"HELM_CACHE_HOME="+filepath.Join(h.dir, "cache"), "HELM_DATA_HOME="+filepath.Join(h.dir, "data"))
+	command.Env = append(append(os.Environ(), "KUBECONFIG="+h.Kubeconfig), h.Environment()...)
 	text, err := command.CombinedOutput()
 	if err != nil {
 		return string(text), fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(text)))

@@ -18,15 +18,14 @@ import (
 
 // A linuxNode is a Linux node, for its first process.
 type linuxNode struct {
-	dir     string // the lab's folder for the node
-	spec    hostspec.LinuxNode
-	running map[string]int // process IDs of started programs
+	dir  string // the lab's folder for the node
+	spec hostspec.LinuxNode
 }
 
-// initLinuxNode is the first process of a Linux node, in namespaces of its own: with it, every process of the node ends. It starts and
-// kills programs as the lab orders.
+// initLinuxNode is the first process of a Linux node, in namespaces of its own: with it, every process of the node ends. It starts
+// programs as the lab orders.
 func initLinuxNode(dir string) error {
-	n := linuxNode{dir: dir, running: map[string]int{}}
+	n := linuxNode{dir: dir}
 	if err := hostspec.Read(dir, &n.spec); err != nil {
 		return err
 	}
@@ -149,18 +148,12 @@ func (n linuxNode) addServiceAddress() error {
 	return nil
 }
 
-// obey carries out "start <program>" or "kill <program>".
+// obey carries out "start <program>".
 func (n linuxNode) obey(line string) error {
-	verb, name, _ := strings.Cut(line, " ")
+	name, isStart := strings.CutPrefix(line, "start ")
 	command := n.spec.Programs[name]
-	switch {
-	case len(command) == 0:
-		return fmt.Errorf("order %q: there is no such program", line)
-	case verb == "kill":
-		if err := syscall.Kill(n.running[name], syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("killing %s: %w", name, err)
-		}
-		return nil
+	if !isStart || len(command) == 0 {
+		return fmt.Errorf("order %q: want start and the name of a program", line)
 	}
 	log, err := os.OpenFile(filepath.Join(n.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -172,7 +165,7 @@ func (n linuxNode) obey(line string) error {
 		return err
 	}
 	defer null.Close()
-	n.running[name], err = syscall.ForkExec(command[0], command, &syscall.ProcAttr{
+	_, err = syscall.ForkExec(command[0], command, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"PATH=" + n.spec.Path, "HOME=/"}, Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})

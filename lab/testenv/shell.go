@@ -17,6 +17,8 @@ type Shell struct {
 	tools string
 	// Replace has names in documents, such as that of a registry, and what takes their place.
 	Replace map[string]string
+	// Environment are further variables of commands.
+	Environment []string
 }
 
 // NewShell makes a shell. Further programs can be in the folder.
@@ -31,8 +33,8 @@ func (s *Shell) Run(ctx context.Context, dir, script string) error {
 	}
 	command := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "oc() { kubectl \"$@\"; }\n"+script)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.env.Kubeconfig, "PATH="+s.tools+":"+os.Getenv("PATH"), "MAKEFLAGS=",
-		"HELM_CACHE_HOME="+filepath.Join(s.tools, "cache"), "HELM_CONFIG_HOME="+filepath.Join(s.tools, "config"), "HELM_DATA_HOME="+filepath.Join(s.tools, "data"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.env.Kubeconfig, "PATH="+s.tools+":"+os.Getenv("PATH"), "MAKEFLAGS=")
+	command.Env = append(command.Env, s.Environment...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("running\n%s: %w\n%s", script, err, out)
 	}

@@ -2,15 +2,11 @@ package image
 
 import (
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Files are the content of an image without programs, such as that of a bundle or a catalog for the Operator Lifecycle Manager.
@@ -41,18 +37,11 @@ func BuildFiles(s Source, f Files) (v1.ImageIndex, error) {
 	annotations["org.opencontainers.image.title"], annotations["org.opencontainers.image.description"] = f.Title, f.Description
 	labels := maps.Clone(annotations)
 	maps.Copy(labels, f.Labels)
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range slices.Sorted(maps.Keys(machines())) {
-		platform := v1.Platform{OS: "linux", Architecture: architecture}
-		one, err := s.platformImage(platform, v1.Config{Labels: labels}, only)
-		if err != nil {
-			return nil, fmt.Errorf("building image %s for %s: %w", f.Title, platform, err)
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &platform}})
+	index, err := indexOf(slices.Sorted(maps.Keys(machines())), annotations, func(platform v1.Platform) (v1.Image, error) {
+		return s.platformImage(platform, v1.Config{Labels: labels}, only)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building image %s: %w", f.Title, err)
 	}
-	annotated, isIndex := mutate.Annotations(index, annotations).(v1.ImageIndex)
-	if !isIndex {
-		return nil, errors.New("building the image: the index cannot be annotated")
-	}
-	return annotated, nil
+	return index, nil
 }

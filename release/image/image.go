@@ -51,18 +51,27 @@ func Build(s Source) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the image: %w", err)
 	}
+	index, err := indexOf(slices.Sorted(maps.Keys(s.Operators)), s.annotations(), func(platform v1.Platform) (v1.Image, error) { return s.image(platform, common) })
+	if err != nil {
+		return nil, fmt.Errorf("building the image: %w", err)
+	}
+	return index, nil
+}
+
+// indexOf is an index with an image for each architecture.
+func indexOf(architectures []string, annotations map[string]string, build func(v1.Platform) (v1.Image, error)) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range slices.Sorted(maps.Keys(s.Operators)) {
+	for _, architecture := range architectures {
 		platform := v1.Platform{OS: "linux", Architecture: architecture}
-		one, err := s.image(platform, common)
+		one, err := build(platform)
 		if err != nil {
-			return nil, fmt.Errorf("building the image for %s: %w", platform, err)
+			return nil, fmt.Errorf("for %s: %w", platform, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &platform}})
 	}
-	annotated, isIndex := mutate.Annotations(index, s.annotations()).(v1.ImageIndex)
+	annotated, isIndex := mutate.Annotations(index, annotations).(v1.ImageIndex)
 	if !isIndex {
-		return nil, errors.New("building the image: the index cannot be annotated")
+		return nil, errors.New("the index cannot be annotated")
 	}
 	return annotated, nil
 }
