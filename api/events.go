@@ -72,6 +72,8 @@ const (
 	EventDefenderExclusions = "DefenderExclusionsMissing"
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
+	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.
+	EventCollectRefused = "CollectRefused"
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

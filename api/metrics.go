@@ -1,7 +1,10 @@
 package api
 
-// Metrics of the operator. They are served over HTTPS to clients that are authorized to get /metrics.
+// Metrics of the operator. They are served over HTTPS to clients that are authorized to get /metrics. docs/metrics.md
+// has their labels.
 const (
+	// MetricBuildInfo is 1, with the version of the operator and of its payload as labels.
+	MetricBuildInfo = "wmco_build_info"
 	// MetricJoinStepSeconds is a histogram of the duration of each step of a join, in seconds, by step.
 	MetricJoinStepSeconds = "wmco_join_step_duration_seconds"
 	// MetricJoins counts completed join attempts, by result (configured, waiting, failed) and reason.
@@ -10,8 +13,44 @@ const (
 	MetricJoinChannels = "wmco_join_ssh_channels"
 	// MetricJoinBytes is a histogram of the bytes on the wire in one join attempt, by direction.
 	MetricJoinBytes = "wmco_join_bytes"
+	// MetricSSHConnections counts attempts to connect to hosts, by result.
+	MetricSSHConnections = "wmco_ssh_connections_total"
 	// MetricInstances is the number of WindowsInstances, by condition, status and reason.
 	MetricInstances = "wmco_instances"
+	// MetricInstanceProblem is 1 for each condition of a WindowsInstance that says that something is wrong.
+	MetricInstanceProblem = "wmco_instance_problem"
+	// MetricActionFailed is 1 while the last action on a host has failed, by action.
+	MetricActionFailed = "wmco_instance_action_failed"
+	// MetricActionSeconds is a histogram of the duration of actions on nodes, in seconds, by action and result.
+	MetricActionSeconds = "wmco_node_action_duration_seconds"
+	// MetricRolloutWaiting is the number of hosts whose next action waits, by action and reason.
+	MetricRolloutWaiting = "wmco_rollout_waiting"
 	// MetricOrphanNodes is the number of Windows nodes without a WindowsInstance.
 	MetricOrphanNodes = "wmco_orphan_nodes"
+	// MetricSettingsLag is for how many seconds newer settings have been published than a node has applied.
+	MetricSettingsLag = "wmco_settings_lag_seconds"
+	// MetricCertificateDecisions counts decisions about certificate requests of hosts, by signer, result and rule.
+	MetricCertificateDecisions = "wmco_csr_decisions_total"
+)
+
+// Metrics of the daemon on each node (WICD). windows_exporter serves them with its own, on port 9182 of the node.
+const (
+	// MetricNodeBuildInfo is 1, with the version of the node as its label.
+	MetricNodeBuildInfo = "wicd_build_info"
+	// MetricNodeSettingsApplied is when the node's settings were applied, in seconds since 1970.
+	MetricNodeSettingsApplied = "wicd_settings_applied_timestamp_seconds"
+	// MetricNodeCertificate is when a certificate on the node expires, in seconds since 1970.
+	MetricNodeCertificate = "wicd_certificate_expiration_timestamp_seconds"
+	// MetricNodeCertificateLifetime is for how many seconds a certificate that the node renews itself was issued.
+	MetricNodeCertificateLifetime = "wicd_certificate_lifetime_seconds"
+	// MetricNodeServiceRestarts counts how often a service ended or had to be repaired, by service.
+	MetricNodeServiceRestarts = "wicd_service_restarts_total"
+	// MetricNodeRebootPending is 1 while Windows has a restart pending.
+	MetricNodeRebootPending = "wicd_reboot_pending"
+	// MetricNodeNetworkUnavailable is 1 while the pod network does not work.
+	MetricNodeNetworkUnavailable = "wicd_network_unavailable"
+	// MetricNodeNetworkRepairs counts repairs of the pod network.
+	MetricNodeNetworkRepairs = "wicd_network_repairs_total"
+	// MetricNodeRegistryRequests counts requests to the registry on loopback, by result.
+	MetricNodeRegistryRequests = "wicd_registry_requests_total"
 )

@@ -155,6 +155,17 @@ const (
 	// by the user with value "true", removed by the operator.
 	AnnotationRetry = GroupName + "/retry"
 
+	// AnnotationCollect on a WindowsInstance requests that its host write an archive of its state for support:
+	// C:\var\log\collect\<value>.zip, which the kubelet serves as /logs/collect/<value>.zip for an hour. The value is 1
+	// to 40 lower-case letters, digits and hyphens. Written by the user (kubectl windows collect) and removed by the
+	// user, which removes the archive. The operator sets the same annotation on the Node, where WICD reads it.
+	AnnotationCollect = GroupName + "/collect"
+
+	// AnnotationCollected on a Node says how far the collection is that annotation collect requests, as JSON: id, state
+	// (Collecting, Done, Failed, Expired), time, and bytes and sha256 of the archive or a message. Written and removed
+	// by WICD, read by users.
+	AnnotationCollected = GroupName + "/collected"
+
 	// AnnotationAcceptHostname on a WindowsInstance is the one new name under which its host may join from now on. A
 	// host that has received a token for one name is rejected under any other name. Written by the user, who drains and
 	// renames the host first.

@@ -11,12 +11,12 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=windowsconfigs,singular=windowsconfig
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="there is one WindowsConfig, and its name must be cluster"
-// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.provider`
-// +kubebuilder:printcolumn:name="Joins",type=integer,JSONPath=`.spec.rollout.maxConcurrentJoins`
-// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.rollout.paused`
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
-// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedNodes`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.network.provider`,description="Provider of the pod network"
+// +kubebuilder:printcolumn:name="Joins",type=integer,JSONPath=`.spec.rollout.maxConcurrentJoins`,description="Hosts that may join at a time"
+// +kubebuilder:printcolumn:name="Paused",type=boolean,JSONPath=`.spec.rollout.paused`,description="Whether the rollout is paused"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`,description="Windows nodes"
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedNodes`,description="Windows nodes that have the published settings"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 type WindowsConfig struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

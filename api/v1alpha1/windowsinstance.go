@@ -11,14 +11,14 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=winst,path=windowsinstances,singular=windowsinstance
-// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.spec.address`
-// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.metadata.labels.windowsmachineconfig\.openshift\.io/source`
-// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`
-// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.plan.action`
-// +kubebuilder:printcolumn:name="Waits For",type=string,JSONPath=`.status.plan.waitsFor`
-// +kubebuilder:printcolumn:name="Payload",type=string,JSONPath=`.status.payload.current`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of condition Ready"
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.plan.action`,description="Next action on the host; empty when none is due"
+// +kubebuilder:printcolumn:name="Waits For",type=string,JSONPath=`.status.plan.waitsFor`,description="Why the next action has not started; empty while it runs"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.spec.address`,priority=1,description="Where the operator reaches the host by SSH"
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeRef.name`,priority=1,description="Node of the host"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.metadata.labels.windowsmachineconfig\.openshift\.io/source`,priority=1,description="Where the instance comes from; empty when the user created it"
+// +kubebuilder:printcolumn:name="Payload",type=string,JSONPath=`.status.payload.current`,priority=1,description="Payload that the host was last joined with"
 type WindowsInstance struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

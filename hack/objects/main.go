@@ -1,5 +1,5 @@
-// Command objects writes docs/objects.md, the reference of every kind, field and name in api, from the declarations and
-// their comments. Generating the page keeps it equal to the code.
+// Command objects writes docs/objects.md, the reference of every kind, field and name in api, and the pages of
+// docs/reference, from the declarations and their comments. Generating the pages keeps them equal to the code.
 package main
 
 import (
@@ -16,17 +16,34 @@ import (
 
 func main() {
 	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: objects <page to write> <folders of the api packages>")
+		fmt.Fprintln(os.Stderr, "usage: objects <folder of the documents> <folders of the api packages>")
 		os.Exit(2)
 	}
-	page, err := render(os.Args[2:])
-	if err == nil {
-		err = os.WriteFile(os.Args[1], page, 0o644)
-	}
-	if err != nil {
+	if err := write(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// write writes all pages.
+func write(docs string, dirs []string) error {
+	objects, err := render(dirs)
+	if err != nil {
+		return err
+	}
+	files, err := parse(dirs)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(docs, "objects.md"), objects, 0o644); err != nil {
+		return err
+	}
+	for name, page := range references(files) {
+		if err := os.WriteFile(filepath.Join(docs, "reference", name), page, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // render reads the packages and returns the page.

@@ -8,7 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
@@ -218,6 +221,25 @@ func (d Disk) Link(from, to string) (changed bool, err error) {
 	})
 }
 
+// LinkOpen gives a file that programs may have open a second name, in place of what has it. Link cannot: Windows renames no name of a file
+// that a Go program has open.
+func (d Disk) LinkOpen(from, to string) error {
+	source, err := d.Stat(from)
+	if err != nil {
+		return err
+	}
+	if target, err := d.Stat(to); err == nil && os.SameFile(source, target) {
+		return nil
+	}
+	if err := d.Remove(to); err != nil {
+		return err
+	}
+	if err := d.Allow("link", to); err != nil {
+		return err
+	}
+	return os.Link(d.Local(from), d.Local(to))
+}
+
 // Replace lets write make a file beside, and gives it the name. Windows refuses to replace a program that runs but
 // lets it be renamed: then what has the name steps aside, and goes once nobody uses it any more.
 func (d Disk) Replace(name string, write func(beside string) error) error {
@@ -229,6 +251,16 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 	if err := write(beside); err != nil {
 		return err
 	}
+	for until := time.Now().Add(inUsePatience); ; time.Sleep(inUsePause) {
+		err := d.takePlace(beside, name)
+		if err == nil || !inUse(err) || time.Now().After(until) {
+			return err
+		}
+	}
+}
+
+// takePlace gives a file the name of another, which steps aside if it cannot be replaced.
+func (d Disk) takePlace(beside, name string) error {
 	err := d.Rename(beside, name)
 	if err == nil || !d.Exists(name) {
 		return err
@@ -242,6 +274,19 @@ func (d Disk) replaceWith(name, beside string, write func(beside string) error) 
 	}
 	_ = d.Remove(aside) // still in use: a later command removes it
 	return nil
+}
+
+// A process that reads a file, such as another command of WICD, a backup or antivirus software, can prevent that it is replaced or
+// renamed. It has it open for moments; inUsePatience is how long a replacement waits.
+const (
+	inUsePatience = 5 * time.Second
+	inUsePause    = 50 * time.Millisecond
+)
+
+// inUse tells whether Windows refused to rename a file because a process has it open: ERROR_ACCESS_DENIED or ERROR_SHARING_VIOLATION
+// (https://learn.microsoft.com/windows/win32/debug/system-error-codes--0-499-). The first also means that rights are missing.
+func inUse(err error) bool {
+	return runtime.GOOS == "windows" && (errors.Is(err, syscall.Errno(5)) || errors.Is(err, syscall.Errno(32)))
 }
 
 // asides is how many files of one name can have stepped aside and still be in use.

@@ -230,6 +230,8 @@ type Host struct {
 	Firewall     Firewall
 	Defender     Defender
 	Routes       Routes
+	EventLogs    EventLogs
+	Inventory    Inventory
 	Disk         Disk
 	// Dial makes connections to the API server, to the metadata service of a cloud and to registries; nil takes this machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

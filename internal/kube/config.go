@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,12 +19,4 @@ func ReadConfig(ctx context.Context, reader client.Reader) (v1alpha1.WindowsConf
 		return v1alpha1.WindowsConfigSpec{}, fmt.Errorf("reading WindowsConfig %s: %w", api.WindowsConfigName, err)
 	}
 	return config.Spec, nil
-}
-
-// Duration reads a duration that the API server has checked.
-func Duration(text string, otherwise time.Duration) time.Duration {
-	if d, err := time.ParseDuration(text); err == nil && text != "" {
-		return d
-	}
-	return otherwise
 }

@@ -4,7 +4,9 @@ package shorten
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Limits of texts, in bytes.
@@ -37,4 +39,24 @@ func List(items []string, limit int, separator string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
+}
+
+// Printable makes a text that others wrote safe to print: terminals interpret control characters, and some Unicode
+// characters reverse the direction of what follows. These are written as Go escapes them, for example \x1b. Line breaks
+// stay, tabs become blanks, and a carriage return before a line break goes. The result has at most some bytes.
+func Printable(text string, limit int) string {
+	text = Text(text, limit) // before the work, which takes time for each character
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r == '\t':
+			b.WriteByte(' ')
+		default:
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return Text(b.String(), limit)
 }

@@ -22,3 +22,21 @@ func TestListsSayHowManyMoreThereAre(t *testing.T) {
 		}
 	}
 }
+
+func TestTextsOfOthersAreSafeToPrint(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "",
+		"two\nlines\r\nand\ttab":   "two\nlines\nand tab",
+		"\x1b[2J\x1b]0;title\a":    `\x1b[2J\x1b]0;title\a`,
+		"\u009b31m red":            `\u009b31m red`,
+		"abc\u202egnp.exe":         `abc\u202egnp.exe`,
+		"over\rwritten":            `over\rwritten`,
+		"grün, 日本":                 "grün, 日本",
+		"bad \xff\xfe":             "bad ",
+		strings.Repeat("\x1b", 99): strings.Repeat(`\x1b`, 11) + `\...`,
+	} {
+		if got := shorten.Printable(text, 48); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

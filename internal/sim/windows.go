@@ -89,6 +89,8 @@ type Windows struct {
 	pullTakes       time.Duration
 	firewallStopped bool
 	defender        Defender
+	// events are the logs of events by channel; nil if they cannot be read.
+	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a
 	// restart.
 	nextName string
@@ -124,6 +126,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		containers: map[string]bool{}, programs: map[string]bool{}, networks: map[string]bool{}, layers: map[string]bool{},
 		images: map[string]bool{}, refused: map[string]*cri.Error{},
 		hns:      newHNSOf(o),
+		events:   newEventLogs(),
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {

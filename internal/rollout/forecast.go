@@ -1,0 +1,105 @@
+package rollout
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// Step is an action of a forecast.
+type Step struct {
+	// Host is the name of its WindowsInstance.
+	Host string
+	// Plan is the action, as it begins.
+	v1alpha1.Plan
+	// At is when it begins.
+	At time.Time
+}
+
+// Forecast says in which order the actions begin, if each succeeds, and takes so long if it takes its node out of service. Joins,
+// and content that is sent in advance, take no time here. What still waits at the end waits for something that does not come by
+// itself. The end is when the last action is over.
+func Forecast(f Fleet, takes time.Duration) (steps []Step, waiting map[string]Next, end time.Time) {
+	f = f.clone()
+	end = f.Now
+	for range 8*len(f.Hosts) + 8 { // each host has a few actions, and between two of them there may be a wait
+		plan := Decide(f)
+		waiting = map[string]Next{}
+		done := map[string]Next{}
+		lasts := time.Duration(0)
+		for _, name := range slices.Sorted(maps.Keys(plan.Hosts)) {
+			next := plan.Hosts[name]
+			if !next.Begin {
+				waiting[name] = next
+				continue
+			}
+			steps = append(steps, Step{Host: name, Plan: next.Plan, At: f.Now})
+			done[name] = next
+			if next.Action != v1alpha1.ActionJoin && next.Action != v1alpha1.ActionStage {
+				lasts = takes
+			}
+		}
+		switch {
+		case len(done) > 0:
+			f.Now = f.Now.Add(lasts)
+			f.finish(done)
+			end = f.Now
+		case plan.Again.After(f.Now):
+			f.Now = plan.Again
+		default:
+			return steps, waiting, end
+		}
+	}
+	return steps, waiting, end
+}
+
+// clone copies what finish changes.
+func (f Fleet) clone() Fleet {
+	f.Hosts = slices.Clone(f.Hosts)
+	for i := range f.Hosts {
+		if node := f.Hosts[i].Node; node != nil {
+			is := *node
+			f.Hosts[i].Node = &is
+		}
+	}
+	return f
+}
+
+// finish makes the hosts what they are after their actions.
+func (f *Fleet) finish(done map[string]Next) {
+	f.Hosts = slices.DeleteFunc(f.Hosts, func(h Host) bool {
+		next, acts := done[h.Name]
+		return acts && (next.Action == v1alpha1.ActionLeave || next.Action == v1alpha1.ActionReplace)
+	})
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		next, acts := done[h.Name]
+		if !acts {
+			continue
+		}
+		version := f.Policy.Version
+		if h.UnderWay != nil {
+			version = cmp.Or(h.UnderWay.Version, version)
+		}
+		h.UnderWay, h.Granted, h.Failure = nil, "", nil
+		if h.Node == nil && next.Action != v1alpha1.ActionStage {
+			h.Node = &Node{Name: h.Name, Version: version}
+		}
+		switch next.Action {
+		case v1alpha1.ActionStage:
+			h.Staged = true
+			continue
+		case v1alpha1.ActionUpgrade:
+			h.Node.Version, h.Since, h.AdoptionPending = version, f.Now, false
+		case v1alpha1.ActionReboot:
+			h.Node.RebootAsked, h.Node.RebootPending = "", ""
+		}
+		h.Joined, h.Node.Ready, h.Node.WaitsForCloud = true, true, false
+		if h.Node.CordonedFor != "" {
+			h.Node.Unschedulable, h.Node.CordonedFor = false, ""
+		}
+	}
+}
