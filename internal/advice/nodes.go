@@ -1,0 +1,88 @@
+package advice
+
+import "github.com/windows-machine-config/wmco/api"
+
+const nodeConditions = "troubleshooting#conditions-of-a-node"
+
+// nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
+func nodes() Table {
+	const repair = "network#repair"
+	return Table{
+		api.ReasonNodeReady: good(),
+		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
+			notReady},
+		api.ReasonNodeNotWindows: {Error, "Treat the host as compromised: remove its WindowsInstance, run kubectl delete node <name>, and shut down the host.", notReady},
+		api.ReasonNodeNotReady:   {Warning, "See the conditions of the Node; on the host, see C:\\var\\log\\kubelet and C:\\var\\log\\wicd.", notReady},
+		api.ReasonWaitingForCloud: {Info, "Wait: the cloud's controller initializes the node within seconds where it works.",
+			"cloud#a-node-waits-for-its-cloud"},
+		api.ReasonCloudNotInitialized: {Error, "See the log of the cloud-controller-manager: it names the Node and why it finds no machine for it; without such a controller, " +
+			"set spec.cloudProvider of WindowsConfig to None.", "cloud#a-node-waits-for-its-cloud"},
+		api.ReasonVersionPending: {Info, "Wait: WICD reports the version as its last step; if it lasts, see C:\\var\\log\\wicd on the host.", notReady},
+
+		api.ReasonNetworkWorks: good(),
+		api.ReasonHNSUnavailable: {Error, "On the host, start the service hns (Host Network Service); if it does not answer, restart the host with kubectl windows reboot <host>.",
+			repair},
+		api.ReasonHNSNetworkMissing: {Warning, "Wait: WICD restarts what creates the pod network; if it lasts, see C:\\var\\log on the host.", repair},
+		api.ReasonHNSEndpointLost:   {Warning, "Wait: WICD creates the endpoints again.", repair},
+		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy, which creates them again.", repair},
+
+		api.ReasonRebootPending:   {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
+		api.ReasonNoRebootPending: good(),
+		api.ReasonUpToDate:        good(),
+		api.ReasonUpdateFailed: {Error, "Fix the cause in the message (see C:\\var\\log\\wicd\\update.log on the host); then run kubectl windows retry <host>.",
+			nodeConditions},
+		api.ReasonServicesRunning: good(),
+		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
+			nodeConditions},
+		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},
+	}
+}
+
+// kubelets are reasons of the conditions that kubelets write (k8s.io/kubernetes, pkg/kubelet/nodestatus/setters.go), and
+// of the node controller (pkg/controller/nodelifecycle).
+func kubelets() Table {
+	return Table{
+		"KubeletReady":               good(),
+		"KubeletNotReady":            {Warning, "Fix what the message says; on the host, see C:\\var\\log\\kubelet and C:\\var\\log\\containerd.", notReady},
+		"NodeStatusUnknown":          {Error, "Check whether the host is on and reaches the API server; on the host, see whether the service kubelet runs.", notReady},
+		"NodeStatusNeverUpdated":     {Error, "On the host, see C:\\var\\log\\kubelet\\kubelet.log: the kubelet has never reported.", notReady},
+		"KubeletHasDiskPressure":     {Error, "Free disk space on the host: remove unused images and files, or enlarge drive C:.", nodeConditions},
+		"KubeletHasNoDiskPressure":   good(),
+		"KubeletHasSufficientMemory": good(),
+		"KubeletHasInsufficientMemory": {Error, "Give pods memory limits, or move some to other nodes.",
+			nodeConditions},
+		"KubeletHasSufficientPID":   good(),
+		"KubeletHasInsufficientPID": {Error, "Find the pod that starts too many processes.", nodeConditions},
+	}
+}
+
+// images are the reasons of SandboxImage.
+func images() Table {
+	return Table{
+		api.ReasonSandboxImagePresent: good(),
+		api.ReasonSandboxImageNotFound: {Error, "Copy the sandbox image to the mirror, or set spec.runtime.sandboxImage of WindowsConfig.",
+			nodeConditions},
+		api.ReasonSandboxImageDenied: {Error, "Check the name of the image, and the registry's entry in the pull secret.", nodeConditions},
+		api.ReasonSandboxImageUnsuitable: {Error, "Copy the image for all Windows builds with skopeo copy --all, or set another one in spec.runtime.sandboxImage of WindowsConfig.",
+			nodeConditions},
+		api.ReasonSandboxImagePulling: {Warning, "Wait; if it does not end, check the network from the host to the registry.", nodeConditions},
+		api.ReasonSandboxImagePullFailed: {Error, "Check the registry or mirror, the proxy and the certificates: the message has the answer.",
+			nodeConditions},
+	}
+}
+
+// settings are the reasons of the conditions of WindowsConfig.
+func settings() Table {
+	const page = "troubleshooting#settings-do-not-arrive"
+	return Table{
+		api.ReasonPublished:       good(),
+		api.ReasonAsExpected:      good(),
+		api.ReasonPoliciesInForce: good(),
+		api.ReasonSettingsInvalid: {Error, "Correct the object and field that the message names; nodes keep the settings they have.", page},
+		api.ReasonSettingsIgnored: {Warning, "Change the setting as the message says; the rest is applied.", page},
+		api.ReasonPoliciesAltered: {Error, "Apply the manifests of the operator's version again: kubectl apply -k deploy.", notReady},
+		api.ReasonNodesOutOfService: {Info, "Wait until the operator has finished with the nodes.",
+			"fleet"},
+		api.ReasonAnotherOperatorInstalled: {Error, "Uninstall one of the two operators that the message names.", "troubleshooting#the-operator-does-not-start"},
+	}
+}
