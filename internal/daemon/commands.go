@@ -213,13 +213,12 @@ func runService(ctx context.Context, call Call, asService bool, logName string, 
 	if err != nil {
 		return err
 	}
-	log := call.Stderr
+	logger := slog.New(slog.NewJSONHandler(call.Stderr, nil))
 	if logName != "" {
-		file := logrotate.NewFile(h.Disk, logName)
-		defer file.Close()
-		log = file
+		log := logrotate.OpenLogger(h.Disk, logName)
+		defer log.Close()
+		logger = slog.New(log.Handler)
 	}
-	logger := slog.New(slog.NewJSONHandler(log, nil))
 	if !asService {
 		do(ctx, h, logger)
 		return nil

@@ -11,8 +11,10 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/daemon/collect"
 	"github.com/windows-machine-config/wmco/internal/daemon/configure"
 	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/eventlog"
 	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodesettings"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
@@ -110,6 +112,7 @@ type parts struct {
 	updates    *update.Requester
 	registry   registry.Part
 	exclusions *configure.Exclusions
+	collector  *collect.Collector
 	reporter   *nodestatus.Reporter
 }
 
@@ -118,6 +121,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p := &parts{Session: s, clients: clients, metrics: &nodestatus.Metrics{Session: s, Registry: pulls}}
 	p.supervisor = supervisor.New(s, wake)
 	p.reboot = nodestatus.NewRebootPending(s, wake)
+	p.metrics.Services, p.metrics.Reboot = p.supervisor, p.reboot
 	p.verifier = nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, p.verifier)
 	p.sandbox = sandboximage.New(s, wake, p.follower)
@@ -125,9 +129,10 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.exclusions = configure.NewExclusions(s, wake)
+	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry, p.exclusions},
+		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
 	return p
@@ -149,10 +154,13 @@ func (p *parts) run(ctx context.Context) {
 		p.sandbox.Run,
 		p.runInCluster,
 		logrotate.Rotator{Disk: p.Host.Disk, Services: p.Wanted.Services, Limits: p.Wanted.Logs, Log: p.Log}.Run,
+		(&eventlog.Copier{Session: p.Session}).Run,
 		podnetwork.Routes{Session: p.Session}.Run,
 		p.reboot.Run,
+		p.metrics.Run,
 		p.registry.Run,
 		p.exclusions.Run,
+		p.collector.Run,
 	} {
 		work.Go(func() { run(ctx) })
 	}

@@ -70,6 +70,7 @@ func TestWhatIsDoneToServicesByHandIsRestoredWithinSeconds(t *testing.T) {
 					if w.Disabled(service) {
 						t.Error("it does not start with Windows")
 					}
+					time.Sleep(time.Minute) // until the restart is in the metrics
 					changes := w.Changes()
 					time.Sleep(time.Hour)
 					if n := w.Changes(); n != changes {

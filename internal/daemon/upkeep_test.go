@@ -102,7 +102,7 @@ func metrics(t *testing.T, w *sim.Windows) map[string]time.Time {
 	line := regexp.MustCompile(`^wicd_certificate_expiration_timestamp_seconds\{file="(.*)",serial="[0-9a-f]+",subject="(.*)"\} ([0-9]+)$`)
 	expiries := map[string]time.Time{}
 	for text := range strings.Lines(string(content)) {
-		if strings.HasPrefix(text, "#") {
+		if !strings.HasPrefix(text, "wicd_certificate_expiration_") {
 			continue
 		}
 		parts := line.FindStringSubmatch(strings.TrimSuffix(text, "\n"))

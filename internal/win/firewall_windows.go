@@ -39,22 +39,30 @@ func (firewall) Set(ctx context.Context, rules []desired.FirewallRule) ([]string
 	case !runs:
 		return nil, fmt.Errorf("%w: service %s does not run", host.ErrNoFirewall, firewallService)
 	}
+	changed := map[string]bool{}
+	err := withPolicy(func(p policy) error {
+		err := p.set(ctx, rules, changed)
+		if err == nil && len(rules) > 0 {
+			err = p.effect()
+		}
+		return err
+	})
+	return slices.Sorted(maps.Keys(changed)), err
+}
+
+// withPolicy opens the firewall for a function.
+func withPolicy(do func(policy) error) error {
 	release, err := initializeCOM()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the firewall: %w", err)
+		return fmt.Errorf("asking for the firewall: %w", err)
 	}
 	defer release()
 	p, err := openPolicy()
 	if err != nil {
-		return nil, fmt.Errorf("asking for the firewall: %w", err)
+		return fmt.Errorf("asking for the firewall: %w", err)
 	}
 	defer p.close()
-	changed := map[string]bool{}
-	err = p.set(ctx, rules, changed)
-	if err == nil && len(rules) > 0 {
-		err = p.effect()
-	}
-	return slices.Sorted(maps.Keys(changed)), err
+	return do(p)
 }
 
 // comObject is a COM object that is called by names.

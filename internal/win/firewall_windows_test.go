@@ -73,7 +73,7 @@ func TestAWindowsWithoutFirewallIsReported(t *testing.T) {
 // mustHaveFirewall skips the test where the firewall's objects have no effect, as on Wine.
 func mustHaveFirewall(t *testing.T) {
 	t.Helper()
-	withPolicy(t, func(p policy) error {
+	mustWithPolicy(t, func(p policy) error {
 		if err := p.effect(); err != nil {
 			t.Skipf("the firewall's objects do nothing (lab/shims/hnetcfg.c): %v", err)
 		}
@@ -91,19 +91,9 @@ func mustRunInstead(t *testing.T, s host.Services, name string) {
 	}
 }
 
-func withPolicy(t *testing.T, use func(policy) error) {
+func mustWithPolicy(t *testing.T, use func(policy) error) {
 	t.Helper()
-	release, err := initializeCOM()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	p, err := openPolicy()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	if err := use(p); err != nil {
+	if err := withPolicy(use); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -111,7 +101,7 @@ func withPolicy(t *testing.T, use func(policy) error) {
 // eachRule hands over the rules that are ours or the contract's.
 func eachRule(t *testing.T, use func(p policy, o comObject) error) {
 	t.Helper()
-	withPolicy(t, func(p policy) error {
+	mustWithPolicy(t, func(p policy) error {
 		var rules []comObject
 		err := oleutil.ForEach(p.rules.IDispatch, func(v *ole.VARIANT) error {
 			o := comObject{v.ToIDispatch()} // released below
@@ -152,7 +142,7 @@ func withRule(t *testing.T, name string, edit func(comObject) error) {
 
 func giveRule(t *testing.T, r desired.FirewallRule) {
 	t.Helper()
-	withPolicy(t, func(p policy) error {
+	mustWithPolicy(t, func(p policy) error {
 		if err := p.add(r); err != nil {
 			return err
 		}

@@ -38,6 +38,8 @@ func Host() (host.Host, error) {
 		Defender:     defender{wmi: newWMI(30 * time.Second)},
 		Routes:       newRoutes(),
 		Networks:     networks,
+		EventLogs:    newEventLogs(),
+		Inventory:    inventory{},
 		Disk:         host.Disk{},
 	}, nil
 }

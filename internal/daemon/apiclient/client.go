@@ -167,9 +167,15 @@ func watchOne(ctx context.Context, r *rest.Request, name, version string) (watch
 		Param("timeoutSeconds", fmt.Sprint(int(watchTimeout.Seconds()))).Watch(ctx)
 }
 
-// AnnotateNode sets annotations of the node, and touches nothing else of it. It returns the node as it then is.
+// AnnotateNode sets annotations of the node, removes those without a value, and touches nothing else of it. It returns the node as it then is.
 func (a *Client) AnnotateNode(ctx context.Context, name string, annotations map[string]string) (*corev1.Node, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	values := map[string]any{}
+	for key, value := range annotations {
+		if values[key] = value; value == "" {
+			values[key] = nil
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
 	if err != nil {
 		return nil, err
 	}

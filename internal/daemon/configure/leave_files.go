@@ -66,7 +66,7 @@ const maxRemains = 20
 func (f leavingFiles) targets() ([]string, error) {
 	var targets []string
 	if f.isOurs {
-		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData)
+		targets = append(targets, desired.ContainerdRoot, desired.ContainerdState, desired.KubeletData, desired.CNIData, desired.Collections)
 		for _, file := range f.former.wanted.Files {
 			info, err := f.Disk.Stat(file.Path)
 			if err == nil && !info.IsDir() && !strings.HasPrefix(file.Path, desired.Root+`\`) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/backoff"
@@ -24,52 +23,6 @@ const logsEvery = time.Minute
 // (k8s.io/component-base, logs/kube-log-runner/internal/logrotation), so that all logs look the same.
 const asideTime = "20060102-150405"
 
-// openLog makes the folder of WICD's own log and opens it for appending. Like those of other services it is emptied while
-// it is open; what is appended then comes at its beginning.
-func openLog(d host.Disk, name string) (*os.File, error) {
-	if _, err := d.MakeFolder(host.Parent(name)); err != nil {
-		return nil, err
-	}
-	f, _, err := d.Append(name)
-	return f, err
-}
-
-// File is the log of the service, which works whether there is one or not: while it cannot be opened, because the disk
-// is full or somebody has made a folder of it, what is said is lost.
-type File struct {
-	disk host.Disk
-	name string
-	mu   sync.Mutex
-	file *os.File
-}
-
-// NewFile is a log that is opened with the first write.
-func NewFile(d host.Disk, name string) *File { return &File{disk: d, name: name} }
-
-// Write implements io.Writer.
-func (l *File) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		f, err := openLog(l.disk, l.name)
-		if err != nil {
-			return 0, err
-		}
-		l.file = f
-	}
-	return l.file.Write(p)
-}
-
-// Close implements io.Closer.
-func (l *File) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
-}
-
 // Rotator keeps logs of services within their limits.
 type Rotator struct {
 	Disk     host.Disk
@@ -82,16 +35,19 @@ type Rotator struct {
 func (r Rotator) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, s := range r.Services {
-			if err := tidyLog(r.Disk, s.Log, r.Limits, time.Now()); err != nil {
-				r.Log.Warn("Rotating a log failed", "service", s.Name, "error", err.Error())
+			for _, log := range logsOf(s.Log) {
+				if err := Tidy(r.Disk, log, r.Limits, time.Now()); err != nil {
+					r.Log.Warn("Rotating a log failed", "service", s.Name, "error", err.Error())
+				}
 			}
 		}
 		_ = backoff.Sleep(ctx, logsEvery)
 	}
 }
 
-// tidyLog does what decideLog says. It removes before it writes: the disk may be full.
-func tidyLog(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time) error {
+// Tidy puts a log aside when it is as large as it may be, and removes what was put aside of it and is too old or too much. It removes before it
+// writes: the disk may be full.
+func Tidy(d host.Disk, log desired.Log, limits desired.LogLimits, now time.Time) error {
 	if log.Path == "" || limits.Size <= 0 {
 		return nil // declared by a version that did not know of logs
 	}

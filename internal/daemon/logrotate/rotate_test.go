@@ -126,7 +126,7 @@ func TestAFullLogIsPutAsideWhileItIsOpen(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for n := range 5 {
 		mustSay(t, program, fmt.Sprintf("line %d\n", n))
-		if err := tidyLog(d, desired.Log{Path: containerdLog}, limits(14, time.Hour, 5), now.Add(time.Duration(n)*time.Minute)); err != nil {
+		if err := Tidy(d, desired.Log{Path: containerdLog}, limits(14, time.Hour, 5), now.Add(time.Duration(n)*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestALogThatCannotBePutAsideStays(t *testing.T) {
 				}
 				return nil
 			}
-			if err := tidyLog(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil {
+			if err := Tidy(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil {
 				t.Error("no error")
 			}
 			expectContents(t, d, map[string]string{"containerd.log": "all of it"})
@@ -176,7 +176,7 @@ func TestOldLogsAreRemovedEvenIfOneCannotBe(t *testing.T) {
 		}
 		return nil
 	}
-	if err := tidyLog(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil || !strings.Contains(err.Error(), "somebody reads it") {
+	if err := Tidy(d, desired.Log{Path: containerdLog}, limits(1, time.Hour, 5), time.Now()); err == nil || !strings.Contains(err.Error(), "somebody reads it") {
 		t.Errorf("the error is %v", err)
 	}
 	expectContents(t, d, map[string]string{"containerd.log": "", failed[len(host.Parent(failed))+1:]: "old"})
@@ -188,7 +188,7 @@ func TestOnlyLogsAreEmptied(t *testing.T) {
 			t.Errorf("%s %s", op, name)
 			return nil
 		}}
-		if err := tidyLog(d, desired.Log{Path: path}, limits(1, time.Hour, 1), time.Now()); err == nil {
+		if err := Tidy(d, desired.Log{Path: path}, limits(1, time.Hour, 1), time.Now()); err == nil {
 			t.Errorf("%q is taken for a log", path)
 		}
 	}

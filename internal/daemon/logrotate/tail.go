@@ -33,6 +33,16 @@ func Tail(d host.Disk, name string, limit int64) string {
 }
 
 func tailOf(d host.Disk, name string, limit int64) (string, error) {
+	text, err := ReadEnd(d, name, tailReads)
+	if err != nil {
+		return "", err
+	}
+	return lastLines(strings.ToValidUTF8(text, ""), int(limit)), nil
+}
+
+// ReadEnd reads the last lines of a file, at most so many bytes. Of a longer file, the first line is left out, which is not whole: it does not
+// tell its level.
+func ReadEnd(d host.Disk, name string, limit int64) (string, error) {
 	f, err := d.Open(name)
 	if err != nil {
 		return "", err
@@ -42,17 +52,17 @@ func tailOf(d host.Disk, name string, limit int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	start := max(info.Size()-tailReads, 0)
+	start := max(info.Size()-limit, 0)
 	b := make([]byte, info.Size()-start)
 	n, err := f.ReadAt(b, start)
 	if err != nil && !errors.Is(err, io.EOF) { // it may have been emptied meanwhile
 		return "", err
 	}
 	text := string(b[:n])
-	if start > 0 { // the first line is not whole, and does not tell its level
+	if start > 0 {
 		_, text, _ = strings.Cut(text, "\n")
 	}
-	return lastLines(strings.ToValidUTF8(text, ""), int(limit)), nil
+	return text, nil
 }
 
 // lastLines are the last lines of a text that fit into so many bytes; of the very last, at least its end.

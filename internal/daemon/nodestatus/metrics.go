@@ -1,35 +1,40 @@
 package nodestatus
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/metrics"
 )
 
 // metricsFile is what windows_exporter adds to its own metrics, with its collector textfile. So WICD needs no port.
 const metricsFile = desired.Metrics + `\wicd.prom`
 
-// What alerts are made of.
-const (
-	certificateMetric = "wicd_certificate_expiration_timestamp_seconds"
-	networkMetric     = "wicd_network_unavailable"
-	repairsMetric     = "wicd_network_repairs_total"
-	registryMetric    = "wicd_registry_requests_total"
-)
+// countsEvery is how often it is looked whether something was counted since the metrics were written.
+const countsEvery = 15 * time.Second
 
 // Metrics writes what WICD has to tell to the metrics of its node.
 type Metrics struct {
 	state.Session
 	// Registry counts the requests of the registry on loopback by their result; nil: there is none.
 	Registry interface{ Counts() map[string]int64 }
+	// Services counts how often each service ended, or had to be repaired; nil: there are none.
+	Services interface{ Restarts() map[string]int64 }
+	// Reboot knows whether Windows waits for a restart; nil: nobody does.
+	Reboot interface{ IsPending() (pending, known bool) }
 
 	mu sync.Mutex
 	// isNetworkKnown is true once the network of pods was looked at.
@@ -51,68 +56,146 @@ func (m *Metrics) CountRepair() {
 	m.repairs++
 }
 
-// Write writes when each certificate of the node expires, and how its network is. It writes nothing when that is there already.
+// Run writes the metrics when services ended, or Windows waits for a restart, until ctx is done. Who else has something to tell writes them.
+func (m *Metrics) Run(ctx context.Context) {
+	for was := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
+		var b exposition
+		m.writeCounts(&b)
+		is := b.String()
+		if is == was {
+			continue
+		}
+		err := m.IfIdle(m.Write) // a host that leaves gets no file any more
+		if err == nil {
+			was = is
+		} else if !errors.Is(err, state.ErrBusy) {
+			m.Log.Warn("Writing metrics failed", "error", err.Error())
+		}
+	}
+}
+
+// Write writes when each certificate of the node expires, how its services and its network are, and what it runs. It writes nothing when that is
+// there already.
 func (m *Metrics) Write() error {
-	var b strings.Builder
-	metric := func(name, kind, help string) { fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
-	metric(certificateMetric, "gauge", "When a certificate on this node expires, in seconds since 1970.")
-	b.WriteString(certificateLines(m.certificates()))
+	var b exposition
+	b.metric(api.MetricNodeBuildInfo)
+	b.sample(api.MetricNodeBuildInfo, 1, m.Record.Desired.Version)
+	if info, err := m.Host.Disk.Stat(state.RecordFile); err == nil && m.Record.Complete {
+		b.metric(api.MetricNodeSettingsApplied)
+		b.sample(api.MetricNodeSettingsApplied, info.ModTime().Unix())
+	}
+	m.writeCertificates(&b)
+	m.writeCounts(&b)
 	if m.Registry != nil && m.Wanted.Registries != nil {
-		metric(registryMetric, "counter", "Requests to the registry on loopback, which serves containerd from mirrors, since the daemon started.")
-		counts := m.Registry.Counts()
-		for _, result := range slices.Sorted(maps.Keys(counts)) {
-			fmt.Fprintf(&b, "%s{result=\"%s\"} %d\n", registryMetric, labelValue(result), counts[result])
-		}
+		b.counts(api.MetricNodeRegistryRequests, m.Registry.Counts())
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.isNetworkKnown {
-		metric(networkMetric, "gauge", "1 while the network of pods is not as it should be.")
-		unavailable := 0
-		if m.isNetworkUnavailable {
-			unavailable = 1
-		}
-		fmt.Fprintf(&b, "%s %d\n", networkMetric, unavailable)
-		metric(repairsMetric, "counter", "How often the pod network was repaired since the daemon started, or since its settings changed.")
-		fmt.Fprintf(&b, "%s %d\n", repairsMetric, m.repairs)
-	}
+	m.writeNetwork(&b)
 	if _, err := m.Host.Disk.WriteFile(metricsFile, b.String()); err != nil {
 		return fmt.Errorf("writing %s: %w", metricsFile, err)
 	}
 	return nil
 }
 
-// certificates are the files of the node with certificates in them, as PEM. One that is not there yet is left out.
-func (m *Metrics) certificates() map[string]string {
-	files := map[string]string{
-		desired.KubeletKubeconfig: m.Record.Bootstrap.CA,
-		`LocalMachine\Root`:       m.Wanted.Certificates,
+func (m *Metrics) writeCounts(b *exposition) {
+	if m.Services != nil {
+		b.counts(api.MetricNodeServiceRestarts, m.Services.Restarts())
 	}
-	for _, f := range m.Wanted.Files {
-		files[f.Path] = f.Content
+	if m.Reboot == nil {
+		return
 	}
-	for _, name := range credentials.CertificateFiles() {
-		if b, err := m.Host.Disk.Read(name); err == nil {
-			files[name] = string(b)
-		}
+	if pending, known := m.Reboot.IsPending(); known {
+		b.metric(api.MetricNodeRebootPending)
+		b.sample(api.MetricNodeRebootPending, numberOf(pending))
 	}
-	return files
 }
 
-// certificateLines has a line for each certificate in the files, sorted.
-func certificateLines(files map[string]string) string {
+func (m *Metrics) writeNetwork(b *exposition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.isNetworkKnown {
+		return
+	}
+	b.metric(api.MetricNodeNetworkUnavailable)
+	b.sample(api.MetricNodeNetworkUnavailable, numberOf(m.isNetworkUnavailable))
+	b.metric(api.MetricNodeNetworkRepairs)
+	b.sample(api.MetricNodeNetworkRepairs, int64(m.repairs))
+}
+
+func (m *Metrics) writeCertificates(b *exposition) {
+	own := map[string]string{}
+	for _, name := range credentials.CertificateFiles() {
+		if content, err := m.Host.Disk.Read(name); err == nil { // one that is not there yet is left out
+			own[name] = string(content)
+		}
+	}
+	all := maps.Clone(own)
+	all[desired.KubeletKubeconfig] = m.Record.Bootstrap.CA
+	all[`LocalMachine\Root`] = m.Wanted.Certificates
+	for _, f := range m.Wanted.Files {
+		all[f.Path] = f.Content
+	}
+	b.metric(api.MetricNodeCertificate)
+	b.lines(all, func(file string, c *x509.Certificate) string {
+		return line(api.MetricNodeCertificate, c.NotAfter.Unix(), file, fmt.Sprintf("%x", c.SerialNumber), c.Subject.String())
+	})
+	b.metric(api.MetricNodeCertificateLifetime)
+	b.lines(own, func(file string, c *x509.Certificate) string {
+		return line(api.MetricNodeCertificateLifetime, int64(c.NotAfter.Sub(c.NotBefore).Seconds()), file, fmt.Sprintf("%x", c.SerialNumber))
+	})
+}
+
+func numberOf(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// exposition is text in the format of Prometheus.
+type exposition struct{ strings.Builder }
+
+// metric begins a metric.
+func (b *exposition) metric(name string) {
+	d := metrics.Of(name)
+	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, d.Help, name, d.Kind)
+}
+
+// sample adds a value with the values of the labels.
+func (b *exposition) sample(name string, value int64, labels ...string) {
+	b.WriteString(line(name, value, labels...))
+}
+
+// counts adds a metric with one label.
+func (b *exposition) counts(name string, counts map[string]int64) {
+	b.metric(name)
+	for _, label := range slices.Sorted(maps.Keys(counts)) {
+		b.sample(name, counts[label], label)
+	}
+}
+
+// lines adds a line for each certificate in the files, sorted, and each once.
+func (b *exposition) lines(files map[string]string, line func(file string, c *x509.Certificate) string) {
 	lines := map[string]bool{}
 	for name, content := range files {
 		for block, rest := pem.Decode([]byte(content)); block != nil; block, rest = pem.Decode(rest) {
 			c, err := x509.ParseCertificate(block.Bytes)
-			if block.Type != "CERTIFICATE" || err != nil {
-				continue
+			if block.Type == "CERTIFICATE" && err == nil {
+				lines[line(name, c)] = true
 			}
-			labels := fmt.Sprintf(`file="%s",serial="%x",subject="%s"`, labelValue(name), c.SerialNumber, labelValue(c.Subject.String()))
-			lines[fmt.Sprintf("%s{%s} %d\n", certificateMetric, labels, c.NotAfter.Unix())] = true
 		}
 	}
-	return strings.Join(slices.Sorted(maps.Keys(lines)), "")
+	b.WriteString(strings.Join(slices.Sorted(maps.Keys(lines)), ""))
+}
+
+func line(name string, value int64, labels ...string) string {
+	var pairs []string
+	for i, label := range metrics.Of(name).LabelNames() {
+		pairs = append(pairs, label+`="`+labelValue(labels[i])+`"`)
+	}
+	if len(pairs) > 0 {
+		name += "{" + strings.Join(pairs, ",") + "}"
+	}
+	return fmt.Sprintf("%s %d\n", name, value)
 }
 
 // labelValue writes a text as the value of a label (Prometheus' text format).

@@ -6,10 +6,18 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/metrics"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
 
 // certificate is one with a subject and a serial number, as PEM, that expires so many seconds after 1970.
@@ -31,12 +39,16 @@ func TestCertificatesBecomeLines(t *testing.T) {
 	one, two := certificate(t, "one", 10, 2_000_000_000), certificate(t, `the "second" \ of all`, 255, 1)
 	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("a secret")}))
 	broken := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("no certificate")}))
-	got := certificateLines(map[string]string{
+	var b exposition
+	b.lines(map[string]string{
 		`C:\k\b.pem`: "a comment\n" + one + key + broken + two + one,
 		`C:\k\a.pem`: one,
 		"empty":      "",
 		"no PEM":     "{}",
+	}, func(file string, c *x509.Certificate) string {
+		return line(api.MetricNodeCertificate, c.NotAfter.Unix(), file, fmt.Sprintf("%x", c.SerialNumber), c.Subject.String())
 	})
+	got := b.String()
 	want := strings.Join([]string{
 		`wicd_certificate_expiration_timestamp_seconds{file="C:\\k\\a.pem",serial="a",subject="CN=one"} 2000000000`,
 		`wicd_certificate_expiration_timestamp_seconds{file="C:\\k\\b.pem",serial="a",subject="CN=one"} 2000000000`,
@@ -44,5 +56,76 @@ func TestCertificatesBecomeLines(t *testing.T) {
 	}, "\n") + "\n"
 	if got != want {
 		t.Errorf("the lines are\n%s\nwant\n%s", got, want)
+	}
+}
+
+// counted is a source of counts.
+type counted map[string]int64
+
+func (c counted) Counts() map[string]int64   { return c }
+func (c counted) Restarts() map[string]int64 { return c }
+
+type rebootPending bool
+
+func (r rebootPending) IsPending() (pending, known bool) { return bool(r), true }
+
+func TestMetricsAreWritten(t *testing.T) {
+	m := &Metrics{Registry: counted{"served": 7}, Services: counted{"kubelet": 2, "containerd": 0}, Reboot: rebootPending(true)}
+	m.Host.Disk = host.Disk{Root: t.TempDir()}
+	m.Record.Complete = true
+	m.Record.Desired.Version, m.Wanted.Registries = "1.2.3-abc", &mirrors.Table{}
+	m.SetNetwork(true)
+	m.CountRepair()
+	if _, err := m.Host.Disk.WriteFile(state.RecordFile, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := m.Host.Disk.Stat(state.RecordFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Write(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := m.Host.Disk.Read(metricsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		`wicd_build_info{version="1.2.3-abc"} 1`,
+		fmt.Sprintf("wicd_settings_applied_timestamp_seconds %d", info.ModTime().Unix()),
+		`wicd_service_restarts_total{service="containerd"} 0`,
+		`wicd_service_restarts_total{service="kubelet"} 2`,
+		"wicd_reboot_pending 1",
+		"wicd_network_unavailable 1",
+		"wicd_network_repairs_total 1",
+		`wicd_registry_requests_total{result="served"} 7`,
+	} {
+		if !strings.Contains("\n"+string(text), "\n"+line+"\n") {
+			t.Errorf("the metrics have no line %s:\n%s", line, text)
+		}
+	}
+	for _, d := range metrics.Node() {
+		if !strings.Contains(string(text), "# HELP "+d.Name+" "+d.Help+"\n# TYPE "+d.Name+" "+string(d.Kind)+"\n") {
+			t.Errorf("metric %s is documented, and not emitted:\n%s", d.Name, text)
+		}
+	}
+	if n := strings.Count(string(text), "# TYPE "); n != len(metrics.Node()) {
+		t.Errorf("there are %d metrics, documented are %d", n, len(metrics.Node()))
+	}
+}
+
+func TestTheLifetimeOfOwnCertificatesIsTold(t *testing.T) {
+	m := &Metrics{}
+	m.Host.Disk = host.Disk{Root: t.TempDir()}
+	m.Wanted.Certificates = certificate(t, "trusted", 1, 1000)
+	own := credentials.CertificateFiles()[0]
+	if _, err := m.Host.Disk.WriteFile(own, certificate(t, "own", 2, 5000)); err != nil {
+		t.Fatal(err)
+	}
+	var b exposition
+	m.writeCertificates(&b)
+	want := fmt.Sprintf("%s{file=\"%s\",serial=\"2\"} ", api.MetricNodeCertificateLifetime, labelValue(own))
+	if text := b.String(); !strings.Contains(text, want) || strings.Count(text, "\n"+api.MetricNodeCertificateLifetime+"{") != 1 {
+		t.Errorf("the lifetime of %s only is wanted:\n%s", own, text)
 	}
 }

@@ -67,6 +67,12 @@ func (r *RebootPending) set(why []string) (changed bool) {
 	return true
 }
 
+// IsPending tells whether Windows waits for a restart; known is false until it was looked for the first time.
+func (r *RebootPending) IsPending() (pending, known bool) {
+	w := r.get()
+	return len(w.why) > 0, w.known
+}
+
 func (r *RebootPending) get() awaited {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,6 +46,16 @@ func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.N
 	return nil
 }
 
+// Annotate sets an annotation of the node, or removes it where the value is empty.
+func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value string) error {
+	is, err := w.client.AnnotateNode(ctx, node.Name, map[string]string{key: value})
+	if err != nil {
+		return err
+	}
+	w.memory.node = is
+	return nil
+}
+
 // CreateEvents makes an event of each problem, once.
 func (w *Writer) CreateEvents(ctx context.Context, node *corev1.Node, problems []Problem) error {
 	for _, p := range problems {

@@ -28,6 +28,8 @@ type restartHistory struct {
 	runs bool
 	// ends are when, within loopWithin, it ended or was restored; crashes are those of them that nobody wanted.
 	ends, crashes []time.Time
+	// total counts all ends.
+	total int64
 	// last says how it died last.
 	last string
 	// unfinished is true when it could not be restored or started at the last look.
@@ -46,7 +48,7 @@ func (h *restartHistory) observe(now time.Time, s host.Service) {
 	h.forget(now)
 	h.unfinished = false
 	if h.runs && !isActive(s) {
-		h.ends = append(h.ends, now)
+		h.end(now)
 		if s.ExitCode != 0 {
 			h.recordCrash(now, fmt.Sprintf("it ended with exit code %d", s.ExitCode))
 		}
@@ -64,13 +66,18 @@ func (h *restartHistory) forget(now time.Time) {
 	h.loops = h.loops && len(h.crashes) > 0
 }
 
+func (h *restartHistory) end(now time.Time) {
+	h.ends = append(h.ends, now)
+	h.total++
+}
+
 // restored takes notice that the service had to be stopped and declared again.
-func (h *restartHistory) restored(now time.Time) { h.ends = append(h.ends, now) }
+func (h *restartHistory) restored(now time.Time) { h.end(now) }
 
 // failed takes notice that the service could not be stopped, declared or started, which is as good as a death.
 func (h *restartHistory) failed(now time.Time, err error) {
 	h.unfinished = true
-	h.ends = append(h.ends, now)
+	h.end(now)
 	h.recordCrash(now, err.Error())
 }
 

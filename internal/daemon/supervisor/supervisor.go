@@ -42,11 +42,24 @@ type Supervisor struct {
 	health health
 	// restarts are services that are to be restarted, with the reason.
 	restarts map[string]string
+	// ends counts, by service, how often it ended, or had to be repaired.
+	ends map[string]int64
 }
 
 // New makes a supervisor, which sends wake whenever it has looked at the services.
 func New(s state.Session, wake state.Signal) *Supervisor {
-	return &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}}
+	v := &Supervisor{Session: s, wake: wake, began: time.Now(), restartAsked: state.NewSignal(), restarts: map[string]string{}, ends: map[string]int64{}}
+	for _, service := range WithoutOwn(s.Wanted.Services) {
+		v.ends[service.Name] = 0
+	}
+	return v
+}
+
+// Restarts counts, by service, how often it ended, or had to be repaired, since the session began.
+func (s *Supervisor) Restarts() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.ends)
 }
 
 // supervision is what one run of the supervisor knows of the services.
@@ -237,6 +250,9 @@ func (v *supervision) note(now time.Time, p *pass) {
 	v.supervisor.mu.Lock()
 	defer v.supervisor.mu.Unlock()
 	v.supervisor.health = h
+	for name, history := range v.histories {
+		v.supervisor.ends[name] = history.total
+	}
 }
 
 // Restart has a service restarted. One that does not run is started anyway.

@@ -1,0 +1,209 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/logrotate"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Folder holds the copies. The kubelet serves them as /logs/eventlog/.
+const Folder = desired.Logs + `\eventlog`
+
+// Bounds of the copies. A channel has at most three files of maxSize: the one that is written and two that were put aside.
+const (
+	every    = 15 * time.Second // Windows keeps the events meanwhile
+	seldom   = 10 * time.Minute // for channels that do not exist
+	timeout  = time.Minute
+	maxRead  = 2000 // events of a channel at a time
+	maxSize  = 4 << 20
+	maxAside = 2
+)
+
+// Channel is one log of events.
+type Channel struct {
+	// Name is the name in Windows, File that of the copy in Folder.
+	Name, File string
+}
+
+// Channels are the logs that explain why a node does not work. The System log has the service control manager (7031, 7034, 7036, 7045), TCP/IP,
+// DHCP, the DNS client, disks and restarts; the Application log has programs that crash.
+func Channels() []Channel {
+	return []Channel{
+		{"System", "System.log"},
+		{"Application", "Application.log"},
+		{"Microsoft-Windows-Hyper-V-Compute-Admin", "Hyper-V-Compute-Admin.log"},
+		{"Microsoft-Windows-Hyper-V-Compute-Operational", "Hyper-V-Compute-Operational.log"},
+		{"Microsoft-Windows-Host-Network-Service-Admin", "Host-Network-Service-Admin.log"},
+		{"Microsoft-Windows-Host-Network-Service-Operational", "Host-Network-Service-Operational.log"},
+		{"Microsoft-Windows-DNS-Client/Operational", "DNS-Client-Operational.log"},
+		{"OpenSSH/Operational", "OpenSSH-Operational.log"},
+	}
+}
+
+// Copier copies events until its session ends.
+type Copier struct {
+	state.Session
+
+	channels []*channel
+}
+
+// channel is what the copier knows of one channel.
+type channel struct {
+	Channel
+	// last is the last record that was copied; known is false until the copy was looked at.
+	last  uint64
+	known bool
+	// begin is what comes before the next line: the end of one that a cut of the power left.
+	begin string
+	// again is when to look again.
+	again time.Time
+	// failed is the last error that was logged.
+	failed string
+}
+
+// Run copies until ctx is done. A Windows whose events cannot be read is left alone.
+func (c *Copier) Run(ctx context.Context) {
+	for _, ch := range Channels() {
+		c.channels = append(c.channels, &channel{Channel: ch})
+	}
+	for ctx.Err() == nil {
+		for _, ch := range c.channels {
+			if time.Now().Before(ch.again) {
+				continue
+			}
+			err := c.copyEvents(ctx, ch)
+			switch {
+			case errors.Is(err, errors.ErrUnsupported):
+				c.Log.Warn("Copying event logs is not possible on this Windows", "error", err.Error())
+				return
+			case errors.Is(err, host.ErrNotFound):
+				ch.again = time.Now().Add(seldom) // a feature of Windows that is not enabled
+			case ctx.Err() == nil:
+				c.report(ch, err)
+			}
+		}
+		_ = backoff.Sleep(ctx, every)
+	}
+}
+
+// report logs an error when it is another one than before.
+func (c *Copier) report(ch *channel, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != ch.failed {
+		c.Log.Warn("Copying an event log failed", "channel", ch.Name, "error", text)
+	}
+	ch.failed = text
+}
+
+func (c *Copier) copyEvents(ctx context.Context, ch *channel) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	file := Folder + `\` + ch.File
+	if !ch.known {
+		last, begin, err := lastRecord(c.Host.Disk, file)
+		if err != nil {
+			return err
+		}
+		ch.last, ch.begin, ch.known = last, begin, true
+	}
+	events, err := c.Host.EventLogs.Read(ctx, ch.Name, ch.last, maxRead)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	if _, _, err := state.ClaimFolder(c.Host, Folder, host.Private); err != nil {
+		return err
+	}
+	if err := appendTo(c.Host.Disk, file, ch.begin+linesOf(ch.Name, ch.last, events)); err != nil {
+		return err
+	}
+	ch.begin = ""
+	ch.last = events[len(events)-1].Record
+	limits := desired.LogLimits{Size: maxSize, Count: maxAside, Age: c.Wanted.Logs.Age}
+	return logrotate.Tidy(c.Host.Disk, desired.Log{Path: file}, limits, time.Now())
+}
+
+// appendTo adds lines to a copy. They come whole or not at all, but for a cut of the power.
+func appendTo(d host.Disk, file, lines string) error {
+	f, size, err := d.Append(file)
+	if err != nil {
+		return err
+	}
+	n, err := f.WriteString(lines)
+	if err != nil && n > 0 {
+		err = errors.Join(err, f.Truncate(size))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// linesOf are events for people and for logs of logs: time, level, channel with record, provider, number, message.
+func linesOf(name string, last uint64, events []host.Event) string {
+	var b strings.Builder
+	if first := events[0].Record; last > 0 && first > last+1 {
+		fmt.Fprintf(&b, "%s %s %s[%d] wicd 0: %d events before this one were not copied\n", events[0].Time.Format(timeFormat), host.EventWarning, name,
+			first-1, first-last-1)
+	}
+	for _, e := range events {
+		fmt.Fprintf(&b, "%s %s %s[%d] %s %d: %s\n", e.Time.Format(timeFormat), e.Level, name, e.Record, e.Provider, e.ID, oneLine(e.Message))
+	}
+	return b.String()
+}
+
+// timeFormat is RFC 3339 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// oneLine keeps what a program wrote from looking like another event.
+func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
+
+// tailBytes is where the last record of a copy is looked for. It is more than the longest line.
+const tailBytes = 64 << 10
+
+// lastRecord is the last record in a copy, and what must be written before the next; 0 where there is none, so that it begins with what Windows
+// still has.
+func lastRecord(d host.Disk, file string) (last uint64, begin string, err error) {
+	text, err := logrotate.ReadEnd(d, file, tailBytes)
+	if err != nil {
+		return 0, "", state.IgnoreAbsent(err)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		begin = "\n"
+	}
+	for line := range strings.Lines(text) {
+		if record, ok := recordOf(line); ok {
+			last = record
+		}
+	}
+	return last, begin, nil
+}
+
+// recordOf reads the record of a whole line.
+func recordOf(line string) (record uint64, ok bool) {
+	if !strings.HasSuffix(line, "\n") {
+		return 0, false // a cut of the power left it
+	}
+	words := strings.SplitN(line, " ", 4)
+	if len(words) < 4 {
+		return 0, false
+	}
+	if _, err := time.Parse(timeFormat, words[0]); err != nil {
+		return 0, false
+	}
+	_, rest, found := strings.Cut(words[2], "[")
+	if !found {
+		return 0, false
+	}
+	if n, err := fmt.Sscanf(rest, "%d]", &record); n != 1 || err != nil {
+		return 0, false
+	}
+	return record, true
+}

@@ -1,0 +1,149 @@
+// Package supportbundle is what the operator, WICD and kubectl windows agree on about the collection of a node's state: the name of a
+// collection, how WICD reports it on the Node, where the archive is, and which text of it is masked. It is pure.
+package supportbundle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// maxID is how long the name of a collection may be. It becomes the name of a file.
+const maxID = 40
+
+// CheckID refuses what cannot name a collection. Its error says what is allowed.
+func CheckID(id string) error {
+	ok := id != "" && len(id) <= maxID && id[0] != '-' && id[len(id)-1] != '-'
+	for _, r := range id {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
+	}
+	if !ok {
+		return fmt.Errorf("%.64q cannot name a collection; allowed are 1 to %d lower-case letters, digits and hyphens, with no hyphen at either end", id, maxID)
+	}
+	if isDevice(id) {
+		return fmt.Errorf("%q cannot name a collection: it is the name of a device of Windows; add a digit", id)
+	}
+	return nil
+}
+
+// isDevice tells the names that Windows has for devices, whatever their ending.
+func isDevice(id string) bool {
+	switch id {
+	case "con", "prn", "aux", "nul":
+		return true
+	}
+	return len(id) == 4 && (strings.HasPrefix(id, "com") || strings.HasPrefix(id, "lpt")) && id[3] >= '0' && id[3] <= '9'
+}
+
+// Folder is the folder of archives, below the folder of logs and below the kubelet's /logs/; FileName is the name of one in it.
+const Folder = "collect"
+
+// FileName is the name of the archive of a collection.
+func FileName(id string) string { return id + ".zip" }
+
+// Path is where the kubelet serves the archive, below /logs/.
+func Path(id string) string { return Folder + "/" + FileName(id) }
+
+// Keep is how long WICD keeps an archive.
+const Keep = time.Hour
+
+// State is how far a collection is.
+type State string
+
+// States of a collection.
+const (
+	// Collecting means that WICD writes the archive.
+	Collecting State = "Collecting"
+	// Done means that the archive can be downloaded.
+	Done State = "Done"
+	// Failed means that there is no archive; the message says why.
+	Failed State = "Failed"
+	// Expired means that the archive was removed after Keep.
+	Expired State = "Expired"
+)
+
+// Status is what WICD reports on the Node.
+type Status struct {
+	ID    string `json:"id"`
+	State State  `json:"state"`
+	// Time is when the state began.
+	Time time.Time `json:"time"`
+	// Bytes and SHA256 are those of the archive, when it is done.
+	Bytes   int64  `json:"bytes,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// maxStatus is how long the annotation may be; the admission policy of WICD has the same limit. maxStatusMessage leaves room for the rest, also
+// when each character of the message is escaped.
+const (
+	maxStatus        = 1024
+	maxStatusMessage = 120
+)
+
+// Annotation is the value of the Node's annotation.
+func (s Status) Annotation() string {
+	if len(s.Message) > maxStatusMessage {
+		s.Message = strings.ToValidUTF8(s.Message[:maxStatusMessage], "") + "..."
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return "" // it has nothing that JSON lacks
+	}
+	return string(b)
+}
+
+// ParseStatus reads the annotation, which a hostile host may have written.
+func ParseStatus(text string) (Status, error) {
+	if len(text) > maxStatus {
+		return Status{}, fmt.Errorf("the report has %d bytes; at most %d are allowed", len(text), maxStatus)
+	}
+	var s Status
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return Status{}, errors.New("the report is not the JSON that WICD writes")
+	}
+	if err := CheckID(s.ID); err != nil {
+		return Status{}, err
+	}
+	switch s.State {
+	case Collecting, Done, Failed, Expired:
+	default:
+		return Status{}, fmt.Errorf("the report has state %.32q; allowed are %s, %s, %s and %s", s.State, Collecting, Done, Failed, Expired)
+	}
+	if s.Bytes < 0 || s.SHA256 != "" && !isHash(s.SHA256) {
+		return Status{}, errors.New("the report has an impossible size or hash")
+	}
+	s.Message = strings.Join(strings.FieldsFunc(s.Message, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	return s, nil
+}
+
+func isHash(text string) bool {
+	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+// Manifest is manifest.json of a node's archive.
+type Manifest struct {
+	ID   string    `json:"id"`
+	Node string    `json:"node"`
+	Time time.Time `json:"time"`
+	// Version is the version of the node.
+	Version string `json:"version"`
+	Files   []Item `json:"files"`
+	// LeftOut says what is never taken.
+	LeftOut []string `json:"leftOut"`
+}
+
+// Item is a file of an archive.
+type Item struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	// Cut is true where only the end of a file was taken.
+	Cut bool `json:"cut,omitempty"`
+	// Error says why the file is missing or not whole.
+	Error string `json:"error,omitempty"`
+}
+
+// ManifestName is the name of the manifest in each archive.
+const ManifestName = "manifest.json"

@@ -1,0 +1,111 @@
+package win
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// maxMessage bounds the message of an event, in bytes. Windows' own limit is 32 KiB for each of its strings.
+const maxMessage = 4 << 10
+
+// eventXML is an event as Windows renders it
+// (https://learn.microsoft.com/windows/win32/wes/eventschema-elements).
+type eventXML struct {
+	System struct {
+		Provider struct {
+			Name       string `xml:"Name,attr"`
+			SourceName string `xml:"EventSourceName,attr"`
+		}
+		EventID     uint32
+		Level       uint8
+		TimeCreated struct {
+			SystemTime string `xml:"SystemTime,attr"`
+		}
+		EventRecordID uint64
+	}
+	EventData struct {
+		Data []struct {
+			Name  string `xml:"Name,attr"`
+			Value string `xml:",chardata"`
+		}
+	}
+	UserData struct {
+		Inner string `xml:",innerxml"`
+	}
+}
+
+// parseEvent reads an event that Windows rendered as XML. Its message is the event's data; the provider that name opens is provider, which
+// for older sources is not the one that people know.
+func parseEvent(text string) (e host.Event, provider string, err error) {
+	var x eventXML
+	if err := xml.Unmarshal([]byte(text), &x); err != nil {
+		return host.Event{}, "", fmt.Errorf("reading an event: %w", err)
+	}
+	if x.System.Provider.Name == "" || x.System.EventRecordID == 0 {
+		return host.Event{}, "", errors.New("reading an event: it has no provider or no record")
+	}
+	at, err := time.Parse(time.RFC3339Nano, x.System.TimeCreated.SystemTime)
+	if err != nil {
+		return host.Event{}, "", fmt.Errorf("reading the time of event %d: %w", x.System.EventRecordID, err)
+	}
+	e = host.Event{
+		Record: x.System.EventRecordID, Time: at.UTC(), Provider: cutMessage(x.System.Provider.Name), ID: x.System.EventID, Level: eventLevel(x.System.Level),
+	}
+	if source := cutMessage(x.System.Provider.SourceName); source != "" {
+		e.Provider = source
+	}
+	var data []string
+	for _, d := range x.EventData.Data {
+		value := strings.TrimSpace(d.Value)
+		switch {
+		case value == "":
+		case d.Name != "":
+			data = append(data, d.Name+"="+value)
+		default:
+			data = append(data, value)
+		}
+	}
+	if len(data) == 0 {
+		data = append(data, x.UserData.Inner)
+	}
+	e.Message = cutMessage(strings.Join(data, "; "))
+	return e, x.System.Provider.Name, nil
+}
+
+// eventLevel is the name of a level (winmeta.xml). 0 is what older providers and audits have, which the event viewer shows as Information.
+func eventLevel(level uint8) host.EventLevel {
+	switch level {
+	case 1:
+		return host.EventCritical
+	case 2:
+		return host.EventError
+	case 3:
+		return host.EventWarning
+	case 5:
+		return host.EventVerbose
+	}
+	return host.EventInformation
+}
+
+// cutMessage makes one line of a text, and bounds it.
+func cutMessage(text string) string {
+	if len(text) > 2*maxMessage {
+		text = text[:2*maxMessage]
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0xfffd || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 {
+			return ' '
+		}
+		return r
+	}, text)
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,70 @@
+package win
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/windows"
+
+	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/win/network"
+)
+
+// inventory reads what reports say of this Windows.
+type inventory struct{}
+
+// Routes implements host.Inventory.
+func (inventory) Routes(context.Context) (entries []host.RouteEntry, err error) {
+	err = network.EachRoute(func(r *windows.MibIpForwardRow2) {
+		entries = append(entries, host.RouteEntry{
+			To:      netip.PrefixFrom(network.IPv4(r.DestinationPrefix.Prefix), int(r.DestinationPrefix.PrefixLength)),
+			Gateway: network.IPv4(r.NextHop), Interface: r.InterfaceIndex, Metric: r.Metric,
+		})
+	})
+	return entries, err
+}
+
+// FirewallRules implements host.Inventory.
+func (inventory) FirewallRules(context.Context) (entries []host.FirewallEntry, err error) {
+	if runs, err := isRunning(firewallService); err != nil || !runs {
+		return nil, fmt.Errorf("%w: service %s does not run", host.ErrNoFirewall, firewallService)
+	}
+	err = withPolicy(func(p policy) error {
+		ours, err := p.ours()
+		for _, o := range ours {
+			entries = append(entries, o.entry())
+			o.Release()
+		}
+		if err != nil {
+			return fmt.Errorf("listing rules of the firewall: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
+}
+
+// entry is a rule for people. A property that cannot be read stays empty.
+func (o comObject) entry() host.FirewallEntry {
+	text := func(name string) string {
+		value, err := o.get(name)
+		if err != nil {
+			return ""
+		}
+		return fmt.Sprint(value)
+	}
+	enabled, _ := o.get("Enabled")
+	protocol := text("Protocol")
+	switch protocol {
+	case "6":
+		protocol = "TCP"
+	case "17":
+		protocol = "UDP"
+	}
+	return host.FirewallEntry{
+		Name: text("Name"), Enabled: enabled == true, Protocol: protocol, LocalPorts: text("LocalPorts"), RemoteAddresses: text("RemoteAddresses"),
+	}
+}
