@@ -63,6 +63,7 @@ type Controller interface {
 
 // All lists the controllers.
 func All(m manager.Manager, o Options) ([]Controller, error) {
+	o.Registry.MustRegister(buildInfo(o))
 	guards, err := deploy.Guards()
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		machineAPI,
 		clusterAPI,
 		userdata.New(userdata.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace}),
-		settings.New(settings.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Store: published, Renderer: renderer, Policies: policies}),
+		settings.New(settings.Options{Client: client, Live: live, Events: events, Namespace: o.Namespace, Store: published, Renderer: renderer, Policies: policies, Registry: o.Registry}),
 		plans,
 		instance.New(instance.Options{
 			Client: client, Live: live, Events: events, Registry: o.Registry, Namespace: o.Namespace, Payload: o.Payload, Releases: releases,
@@ -104,7 +105,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		csrapproval.New(csrapproval.Options{
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
-			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published,
+			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Registry: o.Registry,
 		}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil

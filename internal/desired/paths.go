@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
 // Folders and files on the host. Those below C:\k and C:\var\log are the original operator's.
@@ -20,6 +21,12 @@ const (
 	Metrics = `C:\k\metrics`
 	// Logs holds a folder for each service.
 	Logs = `C:\var\log`
+	// WICDLog is the log of WICD. WICDLogByLevel followed by INFO, WARNING or ERROR are the names by which OpenShift's must-gather takes it
+	// (openshift/must-gather, collection-scripts/gather_windows_node_logs): they are the original operator's.
+	WICDLog        = Logs + `\wicd\wicd.log`
+	WICDLogByLevel = Logs + `\wicd\windows-instance-config-daemon.exe.`
+	// Collections holds archives of the node's state, which WICD writes when it is asked to. The kubelet serves them with the logs.
+	Collections = Logs + `\` + supportbundle.Folder
 
 	// ContainerdRoot holds containerd's images and what it must not forget, ContainerdState what it may.
 	ContainerdRoot  = ContainerdData + `\root`

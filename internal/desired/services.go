@@ -116,7 +116,7 @@ func csiProxy(in Inputs, folder string, logs LogLimits) Service {
 }
 
 func wicd(folder string) Service {
-	log := Log{Path: Logs + `\wicd\wicd.log`}
+	log := Log{Path: WICDLog}
 	return Service{
 		Name:        api.WICDService,
 		Description: ServiceDescription(api.WICDService),

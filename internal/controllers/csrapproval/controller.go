@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,10 @@ const decideAgain = 15 * time.Second
 const certificateWorkers = 16
 
 // Controller approves the certificate requests of hosts, by the rules of package csr. It never denies one.
-type Controller struct{ Options }
+type Controller struct {
+	Options
+	decisions *prometheus.CounterVec
+}
 
 // Options are what the controller needs.
 type Options struct {
@@ -55,6 +59,8 @@ type Options struct {
 	// Machines are the APIs that may know the Machine of a host.
 	Machines []Machines
 	Settings Settings
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
 }
 
 // Settings knows what is published for nodes.
@@ -69,8 +75,22 @@ type Machines interface {
 	AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string
 }
 
-// New makes the controller.
-func New(o Options) *Controller { return &Controller{o} }
+// New makes the controller, and registers its metrics.
+func New(o Options) *Controller {
+	c := &Controller{o, kube.NewCounter(api.MetricCertificateDecisions)}
+	o.Registry.MustRegister(c.decisions)
+	return c
+}
+
+// count counts a decision. Which signer a request names is up to whoever makes it.
+func (c *Controller) count(signer, result, rule string) {
+	switch signer {
+	case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName, certificatesv1.KubeAPIServerClientSignerName:
+	default:
+		signer = "other"
+	}
+	c.decisions.WithLabelValues(signer, result, rule).Inc()
+}
 
 // Register adds the controller to the manager.
 func (c *Controller) Register(_ context.Context, m manager.Manager) error {
@@ -113,8 +133,13 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 	switch d.Verdict {
 	case csr.Approve:
 		c.tellDisputes(ctx, request, d)
-		return reconcile.Result{}, c.approve(ctx, request, d)
+		err := c.approve(ctx, request, d)
+		if err == nil {
+			c.count(request.Spec.SignerName, "approved", "")
+		}
+		return reconcile.Result{}, err
 	case csr.Refuse:
+		c.count(request.Spec.SignerName, "refused", d.Rule)
 		c.Events.Emit(kube.Event{Object: request, Type: corev1.EventTypeWarning, Reason: api.EventCertificateRefused, Action: d.Rule}, "rule %s: %s", d.Rule, d.Message)
 		return reconcile.Result{RequeueAfter: decideAgain}, nil
 	}

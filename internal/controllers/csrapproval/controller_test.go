@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -75,7 +76,7 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		},
 	}).Build()
 	recorder := &controllertest.Recorder{}
-	return New(Options{Namespace: "ns", Client: c, Live: c, Events: kube.NewEvents(recorder), Policies: admission.New(c, kube.NewEvents(recorder), nil), Reserved: source.NewReservedAddresses(c, c, source.NewResolver(nil))}), c, recorder
+	return New(Options{Namespace: "ns", Client: c, Live: c, Events: kube.NewEvents(recorder), Registry: prometheus.NewRegistry(), Policies: admission.New(c, kube.NewEvents(recorder), nil), Reserved: source.NewReservedAddresses(c, c, source.NewResolver(nil))}), c, recorder
 }
 
 // On OpenShift the cluster's own approver looks at the requests of Machines' kubelets as well.
@@ -228,5 +229,39 @@ func TestNobodyGetsAnIdentityWithoutThePolicies(t *testing.T) {
 	known, err := approver.Known(t.Context(), "")
 	if err != nil || !strings.Contains(known.PoliciesFault, "is not there") {
 		t.Errorf("requests are decided with %q (%v), want the missing binding", known.PoliciesFault, err)
+	}
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	good := servingRequest(t)
+	bad := servingRequest(t)
+	bad.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a", "another-name")
+	for name, test := range map[string]struct {
+		request *certificatesv1.CertificateSigningRequest
+		result  string
+	}{"a good request": {good, "approved"}, "another name": {bad, "refused"}} {
+		t.Run(name, func(t *testing.T) {
+			approver, _, _ := approvers(t, test.request, func(client.Client) {})
+			if _, err := approver.Reconcile(t.Context(), test.request); err != nil {
+				t.Fatal(err)
+			}
+			families, err := approver.Registry.(*prometheus.Registry).Gather()
+			if err != nil || len(families) != 1 || len(families[0].Metric) != 1 {
+				t.Fatalf("the metrics are %v (%v)", families, err)
+			}
+			labels := map[string]string{}
+			for _, l := range families[0].Metric[0].Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["result"] != test.result || labels["signer"] != certificatesv1.KubeletServingSignerName || (labels["rule"] == "") != (test.result == "approved") {
+				t.Errorf("labels are %v, want result %s", labels, test.result)
+			}
+		})
+	}
+	approver, _, _ := approvers(t, good, func(client.Client) {})
+	approver.count("example.com/mine", "refused", "x")
+	families, err := approver.Registry.(*prometheus.Registry).Gather()
+	if err != nil || !strings.Contains(families[0].String(), `"other"`) {
+		t.Errorf("an unknown signer becomes %v (%v)", families, err)
 	}
 }

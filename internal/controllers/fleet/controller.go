@@ -76,16 +76,14 @@ type Options struct {
 
 // New makes the controller, and registers its metrics.
 func New(o Options) *Controller {
+	orphans := kube.NewGauge(api.MetricOrphanNodes)
 	f := &Controller{
-		Options: o,
-		orphanNodes: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: api.MetricOrphanNodes,
-			Help: "Windows nodes without a WindowsInstance.",
-		}),
-		Plans: make(chan ctrlevent.GenericEvent),
-		next:  map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
+		Options:     o,
+		orphanNodes: orphans.WithLabelValues(),
+		Plans:       make(chan ctrlevent.GenericEvent),
+		next:        map[types.NamespacedName]rollout.Next{}, granted: map[types.NamespacedName]v1alpha1.PlanAction{},
 	}
-	o.Registry.MustRegister(f.orphanNodes)
+	o.Registry.MustRegister(orphans)
 	return f
 }
 
@@ -173,7 +171,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 	}
 	current, finding := f.Releases.Current()
 	version := current.Version
-	s.Policy = Policy(s.config.Spec.Rollout, version)
+	s.Policy = rollout.PolicyOf(s.config.Spec.Rollout, version)
 	s.Policy.Unfit, s.Policy.Kubelet = finding, current.Kubelet
 	is, err := f.Store.Cached(ctx, version)
 	if client.IgnoreNotFound(err) != nil {
@@ -196,7 +194,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		id := client.ObjectKeyFromObject(instance)
 		s.instances[id] = instance
 		s.ids = append(s.ids, id)
-		h := plannable(instance, nodes[instance.Status.Hostname])
+		h := rollout.HostOf(instance, nodes[instance.Status.Hostname])
 		if instance.Status.Hostname != "" {
 			delete(nodes, instance.Status.Hostname)
 		}
@@ -223,25 +221,6 @@ func (f *Controller) nodes(ctx context.Context) (map[string]*corev1.Node, error)
 		nodes[list[i].Name] = &list[i]
 	}
 	return nodes, nil
-}
-
-// plannable is what a plan must know of an instance.
-func plannable(i *v1alpha1.WindowsInstance, node *corev1.Node) rollout.Host {
-	configured := kube.Condition(i, api.ConditionConfigured)
-	h := rollout.Host{
-		Name:            i.Name,
-		Node:            rollout.NodeOf(node),
-		Leaving:         i.DeletionTimestamp != nil,
-		Paused:          i.Spec.Paused,
-		Joined:          configured.Status == "True",
-		AdoptionPending: configured.Reason == api.ReasonAdoptionPending,
-		UnderWay:        i.Status.Maintenance,
-		Failure:         i.Status.Failure,
-	}
-	if i.Status.Payload.Since != nil {
-		h.Since = i.Status.Payload.Since.Time
-	}
-	return h
 }
 
 // adopt keeps the plan, and returns those for whom it is another than before. What begins stays granted until done is called.

@@ -1,18 +1,15 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -20,30 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
-	"github.com/windows-machine-config/wmco/internal/rollout"
 )
-
-// Policy is what the user allows. A window that makes no sense never opens.
-func Policy(r v1alpha1.RolloutSpec, version string) rollout.Policy {
-	p := rollout.Policy{
-		Version: version, Paused: r.Paused, Reboots: r.Reboots == v1alpha1.RebootsAllowed,
-		MaxUnavailable: intstr.FromInt32(1),
-	}
-	if r.MaxUnavailable != nil {
-		p.MaxUnavailable = *r.MaxUnavailable
-	}
-	if r.Canary != nil {
-		p.Canary = &rollout.Canary{Count: int(cmp.Or(r.Canary.Count, 1)), Soak: kube.Duration(r.Canary.Soak, 10*time.Minute)}
-	}
-	for i, w := range r.MaintenanceWindows {
-		window, err := rollout.ParseWindow(w)
-		if err != nil {
-			p.Faults = append(p.Faults, fmt.Sprintf("spec.rollout.maintenanceWindows[%d].%v", i, err))
-		}
-		p.Windows = append(p.Windows, window)
-	}
-	return p
-}
 
 // keyPatience is how long a host may refuse the key before its Machine is replaced: WICD may have to restart, the cluster to come
 // back.

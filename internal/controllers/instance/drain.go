@@ -17,7 +17,6 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/drain"
-	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -47,7 +46,7 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		return m.drained(ctx)
 	}
 	settings := m.view.config.Rollout.Drain
-	within := kube.Duration(settings.Timeout, time.Hour)
+	within := rollout.Duration(settings.Timeout, time.Hour)
 	late := m.ran(within) > within
 	refused, err := m.evict(ctx, pods.Evict, late && settings.OnTimeout == v1alpha1.DrainForce)
 	reason, message := drain.Report(pods, refused, late)

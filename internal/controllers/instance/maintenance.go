@@ -112,6 +112,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(now.StartedAt.Time).Round(time.Second)
+	m.metrics.action(now.Action, failed, took)
 	log.FromContext(ctx).Info("Maintenance ended", "action", now.Action, "failed", failed, "took", took)
 	if !failed {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(now.Action) + now.StartedAt.Format("-20060102150405")},

@@ -5,44 +5,33 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
-// metrics are what the operator counts. Names are listed in docs/objects.md.
+// metrics are what the operator counts.
 type metrics struct {
-	stepSeconds *prometheus.HistogramVec
-	joins       *prometheus.CounterVec
-	channels    prometheus.Histogram
-	bytes       *prometheus.HistogramVec
+	stepSeconds, bytes, actions *prometheus.HistogramVec
+	joins, connections          *prometheus.CounterVec
+	channels                    prometheus.Observer
 }
 
 func newMetrics(r prometheus.Registerer, reader client.Reader) *metrics {
+	channels := kube.NewHistogram(api.MetricJoinChannels, []float64{0, 1, 2, 3, 4, 5, 6, 8, 16})
 	m := &metrics{
-		stepSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    api.MetricJoinStepSeconds,
-			Help:    "Seconds that each step of a join took, by step.",
-			Buckets: prometheus.ExponentialBuckets(0.1, 2, 14), // to half an hour
-		}, []string{"step"}),
-		joins: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: api.MetricJoins,
-			Help: "Attempts at a join that ended, by result (configured, waiting, failed) and reason.",
-		}, []string{"result", "reason"}),
-		channels: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    api.MetricJoinChannels,
-			Help:    "SSH channels opened in one attempt at a join.",
-			Buckets: []float64{0, 1, 2, 3, 4, 5, 6, 8, 16},
-		}),
-		bytes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    api.MetricJoinBytes,
-			Help:    "Bytes on the wire in one attempt at a join, by direction (sent, received).",
-			Buckets: prometheus.ExponentialBuckets(1<<10, 4, 11), // to a gigabyte
-		}, []string{"direction"}),
+		stepSeconds: kube.NewHistogram(api.MetricJoinStepSeconds, prometheus.ExponentialBuckets(0.1, 2, 14)), // to half an hour
+		bytes:       kube.NewHistogram(api.MetricJoinBytes, prometheus.ExponentialBuckets(1<<10, 4, 11)),     // to a gigabyte
+		actions:     kube.NewHistogram(api.MetricActionSeconds, prometheus.ExponentialBuckets(5, 2, 11)),     // to an hour and a half
+		joins:       kube.NewCounter(api.MetricJoins),
+		connections: kube.NewCounter(api.MetricSSHConnections),
+		channels:    channels.WithLabelValues(),
 	}
-	r.MustRegister(m.stepSeconds, m.joins, m.channels, m.bytes, instanceCounter{reader})
+	r.MustRegister(m.stepSeconds, m.joins, m.connections, channels, m.bytes, m.actions, newInstanceCounter(reader))
 	return m
 }
 
@@ -52,16 +41,35 @@ func (m *metrics) connection(u remote.Usage) {
 	m.bytes.WithLabelValues("received").Observe(float64(u.BytesIn))
 }
 
-// instanceCounter counts instances by condition whenever it is asked, from the cache.
-type instanceCounter struct{ reader client.Reader }
+// action counts an action on a node that ended.
+func (m *metrics) action(a v1alpha1.PlanAction, failed bool, took time.Duration) {
+	result := "done"
+	if failed {
+		result = "failed"
+	}
+	m.actions.WithLabelValues(string(a), result).Observe(took.Seconds())
+}
 
-func instancesDesc() *prometheus.Desc {
-	return prometheus.NewDesc(api.MetricInstances,
-		"WindowsInstances by condition, its status, and its reason.", []string{"condition", "status", "reason"}, nil)
+// instanceCounter looks at all instances whenever it is asked, in the cache.
+type instanceCounter struct {
+	reader                                      client.Reader
+	instances, problems, failed, rolloutWaiting *prometheus.Desc
+}
+
+func newInstanceCounter(reader client.Reader) instanceCounter {
+	return instanceCounter{
+		reader:    reader,
+		instances: kube.Desc(api.MetricInstances), problems: kube.Desc(api.MetricInstanceProblem),
+		failed: kube.Desc(api.MetricActionFailed), rolloutWaiting: kube.Desc(api.MetricRolloutWaiting),
+	}
 }
 
 // Describe tells the registry what is collected.
-func (c instanceCounter) Describe(ch chan<- *prometheus.Desc) { ch <- instancesDesc() }
+func (c instanceCounter) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{c.instances, c.problems, c.failed, c.rolloutWaiting} {
+		ch <- desc
+	}
+}
 
 // Collect counts.
 func (c instanceCounter) Collect(ch chan<- prometheus.Metric) {
@@ -69,17 +77,52 @@ func (c instanceCounter) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	var list v1alpha1.WindowsInstanceList
 	if err := c.reader.List(ctx, &list); err != nil {
-		ch <- prometheus.NewInvalidMetric(instancesDesc(), err)
+		ch <- prometheus.NewInvalidMetric(c.instances, err)
 		return
 	}
-	type key struct{ condition, status, reason string }
-	counts := map[key]int{}
+	one := func(desc *prometheus.Desc, n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), labels...)
+	}
+	type state struct{ condition, status, reason string }
+	type wait struct{ action, reason string }
+	states, waits := map[state]int{}, map[wait]int{}
 	for _, i := range list.Items {
 		for _, cond := range i.Status.Conditions {
-			counts[key{cond.Type, string(cond.Status), cond.Reason}]++
+			states[state{cond.Type, string(cond.Status), cond.Reason}]++
+			if isProblem(cond) {
+				one(c.problems, 1, i.Name, nodeOf(i), cond.Type, cond.Reason)
+			}
+		}
+		if p := i.Status.Plan; p != nil && p.WaitsFor != "" {
+			waits[wait{string(p.Action), p.WaitsFor}]++
+		}
+		if f := i.Status.Failure; f != nil {
+			one(c.failed, 1, i.Name, nodeOf(i), string(f.Action))
 		}
 	}
-	for k, n := range counts {
-		ch <- prometheus.MustNewConstMetric(instancesDesc(), prometheus.GaugeValue, float64(n), k.condition, k.status, k.reason)
+	for s, n := range states {
+		one(c.instances, n, s.condition, s.status, s.reason)
 	}
+	for w, n := range waits {
+		one(c.rolloutWaiting, n, w.action, w.reason)
+	}
+}
+
+func nodeOf(i v1alpha1.WindowsInstance) string {
+	if i.Status.NodeRef == nil {
+		return ""
+	}
+	return i.Status.NodeRef.Name
+}
+
+// isProblem says whether a condition says that something is wrong. Those that are part of Ready, its summary, are left out, but for Reachable:
+// a node goes on working while its host cannot be reached.
+func isProblem(c metav1.Condition) bool {
+	switch c.Type {
+	case api.ConditionReady, api.ConditionReachable, api.ConditionSandboxImage:
+		return c.Status != metav1.ConditionTrue
+	case api.ConditionStalled, api.ConditionDraining, api.ConditionRebootRequired:
+		return c.Status == metav1.ConditionTrue
+	}
+	return false
 }

@@ -18,6 +18,7 @@ import (
 func (c *Controller) steps() []func(context.Context, *pass) (outcome, error) {
 	return []func(context.Context, *pass) (outcome, error){
 		c.observe,          // what the cluster says of the host; the user may ask to forget what failed
+		c.handCollection,   // what the user wants to be collected; the Node is told
 		c.maintain,         // what the plan lets begin, or what is under way
 		c.decide,           // whether the host joins now; it has a slot then
 		c.attemptJoin,      // the host becomes a node, or works again

@@ -34,6 +34,24 @@ func Dial(ctx context.Context, t remote.Target, o remote.Options) (SSHHost, erro
 // dial connects to the host of an instance. The key that is asked for is that of the spec, or else the one that
 // was pinned, or else, at first contact, whichever the host shows, where trust allows it.
 func (c *Controller) dial(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer, trust v1alpha1.Trust) (*connection, error) {
+	host, err := c.connect(ctx, i, key, trust)
+	c.metrics.connections.WithLabelValues(resultOf(err)).Inc()
+	return host, err
+}
+
+// resultOf names how an attempt to connect ended: by a reason of condition Reachable.
+func resultOf(err error) string {
+	var u *join.Unreachable
+	switch {
+	case err == nil:
+		return api.ReasonConnected
+	case errors.As(err, &u) && u.Reason != "":
+		return u.Reason
+	}
+	return "Other"
+}
+
+func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, key ssh.Signer, trust v1alpha1.Trust) (*connection, error) {
 	pinned, err := pinnedKey(i)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,10 +63,13 @@ type Options struct {
 	Store     *Store
 	Renderer  *Renderer
 	Policies  *admission.Policies
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
 }
 
-// New makes the controller.
+// New makes the controller, and registers its metrics.
 func New(o Options) *Controller {
+	o.Registry.MustRegister(newLag(o.Client, o.Store))
 	return &Controller{Options: o, serials: map[string]int64{}}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,7 +35,7 @@ func newTestSettings(t *testing.T, more ...client.Object) (*Controller, *control
 	c := controllertest.Cluster(t, more...)
 	recorder := &controllertest.Recorder{}
 	return New(Options{
-		Client: c, Live: c, Events: kube.NewEvents(recorder), Namespace: "ns", Store: NewStore(c, c, "ns"), Policies: admission.New(c, kube.NewEvents(recorder), nil),
+		Client: c, Live: c, Events: kube.NewEvents(recorder), Namespace: "ns", Store: NewStore(c, c, "ns"), Policies: admission.New(c, kube.NewEvents(recorder), nil), Registry: prometheus.NewRegistry(),
 		Renderer: &Renderer{Live: c, Nodes: c, Namespace: "ns", Releases: controllertest.Releases(t, "1.0.0", payload.New(nil, nil, payload.File{}), "v1.36.3"), Network: NewNetworkCache()},
 	}), recorder
 }

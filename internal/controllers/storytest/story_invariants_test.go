@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/drain"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -38,7 +37,7 @@ func (s *story) watchNode(name string) func() {
 	before := s.out()
 	return func() {
 		after := s.out()
-		nodes := rollout.Fleet{Policy: fleet.Policy(s.rules().Spec.Rollout, s.version), Now: time.Now()}
+		nodes := rollout.Fleet{Policy: rollout.PolicyOf(s.rules().Spec.Rollout, s.version), Now: time.Now()}
 		for _, n := range s.seenNodes() {
 			nodes.Hosts = append(nodes.Hosts, rollout.Host{Name: n.Name, Node: &n})
 		}

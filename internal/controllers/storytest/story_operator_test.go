@@ -70,9 +70,9 @@ func (s *story) startOperator() {
 		Jitter: func(time.Duration) time.Duration { return 0 },
 	})
 	s.settings = settings.New(settings.Options{
-		Client: cached, Live: s.client, Events: log, Namespace: "ns", Store: s.store, Renderer: renders(s.client), Policies: guards,
+		Client: cached, Live: s.client, Events: log, Namespace: "ns", Store: s.store, Renderer: renders(s.client), Policies: guards, Registry: s.registry,
 	})
-	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards, Settings: s.store})
+	s.certificates = csrapproval.New(csrapproval.Options{Client: cached, Live: s.client, Events: log, Namespace: "ns", Reserved: reserved, Policies: guards, Settings: s.store, Registry: s.registry})
 	s.settingsSeen = ""
 	s.operated = 0
 	clear(s.seen)

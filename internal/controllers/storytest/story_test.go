@@ -102,6 +102,7 @@ func tell(t *testing.T, name string, hosts int, rolloutSpec v1alpha1.RolloutSpec
 		s := newStory(t, hosts, rolloutSpec)
 		run(s)
 		s.mustBeQuiet()
+		s.mustBeDocumented()
 		got := strings.Join(s.lines, "\n") + "\n"
 		file := filepath.Join("testdata", "stories", name+".golden")
 		if *writeStories {

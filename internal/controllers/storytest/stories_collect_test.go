@@ -1,0 +1,43 @@
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// askToCollect does what kubectl annotate windowsinstance does; with an empty name it removes the annotation.
+func (s *story) askToCollect(instance, id string) {
+	s.t.Helper()
+	i := s.instance(instance)
+	if i.Annotations == nil {
+		i.Annotations = map[string]string{}
+	}
+	if i.Annotations[api.AnnotationCollect] = id; id == "" {
+		delete(i.Annotations, api.AnnotationCollect)
+	}
+	s.must(s.client.Update(s.ctx, i))
+}
+
+// What a user asks for on the instance reaches the Node, whatever else happens to the host, and a hostile name does not.
+func TestStoryCollect(t *testing.T) {
+	tell(t, "collect", 2, atMost(1), func(s *story) {
+		asked := func(node string) string { return s.node(node).Annotations[api.AnnotationCollect] }
+		s.announce(s.hosts...)
+		s.until("both hosts are nodes", time.Hour, func() bool { return s.ready() == 2 })
+		s.askToCollect("win-1", "case-1")
+		s.until("the node is asked", time.Minute, func() bool { return asked("win-1") == "case-1" })
+		s.askToCollect("win-1", `..\..\k\state`)
+		s.until("the name is refused", time.Minute, func() bool { return asked("win-1") == "" })
+		s.askForReboot("win-2")
+		s.askToCollect("win-2", "case-2")
+		s.until("the node is asked although it is about to restart", time.Minute, func() bool { return asked("win-2") == "case-2" })
+		s.askToCollect("win-2", "")
+		s.until("the node is asked no more", time.Minute, func() bool { return asked("win-2") == "" })
+		node := s.node("win-1")
+		node.Annotations[api.AnnotationCollect] = "by-others"
+		s.must(s.client.Update(s.ctx, node))
+		s.until("what others write on the Node is removed", time.Minute, func() bool { return asked("win-1") == "" })
+	})
+}

@@ -1,0 +1,167 @@
+package monitoring
+
+import (
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/advice"
+)
+
+// The severities, as on OpenShift.
+const (
+	critical = "critical"
+	warning  = "warning"
+	info     = "info"
+)
+
+// problem selects the WindowsInstances with a problem.
+func problem(condition, reasons string) string {
+	selector := `condition="` + condition + `"`
+	if reasons != "" {
+		selector += `,reason=~"` + reasons + `"`
+	}
+	return api.MetricInstanceProblem + `{` + selector + `}`
+}
+
+// normal are the reasons of Ready that say that the host is on its way, or that somebody wants it so.
+const normal = api.ReasonPaused + "|" + api.ReasonWaitingForSlot + "|" + api.ReasonAdoptionPending
+
+// alert is an alert as it is written here: after is how long its expression must have a result, description says what happens.
+type alert struct{ name, severity, after, expr, summary, description string }
+
+func alerts(group string, all []alert) Group {
+	g := Group{Name: group}
+	for _, a := range all {
+		g.Rules = append(g.Rules, Rule{
+			Alert: a.name, Expr: a.expr, For: a.after, Labels: map[string]string{"severity": a.severity},
+			Annotations: map[string]string{"summary": a.summary, "description": a.description, "runbook_url": advice.URL("runbooks/" + a.name)},
+		})
+	}
+	return g
+}
+
+// Alerts are all alerts.
+func Alerts() []Group {
+	return []Group{operatorAlerts(), rolloutAlerts(), nodeAlerts()}
+}
+
+func operatorAlerts() Group {
+	return alerts("windows-operator.alerts", []alert{
+		{
+			"WindowsMachineConfigOperatorDown", critical, "10m", `absent(up{job="` + JobOperator + `"} == 1)`,
+			"The Windows Machine Config Operator is not running.",
+			"Prometheus cannot scrape the operator. Windows nodes keep running, but no host joins, no node is updated, and certificate requests of nodes are not approved.",
+		},
+		{
+			"WindowsInstanceStalled", warning, "5m", problem(api.ConditionStalled, ""),
+			"A Windows host waits for an administrator.",
+			"WindowsInstance {{ $labels.windowsinstance }} has condition Stalled with reason {{ $labels.reason }}. The operator does not retry until somebody acts.",
+		},
+		{
+			"WindowsInstanceUnreachable", warning, "15m",
+			problem(api.ConditionReachable, api.ReasonAuthenticationFailed+"|"+api.ReasonConnectionRefused+"|"+api.ReasonConnectionTimeout+"|"+api.ReasonNoRoute+"|"+
+				api.ReasonNotSSH+"|"+api.ReasonAddressUnresolvable+"|"+api.ReasonAddressInvalid+"|"+api.ReasonHostKeyUnknown+"|"+api.ReasonHostKeyUnsuitable),
+			"The operator cannot log in to a Windows host.",
+			"The host of WindowsInstance {{ $labels.windowsinstance }} cannot be reached by SSH: {{ $labels.reason }}. Its node, if there is one, keeps running and cannot be repaired.",
+		},
+		{
+			"WindowsInstanceNotReady", warning, "15m", api.MetricInstanceProblem + `{condition="Ready",reason!~"` + normal + `"}`,
+			"A Windows host is not a Ready node.",
+			"WindowsInstance {{ $labels.windowsinstance }} has not been Ready for 15 minutes: {{ $labels.reason }}.",
+		},
+		{
+			"WindowsHostKeyChanged", critical, "", problem(api.ConditionReachable, api.ReasonHostKeyChanged),
+			"A Windows host shows another SSH host key.",
+			"The host of WindowsInstance {{ $labels.windowsinstance }} shows another host key than before: it was installed again, another machine has its address, or somebody intercepts the connection. The operator sends it nothing.",
+		},
+		{
+			"WindowsJoinsFailing", warning, "15m",
+			`sum(increase(` + api.MetricJoins + `{result="failed"}[15m])) > 2 unless sum(increase(` + api.MetricJoins + `{result="configured"}[15m])) > 0`,
+			"Windows hosts fail to join the cluster.",
+			"{{ $value | humanize }} join attempts failed within 15 minutes, and none succeeded.",
+		},
+	})
+}
+
+func rolloutAlerts() Group {
+	return alerts("windows-rollout.alerts", []alert{
+		{
+			"WindowsRolloutStopped", warning, "5m", `sum by (job, action) (` + api.MetricRolloutWaiting + `{reason="` + api.ReasonRolloutStopped + `"}) > 0`,
+			"The rollout of a version to Windows nodes has stopped.",
+			"{{ $value }} Windows hosts wait because the version failed on another one. No further node gets it.",
+		},
+		{
+			"WindowsDrainBlocked", warning, "30m", problem(api.ConditionDraining, api.ReasonDrainBlocked+"|"+api.ReasonDrainTimeout+"|"+api.ReasonPodStuck),
+			"Pods do not leave a Windows node that is being drained.",
+			"Node {{ $labels.node }} is being drained, and pods do not leave it: {{ $labels.reason }}. The rollout waits for it.",
+		},
+		{
+			"WindowsUpdateFailed", warning, "", api.MetricActionFailed + `{action!="` + "Join" + `"}`,
+			"An action on a Windows node has failed.",
+			"{{ $labels.action }} of WindowsInstance {{ $labels.windowsinstance }} has failed and is not retried. After a failed upgrade, the node runs its former version.",
+		},
+		{
+			"WindowsSettingsNotArrived", warning, "1m", api.MetricSettingsLag + ` > 900`,
+			"A Windows node has not applied new settings.",
+			"Node {{ $labels.node }} has not applied the settings that were published {{ $value | humanizeDuration }} ago.",
+		},
+		{
+			"WindowsCertificateRequestsRefused", warning, "15m", `sum by (job, signer, rule) (increase(` + api.MetricCertificateDecisions + `{result="refused"}[15m])) > 0`,
+			"The operator refuses certificate requests of Windows hosts.",
+			"Requests for signer {{ $labels.signer }} break rule {{ $labels.rule }}. A node without a certificate cannot join, or drops out when its certificate expires.",
+		},
+	})
+}
+
+// nodeAlerts: kubelets renew a certificate when 70 to 90 % of its life are over (k8s.io/client-go/util/certificate), WICD earlier.
+func nodeAlerts() Group {
+	const left = api.MetricNodeCertificate + ` - time()`
+	return alerts("windows-node.alerts", []alert{
+		{
+			"WindowsExporterDown", warning, "15m", `up{job="` + JobExporter + `"} == 0`,
+			"The metrics of a Windows node are missing.",
+			"Prometheus cannot scrape windows_exporter on node {{ $labels.instance }}. Its alerts and graphs are missing.",
+		},
+		{
+			"WindowsNodeNetworkUnavailable", critical, "5m", api.MetricNodeNetworkUnavailable + ` == 1`,
+			"The pod network of a Windows node does not work.",
+			"Pods on node {{ $labels.instance }} have no network, and the daemon has not been able to repair it.",
+		},
+		{
+			"WindowsNodeServiceCrashLooping", warning, "5m", `increase(` + api.MetricNodeServiceRestarts + `[15m]) > 3`,
+			"A service of a Windows node keeps failing.",
+			"Service {{ $labels.service }} on node {{ $labels.instance }} ended {{ $value | humanize }} times within 15 minutes.",
+		},
+		{
+			"WindowsNodeCertificateExpiring", warning, "15m",
+			`(` + left + `) < on (instance, file, serial) group_left () (0.09 * ` + api.MetricNodeCertificateLifetime + `)`,
+			"A Windows node does not renew a certificate.",
+			"The certificate in {{ $labels.file }} on node {{ $labels.instance }} expires in {{ $value | humanizeDuration }} and should have been renewed.",
+		},
+		{
+			"WindowsNodeCertificateExpired", critical, "5m", `(` + left + `) < on (instance, file, serial) group_left () (0.04 * ` + api.MetricNodeCertificateLifetime + `)`,
+			"A certificate of a Windows node is about to expire.",
+			"The certificate in {{ $labels.file }} on node {{ $labels.instance }} expires in {{ $value | humanizeDuration }}; then the node drops out.",
+		},
+		{
+			"WindowsTrustedCertificateExpiring", warning, "1h", `min by (file, serial, subject) (` + left + `) < 7 * 24 * 3600 unless on (file, serial) ` + api.MetricNodeCertificateLifetime,
+			"A CA certificate on Windows nodes expires.",
+			"Certificate {{ $labels.subject }} in {{ $labels.file }} expires in {{ $value | humanizeDuration }}.",
+		},
+		{
+			"WindowsNodeRebootPending", info, "24h", api.MetricNodeRebootPending + ` == 1`,
+			"A Windows node waits for a restart.",
+			"Windows on node {{ $labels.instance }} has had a restart pending for a day, for example for an update.",
+		},
+		{
+			"WindowsNodeDiskFilling", warning, "1h",
+			`windows_logical_disk_free_bytes` + disks + ` / windows_logical_disk_size_bytes` + disks + ` < 0.2 and predict_linear(windows_logical_disk_free_bytes` + disks + `[6h], 24 * 3600) < 0`,
+			"The disk of a Windows node will be full within a day.",
+			"Volume {{ $labels.volume }} of node {{ $labels.instance }} has {{ $value | humanizePercentage }} free and fills up.",
+		},
+		{
+			"WindowsMemoryPressure", warning, "15m",
+			`max by (instance) (` + available + `) / max by (instance) ` + memoryTotal + ` < 0.1`,
+			"A Windows node has little memory left.",
+			"Node {{ $labels.instance }} has {{ $value | humanizePercentage }} of its memory left. On Windows, the kubelet does not evict pods for memory: processes fail to allocate instead.",
+		},
+	})
+}

@@ -1,0 +1,142 @@
+package monitoring
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// flavor is what differs between the Prometheus of a cluster and another one.
+type flavor struct {
+	// nodes and operator are the TLS settings towards nodes and towards the operator.
+	exporter, kubelet, operator object
+}
+
+const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+// prometheusOperator is for kube-prometheus and others. Certificates are in objects of the operator's namespace.
+func prometheusOperator() flavor {
+	root := object{"configMap": object{"name": "kube-root-ca.crt", "key": "ca.crt"}}
+	client := func(key string) object { return object{"name": ClientCertificate, "key": key} }
+	return flavor{
+		exporter: object{"ca": root, "cert": object{"secret": client("tls.crt")}, "keySecret": client("tls.key")},
+		kubelet:  object{"ca": root},
+		operator: object{"ca": object{"secret": object{"name": MetricsCertificate, "key": "ca.crt"}}, "serverName": operatorServerName(api.DefaultNamespace)},
+	}
+}
+
+// openShift is for OpenShift's own Prometheus, which has certificates for all of it in these folders.
+func openShift() flavor {
+	const kubelets, client = "/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", "/etc/prometheus/secrets/metrics-client-certs/"
+	return flavor{
+		exporter: object{"caFile": kubelets, "certFile": client + "tls.crt", "keyFile": client + "tls.key"},
+		kubelet:  object{"caFile": kubelets},
+		operator: object{"caFile": "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt", "serverName": operatorServerName(api.DefaultNamespace)},
+	}
+}
+
+func metadata(name string) object {
+	return object{"name": name, "namespace": api.DefaultNamespace, "labels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}}
+}
+
+// nodeName is the label of the node's name where endpoints are found by the slices of Service kube-system/kubelet, which the Prometheus
+// operator writes.
+const nodeName = "__meta_kubernetes_endpointslice_address_target_name"
+
+func (f flavor) monitors() []object {
+	ofNodes := func(name string, endpoint object) object {
+		return object{
+			"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata(name),
+			"spec": object{
+				"sampleLimit": maxSamples, "bodySizeLimit": maxBody,
+				"attachMetadata": object{"node": true}, "serviceDiscoveryRole": "EndpointSlice", "endpoints": []any{endpoint},
+				"namespaceSelector": object{"matchNames": []any{"kube-system"}}, "selector": object{"matchLabels": object{"k8s-app": "kubelet"}},
+			},
+		}
+	}
+	return []object{
+		{
+			"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": metadata(JobOperator),
+			"spec": object{
+				"serviceDiscoveryRole": "EndpointSlice",
+				"endpoints": []any{object{
+					"port": "https", "scheme": "https", "interval": "30s", "bearerTokenFile": tokenFile, "tlsConfig": f.operator,
+					"relabelings": inMonitor(operatorTargets()[2:]), // the Prometheus operator keeps Service and port itself
+				}},
+				"selector": object{"matchLabels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}},
+			},
+		},
+		ofNodes(JobExporter, object{
+			"port": "https-metrics", "scheme": "https", "interval": "30s", "tlsConfig": f.exporter, "relabelings": inMonitor(exporterTargets(nodeName)),
+			"metricRelabelings": inMonitor(exporterSeries()),
+		}),
+		ofNodes("windows-kubelet-resource", object{
+			"port": "https-metrics", "scheme": "https", "path": resourcePath, "interval": "30s", "bearerTokenFile": tokenFile, "honorTimestamps": false,
+			"tlsConfig": f.kubelet, "relabelings": inMonitor(kubeletTargets(nodeName)), "metricRelabelings": inMonitor(kubeletSeries()),
+		}),
+	}
+}
+
+// prometheusRule is an object of the Prometheus operator with groups of rules.
+func prometheusRule(name string, groups []Group) object {
+	return object{"apiVersion": "monitoring.coreos.com/v1", "kind": "PrometheusRule", "metadata": metadata(name), "spec": object{"groups": groups}}
+}
+
+const header = "# Made by make generate from internal/monitoring.\n"
+
+// Files are the files of deploy/monitoring that are made here, by their paths in it.
+func Files() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	add := func(name string, objects ...object) error {
+		text, err := write(objects...)
+		files[name] = append([]byte(header), text...)
+		return err
+	}
+	config, err := Prometheus(DefaultPrometheus())
+	if err != nil {
+		return nil, err
+	}
+	files["prometheus/prometheus.yaml"] = append([]byte(header), config...)
+	for _, err := range []error{
+		add("servicemonitors.yaml", prometheusOperator().monitors()...),
+		add("openshift/servicemonitors.yaml", openShift().monitors()...),
+		// The name of the first is that of the original operator's object, which it replaces.
+		add("rules/rules.yaml", prometheusRule("windows-prometheus-k8s-rules", RecordingRules()), prometheusRule("windows-machine-config-operator", Alerts())),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	rules, err := RuleFiles()
+	if err != nil {
+		return nil, err
+	}
+	for name, content := range rules {
+		files["prometheus/"+name] = append([]byte(header), content...)
+	}
+	for _, d := range Dashboards() {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(d); err != nil {
+			return nil, err
+		}
+		files["dashboards/"+d.UID+".json"] = text.Bytes()
+	}
+	return files, nil
+}
+
+// RuleFiles are all rules in files of Prometheus itself, by their names.
+func RuleFiles() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, groups := range map[string][]Group{RulesFile: RecordingRules(), AlertsFile: Alerts()} {
+		text, err := write(object{"groups": groups})
+		if err != nil {
+			return nil, err
+		}
+		files[name] = text
+	}
+	return files, nil
+}

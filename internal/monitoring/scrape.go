@@ -1,0 +1,201 @@
+package monitoring
+
+import (
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// Values of label job.
+const (
+	// JobOperator is the operator.
+	JobOperator = "windows-machine-config-operator"
+	// JobExporter is windows_exporter on each node. The name is that of the original operator.
+	JobExporter = "windows-exporter"
+	// JobKubelet is the kubelet of each node, the name that rules and dashboards of Kubernetes ask for.
+	JobKubelet = "kubelet"
+)
+
+const (
+	// MetricsService is the Service of the operator's metrics, MetricsCertificate the Secret with its serving certificate.
+	MetricsService     = "windows-machine-config-operator-metrics"
+	MetricsCertificate = "windows-machine-config-operator-metrics-cert"
+	// ClientCertificate is the Secret with the certificate by which Prometheus is known to nodes (decision 8).
+	ClientCertificate = "windows-metrics-client"
+	exporterPort      = "9182"
+	// resourcePath is where the kubelet tells what pods need. On Windows, /metrics/cadvisor, where Linux nodes tell it, is empty.
+	resourcePath = "/metrics/resource"
+	cadvisorPath = "/metrics/cadvisor"
+)
+
+// relabel is a step of Prometheus' relabeling. Without source it sets the target; action is replace if empty.
+type relabel struct {
+	source                             []string
+	regex, target, replacement, action string
+}
+
+const (
+	metaNodeName = "__meta_kubernetes_node_name"
+	metaNodeOS   = "__meta_kubernetes_node_label_kubernetes_io_os"
+)
+
+func set(target, value string) relabel { return relabel{target: target, replacement: value} }
+
+func keep(source, regex string) relabel {
+	return relabel{source: []string{source}, regex: regex, action: "keep"}
+}
+
+func copyOf(source, target string) relabel { return relabel{source: []string{source}, target: target} }
+
+// port replaces the port of the address.
+func port(number string) relabel {
+	return relabel{source: []string{"__address__"}, regex: `(.+):\d+`, target: "__address__", replacement: "$1:" + number}
+}
+
+// ofNode keeps Windows nodes and names series by the node: the console of OpenShift joins by instance, Kubernetes' rules by node.
+func ofNode(nameLabel, job string) []relabel {
+	return []relabel{
+		keep(metaNodeOS, "windows"), copyOf(nameLabel, "instance"), copyOf(nameLabel, "node"), set("job", job),
+	}
+}
+
+// exporterTargets finds windows_exporter at the port beside the kubelet's.
+func exporterTargets(nameLabel string) []relabel {
+	return append(ofNode(nameLabel, JobExporter), port(exporterPort))
+}
+
+// kubeletTargets give the kubelet's path another name: rules and dashboards of Kubernetes look for pods at metrics_path="/metrics/cadvisor" only.
+func kubeletTargets(nameLabel string) []relabel {
+	return append(ofNode(nameLabel, JobKubelet), set("metrics_path", cadvisorPath))
+}
+
+// What a node may send in one scrape. It may be in the hands of an attacker. With 250 pods of three containers each, and 200 certificates, it has
+// some 12,000 series.
+const (
+	maxSamples = 30000
+	maxBody    = "20MB"
+)
+
+// exporterSeries drop what only the operator, Prometheus and kubelets tell: a node must not raise their alerts.
+func exporterSeries() []relabel {
+	return []relabel{keep("__name__", "(windows|wicd|go|process|promhttp)_.+")}
+}
+
+// kubeletSeries drop the same, and name what the kubelet tells of pods as cAdvisor does on Linux: a pod is a series without container. Where a container is
+// named, an image is, too: dashboards take series without one for pods.
+func kubeletSeries() []relabel {
+	rename := func(from, to string) relabel {
+		return relabel{source: []string{"__name__"}, regex: from, target: "__name__", replacement: to}
+	}
+	return []relabel{
+		keep("__name__", "(container|pod|node|machine|resource|scrape)_.+"),
+		rename("pod_cpu_usage_seconds_total", "container_cpu_usage_seconds_total"),
+		rename("pod_memory_working_set_bytes", "container_memory_working_set_bytes"),
+		{source: []string{"container"}, regex: ".+", target: "image", replacement: "windows"},
+	}
+}
+
+// operatorTargets are the operator's pods behind its Service.
+func operatorTargets() []relabel {
+	return []relabel{
+		keep("__meta_kubernetes_service_name", MetricsService), keep("__meta_kubernetes_endpointslice_port_name", "https"),
+		copyOf("__meta_kubernetes_namespace", "namespace"), copyOf("__meta_kubernetes_pod_name", "pod"),
+		copyOf("__meta_kubernetes_pod_name", "instance"), set("job", JobOperator),
+	}
+}
+
+// operatorServerName is the name in the certificate of the operator's metrics.
+func operatorServerName(namespace string) string { return MetricsService + "." + namespace + ".svc" }
+
+// PrometheusOptions are the options of a configuration of Prometheus. Paths are as Prometheus sees them.
+type PrometheusOptions struct {
+	// Namespace of the operator.
+	Namespace string
+	// Interval between scrapes and evaluations, as in 30s.
+	Interval string
+	// Token is the file with the token of Prometheus' ServiceAccount, CA that with the CA of the API server and of kubelets.
+	Token, CA string
+	// ClientCertificate and ClientKey are shown to windows_exporter.
+	ClientCertificate, ClientKey string
+	// OperatorCA is the CA of the serving certificate of the operator's metrics.
+	OperatorCA string
+	// Targets are files with targets, by the role of the discovery that they replace, for a Prometheus without discovery in Kubernetes, as
+	// Debian builds it; otherwise empty.
+	Targets map[string]string
+	// Rules are the files with rules.
+	Rules []string
+}
+
+// DefaultPrometheus are the options of the configuration in deploy/monitoring/prometheus.
+func DefaultPrometheus() PrometheusOptions {
+	const account, windows = "/var/run/secrets/kubernetes.io/serviceaccount/", "/etc/prometheus/windows/"
+	return PrometheusOptions{
+		Namespace: api.DefaultNamespace, Interval: "30s", Token: account + "token", CA: account + "ca.crt",
+		ClientCertificate: windows + "tls.crt", ClientKey: windows + "tls.key", OperatorCA: windows + "operator-ca.crt",
+		Rules: []string{windows + RulesFile, windows + AlertsFile},
+	}
+}
+
+// object is a value of YAML with fields.
+type object = map[string]any
+
+// Prometheus is a configuration of Prometheus 2.42 or later, as YAML.
+func Prometheus(o PrometheusOptions) ([]byte, error) {
+	token := object{"credentials_file": o.Token}
+	return write(object{
+		"global":     object{"scrape_interval": o.Interval, "evaluation_interval": o.Interval},
+		"rule_files": o.Rules,
+		"scrape_configs": []any{
+			o.discover("endpointslice", object{
+				"job_name": JobOperator, "scheme": "https", "authorization": token,
+				"tls_config":      object{"ca_file": o.OperatorCA, "server_name": operatorServerName(o.Namespace)},
+				"relabel_configs": inPrometheus(operatorTargets()),
+			}),
+			o.discover("node", object{
+				"job_name": JobExporter, "scheme": "https",
+				"tls_config":      object{"ca_file": o.CA, "cert_file": o.ClientCertificate, "key_file": o.ClientKey},
+				"relabel_configs": inPrometheus(exporterTargets(metaNodeName)), "metric_relabel_configs": inPrometheus(exporterSeries()),
+				"sample_limit": maxSamples, "body_size_limit": maxBody,
+			}),
+			o.discover("node", object{
+				"job_name": "windows-kubelet", "scheme": "https", "metrics_path": resourcePath, "authorization": token,
+				"tls_config":             object{"ca_file": o.CA},
+				"relabel_configs":        inPrometheus(kubeletTargets(metaNodeName)),
+				"metric_relabel_configs": inPrometheus(kubeletSeries()), "sample_limit": maxSamples, "body_size_limit": maxBody,
+			}),
+		},
+	})
+}
+
+// discover adds to a job how its targets are found. Endpoints are looked for in the operator's namespace only.
+func (o PrometheusOptions) discover(role string, job object) object {
+	if file := o.Targets[role]; file != "" {
+		job["file_sd_configs"] = []any{object{"files": []any{file}}}
+		return job
+	}
+	discovery := object{"role": role}
+	if role == "endpointslice" {
+		discovery["namespaces"] = object{"names": []any{o.Namespace}}
+	}
+	job["kubernetes_sd_configs"] = []any{discovery}
+	return job
+}
+
+// inPrometheus are steps in the form of Prometheus' own configuration, inMonitor in that of a ServiceMonitor.
+func inPrometheus(steps []relabel) []any { return render(steps, "source_labels", "target_label") }
+func inMonitor(steps []relabel) []any    { return render(steps, "sourceLabels", "targetLabel") }
+
+func render(steps []relabel, source, target string) []any {
+	var all []any
+	for _, r := range steps {
+		step := object{}
+		if len(r.source) > 0 {
+			step[source] = r.source
+		}
+		for field, value := range map[string]string{"regex": r.regex, target: r.target, "replacement": r.replacement, "action": r.action} {
+			if value != "" {
+				step[field] = value
+			}
+		}
+		all = append(all, step)
+	}
+	return all
+}
