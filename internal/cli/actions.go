@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// action is a command that changes hosts.
+type action struct {
+	s *session.Session
+	// yes leaves the question out.
+	yes bool
+	client.Client
+	fleet     fleetstatus.Fleet
+	namespace string
+}
+
+// addYes adds flag --yes.
+func (a *action) addYes(c *cobra.Command) {
+	c.Flags().BoolVarP(&a.yes, "yes", "y", false, "Do not ask.")
+}
+
+// hosts connects, and finds the named hosts.
+func (a *action) hosts(ctx context.Context, args []string) ([]fleetstatus.Host, error) {
+	in, err := a.s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.Client, err = a.s.Client(); err != nil {
+		return nil, err
+	}
+	a.fleet, a.namespace = fleetstatus.Of(in), in.Namespace
+	var hosts []fleetstatus.Host
+	for _, name := range args {
+		h, found := a.fleet.Find(name)
+		if !found {
+			return nil, session.NotFound(name, in.Namespace, len(in.Instances))
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// checked finds the named hosts, and refuses all where check refuses one.
+func (a *action) checked(ctx context.Context, args []string, check func(fleetstatus.Host) error) ([]fleetstatus.Host, error) {
+	hosts, err := a.hosts(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hosts {
+		if err := check(h); err != nil {
+			return nil, err
+		}
+	}
+	return hosts, nil
+}
+
+// annotate sets an annotation of the WindowsInstances of hosts.
+func (a *action) annotate(ctx context.Context, hosts []fleetstatus.Host, annotation, does string) error {
+	for _, h := range hosts {
+		if err := a.change(ctx, h, does, func(i *v1alpha1.WindowsInstance) { metav1.SetMetaDataAnnotation(&i.ObjectMeta, annotation, "true") }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirm asks, unless --yes was given. At the end of input there is no answer.
+func (a *action) confirm(question string) error {
+	if a.yes {
+		return nil
+	}
+	fmt.Fprintf(a.s.ErrOut, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(io.LimitReader(a.s.In, 100)).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if errors.Is(err, io.EOF) && answer == "" {
+		fmt.Fprintln(a.s.ErrOut)
+		return session.Failf(session.CodeUsage, "not confirmed: use --yes where no one can answer")
+	}
+	return session.Failf(session.CodeFailed, "not confirmed")
+}
+
+// instance reads the WindowsInstance of a host.
+func (a *action) instance(ctx context.Context, h fleetstatus.Host) (*v1alpha1.WindowsInstance, error) {
+	i := &v1alpha1.WindowsInstance{}
+	err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: h.Name}, i)
+	return i, session.Explain(err, "reading WindowsInstance "+h.Name)
+}
+
+// change changes the WindowsInstance of a host. Nothing is written if it stays the same.
+func (a *action) change(ctx context.Context, h fleetstatus.Host, does string, change func(*v1alpha1.WindowsInstance)) error {
+	i, err := a.instance(ctx, h)
+	if err != nil {
+		return err
+	}
+	was := i.DeepCopy()
+	change(i)
+	if err := a.Patch(ctx, i, client.MergeFrom(was)); err != nil {
+		return session.Explain(err, "changing WindowsInstance "+h.Name)
+	}
+	fmt.Fprintf(a.s.Out, "%s %s\n", resourceName(h.Name), does)
+	return nil
+}
+
+// pause keeps the operator from starting anything; resume lets it.
+func pause(s *session.Session, paused bool) *cobra.Command {
+	a := &action{s: s}
+	name, does, effect := "resume", "resumed", "Lets the operator start actions again"
+	if paused {
+		name, does, effect = "pause", "paused", "Keeps the operator from starting any action, such as a join, an upgrade or a removal. Actions in progress finish"
+	}
+	var all bool
+	c := &cobra.Command{
+		Use:               name + " HOST... | --all",
+		Short:             map[bool]string{true: "Starts no further action on hosts, or on all", false: "Continues with hosts, or with all"}[paused],
+		Long:              effect + ". It sets spec.paused of the WindowsInstances, and with --all spec.rollout.paused of WindowsConfig.",
+		Example:           fmt.Sprintf("  kubectl windows %[1]s win-1 win-2\n  kubectl windows %[1]s --all", name),
+		ValidArgsFunction: completeHosts(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return session.Failf(session.CodeUsage, "%s takes hosts, or --all", c.CommandPath())
+			}
+			hosts, err := a.hosts(c.Context(), args)
+			if err != nil {
+				return err
+			}
+			if all {
+				return a.pauseAll(c.Context(), paused, does)
+			}
+			for _, h := range hosts {
+				if err := a.change(c.Context(), h, does, func(i *v1alpha1.WindowsInstance) { i.Spec.Paused = paused }); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "All hosts.")
+	return c
+}
+
+func (a *action) pauseAll(ctx context.Context, paused bool, does string) error {
+	config := &v1alpha1.WindowsConfig{}
+	err := a.Get(ctx, client.ObjectKey{Name: api.WindowsConfigName}, config)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return session.Explain(err, "reading WindowsConfig "+api.WindowsConfigName)
+	case err != nil && !paused:
+	case err != nil:
+		config = &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
+		config.Spec.Rollout.Paused = true
+		err = a.Create(ctx, config)
+	default:
+		was := config.DeepCopy()
+		config.Spec.Rollout.Paused = paused
+		err = a.Patch(ctx, config, client.MergeFrom(was))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return session.Explain(err, "changing WindowsConfig "+api.WindowsConfigName)
+	}
+	fmt.Fprintf(a.s.Out, "windowsconfig.%s/%s %s\n", api.GroupName, api.WindowsConfigName, does)
+	return nil
+}
+
+// retry asks for another attempt of an action that failed.
+func retry(s *session.Session) *cobra.Command {
+	a := &action{s: s}
+	return &cobra.Command{
+		Use:   "retry HOST...",
+		Short: "Tries an action again that failed on hosts",
+		Long: "Asks the operator to forget the failure on the hosts and to try the action again, with annotation " + api.AnnotationRetry + ".\n" +
+			"When an upgrade then works, the other hosts follow.",
+		Example:           "  kubectl windows retry win-1",
+		Args:              someHosts,
+		ValidArgsFunction: completeHosts(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
+				if h.Failure == nil {
+					return session.Failf(session.CodeFailed, "nothing failed on host %s: its state is %s (%s), and there is nothing to retry", h.Name, h.State, h.Reason)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			return a.annotate(c.Context(), hosts, api.AnnotationRetry, "is retried")
+		},
+	}
+}
+
+// reboot asks for a restart of hosts.
+func reboot(s *session.Session) *cobra.Command {
+	a := &action{s: s}
+	c := &cobra.Command{
+		Use:   "reboot HOST...",
+		Short: "Drains and restarts hosts, within the budget",
+		Long: "Asks the operator to drain the nodes and to restart their hosts, with annotation " + api.AnnotationReboot + " of the Node.\n" +
+			"The operator restarts as many at a time as spec.rollout.maxUnavailable of WindowsConfig allows.",
+		Example:           "  kubectl windows reboot win-1",
+		Args:              someHosts,
+		ValidArgsFunction: completeHosts(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			var nodes []string
+			_, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
+				if h.Node == "" {
+					return session.Failf(session.CodeFailed, "host %s has no Node yet: its state is %s (%s)", h.Name, h.State, h.Reason)
+				}
+				nodes = append(nodes, h.Node)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := a.confirm("Drain and restart " + strings.Join(nodes, ", ") + "?"); err != nil {
+				return err
+			}
+			for _, node := range nodes {
+				if err := a.changeNode(c.Context(), node, "reboot requested", func(n *corev1.Node) {
+					metav1.SetMetaDataAnnotation(&n.ObjectMeta, api.AnnotationReboot, s.Now().UTC().Format("2006-01-02T15:04:05Z"))
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	a.addYes(c)
+	return c
+}
+
+func (a *action) changeNode(ctx context.Context, name, does string, change func(*corev1.Node)) error {
+	n := &corev1.Node{}
+	if err := a.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+		return session.Explain(err, "reading Node "+name)
+	}
+	was := n.DeepCopy()
+	change(n)
+	if err := a.Patch(ctx, n, client.MergeFrom(was)); err != nil {
+		return session.Explain(err, "changing Node "+name)
+	}
+	fmt.Fprintf(a.s.Out, "node/%s %s\n", name, does)
+	return nil
+}
+
+// releaseHosts lets hosts go that cannot be reached.
+func releaseHosts(s *session.Session) *cobra.Command {
+	a := &action{s: s}
+	c := &cobra.Command{
+		Use:   "release HOST...",
+		Short: "Removes hosts that cannot be reached, without cleaning them up",
+		Long: "Lets the operator remove hosts that are being removed although they cannot be reached, with annotation " + api.AnnotationRelease + ".\n" +
+			"Everything of the operator stays on them. Remove the hosts first (kubectl windows remove).",
+		Example:           "  kubectl windows release win-3",
+		Args:              someHosts,
+		ValidArgsFunction: completeHosts(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
+				if h.State != fleetstatus.Leaving {
+					return session.Failf(session.CodeFailed, "host %s is not being removed: run kubectl windows remove %s first", h.Name, h.Name)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := a.confirm("Leave everything on " + strings.Join(args, ", ") + " and forget these hosts?"); err != nil {
+				return err
+			}
+			return a.annotate(c.Context(), hosts, api.AnnotationRelease, "released")
+		},
+	}
+	a.addYes(c)
+	return c
+}

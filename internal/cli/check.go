@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// finding is the result of one check.
+type finding struct {
+	// Severity is ok, info, warning or error.
+	Severity advice.Severity `json:"severity"`
+	// Check is what was checked.
+	Check   string `json:"check"`
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+	Docs    string `json:"docs,omitempty"`
+}
+
+// findings are the results of all checks.
+type findings []finding
+
+func (f *findings) add(severity advice.Severity, check, message, remedy, page string) {
+	is := finding{Severity: severity, Check: check, Message: message, Remedy: remedy}
+	if page != "" {
+		is.Docs = advice.URL(page)
+	}
+	*f = append(*f, is)
+}
+
+// check checks a cluster before or after the operator is installed.
+func check(s *session.Session) *cobra.Command {
+	var o output
+	var before preflight
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Checks the operator and all hosts; with --pre, whether a cluster is ready for the operator",
+		Long: "Checks everything that can be seen in the cluster: the operator, its key and settings, every host and Node, certificate requests, and\n" +
+			"budgets that block drains. Each finding says what to do. The exit code is 3 if there is an error.\n\n" +
+			"With --pre, it checks before the operator is installed: the version of Kubernetes, the pod network, your rights, another operator, and\n" +
+			"whether this machine reaches the SSH port of hosts (--host), which the operator must reach from its node.",
+		Example: "  kubectl windows check\n  kubectl windows check --pre --host 10.1.42.1 --host 10.1.42.2\n  kubectl windows check -o json",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			run := checkInstalled
+			if before.pre {
+				run = before.run
+			} else if len(before.hosts) > 0 {
+				return session.Failf(session.CodeUsage, "--host needs --pre")
+			}
+			found, err := run(c.Context(), s)
+			if err != nil {
+				return err
+			}
+			return printFindings(s, &o, found)
+		},
+	}
+	o.add(c, formatJSON, formatYAML)
+	c.Flags().BoolVar(&before.pre, "pre", false, "Check before the operator is installed.")
+	c.Flags().StringArrayVar(&before.hosts, "host", nil, "With --pre: address of a host, with or without port, whose SSH port this machine tries to reach.")
+	return c
+}
+
+func printFindings(s *session.Session, o *output, found findings) error {
+	failed := 0
+	for _, f := range found {
+		if f.Severity == advice.Error {
+			failed++
+		}
+	}
+	if o.isData() {
+		if err := o.data(s, found); err != nil {
+			return err
+		}
+	} else {
+		p := terminal.New(s.Out)
+		for _, f := range found {
+			p.Text(0, styleOf(string(f.Severity)), mark(string(f.Severity))+" "+f.Check+": "+f.Message)
+			if f.Remedy != "" {
+				p.Text(4, terminal.Bold, "→ "+f.Remedy)
+			}
+			if f.Docs != "" {
+				p.Text(4, terminal.Faint, f.Docs)
+			}
+		}
+		if p.Err() != nil {
+			return p.Err()
+		}
+	}
+	if failed > 0 {
+		return session.Failf(session.CodeFindings, "%d of %d checks found an error", failed, len(found))
+	}
+	return nil
+}
+
+// checkInstalled checks a cluster with the operator.
+func checkInstalled(ctx context.Context, s *session.Session) (findings, error) {
+	in, err := s.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	f := fleetstatus.Of(in)
+	found := &findings{}
+	if f.Operator.Found && f.Operator.Ready {
+		found.add(advice.OK, "operator", fmt.Sprintf("version %s is Ready in namespace %s", f.Operator.Version, f.Namespace), "", "")
+	}
+	k := checker{Client: c, ctx: ctx, s: s, in: in, found: found}
+	k.lease()
+	k.key()
+	k.config()
+	k.requests()
+	k.budgets()
+	for _, p := range f.Problems {
+		message := p.Message
+		if len(p.Hosts) > 1 {
+			message = fmt.Sprintf("on %d hosts (%s): %s", len(p.Hosts), names(p.Hosts), message)
+		}
+		*found = append(*found, finding{p.Severity, p.Object + " " + p.Reason, message, p.Remedy, p.Docs})
+	}
+	if n := f.Counts.States[fleetstatus.Ready]; n == f.Counts.Total {
+		found.add(advice.OK, "hosts", fmt.Sprintf("all %d are Ready", n), "", "")
+	} else {
+		found.add(advice.Info, "hosts", fmt.Sprintf("%d of %d are Ready", n, f.Counts.Total), "See kubectl windows status.", "")
+	}
+	for _, u := range f.Unread {
+		found.add(advice.Warning, u.What, "not checked: "+u.Why, "Run the command as a user with this right.", "")
+	}
+	return *found, nil
+}
+
+// checker makes the checks that the status of the fleet has no room for.
+type checker struct {
+	client.Client
+	ctx   context.Context
+	s     *session.Session
+	in    fleetstatus.Input
+	found *findings
+}
+
+// unread reports what could not be read.
+func (k checker) unread(check string, err error) bool {
+	if err == nil {
+		return false
+	}
+	k.found.add(advice.Warning, check, "not checked: "+session.Explain(err, "reading").Error(), "Run the command as a user with this right.", "")
+	return true
+}
+
+// leaseStale is how old the Lease of an operator that works can be: it is renewed every two seconds, and valid for 15.
+const leaseStale = time.Minute
+
+// lease says whether a process of the operator works.
+func (k checker) lease() {
+	var lease coordinationv1.Lease
+	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: fleetstatus.DeploymentName}, &lease)
+	const check, page = "leader", "troubleshooting#the-operator-does-not-start"
+	switch {
+	case apierrors.IsNotFound(err):
+		k.found.add(advice.Error, check, "no operator has worked in namespace "+k.in.Namespace, "Install the operator, or name its namespace with -n.", page)
+	case k.unread(check, err):
+	case lease.Spec.RenewTime == nil || k.s.Now().Sub(lease.Spec.RenewTime.Time) > leaseStale:
+		k.found.add(advice.Error, check, "the operator has not renewed its Lease for more than a minute: it does not work",
+			"Run kubectl describe pod and kubectl logs for the operator's pod.", page)
+	default:
+		k.found.add(advice.OK, check, "the operator works", "", "")
+	}
+}
+
+// key says whether there is an SSH key. Its content is not printed.
+func (k checker) key() {
+	var secret corev1.Secret
+	err := k.Get(k.ctx, client.ObjectKey{Namespace: k.in.Namespace, Name: api.PrivateKeySecret}, &secret)
+	a := advice.All().For(api.ReasonPrivateKeyMissing)
+	switch {
+	case apierrors.IsForbidden(err): // reading Secrets is no right to ask for
+		k.found.add(advice.Info, "SSH key", "not checked: you may not read Secret "+api.PrivateKeySecret, "", "")
+	case apierrors.IsNotFound(err):
+		k.found.add(advice.Error, "SSH key", "Secret "+api.PrivateKeySecret+" does not exist", a.Remedy, a.Page)
+	case k.unread("SSH key", err):
+	case len(secret.Data[api.PrivateKeyKey]) == 0:
+		k.found.add(advice.Error, "SSH key", "Secret "+api.PrivateKeySecret+" has no key "+api.PrivateKeyKey, a.Remedy, a.Page)
+	default:
+		k.found.add(advice.OK, "SSH key", "Secret "+api.PrivateKeySecret+" has one", "", "")
+	}
+}
+
+// config says whether nodes have the published settings.
+func (k checker) config() {
+	if slices.ContainsFunc(k.in.Unread, func(u fleetstatus.Unread) bool { return u.What == "windowsconfigs" }) {
+		return
+	}
+	if k.in.Config == nil {
+		a := advice.All().For(api.ReasonNetworkNotConfigured)
+		k.found.add(advice.Info, "settings", "there is no WindowsConfig: the defaults apply", "If hosts say "+api.ReasonNetworkNotConfigured+", set spec.network.", a.Page)
+		return
+	}
+	status := k.in.Config.Status
+	if status.UpdatedNodes < status.Nodes {
+		k.found.add(advice.Warning, "settings", fmt.Sprintf("%d of %d nodes have the published ones", status.UpdatedNodes, status.Nodes),
+			"Wait a minute; if it lasts, see which nodes differ.", "troubleshooting#settings-do-not-arrive")
+		return
+	}
+	k.found.add(advice.OK, "settings", fmt.Sprintf("all %d nodes have the published ones", status.Nodes), "", "")
+}
+
+// requestLate is how long a certificate request of a node may be pending.
+const requestLate = 5 * time.Minute
+
+// requests finds certificate requests of hosts that nobody approved.
+func (k checker) requests() {
+	var list certificatesv1.CertificateSigningRequestList
+	if k.unread("certificate requests", k.List(k.ctx, &list)) {
+		return
+	}
+	nodes := map[string]bool{}
+	for i := range k.in.Instances {
+		nodes["system:node:"+k.in.Instances[i].Status.Hostname] = true
+	}
+	var pending []string
+	for i := range list.Items {
+		r := &list.Items[i]
+		ours := nodes[r.Spec.Username] || strings.HasSuffix(r.Spec.Username, ":"+api.BootstrapServiceAccount) || strings.HasPrefix(r.Spec.Username, api.WICDUserPrefix)
+		if ours && len(r.Status.Conditions) == 0 && k.s.Now().Sub(r.CreationTimestamp.Time) > requestLate {
+			pending = append(pending, r.Name)
+		}
+	}
+	if len(pending) > 0 {
+		k.found.add(advice.Warning, "certificate requests", fmt.Sprintf("%d of hosts are pending for more than five minutes: %s", len(pending), names(pending)),
+			"Run kubectl describe csr <name>: events say which rule it breaks.", "machines#certificate-requests")
+		return
+	}
+	k.found.add(advice.OK, "certificate requests", "none of a host is pending", "", "")
+}
+
+// budgets finds budgets that would block a drain.
+func (k checker) budgets() {
+	var list policyv1.PodDisruptionBudgetList
+	if k.unread("PodDisruptionBudgets", k.List(k.ctx, &list)) {
+		return
+	}
+	var blocking []string
+	for _, b := range list.Items {
+		if b.Status.DisruptionsAllowed == 0 && b.Status.ExpectedPods > 0 {
+			blocking = append(blocking, b.Namespace+"/"+b.Name)
+		}
+	}
+	if len(blocking) > 0 {
+		k.found.add(advice.Info, "PodDisruptionBudgets", fmt.Sprintf("%d allow no disruption now, so that a drain of their pods waits: %s", len(blocking), names(blocking)),
+			advice.All().For(api.ReasonDrainBlocked).Remedy, "fleet#drain")
+		return
+	}
+	k.found.add(advice.OK, "PodDisruptionBudgets", "all allow disruptions", "", "")
+}

@@ -1,0 +1,135 @@
+// Package cli is kubectl windows: its commands. Each reads the cluster with the rights of the user, lets internal/fleetstatus
+// say what that means, and prints it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/windows-machine-config/wmco/internal/cli/collect"
+	"github.com/windows-machine-config/wmco/internal/cli/exec"
+	"github.com/windows-machine-config/wmco/internal/cli/logs"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+)
+
+// Root is the command kubectl windows with all its commands.
+func Root(streams genericiooptions.IOStreams, version string) *cobra.Command {
+	s := session.New(streams, version)
+	root := &cobra.Command{
+		Use:   "kubectl windows",
+		Short: "Shows and manages the Windows nodes of a cluster",
+		Long: "Shows the state of Windows nodes, what they wait for and what to do, and manages their hosts.\n\n" +
+			"It uses the kubeconfig and the rights of its user.",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl windows"},
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return session.Failf(session.CodeUsage, "unknown command %q; see %s --help", args[0], c.CommandPath())
+			}
+			return nil
+		},
+		RunE:              func(c *cobra.Command, _ []string) error { return c.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	s.AddFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return session.Failf(session.CodeUsage, "%w; see %s --help", err, c.CommandPath())
+	})
+	for _, group := range groups() {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, command := range group.commands(s) {
+			command.GroupID = group.id
+			root.AddCommand(command)
+		}
+	}
+	return root
+}
+
+// group is a part of the list of commands.
+type group struct {
+	id, title string
+	commands  func(*session.Session) []*cobra.Command
+}
+
+// groups are all commands.
+func groups() []group {
+	return []group{
+		{"see", "Commands that show:", func(s *session.Session) []*cobra.Command {
+			return []*cobra.Command{status(s), describe(s), events(s), check(s), plan(s), migrate(s), dashboard(s), version(s)}
+		}},
+		{"change", "Commands that change:", func(s *session.Session) []*cobra.Command {
+			return []*cobra.Command{
+				add(s), machineSet(s), remove(s), pause(s, true), pause(s, false), retry(s), reboot(s), releaseHosts(s), cordonAndDrain(s),
+			}
+		}},
+		{"support", "Commands for logs and support:", func(s *session.Session) []*cobra.Command {
+			return []*cobra.Command{logs.Command(s), collect.Command(s), exec.Command(s)}
+		}},
+	}
+}
+
+// Run runs a command line and returns its exit code. What failed is one line on the error stream.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams, version string) int {
+	root := Root(streams, version)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return session.CodeOK
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		return session.CodeFailed // whoever reads has gone
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(streams.ErrOut, "error: "+text)
+	}
+	return session.CodeOf(err)
+}
+
+// oneHost requires one argument.
+func oneHost(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return session.Failf(session.CodeUsage, "%s takes one host: the name of its WindowsInstance or Node, or its address", c.CommandPath())
+	}
+	return nil
+}
+
+// someHosts requires at least one argument.
+func someHosts(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return session.Failf(session.CodeUsage, "%s takes hosts: names of WindowsInstances or Nodes, or addresses", c.CommandPath())
+	}
+	return nil
+}
+
+// noArguments refuses arguments.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return session.Failf(session.CodeUsage, "%s takes no argument %q", c.CommandPath(), args[0])
+	}
+	return nil
+}
+
+// completeHosts offers the names of hosts.
+func completeHosts(s *session.Session) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		in, err := s.Read(c.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for i := range in.Instances {
+			names = append(names, in.Instances[i].Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

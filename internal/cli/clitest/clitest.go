@@ -1,0 +1,295 @@
+// Package clitest runs kubectl windows against a simulated API server: tests say which objects there are and which requests
+// are forbidden, and look at what was printed and asked.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/cli"
+)
+
+// Cluster is a simulated API server. It serves objects by path, and merges patches into them.
+type Cluster struct {
+	// Kubeconfig is the file with its address.
+	Kubeconfig string
+
+	mu       sync.Mutex
+	objects  map[string]client.Object // by path
+	lists    map[string]bool          // paths of resources that exist
+	denied   []string                 // prefixes of paths
+	requests []string
+	handlers map[string]http.Handler // by prefix of paths
+}
+
+// New is a cluster with the resources that the lists name, such as /api/v1/nodes.
+func New(t *testing.T, lists ...string) *Cluster {
+	t.Helper()
+	c := &Cluster{objects: map[string]client.Object{}, lists: map[string]bool{}}
+	for _, l := range lists {
+		c.lists[l] = true
+	}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	c.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: server.URL}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: "test"}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	if err := clientcmd.WriteToFile(*config, c.Kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Add adds an object of a resource, which is group/version/plural, or version/plural.
+func (c *Cluster) Add(resource string, o client.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	prefix := "/apis/"
+	if strings.Count(resource, "/") == 1 {
+		prefix = "/api/"
+	}
+	version, plural := path.Split(prefix + resource)
+	c.lists[version+plural] = true
+	at := version + plural
+	if o.GetNamespace() != "" {
+		at = version + "namespaces/" + o.GetNamespace() + "/" + plural
+	}
+	o.SetUID("uid-" + "of-" + "test")
+	o.SetResourceVersion("1")
+	c.objects[at+"/"+o.GetName()] = o
+}
+
+// Deny refuses requests whose method and path begin so, as in "GET /api/v1/nodes".
+func (c *Cluster) Deny(request string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied = append(c.denied, request)
+}
+
+// Handle has a handler answer requests whose path begins so, such as those to kubelets.
+func (c *Cluster) Handle(prefix string, h http.Handler) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handlers == nil {
+		c.handlers = map[string]http.Handler{}
+	}
+	c.handlers[prefix] = h
+}
+
+func (c *Cluster) handler(at string) http.Handler {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for prefix, h := range c.handlers {
+		if strings.HasPrefix(at, prefix) {
+			return h
+		}
+	}
+	return nil
+}
+
+// Objects serves objects only, past what Handle set.
+func (c *Cluster) Objects() http.Handler { return http.HandlerFunc(c.serveObjects) }
+
+// Pods are all pods.
+func (c *Cluster) Pods() (pods []*corev1.Pod) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, o := range c.objects {
+		if path.Base(path.Dir(at)) != "pods" {
+			continue
+		}
+		text, _ := json.Marshal(o)
+		p := &corev1.Pod{}
+		_ = json.Unmarshal(text, p)
+		pods = append(pods, p)
+	}
+	return pods
+}
+
+// Requests are the methods and paths that were asked, in order.
+func (c *Cluster) Requests() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.requests)
+}
+
+// Object is an object by path, such as /api/v1/nodes/win-1; nil if there is none.
+func (c *Cluster) Object(at string) client.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects[at]
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := c.handler(r.URL.Path); h != nil {
+		h.ServeHTTP(w, r)
+		return
+	}
+	c.serveObjects(w, r)
+}
+
+func (c *Cluster) serveObjects(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is := r.Method + " " + r.URL.Path
+	c.requests = append(c.requests, is)
+	w.Header().Set("Content-Type", "application/json")
+	for _, denied := range c.denied {
+		if strings.HasPrefix(is, denied) {
+			reply(w, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(`%s is forbidden: User "bob" cannot %s resource "%s" in API group "" at the cluster scope`,
+				path.Base(r.URL.Path), verb(r.Method), path.Base(r.URL.Path)))
+			return
+		}
+	}
+	object := c.objects[r.URL.Path]
+	switch {
+	case object != nil && r.Method == http.MethodDelete:
+		delete(c.objects, r.URL.Path)
+		_ = json.NewEncoder(w).Encode(object)
+	case object != nil && r.Method != http.MethodGet:
+		c.change(w, r, object)
+	case object != nil:
+		_ = json.NewEncoder(w).Encode(object)
+	case r.Method == http.MethodGet && c.lists[resourceOf(r.URL.Path)]:
+		c.list(w, r.URL.Path)
+	case r.Method == http.MethodPost && c.lists[resourceOf(r.URL.Path)]:
+		c.create(w, r)
+	default:
+		reply(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	}
+}
+
+func verb(method string) string {
+	return map[string]string{http.MethodGet: "list", http.MethodPatch: "patch", http.MethodPost: "create", http.MethodDelete: "delete", http.MethodPut: "update"}[method]
+}
+
+func reply(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message,
+	})
+}
+
+// resourceOf is the path of all objects of a resource: without the namespace.
+func resourceOf(at string) string {
+	parts := strings.Split(at, "/")
+	if i := slices.Index(parts, "namespaces"); i > 0 && len(parts) > i+2 {
+		parts = slices.Delete(parts, i, i+2)
+	}
+	return strings.Join(parts, "/")
+}
+
+func (c *Cluster) list(w http.ResponseWriter, at string) {
+	items := []runtime.Object{}
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for name := range c.objects {
+			if !yield(name) {
+				return
+			}
+		}
+	}) {
+		if path.Dir(name) == at || resourceOf(path.Dir(name)) == at && !strings.Contains(at, "/namespaces/") {
+			items = append(items, c.objects[name])
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{}, "items": items})
+}
+
+func (c *Cluster) create(w http.ResponseWriter, r *http.Request) {
+	made := &metav1.PartialObjectMetadata{}
+	var whole map[string]any
+	text, err := io.ReadAll(r.Body)
+	if o, _, notKnown := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil && notKnown == nil {
+		text, err = json.Marshal(o) // kinds of Kubernetes come as protobuf
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &whole)
+	}
+	if err != nil {
+		reply(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	_ = json.Unmarshal(text, made)
+	c.objects[r.URL.Path+"/"+made.Name] = unstructuredOf(whole)
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(whole)
+}
+
+// change merges a patch, or replaces the object.
+func (c *Cluster) change(w http.ResponseWriter, r *http.Request, object client.Object) {
+	var patch, whole map[string]any
+	text, _ := json.Marshal(object)
+	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
+		reply(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+		return
+	}
+	_ = json.Unmarshal(text, &whole)
+	merge(whole, patch)
+	c.objects[r.URL.Path] = unstructuredOf(whole)
+	_ = json.NewEncoder(w).Encode(whole)
+}
+
+// merge is a JSON merge patch (RFC 7386).
+func merge(into, patch map[string]any) {
+	for key, value := range patch {
+		inner, isMap := value.(map[string]any)
+		old, wasMap := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMap && wasMap:
+			merge(old, inner)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+// Result is what a run of the command printed, and its exit code.
+type Result struct {
+	Out, Err string
+	Code     int
+}
+
+// Run runs a command line against the cluster. Input answers questions.
+func (c *Cluster) Run(t *testing.T, input string, args ...string) Result {
+	t.Helper()
+	t.Setenv("KUBECONFIG", c.Kubeconfig)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(input), Out: &out, ErrOut: &errs}
+	code := cli.Run(ctx, args, streams, "v1.0.0")
+	return Result{out.String(), errs.String(), code}
+}
+
+func unstructuredOf(whole map[string]any) client.Object {
+	return &unstructured.Unstructured{Object: whole}
+}

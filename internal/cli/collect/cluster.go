@@ -1,0 +1,131 @@
+package collect
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/supportbundle"
+)
+
+// Bounds of what is read of the API server.
+const (
+	maxObjects = 64 << 20
+	maxLog     = 16 << 20
+	logLines   = 50_000
+)
+
+// cluster adds what the API server knows. What cannot be read is noted in the manifest.
+func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fleetstatus.Fleet, timeout time.Duration) {
+	text, err := json.MarshalIndent(fleet, "", " ")
+	if err == nil {
+		text, err = masked(text)
+	}
+	c.archive.cluster("status.json", text, err)
+	const group = "/apis/" + api.GroupName + "/v1alpha1"
+	core, namespaced := "/api/v1", "/api/v1/namespaces/"+in.Namespace
+	var work sync.WaitGroup
+	for _, list := range []struct {
+		name, at string
+		query    url.Values
+	}{
+		{"windowsinstances.json", group + "/namespaces/" + in.Namespace + "/windowsinstances", nil},
+		{"windowsconfigs.json", group + "/windowsconfigs", nil},
+		{"nodes.json", core + "/nodes", url.Values{"labelSelector": {"kubernetes.io/os=windows"}}},
+		{"configmaps.json", namespaced + "/configmaps", nil},
+		{"events.json", namespaced + "/events", nil},
+		{"events-of-nodes.json", core + "/namespaces/default/events", url.Values{"fieldSelector": {"involvedObject.kind=Node"}}},
+		{"deployments.json", "/apis/apps/v1/namespaces/" + in.Namespace + "/deployments", nil},
+		{"certificatesigningrequests.json", "/apis/certificates.k8s.io/v1/certificatesigningrequests", nil},
+		{"validatingadmissionpolicies.json", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", nil},
+		{"version.json", "/version", nil},
+	} {
+		work.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			text, err := c.client.Get(ctx, list.at, list.query, maxObjects)
+			if err == nil {
+				text, err = masked(text)
+			}
+			c.archive.cluster(list.name, text, err)
+		})
+	}
+	work.Go(func() { c.operatorPods(ctx, namespaced, timeout) })
+	work.Wait()
+}
+
+// masked is JSON without what only servers need, and with secrets masked.
+func masked(text []byte) ([]byte, error) {
+	var tree any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON, or too long: %w", err)
+	}
+	if list, ok := tree.(map[string]any); ok {
+		items, _ := list["items"].([]any)
+		for _, item := range items {
+			object, _ := item.(map[string]any)
+			if metadata, ok := object["metadata"].(map[string]any); ok {
+				delete(metadata, "managedFields")
+			}
+		}
+	}
+	out, err := json.MarshalIndent(supportbundle.NewMasker(nil).Tree(tree), "", " ")
+	return append(out, '\n'), err
+}
+
+// operatorPods adds the pods of the operator, their logs, and those of the containers that ran in them before.
+func (c *collector) operatorPods(ctx context.Context, namespaced string, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	text, err := c.client.Get(ctx, namespaced+"/pods", nil, maxObjects)
+	var pods struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Status   struct {
+				ContainerStatuses []struct {
+					Name         string
+					RestartCount int
+				}
+			}
+		}
+	}
+	var object []byte
+	if err == nil {
+		err = json.Unmarshal(text, &pods)
+	}
+	if err == nil {
+		object, err = masked(text)
+	}
+	c.archive.cluster("pods.json", object, err)
+	if err != nil {
+		c.archive.cluster("operator.log", nil, err)
+		return
+	}
+	for _, p := range pods.Items {
+		for _, container := range p.Status.ContainerStatuses {
+			c.containerLog(ctx, namespaced, p.Metadata.Name, container.Name, false)
+			if container.RestartCount > 0 {
+				c.containerLog(ctx, namespaced, p.Metadata.Name, container.Name, true)
+			}
+		}
+	}
+}
+
+func (c *collector) containerLog(ctx context.Context, namespaced, pod, container string, previous bool) {
+	name := "logs/" + pod + "-" + container
+	if previous {
+		name += "-previous"
+	}
+	query := url.Values{"container": {container}, "tailLines": {strconv.Itoa(logLines)}, "previous": {strconv.FormatBool(previous)}}
+	text, err := c.client.Get(ctx, namespaced+"/pods/"+url.PathEscape(pod)+"/log", query, maxLog)
+	if err == nil {
+		text = []byte(supportbundle.NewMasker(nil).Text(string(text)))
+	}
+	c.archive.cluster(name+".log", text, err)
+}

@@ -1,0 +1,211 @@
+// Package collect is kubectl windows collect: one archive for support, with the state of hosts that they write themselves and with what the API
+// server knows. It reads no Secret.
+package collect
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// options are the flags.
+type options struct {
+	file     string
+	timeout  time.Duration
+	parallel int
+	all      bool
+	force    bool
+}
+
+// Command is kubectl windows collect.
+func Command(s *session.Session) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "collect [HOST...]",
+		Short: "Collects the state of hosts and of the operator into one archive for support",
+		Long: "Has hosts write archives of their state, downloads them through the API server, and adds what the API server knows: WindowsInstances,\n" +
+			"WindowsConfig, Windows nodes, events, and the operator with its log. Secrets are neither read nor taken; manifest.json lists what is\n" +
+			"in the archive, what is missing and why.\n\n" +
+			"Of a host that does not answer, it takes the ends of logs, if its kubelet serves them. It needs the rights to patch windowsinstances\n" +
+			"and to get nodes/proxy; without hosts, it needs only rights to read.",
+		Example: "  kubectl windows collect win-1\n  kubectl windows collect --all -o case-42.zip\n  kubectl windows collect",
+		RunE: func(c *cobra.Command, hosts []string) error {
+			if o.all && len(hosts) > 0 {
+				return session.Failf(session.CodeUsage, "name hosts, or use --all: both together are not possible")
+			}
+			if o.timeout <= 0 || o.parallel < 1 {
+				return session.Failf(session.CodeUsage, "--timeout and --parallel must be greater than zero")
+			}
+			return run(c.Context(), s, o, hosts)
+		},
+	}
+	c.Flags().StringVarP(&o.file, "output", "o", "", "File to write; by default wmco-collect-<time>.zip in this folder.")
+	c.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "Deadline for each host.")
+	c.Flags().IntVar(&o.parallel, "parallel", 16, "How many hosts are collected from at the same time.")
+	c.Flags().BoolVar(&o.all, "all", false, "Collect from all hosts that have a Node.")
+	c.Flags().BoolVar(&o.force, "force", false, "Also where somebody else collects from a host: their archive is lost.")
+	return c
+}
+
+// collector is one run.
+type collector struct {
+	options
+	session *session.Session
+	client  *nodefiles.Client
+	id      string
+	// namespace is the operator's.
+	namespace string
+	archive   *archive
+
+	mu sync.Mutex
+}
+
+func run(ctx context.Context, s *session.Session, o options, names []string) error {
+	in, err := s.Read(ctx)
+	if err != nil {
+		return err
+	}
+	fleet := fleetstatus.Of(in)
+	hosts, err := choose(fleet, names, o.all)
+	if err != nil {
+		return err
+	}
+	config, err := s.Config()
+	if err != nil {
+		return err
+	}
+	c := &collector{options: o, session: s, namespace: fleet.Namespace}
+	if c.client, err = nodefiles.New(config); err != nil {
+		return err
+	}
+	if c.id, err = newID(s.Now()); err != nil {
+		return err
+	}
+	if c.file == "" {
+		c.file = "wmco-collect-" + s.Now().UTC().Format("20060102-150405") + ".zip"
+	}
+	if c.archive, err = newArchive(c.file, s.Now().UTC(), s.Version); err != nil {
+		return session.Failf(session.CodeFailed, "creating %s: %w", c.file, err)
+	}
+	defer c.archive.abandon()
+	c.cluster(ctx, in, fleet, config.Timeout)
+	failed := c.hosts(ctx, hosts)
+	if ctx.Err() != nil {
+		return session.Failf(session.CodeFailed, "interrupted; %s was not written", c.file)
+	}
+	size, err := c.archive.finish()
+	if err != nil {
+		return session.Failf(session.CodeFailed, "writing %s: %w", c.file, err)
+	}
+	if _, err := fmt.Fprintf(s.Out, "%s: %s from %d of %d hosts\n", c.file, bytes(size), len(hosts)-failed, len(hosts)); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return session.Failf(session.CodeFindings, "%d of %d hosts gave no archive; manifest.json says why", failed, len(hosts))
+	}
+	return nil
+}
+
+// choose are the hosts to collect from.
+func choose(fleet fleetstatus.Fleet, names []string, all bool) (hosts []fleetstatus.Host, err error) {
+	if all {
+		for _, h := range fleet.Hosts {
+			if h.Node != "" {
+				hosts = append(hosts, h)
+			}
+		}
+		return hosts, nil
+	}
+	seen := map[string]bool{}
+	for _, name := range names {
+		h, found := fleet.Find(name)
+		if !found {
+			return nil, session.NotFound(name, fleet.Namespace, len(fleet.Hosts))
+		}
+		if h.Node == "" {
+			return nil, session.Failf(session.CodeNotFound, "host %s has no Node yet, so that its state cannot be read: kubectl windows describe %s says why", name, h.Name)
+		}
+		if !seen[h.Name] {
+			hosts = append(hosts, h)
+		}
+		seen[h.Name] = true
+	}
+	return hosts, nil
+}
+
+// newID names the collection. Two people who begin in the same second have different ones.
+func newID(now time.Time) (string, error) {
+	chance := make([]byte, 4)
+	if _, err := rand.Read(chance); err != nil {
+		return "", err
+	}
+	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(chance), nil
+}
+
+// say prints progress.
+func (c *collector) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintln(c.session.ErrOut, shorten.Printable(fmt.Sprintf(format, args...), shorten.Note))
+}
+
+// hosts collects from hosts, some at once, and returns how many failed.
+func (c *collector) hosts(ctx context.Context, hosts []fleetstatus.Host) (failed int) {
+	slots := make(chan struct{}, c.parallel)
+	var work sync.WaitGroup
+	for _, h := range hosts {
+		work.Go(func() {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			case <-ctx.Done():
+				return
+			}
+			report := c.host(ctx, h)
+			c.mu.Lock()
+			if report.Error != "" {
+				failed++
+			}
+			c.mu.Unlock()
+			c.archive.report(report)
+			if report.Error != "" {
+				c.say("%s: %s", h.Name, report.Error)
+				return
+			}
+			c.say("%s: %s", h.Name, bytes(report.Bytes))
+		})
+	}
+	work.Wait()
+	return failed
+}
+
+// bytes is a size for people.
+func bytes(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// tempFile is a file that nobody else can read, and that is gone when it is closed.
+func tempFile() (*os.File, func(), error) {
+	f, err := os.CreateTemp("", "kubectl-windows-")
+	if err != nil {
+		return nil, nil, err
+	}
+	return f, func() { _ = f.Close(); _ = os.Remove(f.Name()) }, nil
+}

@@ -1,0 +1,245 @@
+package collect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/supportbundle"
+)
+
+// Pauses and deadlines of one host.
+const (
+	lookEvery = 300 * time.Millisecond
+	cleanUp   = 10 * time.Second
+	retries   = 3
+)
+
+// host collects from one host. Where that fails, it takes the ends of logs.
+func (c *collector) host(ctx context.Context, h fleetstatus.Host) hostReport {
+	report := hostReport{Name: h.Name, Node: h.Node}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := c.fromWICD(ctx, h, &report)
+	if err == nil {
+		return report
+	}
+	report.Error = err.Error()
+	if errors.Is(err, context.DeadlineExceeded) {
+		report.Error = fmt.Sprintf("no archive within %s", c.timeout)
+	}
+	if code := session.CodeOf(err); code != session.CodeForbidden && code != session.CodeUnreachable {
+		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+		defer cancel()
+		report.Logs = c.tails(short, h, &report)
+	}
+	return report
+}
+
+// fromWICD asks for an archive, waits for it, downloads it, and takes the request back.
+func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *hostReport) error {
+	k, err := c.session.Client()
+	if err != nil {
+		return err
+	}
+	key := types.NamespacedName{Namespace: c.namespace, Name: h.Name}
+	defer func() { // also where the answer to the request was lost
+		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+		defer cancel()
+		if err := c.takeBack(later, k, key); err != nil {
+			c.say("warning: %s: removing annotation %s: %v", h.Name, api.AnnotationCollect, err)
+		}
+	}()
+	if err := c.ask(ctx, k, key, h.Node); err != nil {
+		return err
+	}
+	c.say("%s: collecting", h.Name)
+	status, err := c.await(ctx, k, h.Node)
+	if err != nil {
+		return err
+	}
+	f, remove, err := tempFile()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := c.download(ctx, h.Node, status, f); err != nil {
+		return err
+	}
+	files, err := c.archive.merge("hosts/"+h.Name+"/", f, status.Bytes)
+	if err != nil {
+		return err
+	}
+	report.Bytes, report.Files = status.Bytes, files
+	return nil
+}
+
+// ask sets the annotation, unless somebody else collects.
+func (c *collector) ask(ctx context.Context, k client.Client, key types.NamespacedName, node string) error {
+	var i v1alpha1.WindowsInstance
+	if err := k.Get(ctx, key, &i); err != nil {
+		return session.Explain(err, "reading windowsinstance "+key.Name)
+	}
+	if other := i.Annotations[api.AnnotationCollect]; other != "" && !c.force {
+		var n corev1.Node
+		if err := k.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+			return session.Explain(err, "reading node "+node)
+		}
+		if s, err := supportbundle.ParseStatus(n.Annotations[api.AnnotationCollected]); err != nil || s.ID != other || s.State == supportbundle.Collecting ||
+			s.State == supportbundle.Done && c.session.Now().Sub(s.Time) < 10*time.Minute {
+			return session.Failf(session.CodeFailed, "somebody else collects from it (%s): wait, or use --force", other)
+		}
+	}
+	before := i.DeepCopy()
+	if i.Annotations == nil {
+		i.Annotations = map[string]string{}
+	}
+	i.Annotations[api.AnnotationCollect] = c.id
+	err := k.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) { // the operator wrote its status, or somebody else was faster
+		return c.ask(ctx, k, key, node)
+	}
+	return session.Explain(err, "annotating windowsinstance "+key.Name)
+}
+
+// takeBack removes the annotation if it is still ours. WICD then removes the archive.
+func (c *collector) takeBack(ctx context.Context, k client.Client, key types.NamespacedName) error {
+	for {
+		var i v1alpha1.WindowsInstance
+		if err := k.Get(ctx, key, &i); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if i.Annotations[api.AnnotationCollect] != c.id {
+			return nil // somebody else collects now
+		}
+		before := i.DeepCopy()
+		delete(i.Annotations, api.AnnotationCollect)
+		err := k.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if !apierrors.IsConflict(err) {
+			return client.IgnoreNotFound(err)
+		}
+	}
+}
+
+// await waits until WICD reports the archive.
+func (c *collector) await(ctx context.Context, k client.Client, node string) (supportbundle.Status, error) {
+	for {
+		var n corev1.Node
+		err := k.Get(ctx, types.NamespacedName{Name: node}, &n)
+		switch {
+		case apierrors.IsNotFound(err):
+			return supportbundle.Status{}, session.Failf(session.CodeNotFound, "its node %s was deleted", node)
+		case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+			return supportbundle.Status{}, session.Explain(err, "reading node "+node)
+		}
+		s, bad := supportbundle.ParseStatus(n.Annotations[api.AnnotationCollected])
+		if err == nil && bad == nil && s.ID == c.id {
+			switch s.State {
+			case supportbundle.Done:
+				return s, nil
+			case supportbundle.Failed, supportbundle.Expired:
+				return s, session.Failf(session.CodeFailed, "the host could not write an archive: %s", s.Message)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return s, noReport(ctx, s, node, c.timeout)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// noReport says why nothing came.
+func noReport(ctx context.Context, s supportbundle.Status, node string, timeout time.Duration) error {
+	switch {
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return session.Failf(session.CodeFailed, "interrupted")
+	case s.State == supportbundle.Collecting:
+		return session.Failf(session.CodeTimeout, "the host began an archive and did not finish it within %s", timeout)
+	}
+	return session.Failf(session.CodeTimeout,
+		"WICD did not answer within %s: node %s is not connected, its version does not know collections, or the operator does not run", timeout, node)
+}
+
+// download reads the archive, from where it was cut, and compares its hash.
+func (c *collector) download(ctx context.Context, node string, s supportbundle.Status, to io.WriterAt) error {
+	if s.Bytes > maxArchive {
+		return session.Failf(session.CodeFailed, "the archive has %s; at most %s are taken", bytes(s.Bytes), bytes(maxArchive))
+	}
+	hash := sha256.New()
+	var have int64
+	var err error
+	for range retries {
+		var n int64
+		n, err = c.downloadFrom(ctx, node, s, have, io.MultiWriter(io.NewOffsetWriter(to, have), hash))
+		have += n
+		if err == nil && have == s.Bytes || ctx.Err() != nil || session.CodeOf(err) == session.CodeForbidden {
+			break
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case have != s.Bytes || s.SHA256 != hex.EncodeToString(hash.Sum(nil)):
+		return session.Failf(session.CodeFailed, "the archive that came is not the one that WICD reported: %d of %d bytes", have, s.Bytes)
+	}
+	return nil
+}
+
+func (c *collector) downloadFrom(ctx context.Context, node string, s supportbundle.Status, from int64, to io.Writer) (int64, error) {
+	part, err := c.client.From(ctx, node, supportbundle.Path(s.ID), from)
+	if errors.Is(err, nodefiles.ErrNoMore) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer part.Body.Close()
+	if part.From != from {
+		return 0, session.Failf(session.CodeFailed, "the kubelet does not send parts of files")
+	}
+	n, err := io.Copy(to, io.LimitReader(part.Body, s.Bytes-from))
+	return n, session.Explain(err, "downloading the archive from node "+node)
+}
+
+// logTail is how much of a log is taken without WICD.
+const logTail = 1 << 20
+
+// tails takes the ends of logs, without WICD. It says whether there are some.
+func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostReport) (taken bool) {
+	masker := supportbundle.NewMasker(nil)
+	for _, file := range []string{
+		"wicd/wicd.log", "wicd/update.log", "kubelet/kubelet.log", "containerd/containerd.log", "kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log",
+		"flanneld/flanneld.log", "eventlog/System.log", "eventlog/Application.log",
+	} {
+		part, err := c.client.Tail(ctx, h.Node, file, logTail)
+		if errors.Is(err, nodefiles.ErrAbsent) {
+			continue
+		}
+		if err != nil {
+			return taken
+		}
+		text, err := io.ReadAll(io.LimitReader(part.Body, logTail))
+		_ = part.Body.Close()
+		if err != nil || c.archive.add("hosts/"+h.Name+"/logs/"+file, []byte(masker.Text(string(text)))) != nil {
+			return taken
+		}
+		taken = true
+		report.Files++
+	}
+	return taken
+}

@@ -1,0 +1,231 @@
+package dashboard
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// opened is a page that runs, and the browser of its user.
+type opened struct {
+	t      *testing.T
+	link   string
+	origin string
+	cookie *http.Cookie
+}
+
+// open starts the page for a cluster, and logs in.
+func open(t *testing.T, a *apiServer) *opened {
+	t.Helper()
+	links := make(chan string, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Config: a.config(), Namespace: "wmco", Cluster: "test", Started: func(l string) { links <- l }, Now: time.Now})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	o := &opened{t: t, link: <-links}
+	o.origin = o.link[:strings.Index(o.link, loginPath)]
+	response := o.do(http.MethodGet, strings.TrimPrefix(o.link, o.origin), nil)
+	if response.status != http.StatusOK || len(response.cookies) != 1 {
+		t.Fatalf("the login gives %d and %d cookies", response.status, len(response.cookies))
+	}
+	o.cookie = response.cookies[0]
+	return o
+}
+
+// do makes a request as the browser of the user does, with further headers.
+func (o *opened) do(method, path string, headers map[string]string) answer {
+	o.t.Helper()
+	request, err := http.NewRequestWithContext(o.t.Context(), method, o.origin, nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	request.URL.Opaque = path // as it is, dots and all
+	if o.cookie != nil {
+		request.AddCookie(o.cookie)
+	}
+	for name, value := range headers {
+		if request.Header.Set(name, value); name == "Host" {
+			request.Host = value
+		} else if name == "Cookie" && value == "" {
+			request.Header.Del(name)
+		}
+	}
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { _ = response.Body.Close() })
+	return answer{status: response.StatusCode, header: response.Header, cookies: response.Cookies(), body: response.Body}
+}
+
+// answer is what the page answered. Its body is closed at the end of the test.
+type answer struct {
+	status  int
+	header  http.Header
+	cookies []*http.Cookie
+	body    io.Reader
+}
+
+func TestEverythingElseIsRefused(t *testing.T) {
+	o := open(t, newAPIServer(t, host("win-1", api.ReasonReady, "")))
+	port := o.origin[strings.LastIndexByte(o.origin, ':'):]
+	for _, test := range []struct {
+		name, method, path string
+		headers            map[string]string
+		want               int
+	}{
+		{"the page", "GET", "/", nil, 200},
+		{"by the other name of this machine", "GET", "/", map[string]string{"Host": "localhost" + port}, 200},
+		{"its own origin", "GET", "/", map[string]string{"Origin": o.origin}, 200},
+		{"without the cookie", "GET", "/", map[string]string{"Cookie": ""}, 401},
+		{"with another cookie", "GET", "/", map[string]string{"Cookie": cookieName + "=" + secret()}, 401},
+		{"events without the cookie", "GET", "/api/events", map[string]string{"Cookie": ""}, 401},
+		{"the token a second time", "GET", strings.TrimPrefix(o.link, o.origin), nil, 403},
+		{"another token", "GET", loginPath + secret(), nil, 403},
+		{"no token", "GET", loginPath, nil, 403},
+		{"a name that is rebound to this machine", "GET", "/", map[string]string{"Host": "evil.example.com" + port}, 421},
+		{"another port", "GET", "/", map[string]string{"Host": "127.0.0.1:1"}, 421},
+		{"no port", "GET", "/", map[string]string{"Host": "127.0.0.1"}, 421},
+		{"a foreign name at the login", "GET", loginPath + secret(), map[string]string{"Host": "evil.example.com"}, 421},
+		{"a foreign origin", "GET", "/api/events", map[string]string{"Origin": "https://evil.example.com"}, 403},
+		{"no origin in particular", "GET", "/api/events", map[string]string{"Origin": "null"}, 403},
+		{"a foreign site", "GET", "/api/events", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
+		{"another port of this machine", "GET", "/api/events", map[string]string{"Sec-Fetch-Site": "same-site"}, 403},
+		{"POST", "POST", "/", nil, 405},
+		{"OPTIONS", "OPTIONS", "/api/events", map[string]string{"Origin": "https://evil.example.com"}, 405},
+		{"HEAD", "HEAD", "/", nil, 405},
+		{"DELETE", "DELETE", "/api/logs", nil, 405},
+		{"a file that does not exist", "GET", "/assets/secret.js", nil, 404},
+		{"the folder", "GET", "/assets/", nil, 404},
+		{"path traversal", "GET", "/assets/../dashboard.go", nil, 404},
+		{"path traversal, encoded", "GET", "/assets/%2e%2e/%2e%2e/etc/passwd", nil, 404},
+		{"path traversal with a backslash", "GET", "/assets/..%5c..%5cwin.ini", nil, 404},
+		{"the API server", "GET", "/api/v1/namespaces/kube-system/secrets", nil, 404},
+		{"an address of another server", "GET", "//evil.example.com/api/events", nil, 421},
+		{"a log that is none", "GET", "/api/logs?host=win-1&service=../../k/state/key.json", nil, 404},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response := o.do(test.method, test.path, test.headers)
+			if response.status != test.want {
+				t.Errorf("the answer is %d, want %d", response.status, test.want)
+			}
+			expectHardened(t, response.header)
+		})
+	}
+}
+
+// expectHardened wants the headers that every answer has.
+func expectHardened(t *testing.T, h http.Header) {
+	t.Helper()
+	policy := h.Get("Content-Security-Policy")
+	for _, part := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("the content security policy is %q, without %s", policy, part)
+		}
+	}
+	if strings.Contains(policy, "unsafe") || h.Get("Access-Control-Allow-Origin") != "" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
+		t.Errorf("the headers are %v", h)
+	}
+}
+
+func TestTheCookieStaysInTheBrowser(t *testing.T) {
+	o := open(t, newAPIServer(t))
+	if c := o.cookie; !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Domain != "" || c.Path != "/" || len(c.Value) < 43 {
+		t.Errorf("the cookie is %v", c)
+	}
+	if at, err := url.Parse(o.origin); err != nil || at.Hostname() != "127.0.0.1" {
+		t.Errorf("the page is at %s, want 127.0.0.1 (%v)", o.origin, err)
+	}
+}
+
+// message is an event of a stream.
+type message struct {
+	name string
+	data []byte
+}
+
+// stream reads the events of a stream.
+func (o *opened) stream(path string) <-chan message {
+	o.t.Helper()
+	response := o.do(http.MethodGet, path, nil)
+	if response.status != http.StatusOK {
+		text, _ := io.ReadAll(response.body)
+		o.t.Fatalf("the stream gives %d: %s", response.status, text)
+	}
+	events := make(chan message)
+	go func() {
+		defer close(events)
+		lines := bufio.NewReader(response.body)
+		var m message
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			line = bytes.TrimSuffix(line, []byte("\n"))
+			switch {
+			case bytes.HasPrefix(line, []byte("event: ")):
+				m.name = string(line[7:])
+			case bytes.HasPrefix(line, []byte("data: ")):
+				m.data = bytes.Clone(line[6:])
+			case len(line) == 0 && m.name != "":
+				select {
+				case events <- m:
+				case <-o.t.Context().Done():
+					return
+				}
+				m = message{}
+			}
+		}
+	}()
+	return events
+}
+
+// until reads a stream until an event satisfies a condition.
+func until[T any](t *testing.T, events <-chan message, what string, is func(T) bool) T {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	var last message
+	for {
+		select {
+		case m, more := <-events:
+			if !more {
+				t.Fatalf("the stream ended before %s; the last event was %s", what, last.data)
+			}
+			last = m
+			var value T
+			if err := json.Unmarshal(m.data, &value); err != nil {
+				t.Fatalf("event %s: %v", m.data, err)
+			}
+			if is(value) {
+				return value
+			}
+		case <-deadline:
+			t.Fatalf("there was no event with %s; the last one was %s", what, last.data)
+		}
+	}
+}
+
+// sent is an update as a page reads it.
+type sent struct {
+	Overview overview `json:"overview"`
+	Full     bool     `json:"full"`
+	Rows     [][]any  `json:"rows"`
+	Removed  []string `json:"removed"`
+}

@@ -1,0 +1,46 @@
+package dashboard
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+//go:embed report.html
+var reportFile embed.FS
+
+// maxDetailed is how many hosts a report describes in full: the most urgent.
+const maxDetailed = 200
+
+// report writes the state of a fleet as HTML. Everything that hosts and users wrote is escaped; there are no scripts, and nothing is
+// loaded from elsewhere.
+func report(w io.Writer, f fleetstatus.Fleet, cluster string) error {
+	style, err := assets.ReadFile("assets/app.css")
+	if err != nil {
+		return err
+	}
+	page, err := template.New("report.html").Funcs(template.FuncMap{
+		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"seconds": func(s float64) string { return fmt.Sprintf("%.1f s", s) },
+	}).ParseFS(reportFile, "report.html")
+	if err != nil {
+		return err
+	}
+	detailed := slices.Clone(f.Hosts)
+	slices.SortStableFunc(detailed, func(a, b fleetstatus.Host) int { return urgency(a) - urgency(b) })
+	return page.Execute(w, map[string]any{
+		"Cluster": cluster, "Fleet": f, "Overview": overviewOf(f), "Style": template.CSS(style), //nolint:gosec // a file of this program
+		"Detailed": detailed[:min(len(detailed), maxDetailed)], "Omitted": max(0, len(detailed)-maxDetailed),
+	})
+}
+
+// urgency orders hosts: those with errors first.
+func urgency(h fleetstatus.Host) int {
+	return slices.Index([]advice.Severity{advice.Error, advice.Warning, advice.Info, advice.OK}, h.Severity)
+}

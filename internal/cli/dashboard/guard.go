@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// cookieName is the name of the cookie of a session.
+const cookieName = "wmco-dashboard"
+
+// guard lets only the browser of the user in, who has the address with the token: it was printed on their terminal. Other programs of this
+// machine, other users of it, and pages of other origins in the same browser are refused.
+type guard struct {
+	hosts []string // of the Host header
+
+	mu      sync.Mutex
+	token   string // empty once it was used
+	session string
+}
+
+// newGuard guards a server that listens at an address.
+func newGuard(at net.Addr) *guard {
+	_, port, _ := net.SplitHostPort(at.String())
+	return &guard{hosts: []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)}, token: secret(), session: secret()}
+}
+
+// secret is a random text of 256 bits.
+func secret() string {
+	raw := make([]byte, 32)
+	_, _ = rand.Read(raw) // never fails
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// loginPath begins the path that a token is part of.
+const loginPath = "/login/"
+
+// link is the address that lets a browser in, once.
+func (g *guard) link() string { return "http://" + g.hosts[0] + loginPath + g.token }
+
+// refusal is why a request is refused, and with which status; zero if it is not.
+func (g *guard) refusal(r *http.Request) (status int, why string) {
+	if r.Method != http.MethodGet {
+		return http.StatusMethodNotAllowed, "only GET is allowed: this page changes nothing"
+	}
+	// A name that an attacker's DNS resolves to 127.0.0.1 makes a browser send requests here, with that name in Host.
+	if !contains(g.hosts, r.Host) {
+		return http.StatusMisdirectedRequest, "this address is served as " + g.hosts[0] + " only"
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		return http.StatusForbidden, "requests of other origins are refused"
+	}
+	login := strings.HasPrefix(r.URL.Path, loginPath)
+	if site := r.Header.Get("Sec-Fetch-Site"); !login && site != "" && site != "same-origin" && site != "none" {
+		return http.StatusForbidden, "requests of other sites are refused"
+	}
+	if !login && !g.known(r) {
+		return http.StatusUnauthorized, "open the address that kubectl windows dashboard printed; it can be used once. For another one, start the command again."
+	}
+	return 0, ""
+}
+
+func contains(all []string, one string) bool {
+	for _, a := range all {
+		if a == one {
+			return true
+		}
+	}
+	return false
+}
+
+// known says whether a request has the cookie of the session.
+func (g *guard) known(r *http.Request) bool {
+	cookie, err := r.Cookie(cookieName)
+	return err == nil && equal(cookie.Value, g.session)
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// redeem exchanges the token for the cookie. It works once.
+func (g *guard) redeem(token string) (*http.Cookie, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.token == "" || !equal(token, g.token) {
+		return nil, false
+	}
+	g.token = ""
+	return &http.Cookie{Name: cookieName, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}, true
+}
+
+// harden sets the headers of every answer: nothing is loaded from elsewhere, no script is in the page itself, and no other page can embed
+// or read this one.
+func harden(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), clipboard-read=()")
+	h.Set("Cache-Control", "no-store")
+}

@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// hub judges the fleet when a page asks for it, and tells pages when something changed.
+type hub struct {
+	source  *source
+	cluster string
+
+	mu      sync.Mutex
+	latest  *snapshot
+	took    time.Duration // how long the last judgement took
+	waiting chan struct{} // closed at the next change
+}
+
+func newHub(s *source, cluster string) *hub {
+	return &hub{source: s, cluster: cluster, waiting: make(chan struct{})}
+}
+
+// run passes on the changes of the source until the context ends.
+func (h *hub) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.source.changed:
+			h.mu.Lock()
+			close(h.waiting)
+			h.waiting = make(chan struct{})
+			h.mu.Unlock()
+		}
+	}
+}
+
+// version counts the changes so far.
+func (h *hub) version() uint64 {
+	h.source.mu.Lock()
+	defer h.source.mu.Unlock()
+	return h.source.version
+}
+
+// pause is how long a page waits between two updates: the larger the fleet, the longer.
+func (h *hub) pause() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(minPause, 2*h.took)
+}
+
+// current is the fleet as it is now, and a channel that is closed when it changes. Several pages share one judgement.
+func (h *hub) current() (*snapshot, <-chan struct{}, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	version := h.version()
+	if h.latest == nil || h.latest.version != version {
+		began := time.Now()
+		s, err := snapshotOf(fleetstatus.Of(h.source.input()), version, func(o *overview) {
+			o.Cluster, o.Loading = h.cluster, !h.source.ready()
+			if since, why := h.source.lost(); why != "" {
+				o.Lost = &lost{Since: since, Why: why}
+			}
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		h.latest, h.took = s, time.Since(began)
+	}
+	return h.latest, h.waiting, nil
+}

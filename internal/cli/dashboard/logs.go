@@ -1,0 +1,84 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	// logBytes is how much of the end of a log is shown.
+	logBytes = 64 << 10
+	// logDeadline is how long a kubelet may take to answer.
+	logDeadline = 15 * time.Second
+)
+
+// service is a log that can be shown.
+type service struct {
+	Name string `json:"name"`
+	path string // below C:\var\log
+}
+
+// services are the logs of a host; no others can be read.
+func services() []service {
+	return []service{
+		{"wicd", "wicd/wicd.log"}, {"kubelet", "kubelet/kubelet.log"}, {"containerd", "containerd/containerd.log"},
+		{"kube-proxy", "kube-proxy/kube-proxy.log"}, {"hybrid-overlay", "hybrid-overlay/hybrid-overlay.log"},
+	}
+}
+
+// logs reads logs of hosts through the API server and their kubelets, with the rights of the user.
+type logs struct{ files *nodefiles.Client }
+
+// logAnswer is the end of a log, or why there is none.
+type logAnswer struct {
+	Service string `json:"service"`
+	Text    string `json:"text,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// tail is the end of one log of a node.
+func (l *logs) tail(ctx context.Context, node, name string) logAnswer {
+	answer := logAnswer{Service: name}
+	path := ""
+	for _, s := range services() {
+		if s.Name == name {
+			path = s.path
+		}
+	}
+	if path == "" {
+		answer.Service, answer.Error = "", "there is no such log"
+		return answer
+	}
+	ctx, cancel := context.WithTimeout(ctx, logDeadline)
+	defer cancel()
+	part, err := l.files.Tail(ctx, node, path, logBytes)
+	if err != nil {
+		answer.Error = logError(err, node, path)
+		return answer
+	}
+	defer func() { _ = part.Body.Close() }()
+	text, err := lastBytes(part.Body, logBytes)
+	if err != nil {
+		answer.Error = logError(err, node, path)
+	}
+	if _, whole, cut := strings.Cut(string(text), "\n"); cut && len(text) == logBytes {
+		text = []byte(whole)
+	}
+	answer.Text = shorten.Printable(string(text), 2*logBytes)
+	return answer
+}
+
+func logError(err error, node, path string) string {
+	switch session.CodeOf(err) {
+	case session.CodeForbidden:
+		return explain(err)
+	case session.CodeNotFound:
+		return "node " + node + " has no log " + path
+	}
+	return "reading the log through the kubelet of node " + node + ": " + shorten.Printable(err.Error(), shorten.Note)
+}

@@ -1,0 +1,179 @@
+package dashboard
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+//go:embed assets
+var assets embed.FS
+
+const (
+	// maxStreams is how many pages can be open at the same time.
+	maxStreams = 8
+	// minPause is the shortest time between two updates of a page.
+	minPause = 150 * time.Millisecond
+	// keepAlive is how often an idle stream sends something, so that the browser notices when it ended.
+	keepAlive = 15 * time.Second
+	// writeDeadline is how long a browser may take to receive one update.
+	writeDeadline = 10 * time.Second
+)
+
+// server answers one browser.
+type server struct {
+	*guard
+	hub    *hub
+	client client.WithWatch
+	logs   *logs
+	now    func() time.Time
+
+	mu      sync.Mutex
+	streams int
+	last    time.Time // when a page was open last
+}
+
+// contentTypes are the files of the page.
+func contentTypes() map[string]string {
+	return map[string]string{
+		"index.html": "text/html; charset=utf-8", "app.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml",
+		"app.js": "text/javascript; charset=utf-8", "dom.js": "text/javascript; charset=utf-8",
+		"fleet.js": "text/javascript; charset=utf-8", "hosts.js": "text/javascript; charset=utf-8", "host.js": "text/javascript; charset=utf-8",
+	}
+}
+
+// ServeHTTP implements http.Handler. There are no other paths than these.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	harden(w.Header())
+	if status, why := s.refusal(r); status != 0 {
+		if status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", http.MethodGet)
+		}
+		http.Error(w, why, status)
+		return
+	}
+	s.touch()
+	switch token, isLogin := strings.CutPrefix(r.URL.Path, loginPath); {
+	case isLogin:
+		s.login(w, token)
+	case r.URL.Path == "/":
+		s.asset(w, "index.html")
+	case r.URL.Path == "/api/events":
+		s.stream(w, r)
+	case r.URL.Path == "/api/logs":
+		s.log(w, r)
+	default:
+		name, isAsset := strings.CutPrefix(r.URL.Path, "/assets/")
+		if !isAsset {
+			http.Error(w, "there is no such page", http.StatusNotFound)
+			return
+		}
+		s.asset(w, name)
+	}
+}
+
+func (s *server) touch() {
+	s.mu.Lock()
+	s.last = s.now()
+	s.mu.Unlock()
+}
+
+// idle says since when no page is open.
+func (s *server) idle() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams > 0 {
+		return 0
+	}
+	return s.now().Sub(s.last)
+}
+
+// login sets the cookie. The page then loads itself again, because a browser that came from another site would not send the cookie yet.
+func (s *server) login(w http.ResponseWriter, token string) {
+	cookie, ok := s.redeem(token)
+	if !ok {
+		http.Error(w, "this address was used already, or is not complete. Start kubectl windows dashboard again for another one.", http.StatusForbidden)
+		return
+	}
+	http.SetCookie(w, cookie)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Windows nodes</title><a href="/">Windows nodes</a></html>`)
+}
+
+func (s *server) asset(w http.ResponseWriter, name string) {
+	kind, known := contentTypes()[name]
+	content, err := assets.ReadFile("assets/" + name)
+	if !known || err != nil {
+		http.Error(w, "there is no such file", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(content)
+}
+
+// stream sends the fleet, or one host, whenever it changes, as server-sent events.
+func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+	if !s.open() {
+		http.Error(w, fmt.Sprintf("at most %d pages can be open", maxStreams), http.StatusServiceUnavailable)
+		return
+	}
+	defer s.close()
+	w.Header().Set("Content-Type", "text/event-stream")
+	p := page{server: s, w: w, control: http.NewResponseController(w), host: r.URL.Query().Get("host")}
+	if err := p.follow(r.Context()); err != nil && r.Context().Err() == nil {
+		_ = p.send("failed", map[string]string{"error": err.Error()})
+	}
+}
+
+func (s *server) open() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams >= maxStreams {
+		return false
+	}
+	s.streams++
+	return true
+}
+
+func (s *server) close() {
+	s.mu.Lock()
+	s.streams--
+	s.last = s.now()
+	s.mu.Unlock()
+}
+
+// log sends the end of a log of a host.
+func (s *server) log(w http.ResponseWriter, r *http.Request) {
+	snapshot, _, err := s.hub.current()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h, found := snapshot.fleet.Find(r.URL.Query().Get("host"))
+	if !found || h.Node == "" {
+		http.Error(w, "there is no such node", http.StatusNotFound)
+		return
+	}
+	answer := s.logs.tail(r.Context(), h.Node, r.URL.Query().Get("service"))
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// Weight is the size of all files of the page, in bytes.
+func Weight() (bytes int, err error) {
+	for name := range contentTypes() {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return 0, err
+		}
+		bytes += len(content)
+	}
+	return bytes, nil
+}

@@ -1,0 +1,306 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+const (
+	// listDeadline is the deadline of one list of objects.
+	listDeadline = 30 * time.Second
+	// watchFor is how long a watch lasts before it is opened again. The API server checks the rights of the user then, and only
+	// then.
+	watchFor = 20 * time.Second
+	// maxPause is the longest pause between two attempts to read a kind that cannot be read.
+	maxPause = 10 * time.Second
+)
+
+// source keeps the objects of a cluster that a page shows, by watches with the rights of the user.
+type source struct {
+	namespace string
+	now       func() time.Time
+	kinds     []*kind
+	changed   chan struct{} // has an element when something changed
+
+	mu      sync.Mutex
+	version uint64 // counts the changes
+}
+
+// kind is the objects of one kind that are followed.
+type kind struct {
+	what  string // as in Unread
+	one   client.Object
+	many  func() client.ObjectList
+	limit client.ListOptions
+
+	source *source
+	client client.WithWatch
+
+	mu     sync.Mutex
+	items  map[string]client.Object
+	synced bool
+	denied error // the user may not read it, or the API server does not have it
+	lost   error // the API server does not answer
+	since  time.Time
+}
+
+// newSource returns a source that follows nothing yet.
+func newSource(c client.WithWatch, namespace string, now func() time.Time) *source {
+	s := &source{namespace: namespace, now: now, changed: make(chan struct{}, 1)}
+	add := func(what string, one client.Object, many func() client.ObjectList, limit client.ListOptions) {
+		s.kinds = append(s.kinds, &kind{what: what, one: one, many: many, limit: limit, source: s, client: c, items: map[string]client.Object{}})
+	}
+	add("windowsinstances", &v1alpha1.WindowsInstance{}, func() client.ObjectList { return &v1alpha1.WindowsInstanceList{} }, client.ListOptions{Namespace: namespace})
+	add("windowsconfigs", &v1alpha1.WindowsConfig{}, func() client.ObjectList { return &v1alpha1.WindowsConfigList{} }, client.ListOptions{})
+	add("nodes", &corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} },
+		client.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{corev1.LabelOSStable: "windows"})})
+	add("deployments", &appsv1.Deployment{}, func() client.ObjectList { return &appsv1.DeploymentList{} },
+		client.ListOptions{Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", fleetstatus.DeploymentName)})
+	events := func() client.ObjectList { return &corev1.EventList{} }
+	add("events", &corev1.Event{}, events, client.ListOptions{Namespace: namespace})
+	add("events of nodes", &corev1.Event{}, events,
+		client.ListOptions{Namespace: metav1.NamespaceDefault, FieldSelector: fields.OneTermEqualSelector("involvedObject.kind", "Node")})
+	add("pods", &corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} },
+		client.ListOptions{FieldSelector: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending))})
+	return s
+}
+
+// podsOf is a source with the pods of one node, for the page of its host.
+func podsOf(c client.WithWatch, node string, now func() time.Time) *source {
+	s := &source{now: now, changed: make(chan struct{}, 1)}
+	s.kinds = []*kind{{
+		what: "pods", one: &corev1.Pod{}, many: func() client.ObjectList { return &corev1.PodList{} }, source: s, client: c,
+		limit: client.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node)}, items: map[string]client.Object{},
+	}}
+	return s
+}
+
+// run follows all kinds until the context ends.
+func (s *source) run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, k := range s.kinds {
+		all.Go(func() { k.follow(ctx) })
+	}
+	all.Wait()
+}
+
+// notify says that something changed.
+func (s *source) notify() {
+	s.mu.Lock()
+	s.version++
+	s.mu.Unlock()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// ready says whether each kind was read, or cannot be.
+func (s *source) ready() bool {
+	for _, k := range s.kinds {
+		k.mu.Lock()
+		known := k.synced || k.denied != nil || k.lost != nil
+		k.mu.Unlock()
+		if !known {
+			return false
+		}
+	}
+	return true
+}
+
+// input is what was read so far.
+func (s *source) input() fleetstatus.Input {
+	in := fleetstatus.Input{Now: s.now(), Namespace: s.namespace}
+	for _, k := range s.kinds {
+		k.mu.Lock()
+		for _, key := range slices.Sorted(maps.Keys(k.items)) { // what is alike keeps its place on the page
+			switch o := k.items[key].(type) {
+			case *v1alpha1.WindowsInstance:
+				in.Instances = append(in.Instances, *o)
+			case *v1alpha1.WindowsConfig:
+				in.Config = o
+			case *corev1.Node:
+				in.Nodes = append(in.Nodes, *o)
+			case *appsv1.Deployment:
+				in.Operator = o
+			case *corev1.Event:
+				in.Events = append(in.Events, *o)
+			case *corev1.Pod:
+				in.Pods = append(in.Pods, *o)
+			}
+		}
+		if k.denied != nil {
+			in.Unread = append(in.Unread, fleetstatus.Unread{What: k.what, Why: explain(k.denied)})
+		}
+		k.mu.Unlock()
+	}
+	slices.SortFunc(in.Unread, func(a, b fleetstatus.Unread) int { return cmp.Compare(a.What, b.What) })
+	return in
+}
+
+// lost says since when the API server does not answer, and why; zero if it does.
+func (s *source) lost() (since time.Time, why string) {
+	for _, k := range s.kinds {
+		k.mu.Lock()
+		if k.lost != nil && (since.IsZero() || k.since.Before(since)) {
+			since, why = k.since, explain(k.lost)
+		}
+		k.mu.Unlock()
+	}
+	return since, why
+}
+
+// follow lists and watches a kind until the context ends.
+func (k *kind) follow(ctx context.Context) {
+	quiet := logr.Discard()
+	lists := &cache.ListWatch{ListWithContextFunc: k.list, WatchFuncWithContext: k.watch}
+	pause := time.Second
+	for ctx.Err() == nil {
+		began := time.Now()
+		r := cache.NewReflectorWithOptions(lists, k.one, k, cache.ReflectorOptions{Name: k.what, Logger: &quiet})
+		k.note(ctx, r.ListAndWatchWithContext(logr.NewContext(ctx, quiet)))
+		if time.Since(began) > watchFor {
+			pause = time.Second
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (k *kind) options(o *metav1.ListOptions) *client.ListOptions {
+	limit := k.limit
+	limit.Raw = o
+	return &limit
+}
+
+// list implements the first half of cache.ListerWatcher.
+func (k *kind) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, listDeadline)
+	defer cancel()
+	list := k.many()
+	err := k.client.List(ctx, list, k.options(&o))
+	k.note(ctx, err)
+	return list, err
+}
+
+// watch implements the second half.
+func (k *kind) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.TimeoutSeconds = new(int64(watchFor.Seconds()))
+	w, err := k.client.Watch(ctx, k.many(), k.options(&o))
+	k.note(ctx, err)
+	return w, err
+}
+
+// note remembers how a request ended. Objects that the user may no longer read are forgotten; those of an API server that does not answer
+// stay.
+func (k *kind) note(ctx context.Context, err error) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return
+	}
+	k.mu.Lock()
+	was, wasLost := k.denied, k.lost
+	switch {
+	case err == nil:
+		k.denied, k.lost = nil, nil
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		k.denied, k.lost, k.items, k.synced = err, nil, map[string]client.Object{}, false
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		// The reflector lists again, or in another way.
+	default:
+		if k.lost == nil {
+			k.since = k.source.now()
+		}
+		k.lost = err
+	}
+	changed := !same(was, k.denied) || (wasLost == nil) != (k.lost == nil)
+	k.mu.Unlock()
+	if changed {
+		k.source.notify()
+	}
+}
+
+func same(a, b error) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Error() == b.Error()
+}
+
+// Add, Update, Delete, Replace and Resync implement cache.ReflectorStore.
+func (k *kind) Add(o any) error { return k.Update(o) }
+
+// Update implements cache.ReflectorStore.
+func (k *kind) Update(o any) error {
+	k.change(func() { k.items[keyOf(o)] = slim(o) })
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (k *kind) Delete(o any) error {
+	k.change(func() { delete(k.items, keyOf(o)) })
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (k *kind) Replace(all []any, _ string) error {
+	k.change(func() {
+		k.items, k.synced, k.denied, k.lost = map[string]client.Object{}, true, nil, nil
+		for _, o := range all {
+			k.items[keyOf(o)] = slim(o)
+		}
+	})
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (k *kind) Resync() error { return nil }
+
+func (k *kind) change(do func()) {
+	k.mu.Lock()
+	do()
+	k.mu.Unlock()
+	k.source.notify()
+}
+
+func keyOf(o any) string {
+	object := o.(client.Object)
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
+// slim drops what is large and not shown.
+func slim(o any) client.Object {
+	object := o.(client.Object)
+	object.SetManagedFields(nil)
+	if node, ok := object.(*corev1.Node); ok {
+		node.Status.Images = nil
+	}
+	return object
+}
+
+// explain says in one line why something could not be read.
+func explain(err error) string {
+	return strings.TrimPrefix(session.Explain(err, "reading").Error(), "reading: ")
+}

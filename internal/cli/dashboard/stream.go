@@ -1,0 +1,116 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// page is one open page.
+type page struct {
+	server  *server
+	w       http.ResponseWriter
+	control *http.ResponseController
+	host    string // empty for the fleet
+
+	sent *snapshot
+	pods *source
+}
+
+// follow sends updates until the browser leaves.
+func (p *page) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for {
+		now, changed, err := p.server.hub.current()
+		if err != nil {
+			return err
+		}
+		if err := p.update(ctx, now); err != nil {
+			return err
+		}
+		if err := wait(ctx, p.server.hub.pause()); err != nil {
+			return err
+		}
+		var podsChanged <-chan struct{}
+		if p.pods != nil {
+			podsChanged = p.pods.changed
+		}
+		if now.version != p.server.hub.version() {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-podsChanged:
+		case <-time.After(keepAlive):
+			if err := p.comment(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// update sends what changed, if anything did.
+func (p *page) update(ctx context.Context, now *snapshot) error {
+	if p.host == "" {
+		if p.sent != nil && p.sent.version == now.version {
+			return nil
+		}
+		u := now.updateFrom(p.sent)
+		p.sent = now
+		return p.send("fleet", u)
+	}
+	p.sent = now
+	h, found := now.fleet.Find(p.host)
+	if !found {
+		return p.send("host", map[string]any{"overview": now.overview, "missing": true})
+	}
+	if p.pods == nil && h.Node != "" {
+		p.pods = podsOf(p.server.client, h.Node, p.server.now)
+		go p.pods.run(ctx)
+	}
+	return p.send("host", map[string]any{"overview": now.overview, "host": h, "pods": p.podList(), "logs": services()})
+}
+
+// podList is the pods of the host.
+func (p *page) podList() podList {
+	if p.pods == nil {
+		return podList{}
+	}
+	return podListOf(p.pods)
+}
+
+// send sends one event.
+func (p *page) send(event string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return p.write("event: " + event + "\ndata: " + string(text) + "\n\n")
+}
+
+func (p *page) comment() error { return p.write(": still here\n\n") }
+
+func (p *page) write(text string) error {
+	if err := p.control.SetWriteDeadline(time.Now().Add(writeDeadline)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := io.WriteString(p.w, text); err != nil {
+		return err
+	}
+	return p.control.Flush()
+}

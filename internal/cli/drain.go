@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/drain"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// cordonAndDrain takes nodes out of service, as kubectl drain does.
+func cordonAndDrain(s *session.Session) *cobra.Command {
+	a := &action{s: s}
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "cordon-and-drain HOST...",
+		Short: "Takes nodes out of service: cordons them and evicts their pods",
+		Long: "Cordons the nodes of the hosts and evicts their pods, with their own grace periods and within their PodDisruptionBudgets. Pods of\n" +
+			"DaemonSets, static pods and completed pods stay. It waits until the pods have left, and says which do not, and why.\n\n" +
+			"The nodes stay cordoned until kubectl uncordon; the operator does not uncordon them. They count as out of service.",
+		Example:           "  kubectl windows cordon-and-drain win-1 --timeout 30m",
+		Args:              someHosts,
+		ValidArgsFunction: completeHosts(s),
+		RunE: func(c *cobra.Command, args []string) error {
+			hosts, err := a.checked(c.Context(), args, func(h fleetstatus.Host) error {
+				if h.Node == "" {
+					return session.Failf(session.CodeFailed, "host %s has no Node: its state is %s (%s)", h.Name, h.State, h.Reason)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := a.confirm("Evict all pods of " + strings.Join(args, ", ") + "?"); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), timeout)
+			defer cancel()
+			for _, h := range hosts {
+				if err := a.drain(ctx, h, timeout); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	a.addYes(c)
+	c.Flags().DurationVar(&timeout, "timeout", time.Hour, "How long to wait until the pods have left.")
+	return c
+}
+
+// drainPause is the pause between two attempts to evict what is left.
+const drainPause = 2 * time.Second
+
+func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Duration) error {
+	if err := a.changeNode(ctx, h.Node, "cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
+		return err
+	}
+	said := ""
+	for {
+		var list corev1.PodList
+		if err := a.List(ctx, &list, client.MatchingFields{"spec.nodeName": h.Node}); err != nil {
+			return a.drainEnded(ctx, err, h, timeout, said)
+		}
+		pods := drain.Look(list.Items, a.s.Now())
+		if pods.Gone() {
+			fmt.Fprintf(a.s.Out, "node/%s drained\n", h.Node)
+			return nil
+		}
+		refused, err := a.evict(ctx, pods.Evict)
+		if err != nil {
+			return a.drainEnded(ctx, err, h, timeout, said)
+		}
+		if reason, message := drain.Report(pods, refused, false); message != said {
+			said = message
+			fmt.Fprintf(a.s.Out, "node/%s %s: %s\n", h.Node, reason, shorten.Printable(message, shorten.Reported))
+		}
+		select {
+		case <-ctx.Done():
+			return a.drainEnded(ctx, ctx.Err(), h, timeout, said)
+		case <-time.After(drainPause):
+		}
+	}
+}
+
+// drainEnded explains why a drain did not come to its end.
+func (a *action) drainEnded(ctx context.Context, err error, h fleetstatus.Host, timeout time.Duration, said string) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return session.Failf(session.CodeTimeout, "node %s is not drained after %s, and stays cordoned: %s", h.Node, timeout, shorten.Printable(said, shorten.Reported))
+	}
+	return session.Explain(err, "draining Node "+h.Node)
+}
+
+// evict asks pods to leave, and says why some must not.
+func (a *action) evict(ctx context.Context, pods []corev1.Pod) (refused map[string]string, err error) {
+	refused = map[string]string{}
+	for i := range pods {
+		pod := &pods[i]
+		err := a.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
+		switch {
+		case err == nil || apierrors.IsNotFound(err):
+		case apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err): // a budget, or two of them
+			refused[drain.Name(pod)] = err.Error()
+		default:
+			return nil, session.Explain(err, "evicting pod "+drain.Name(pod))
+		}
+	}
+	return refused, nil
+}

@@ -1,0 +1,257 @@
+// Package exec is kubectl windows exec: a command on a Windows host, in a HostProcess pod that lasts as long as the command.
+package exec
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// options are the flags.
+type options struct {
+	image, user string
+	timeout     time.Duration
+}
+
+// Command is kubectl windows exec.
+func Command(s *session.Session) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "exec HOST -- COMMAND [ARGUMENT...]",
+		Short: "Runs a command on a host, in a HostProcess pod",
+		Long: "Runs a command on a host as SYSTEM, shows its output, and ends with its exit code. The command runs in a HostProcess pod in the\n" +
+			"operator's namespace, from an image that the node has already, and the pod is removed at the end. The command gets no input.\n\n" +
+			"It needs the rights to create, get and delete pods and to get pods/log there, and a namespace that admits privileged pods; on OpenShift\n" +
+			"also SecurityContextConstraints that allow HostProcess, such as privileged.",
+		Example: "  kubectl windows exec win-1 -- ipconfig /all\n  kubectl windows exec win-1 -- powershell -Command \"Get-HnsNetwork | ConvertTo-Json\"",
+		Args: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return session.Failf(session.CodeUsage, "%s takes a host, two hyphens, and a command: %s win-1 -- ipconfig /all", c.CommandPath(), c.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error { return run(c.Context(), s, o, args[0], args[1:]) },
+	}
+	c.Flags().StringVar(&o.image, "image", "", "Image of the pod; by default one that the node has: a base image for HostProcess pods, or its sandbox image.")
+	c.Flags().StringVar(&o.user, "run-as", `NT AUTHORITY\SYSTEM`, `User of the command: NT AUTHORITY\SYSTEM, NT AUTHORITY\LocalService or NT AUTHORITY\NetworkService.`)
+	c.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "Deadline for the command.")
+	return c
+}
+
+// Deadlines beside the command's own.
+const (
+	startTimeout  = 3 * time.Minute
+	removeTimeout = 15 * time.Second
+	lookEvery     = 500 * time.Millisecond
+)
+
+func run(ctx context.Context, s *session.Session, o options, host string, command []string) error {
+	nodes, err := s.Nodes(ctx, []string{host})
+	if err != nil {
+		return err
+	}
+	if len(nodes) != 1 {
+		return session.Failf(session.CodeUsage, "a command runs on one host")
+	}
+	in, err := s.Read(ctx)
+	if err != nil {
+		return err
+	}
+	namespace := in.Namespace
+	k, err := s.Client()
+	if err != nil {
+		return err
+	}
+	var node corev1.Node
+	if err := k.Get(ctx, types.NamespacedName{Name: nodes[0]}, &node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return session.Failf(session.CodeNotFound, "no host or node %q", host)
+		}
+		return session.Explain(err, "reading node "+nodes[0])
+	}
+	if os := node.Labels[corev1.LabelOSStable]; os != string(corev1.Windows) {
+		return session.Failf(session.CodeUsage, "node %s is not a Windows node (label %s is %q)", node.Name, corev1.LabelOSStable, shorten.Printable(os, shorten.Reported))
+	}
+	if o.image == "" {
+		o.image = imageOf(&node)
+	}
+	pod, err := podFor(&node, namespace, o, command)
+	if err != nil {
+		return err
+	}
+	if err := k.Create(ctx, pod); err != nil {
+		return session.Explain(err, "creating pod "+pod.Name+" in namespace "+namespace)
+	}
+	defer func() {
+		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		defer cancel()
+		if err := k.Delete(later, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			fmt.Fprintf(s.ErrOut, "warning: pod %s stays: kubectl -n %s delete pod %s --force (%v)\n", pod.Name, namespace, pod.Name, err)
+		}
+	}()
+	return watch(ctx, s, k, pod, o.timeout)
+}
+
+// imageOf is an image that the node has, or that its kubelet can pull: the smallest that fits.
+func imageOf(node *corev1.Node) string {
+	for _, part := range []string{"windows-host-process-containers-base-image", "pause"} {
+		for _, image := range node.Status.Images {
+			i := slices.IndexFunc(image.Names, func(name string) bool { return strings.Contains(name, part) && !strings.Contains(name, "@") })
+			if i >= 0 {
+				return image.Names[i]
+			}
+		}
+	}
+	return "mcr.microsoft.com/oss/kubernetes/pause:3.9"
+}
+
+// podFor is the pod. It is bound to its node, so that neither a scheduler nor a cordon keeps it away.
+func podFor(node *corev1.Node, namespace string, o options, command []string) (*corev1.Pod, error) {
+	chance := make([]byte, 4)
+	if _, err := rand.Read(chance); err != nil {
+		return nil, err
+	}
+	yes, no, seconds := true, false, int64((o.timeout + startTimeout).Seconds())
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "windows-exec-" + hex.EncodeToString(chance),
+			Labels:      map[string]string{"app.kubernetes.io/name": "kubectl-windows-exec"},
+			Annotations: map[string]string{"openshift.io/required-scc": "privileged"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node.Name, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: &no,
+			EnableServiceLinks: &no, ActiveDeadlineSeconds: &seconds, OS: &corev1.PodOS{Name: corev1.Windows},
+			Tolerations:     []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			SecurityContext: &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: &yes, RunAsUserName: &o.user}},
+			Containers: []corev1.Container{{
+				Name: "exec", Image: o.image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command[:1], Args: command[1:],
+			}},
+		},
+	}, nil
+}
+
+// watch shows the output, and returns when the command has ended.
+func watch(ctx context.Context, s *session.Session, k client.Client, pod *corev1.Pod, timeout time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if _, err := await(limited, k, pod, func(state corev1.ContainerState) bool { return state.Running != nil || state.Terminated != nil }); err != nil {
+		return ended(ctx, err, "the container did not start", startTimeout)
+	}
+	limited, cancel = context.WithTimeout(ctx, timeout)
+	defer cancel()
+	output := make(chan error, 1)
+	go func() { output <- copyLog(limited, s, pod) }()
+	state, err := await(limited, k, pod, func(state corev1.ContainerState) bool { return state.Terminated != nil })
+	if err != nil {
+		return ended(ctx, err, "the command did not end", timeout)
+	}
+	if err := <-output; err != nil {
+		return err
+	}
+	if code := int(state.Terminated.ExitCode); code != 0 {
+		return &session.Failure{Code: code, Err: errors.New(reasonOf(state.Terminated))}
+	}
+	return nil
+}
+
+// reasonOf is why a container ended, where that is not the command's own doing: that one says so itself.
+func reasonOf(t *corev1.ContainerStateTerminated) string {
+	if t.Message == "" || t.Reason == "Error" {
+		return ""
+	}
+	return shorten.Printable(t.Reason+": "+t.Message, shorten.Note)
+}
+
+// ended explains that something took too long, or was interrupted.
+func ended(ctx context.Context, err error, what string, timeout time.Duration) error {
+	switch {
+	case ctx.Err() != nil:
+		return session.Failf(session.CodeFailed, "interrupted")
+	case errors.Is(err, context.DeadlineExceeded):
+		return session.Failf(session.CodeTimeout, "%s within %s: kubectl windows describe shows the node's state", what, timeout)
+	}
+	return err
+}
+
+// await waits for a state of the container. What keeps it from starting is an error.
+func await(ctx context.Context, k client.Client, pod *corev1.Pod, is func(corev1.ContainerState) bool) (corev1.ContainerState, error) {
+	key := client.ObjectKeyFromObject(pod)
+	for {
+		var now corev1.Pod
+		err := k.Get(ctx, key, &now)
+		switch {
+		case apierrors.IsNotFound(err):
+			return corev1.ContainerState{}, session.Failf(session.CodeFailed, "pod %s was deleted", pod.Name)
+		case err != nil && ctx.Err() == nil:
+			return corev1.ContainerState{}, session.Explain(err, "reading pod "+pod.Name)
+		case err == nil:
+			if err := refused(&now); err != nil {
+				return corev1.ContainerState{}, err
+			}
+			if list := now.Status.ContainerStatuses; len(list) > 0 && is(list[0].State) {
+				return list[0].State, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return corev1.ContainerState{}, ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// refused is why the pod will never run.
+func refused(pod *corev1.Pod) error {
+	if list := pod.Status.ContainerStatuses; len(list) > 0 && list[0].State.Waiting != nil {
+		waiting := list[0].State.Waiting
+		if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "CreateContainerConfigError", "RunContainerError"}, waiting.Reason) {
+			return session.Failf(session.CodeFailed, "the container cannot start: %s: %s; --image names another image",
+				waiting.Reason, shorten.Printable(waiting.Message, shorten.Note))
+		}
+	}
+	if pod.Status.Phase == corev1.PodFailed && len(pod.Status.ContainerStatuses) == 0 {
+		return session.Failf(session.CodeFailed, "the kubelet refuses the pod: %s: %s", pod.Status.Reason, shorten.Printable(pod.Status.Message, shorten.Note))
+	}
+	return nil
+}
+
+// copyLog shows the output of the container until it ends.
+func copyLog(ctx context.Context, s *session.Session, pod *corev1.Pod) error {
+	config, err := s.Config()
+	if err != nil {
+		return err
+	}
+	logs, err := nodefiles.New(config)
+	if err != nil {
+		return err
+	}
+	stream, err := logs.Stream(ctx, "/api/v1/namespaces/"+pod.Namespace+"/pods/"+pod.Name+"/log", url.Values{"follow": {"true"}})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	_, err = io.Copy(s.Out, bufio.NewReader(stream))
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+)
+
+// Bounds of what is read of one log.
+const (
+	firstRead = 64 << 10
+	maxTail   = 64 << 20
+	maxLine   = 64 << 10
+)
+
+// stream is one log of one node.
+type stream struct {
+	client     *nodefiles.Client
+	node, file string
+	// tail is how many lines are shown of what is there; negative: all. since is the time from which on; zero: any.
+	tail  int
+	since time.Time
+	now   func() time.Time
+	// timeout bounds each request.
+	timeout time.Duration
+	// show prints a line, without its end.
+	show func(line string) error
+
+	// next is the byte to read next, half the beginning of a line whose end was not written yet.
+	next int64
+	half string
+}
+
+// print shows what is there.
+func (s *stream) print(ctx context.Context) error {
+	if s.tail < 0 && s.since.IsZero() {
+		part, err := s.client.From(ctx, s.node, s.file, 0)
+		if err != nil {
+			return err
+		}
+		return s.copy(part)
+	}
+	for size := int64(firstRead); ; size *= 4 {
+		text, part, err := s.read(ctx, size)
+		if err != nil {
+			return err
+		}
+		lines := strings.SplitAfter(text, "\n")
+		s.half = lines[len(lines)-1]
+		lines, whole := lines[:len(lines)-1], part.From == 0
+		if !whole && len(lines) > 0 {
+			lines = lines[1:] // it is not whole
+		}
+		shown, enough := s.choose(lines, part.Modified)
+		if !enough && !whole && size < maxTail {
+			continue
+		}
+		s.next = part.From + int64(len(text))
+		for _, line := range shown {
+			if err := s.show(strings.TrimRight(line, "\r\n")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// read reads the last bytes.
+func (s *stream) read(ctx context.Context, size int64) (string, *nodefiles.Part, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	part, err := s.client.Tail(ctx, s.node, s.file, size)
+	if err != nil {
+		return "", nil, err
+	}
+	defer part.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(part.Body, size))
+	if err != nil {
+		return "", nil, session.Explain(err, "reading log "+s.file+" of node "+s.node)
+	}
+	return string(b), part, nil
+}
+
+// choose are the lines to show. enough is false when there may be more before the first of these.
+func (s *stream) choose(lines []string, modified time.Time) (shown []string, enough bool) {
+	first := 0
+	if !s.since.IsZero() {
+		times := stamps{now: s.now()}
+		if len(lines) > 0 {
+			times.zone = zoneOf(lines[len(lines)-1], modified)
+		}
+		first = len(lines)
+		for i := len(lines) - 1; i >= 0; i-- {
+			at, ok := times.of(lines[i])
+			if ok && at.Before(s.since) {
+				enough = true
+				break
+			}
+			if ok {
+				first = i
+			}
+		}
+	}
+	if s.tail >= 0 && len(lines)-first >= s.tail {
+		return lines[len(lines)-s.tail:], true
+	}
+	return lines[first:], enough
+}
+
+// copy shows all lines of a part.
+func (s *stream) copy(part *nodefiles.Part) error {
+	defer part.Body.Close()
+	s.next = part.From
+	r := bufio.NewReaderSize(part.Body, maxLine)
+	for {
+		text, err := r.ReadString('\n')
+		s.next += int64(len(text))
+		s.half += text
+		if strings.HasSuffix(s.half, "\n") || len(s.half) > maxLine {
+			line := strings.TrimRight(s.half, "\r\n")
+			s.half = ""
+			if err := s.show(line); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return session.Explain(err, "reading log "+s.file+" of node "+s.node)
+		}
+	}
+}
+
+// Pauses between looks at a log that is followed.
+const (
+	followEvery = time.Second
+	followRetry = 10 * time.Second
+)
+
+// follow shows what comes, until ctx is done. fails is told what goes wrong; it goes on.
+func (s *stream) follow(ctx context.Context, fails func(error)) error {
+	pause, failed := followEvery, false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		err := s.more(ctx)
+		var unread *session.Failure
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			pause, failed = followEvery, false
+		case !errors.As(err, &unread):
+			return err // nothing can be printed
+		case unread.Code == session.CodeForbidden:
+			return err
+		default:
+			if !failed {
+				fails(err)
+			}
+			pause, failed = followRetry, true
+		}
+	}
+}
+
+// more shows what came since the last look. A log that has become shorter was emptied, and begins again.
+func (s *stream) more(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	part, err := s.client.From(ctx, s.node, s.file, s.next)
+	switch {
+	case errors.Is(err, nodefiles.ErrNoMore):
+		if part.Size < s.next {
+			s.next, s.half = 0, ""
+		}
+		return nil
+	case errors.Is(err, nodefiles.ErrAbsent):
+		s.next, s.half = 0, "" // the service has not begun to write
+		return nil
+	case err != nil:
+		return err
+	case part.From != s.next: // a kubelet that does not know parts
+		s.half = ""
+	}
+	return s.copy(part)
+}

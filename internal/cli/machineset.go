@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+)
+
+// machineNamespace is the namespace of the Machine API.
+const machineNamespace = "openshift-machine-api"
+
+// Labels of the Machine API (github.com/openshift/api, machine/v1beta1).
+const (
+	labelCluster    = "machine.openshift.io/cluster-api-cluster"
+	labelMachineSet = "machine.openshift.io/cluster-api-machineset"
+)
+
+// machineSetOptions say what MachineSet to write.
+type machineSetOptions struct {
+	platform, name, like, image string
+	replicas                    int64
+}
+
+// machineSet prints a MachineSet for Windows nodes.
+func machineSet(s *session.Session) *cobra.Command {
+	var m machineSetOptions
+	c := &cobra.Command{
+		Use:   "machineset",
+		Short: "Prints a MachineSet for Windows nodes of this OpenShift cluster",
+		Long: "Prints a MachineSet for Windows nodes: a copy of one of the cluster's for Linux, with the image, the disk, the user data, the label and\n" +
+			"the taint that Windows nodes need. It changes nothing: review it, and apply it with kubectl apply -f -.\n\n" +
+			"On Azure and GCP, the image is Windows Server 2022 by default; elsewhere --image names it.",
+		Example: "  kubectl windows machineset --image ami-0abc > windows.yaml\n  kubectl windows machineset --platform azure --name winworker --replicas 2",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			made, err := m.make(c.Context(), s)
+			if err != nil {
+				return err
+			}
+			text, err := yaml.Marshal(made.Object)
+			if err == nil {
+				_, err = s.Out.Write(text)
+			}
+			return err
+		},
+	}
+	platforms := slices.Sorted(maps.Keys(machinePlatforms()))
+	c.Flags().StringVar(&m.platform, "platform", "", "Platform: "+strings.Join(platforms, ", ")+". By default, that of the cluster.")
+	c.Flags().StringVar(&m.name, "name", "winworker", "Name of the MachineSet. On Azure, vSphere and Nutanix, it has at most 9 characters.")
+	c.Flags().StringVar(&m.like, "like", "", "Name of the MachineSet to copy. By default, the first one that is not for Windows.")
+	c.Flags().StringVar(&m.image, "image", "", "Image: an AMI, a SKU of WindowsServer on Azure, an image on GCP, a template on vSphere, the name of an image on Nutanix.")
+	c.Flags().Int64Var(&m.replicas, "replicas", 1, "Number of Machines.")
+	return c
+}
+
+// machinePlatform is what differs between platforms: the type that Infrastructure says, the default image, whether names are
+// short, and how the image is written into the provider specification (github.com/openshift/api, machine/v1beta1 and v1).
+type machinePlatform struct {
+	infrastructure, image string
+	shortNames            bool
+	set                   func(spec map[string]any, image string) error
+}
+
+func machinePlatforms() map[string]machinePlatform {
+	return map[string]machinePlatform{
+		"aws": {"AWS", "", false, func(spec map[string]any, image string) error {
+			spec["ami"] = map[string]any{"id": image}
+			return nil
+		}},
+		"azure": {"Azure", "2022-datacenter", true, func(spec map[string]any, image string) error {
+			spec["image"] = map[string]any{"publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": image, "version": "latest", "resourceID": ""}
+			return setNested(spec, "Windows", "osDisk", "osType")
+		}},
+		"gcp": {"GCP", "projects/windows-cloud/global/images/family/windows-2022-core", false, func(spec map[string]any, image string) error {
+			disks, _ := spec["disks"].([]any)
+			if len(disks) == 0 {
+				return session.Failf(session.CodeFailed, "the MachineSet has no disks: name another one with --like")
+			}
+			disk, _ := disks[0].(map[string]any)
+			if disk == nil {
+				return session.Failf(session.CodeFailed, "the disk of the MachineSet cannot be read: name another one with --like")
+			}
+			disk["image"] = image
+			return nil
+		}},
+		"vsphere": {"VSphere", "", true, func(spec map[string]any, image string) error {
+			spec["template"] = image
+			return nil
+		}},
+		"nutanix": {"Nutanix", "", true, func(spec map[string]any, image string) error {
+			spec["image"] = map[string]any{"type": "name", "name": image}
+			return nil
+		}},
+	}
+}
+
+func setNested(object map[string]any, value any, fields ...string) error {
+	if err := unstructured.SetNestedField(object, value, fields...); err != nil {
+		return session.Failf(session.CodeFailed, "the MachineSet cannot be changed: %w", err)
+	}
+	return nil
+}
+
+// maxShortName leaves room for the six characters that a Machine's name has in addition: Windows allows 15.
+const maxShortName = 9
+
+func (m machineSetOptions) make(ctx context.Context, s *session.Session) (*unstructured.Unstructured, error) {
+	c, err := s.Client()
+	if err != nil {
+		return nil, err
+	}
+	infrastructure := &unstructured.Unstructured{}
+	infrastructure.SetAPIVersion("config.openshift.io/v1")
+	infrastructure.SetKind("Infrastructure")
+	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); apierrors.IsNotFound(err) {
+		return nil, session.Failf(session.CodeNotInstalled, "this is no OpenShift cluster: it has no Infrastructure cluster, and no Machine API")
+	} else if err != nil {
+		return nil, session.Explain(err, "reading Infrastructure cluster")
+	}
+	is, _, _ := unstructured.NestedString(infrastructure.Object, "status", "platformStatus", "type")
+	cluster, _, _ := unstructured.NestedString(infrastructure.Object, "status", "infrastructureName")
+	platform, err := m.choose(is)
+	if err != nil {
+		return nil, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("machine.openshift.io/v1beta1")
+	list.SetKind("MachineSetList")
+	if err := c.List(ctx, list, client.InNamespace(machineNamespace)); err != nil {
+		return nil, session.Explain(err, "listing MachineSets in namespace "+machineNamespace)
+	}
+	like, err := m.template(list.Items)
+	if err != nil {
+		return nil, err
+	}
+	return m.windows(like, cluster, platform)
+}
+
+// choose is the platform of the cluster, which must be the one of the flag.
+func (m *machineSetOptions) choose(infrastructure string) (machinePlatform, error) {
+	for name, p := range machinePlatforms() {
+		if p.infrastructure != infrastructure {
+			continue
+		}
+		switch {
+		case m.platform != "" && m.platform != name:
+			return p, session.Failf(session.CodeUsage, "the platform of this cluster is %s, not %s", name, m.platform)
+		case m.image == "" && p.image == "":
+			return p, session.Failf(session.CodeUsage, "--image is required on %s", name)
+		case p.shortNames && len(m.name) > maxShortName:
+			return p, session.Failf(session.CodeUsage, "--name %s has %d characters; on %s, at most %d are allowed, because the names of Windows hosts have at most 15", m.name,
+				len(m.name), name, maxShortName)
+		}
+		return p, nil
+	}
+	return machinePlatform{}, session.Failf(session.CodeFailed, "platform %q of this cluster has no MachineSets for Windows: add hosts with kubectl windows add", infrastructure)
+}
+
+// template is the MachineSet to copy.
+func (m machineSetOptions) template(all []unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	for i := range all {
+		labels, _, _ := unstructured.NestedStringMap(all[i].Object, "spec", "template", "metadata", "labels")
+		if m.like == "" && labels[api.LabelMachineOS] == "" || m.like != "" && all[i].GetName() == m.like {
+			return &all[i], nil
+		}
+	}
+	if m.like != "" {
+		return nil, session.Failf(session.CodeNotFound, "there is no MachineSet %q in namespace %s", m.like, machineNamespace)
+	}
+	return nil, session.Failf(session.CodeFailed, "namespace %s has no MachineSet for Linux to copy", machineNamespace)
+}
+
+// windows makes a MachineSet for Windows of one for Linux.
+func (m machineSetOptions) windows(like *unstructured.Unstructured, cluster string, p machinePlatform) (*unstructured.Unstructured, error) {
+	value, found, err := unstructured.NestedMap(like.Object, "spec", "template", "spec", "providerSpec", "value")
+	if err != nil || !found {
+		return nil, session.Failf(session.CodeFailed, "MachineSet %s has no provider specification: name another one with --like", like.GetName())
+	}
+	image := m.image
+	if image == "" {
+		image = p.image
+	}
+	if err := p.set(value, image); err != nil {
+		return nil, err
+	}
+	value["userDataSecret"] = map[string]any{"name": api.UserDataSecret}
+	selector := map[string]any{labelCluster: cluster, labelMachineSet: m.name}
+	labels := map[string]any{
+		labelCluster: cluster, labelMachineSet: m.name, api.LabelMachineOS: "Windows",
+		"machine.openshift.io/cluster-api-machine-role": "worker", "machine.openshift.io/cluster-api-machine-type": "worker",
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": like.GetAPIVersion(), "kind": "MachineSet",
+		"metadata": map[string]any{"name": m.name, "namespace": machineNamespace, "labels": map[string]any{labelCluster: cluster}},
+		"spec": map[string]any{
+			"replicas": m.replicas,
+			"selector": map[string]any{"matchLabels": selector},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": labels},
+				"spec": map[string]any{
+					"metadata":     map[string]any{"labels": map[string]any{api.LabelWorker: ""}},
+					"taints":       []any{map[string]any{"key": api.TaintKey, "value": api.TaintValue, "effect": "NoSchedule"}},
+					"providerSpec": map[string]any{"value": value},
+				},
+			},
+		},
+	}}, nil
+}

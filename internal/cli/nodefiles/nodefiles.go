@@ -1,0 +1,243 @@
+// Package nodefiles reads what kubelets serve of C:\var\log, through the API server and in parts: of a log of gigabytes, only the part that is
+// asked for is sent.
+package nodefiles
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// Errors of reads.
+var (
+	// ErrAbsent means that the kubelet has no such file.
+	ErrAbsent = errors.New("there is no such file")
+	// ErrNoMore means that the file has nothing at this place; its size is in the Part.
+	ErrNoMore = errors.New("the file has nothing more")
+)
+
+// Client reads files of nodes.
+type Client struct {
+	http *http.Client
+	base *url.URL
+}
+
+// New makes a client. Its requests end with their contexts only.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = 0
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return &Client{http: client, base: base}, nil
+}
+
+// Part is a part of a file.
+type Part struct {
+	Body io.ReadCloser
+	// From is where the part begins, Size how long the whole file is; -1 if the kubelet does not say.
+	From, Size int64
+	// Modified is when the file was changed last.
+	Modified time.Time
+}
+
+// FileURL is the path of a file of a node at the API server.
+func FileURL(node, file string) string {
+	return "/api/v1/nodes/" + url.PathEscape(node) + "/proxy/logs/" + (&url.URL{Path: file}).EscapedPath()
+}
+
+// Tail opens the last bytes of a file.
+func (c *Client) Tail(ctx context.Context, node, file string, bytes int64) (*Part, error) {
+	return c.open(ctx, node, file, fmt.Sprintf("bytes=-%d", bytes))
+}
+
+// From opens a file from a byte on. Where it has none, that is ErrNoMore.
+func (c *Client) From(ctx context.Context, node, file string, from int64) (*Part, error) {
+	return c.open(ctx, node, file, fmt.Sprintf("bytes=%d-", from))
+}
+
+func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, error) {
+	doing := "reading log " + file + " of node " + node
+	response, err := c.get(ctx, FileURL(node, file), http.Header{"Range": {bytes}, "Accept": {"*/*"}})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no answer from the kubelet within the deadline; --request-timeout allows more", doing)
+	}
+	if err != nil {
+		return nil, session.Explain(err, doing)
+	}
+	part := &Part{Body: response.Body, Size: response.ContentLength}
+	part.Modified, _ = http.ParseTime(response.Header.Get("Last-Modified"))
+	switch response.StatusCode {
+	case http.StatusOK:
+		return part, nil
+	case http.StatusPartialContent:
+		from, size, ok := parseRange(response.Header.Get("Content-Range"))
+		if !ok {
+			_ = response.Body.Close()
+			return nil, session.Failf(session.CodeFailed, "%s: the answer does not say which part it is", doing)
+		}
+		part.From, part.Size = from, size
+		return part, nil
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusRequestedRangeNotSatisfiable {
+		_, part.Size, _ = parseRange(response.Header.Get("Content-Range"))
+		return part, ErrNoMore
+	}
+	return nil, explain(response, doing)
+}
+
+// Get reads any path of the API server, at most so many bytes of it.
+func (c *Client) Get(ctx context.Context, at string, query url.Values, limit int64) ([]byte, error) {
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	response, err := c.get(ctx, at, http.Header{"Accept": {"application/json, */*"}})
+	if err != nil {
+		return nil, session.Explain(err, "reading "+at)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, explain(response, "reading "+at)
+	}
+	b, err := io.ReadAll(io.LimitReader(response.Body, limit))
+	if err != nil {
+		return nil, session.Explain(err, "reading "+at)
+	}
+	return b, nil
+}
+
+// Stream opens any path of the API server, until ctx is done.
+func (c *Client) Stream(ctx context.Context, at string, query url.Values) (io.ReadCloser, error) {
+	response, err := c.get(ctx, at+"?"+query.Encode(), http.Header{"Accept": {"*/*"}})
+	if err != nil {
+		return nil, session.Explain(err, "reading "+at)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		return nil, explain(response, "reading "+at)
+	}
+	return response.Body, nil
+}
+
+func (c *Client) get(ctx context.Context, at string, header http.Header) (*http.Response, error) {
+	base := *c.base
+	base.Path = ""
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base.String(), "/")+strings.TrimSuffix(c.base.EscapedPath(), "/")+at, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header = header
+	return c.http.Do(request)
+}
+
+// maxFailure is how much of an answer that is an error is read.
+const maxFailure = 64 << 10
+
+// explain makes one line of an answer that is an error: of the API server, which answers with a Status, or of the kubelet, which answers with
+// text.
+func explain(response *http.Response, doing string) error {
+	b, _ := io.ReadAll(io.LimitReader(response.Body, maxFailure))
+	var status metav1.Status
+	if json.Unmarshal(b, &status) == nil && status.Kind == "Status" {
+		err := &apierrors.StatusError{ErrStatus: status}
+		switch {
+		case apierrors.IsNotFound(err):
+			return session.Failf(session.CodeNotFound, "%s: the cluster has no such node", doing)
+		case apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) || status.Code == http.StatusBadGateway:
+			return session.Failf(session.CodeUnreachable, "%s: the API server does not reach the kubelet: %s", doing, shorten.Printable(status.Message, shorten.Note))
+		}
+		return session.Explain(err, doing)
+	}
+	text := shorten.Printable(strings.TrimSpace(string(b)), shorten.Note)
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		return &session.Failure{Code: session.CodeNotFound, Err: fmt.Errorf("%s: %w", doing, ErrAbsent)}
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return session.Failf(session.CodeForbidden, "%s: the kubelet does not let the API server in: %s", doing, text)
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return session.Failf(session.CodeUnreachable, "%s: the API server does not reach the kubelet: %s", doing, text)
+	}
+	return session.Failf(session.CodeFailed, "%s: the answer is %s: %s", doing, response.Status, text)
+}
+
+// parseRange reads the header Content-Range: "bytes 5-9/10", "bytes */10".
+func parseRange(header string) (from, size int64, ok bool) {
+	text, ok := strings.CutPrefix(header, "bytes ")
+	if !ok {
+		return 0, 0, false
+	}
+	part, whole, ok := strings.Cut(text, "/")
+	size, err := strconv.ParseInt(whole, 10, 64)
+	if !ok || err != nil || size < 0 {
+		return 0, 0, false
+	}
+	if part == "*" {
+		return size, size, true
+	}
+	first, _, ok := strings.Cut(part, "-")
+	from, err = strconv.ParseInt(first, 10, 64)
+	return from, size, ok && err == nil && from >= 0 && from <= size
+}
+
+// Bounds of a listing.
+const (
+	maxListing = 1 << 20
+	maxNames   = 1000
+)
+
+// List returns the names in a folder below C:\var\log; those of folders end with a slash.
+func (c *Client) List(ctx context.Context, node, folder string) ([]string, error) {
+	part, err := c.From(ctx, node, strings.TrimSuffix(folder, "/")+"/", 0)
+	if err != nil {
+		return nil, err
+	}
+	defer part.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(part.Body, maxListing))
+	if err != nil {
+		return nil, session.Explain(err, "listing logs of node "+node)
+	}
+	return parseListing(string(b)), nil
+}
+
+// parseListing reads the page that Go's file server makes of a folder (net/http, dirList).
+func parseListing(page string) (names []string) {
+	for _, m := range regexp.MustCompile(`<a href="([^"]*)">`).FindAllStringSubmatch(page, maxNames) {
+		name, err := url.PathUnescape(html.UnescapeString(m[1]))
+		name = strings.TrimPrefix(name, "./")
+		if err == nil && CheckFile(strings.TrimSuffix(name, "/")) == nil && !strings.Contains(strings.TrimSuffix(name, "/"), "/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// CheckFile refuses what is not the path of a file below the folder of logs.
+func CheckFile(file string) error {
+	if file == "" || file == "." || path.Clean("/"+file) != "/"+file || strings.ContainsAny(file, "\\:*?\"<>|\x00\r\n") || len(file) > 255 {
+		return session.Failf(session.CodeUsage, "%.64q is not the path of a log: name a file below C:\\var\\log, as in kubelet/kubelet.log", file)
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+)
+
+// Formats of output.
+const (
+	formatText = ""
+	formatJSON = "json"
+	formatYAML = "yaml"
+	formatWide = "wide"
+	formatName = "name"
+)
+
+// output is flag -o of a command.
+type output struct {
+	format  string
+	allowed []string
+}
+
+// add adds the flag, with the formats that the command has besides text.
+func (o *output) add(c *cobra.Command, formats ...string) {
+	o.allowed = formats
+	c.Flags().StringVarP(&o.format, "output", "o", "", "Output format: "+strings.Join(formats, ", ")+".")
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// check refuses a format that the command does not have.
+func (o *output) check() error {
+	if o.format == formatText || slices.Contains(o.allowed, o.format) {
+		return nil
+	}
+	return session.Failf(session.CodeUsage, "-o %s is not supported: use one of %s", o.format, strings.Join(o.allowed, ", "))
+}
+
+// isData says whether the output is for programs.
+func (o *output) isData() bool { return o.format == formatJSON || o.format == formatYAML }
+
+// data prints a value for programs.
+func (o *output) data(s *session.Session, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && o.format == formatYAML {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err != nil {
+		return fmt.Errorf("formatting the output: %w", err)
+	}
+	_, err = fmt.Fprintln(s.Out, strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+// resourceName is how kubectl names an instance.
+func resourceName(instance string) string { return "windowsinstance." + api.GroupName + "/" + instance }
+
+// age is how long ago something was, as kubectl writes it; empty if never.
+func age(now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, now.Sub(at)))
+}
+
+// styleOf is the color of a state or severity.
+func styleOf(word string) terminal.Style {
+	switch word {
+	case "Ready", "ok", "Done", "True":
+		return terminal.Good
+	case "Failed", "NotReady", "error":
+		return terminal.Bad
+	case "Degraded", "warning", "Warning", "Maintenance", "Leaving", "Joining", "Pending", "Running":
+		return terminal.Warn
+	}
+	return terminal.Plain
+}
+
+// mark is a severity as a sign that does not need colors.
+func mark(severity string) string {
+	switch severity {
+	case "error":
+		return "✗"
+	case "warning":
+		return "!"
+	case "ok":
+		return "✓"
+	}
+	return "·"
+}
+
+// maxNamed is how many hosts or objects a line names.
+const maxNamed = 5
+
+// names lists some names, and says how many more there are.
+func names(list []string) string {
+	if len(list) <= maxNamed {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ", "), len(list)-maxNamed)
+}
+
+// firstLine is the first line of a text.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

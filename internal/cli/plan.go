@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// planOptions say what to plan for.
+type planOptions struct {
+	file       string
+	remove     []string
+	upgrade    bool
+	disruption string
+	each       time.Duration
+}
+
+// planned is the plan for a fleet.
+type planned struct {
+	// Steps are the actions in the order in which they begin.
+	Steps []plannedStep `json:"steps"`
+	// Waiting are the hosts that wait for something that does not come by itself.
+	Waiting []plannedStep `json:"waiting,omitempty"`
+	// Seconds is how long it all takes, at EachSeconds for each action that takes a node out of service. Measured says that this is
+	// the pace of the rollout so far; otherwise it is assumed.
+	Seconds     float64 `json:"seconds"`
+	EachSeconds float64 `json:"eachSeconds"`
+	Measured    bool    `json:"measured"`
+	// Settings are the fields of WindowsConfig that change besides spec.rollout, with the effect on nodes.
+	Settings []string `json:"settings,omitempty"`
+	// Notes say what the plan does not know.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// plannedStep is an action on one host.
+type plannedStep struct {
+	Host       string `json:"host"`
+	Action     string `json:"action"`
+	Disruption string `json:"disruption"`
+	// InSeconds is when it begins.
+	InSeconds float64 `json:"inSeconds"`
+	WaitsFor  string  `json:"waitsFor,omitempty"`
+	Message   string  `json:"message,omitempty"`
+	Remedy    string  `json:"remedy,omitempty"`
+}
+
+// plan says what the operator would do.
+func plan(s *session.Session) *cobra.Command {
+	var o output
+	var p planOptions
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Says what the operator will do to each host, in which order, and how disruptive it is",
+		Long: "Says which actions are due, in which order they begin within the limits of spec.rollout of WindowsConfig, and what waits. It decides\n" +
+			"as the operator does, on what it reads, and changes nothing. It assumes that each action succeeds.\n\n" +
+			"-f plans with a changed WindowsConfig, --remove as if hosts were removed, and --upgrade as if an operator with another version were\n" +
+			"installed. What that version disrupts is not known before it is installed; --disruption says what to assume.",
+		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			result, err := p.plan(c.Context(), s)
+			switch {
+			case err != nil:
+				return err
+			case o.isData():
+				return o.data(s, result)
+			}
+			out := terminal.New(s.Out)
+			printPlanned(out, result)
+			return out.Err()
+		},
+	}
+	o.add(c, formatJSON, formatYAML)
+	c.Flags().StringVarP(&p.file, "filename", "f", "", "File with a changed WindowsConfig.")
+	c.Flags().StringArrayVar(&p.remove, "remove", nil, "Host that is to be removed.")
+	c.Flags().BoolVar(&p.upgrade, "upgrade", false, "Plan the upgrade of all nodes by another operator.")
+	c.Flags().StringVar(&p.disruption, "disruption", string(v1alpha1.DisruptionDrain), "With --upgrade: None, Restart, Drain or Reboot.")
+	c.Flags().DurationVar(&p.each, "each", 0, "How long an action takes that takes a node out of service. By default the pace of the rollout so far, or 10m.")
+	return c
+}
+
+// assumedPace is how long an action takes where nothing tells.
+const assumedPace = 10 * time.Minute
+
+func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, error) {
+	disruptions := []v1alpha1.PlanDisruption{v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot}
+	if !slices.Contains(disruptions, v1alpha1.PlanDisruption(p.disruption)) {
+		return planned{}, session.Failf(session.CodeUsage, "--disruption %s is not supported: use one of %s", p.disruption, disruptions)
+	}
+	a := &action{s: s}
+	in, err := s.Read(ctx)
+	if err != nil {
+		return planned{}, err
+	}
+	if a.Client, err = s.Client(); err != nil {
+		return planned{}, err
+	}
+	a.fleet, a.namespace = fleetstatus.Of(in), in.Namespace
+	for _, u := range in.Unread {
+		if u.What == "nodes" || u.What == "windowsconfigs" {
+			return planned{}, session.Failf(session.CodeForbidden, "%s", u.Why)
+		}
+	}
+	result := planned{Steps: []plannedStep{}}
+	config := &v1alpha1.WindowsConfig{}
+	if in.Config != nil {
+		config = in.Config
+	}
+	spec := config.Spec
+	if p.file != "" {
+		if spec, result.Notes, err = a.changedConfig(ctx, p.file, config); err != nil {
+			return planned{}, err
+		}
+		result.Settings = changedSettings(config.Spec, spec)
+	}
+	f, err := a.planFleet(ctx, p, in, spec)
+	if err != nil {
+		return planned{}, err
+	}
+	result.Notes = append(result.Notes, f.Policy.Faults...)
+	each, measured := paceOf(in, f)
+	if p.each > 0 {
+		each, measured = p.each, false
+	}
+	steps, waiting, end := rollout.Forecast(f, each)
+	result.Seconds, result.EachSeconds, result.Measured = end.Sub(f.Now).Seconds(), each.Seconds(), measured
+	result.fill(f.Now, steps, waiting)
+	return result, nil
+}
+
+func (r *planned) fill(now time.Time, steps []rollout.Step, waiting map[string]rollout.Next) {
+	for _, step := range steps {
+		r.Steps = append(r.Steps, plannedStep{
+			Host: step.Host, Action: string(step.Action), Disruption: string(step.Disruption), InSeconds: step.At.Sub(now).Seconds(), Message: printable(step.Message),
+		})
+	}
+	table := advice.All()
+	for _, host := range slices.Sorted(maps.Keys(waiting)) {
+		next := waiting[host]
+		r.Waiting = append(r.Waiting, plannedStep{
+			Host: host, Action: string(next.Action), Disruption: string(next.Disruption), WaitsFor: next.WaitsFor, Message: printable(next.Message),
+			Remedy: strings.ReplaceAll(table.For(next.WaitsFor).Remedy, "<host>", host),
+		})
+	}
+}
+
+// changedConfig is a WindowsConfig of a file, with the defaults and the checks of the API server where the user may change it.
+func (a *action) changedConfig(ctx context.Context, file string, was *v1alpha1.WindowsConfig) (spec v1alpha1.WindowsConfigSpec, notes []string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return spec, nil, session.Failf(session.CodeUsage, "reading the file: %w", err)
+	}
+	config := &v1alpha1.WindowsConfig{}
+	if err := yaml.UnmarshalStrict(text, config); err != nil {
+		return spec, nil, session.Failf(session.CodeUsage, "file %s is not a WindowsConfig: %w", file, err)
+	}
+	if config.Kind != "WindowsConfig" || config.Name != api.WindowsConfigName {
+		return spec, nil, session.Failf(session.CodeUsage, "file %s has %s %q, want WindowsConfig %q", file, cmp.Or(config.Kind, "no kind"), config.Name, api.WindowsConfigName)
+	}
+	tried := config.DeepCopy()
+	tried.ResourceVersion = was.ResourceVersion
+	if was.ResourceVersion == "" {
+		err = a.Create(ctx, tried, client.DryRunAll)
+	} else {
+		err = a.Update(ctx, tried, client.DryRunAll)
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		return config.Spec, []string{"you may not change WindowsConfig: the file was not checked by the API server, and has no defaults"}, nil
+	case err != nil:
+		return spec, nil, session.Explain(err, "checking file "+file)
+	}
+	return tried.Spec, nil, nil
+}
+
+// settingEffects says what a change of each field of WindowsConfig does to nodes (docs/settings.md, docs/network.md).
+func settingEffects() map[string]string {
+	return map[string]string{
+		"kubelet":       "kubelets restart; pods keep running",
+		"taint":         "the value of the taint changes on all nodes; pods that do not tolerate it are not scheduled",
+		"trust":         "hosts whose key is not known in advance no longer join, or join again",
+		"network":       "hosts that join get it; see docs/network.md before you change it for nodes",
+		"cloudProvider": "kubelets restart; pods keep running",
+		"proxy":         "services restart; pods keep running",
+		"registries":    "nodes follow within seconds; nothing restarts",
+		"runtime":       "nodes follow by themselves, without a drain",
+		"logs":          "services that have it on their command line restart; pods keep running",
+	}
+}
+
+// changedSettings are the fields that differ besides rollout.
+func changedSettings(was, is v1alpha1.WindowsConfigSpec) (changed []string) {
+	fields := func(spec v1alpha1.WindowsConfigSpec) (all map[string]any) {
+		text, _ := json.Marshal(spec)
+		_ = json.Unmarshal(text, &all)
+		return all
+	}
+	old, now := fields(was), fields(is)
+	effects := settingEffects()
+	for _, name := range slices.Sorted(maps.Keys(effects)) {
+		if !equality.Semantic.DeepEqual(old[name], now[name]) {
+			changed = append(changed, fmt.Sprintf("spec.%s: %s", name, effects[name]))
+		}
+	}
+	return changed
+}

@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// nextVersion stands for a version that is not known yet.
+const nextVersion = "(next)"
+
+// planFleet gathers what rollout.Decide needs, from what the user may read.
+func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec) (rollout.Fleet, error) {
+	version := a.fleet.Rollout.Version
+	if p.upgrade {
+		version = nextVersion
+	}
+	f := rollout.Fleet{Policy: rollout.PolicyOf(spec.Rollout, version), Now: in.Now, Orphans: a.fleet.Orphans}
+	nodes := map[string]*corev1.Node{}
+	for i := range in.Nodes {
+		nodes[in.Nodes[i].Name] = &in.Nodes[i]
+	}
+	removed := map[string]bool{}
+	for _, name := range p.remove {
+		h, found := a.fleet.Find(name)
+		if !found {
+			return f, session.NotFound(name, in.Namespace, len(in.Instances))
+		}
+		removed[h.Name] = true
+	}
+	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: version}
+	for i := range in.Instances {
+		instance := &in.Instances[i]
+		h := rollout.HostOf(instance, nodes[instance.Status.Hostname])
+		h.Leaving = h.Leaving || removed[h.Name]
+		payload := instance.Status.Payload
+		h.Staged = !p.upgrade && payload.Staged != "" && payload.Staged == payload.Desired
+		h.Disruption = v1alpha1.PlanDisruption(p.disruption)
+		if !p.upgrade && h.Node != nil && h.Node.Version != version {
+			h.Disruption = costs.from(ctx, h.Node.Version)
+		}
+		if next := instance.Status.Plan; next != nil && !p.upgrade {
+			if next.Action == v1alpha1.ActionReplace {
+				h.Replace = next.Message
+			}
+			if next.WaitsFor == api.ReasonVersionSkewUnsupported {
+				f.Policy.Unfit = next.Message
+			}
+		}
+		f.Hosts = append(f.Hosts, h)
+	}
+	return f, nil
+}
+
+// versionCosts says what going from one version to another disrupts, by the settings that the operator published for each. Unlike the
+// operator, it does not check their signature.
+type versionCosts struct {
+	*action
+	to      string
+	target  *desired.Node
+	known   map[string]v1alpha1.PlanDisruption
+	started bool
+}
+
+func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDisruption {
+	if d, known := v.known[version]; known {
+		return d
+	}
+	if !v.started {
+		v.started = true
+		v.target = v.published(ctx, v.to)
+	}
+	d := v1alpha1.DisruptionDrain // as the operator assumes where a version is not published any more
+	if was := v.published(ctx, version); was != nil && v.target != nil {
+		switch desired.Diff(*was, *v.target).Disruption {
+		case desired.None:
+			d = v1alpha1.DisruptionNone
+		case desired.Restart:
+			d = v1alpha1.DisruptionRestart
+		case desired.Drain:
+		default:
+			d = v1alpha1.DisruptionReboot
+		}
+	}
+	v.known[version] = d
+	return d
+}
+
+// published are the settings for nodes of a version; nil where they cannot be read.
+func (v *versionCosts) published(ctx context.Context, version string) *desired.Node {
+	var cm corev1.ConfigMap
+	err := v.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: api.ServicesConfigMapPrefix + version}, &cm)
+	if err != nil && !apierrors.IsNotFound(err) || cm.Data == nil {
+		return nil
+	}
+	node, err := desired.FromData(cm.Data)
+	if err != nil {
+		return nil
+	}
+	return &node
+}
+
+// paceOf is how long one action takes at the pace of the rollout so far. Several at a time each take as many times as long.
+func paceOf(in fleetstatus.Input, f rollout.Fleet) (each time.Duration, measured bool) {
+	if in.Config == nil || in.Config.Status.Rollout == nil || in.Config.Status.Rollout.StartedAt == nil {
+		return assumedPace, false
+	}
+	started := in.Config.Status.Rollout.StartedAt.Time
+	came, last := 0, started
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		if h.Node != nil && h.Node.Version == f.Policy.Version && h.Since.After(started) {
+			came++
+			if h.Since.After(last) {
+				last = h.Since
+			}
+		}
+	}
+	if came == 0 {
+		return assumedPace, false
+	}
+	atOnce := max(1, min(int(in.Config.Status.Rollout.MaxUnavailable), came))
+	return last.Sub(started) * time.Duration(atOnce) / time.Duration(came), true
+}
+
+func printable(message string) string { return shorten.Printable(message, shorten.Reported) }
+
+func printPlanned(p *terminal.Printer, r planned) {
+	for _, setting := range r.Settings {
+		p.Text(0, terminal.Plain, setting)
+	}
+	if len(r.Steps) == 0 {
+		p.Line("No action begins.")
+	} else {
+		var rows [][]string
+		disrupted := map[string]bool{}
+		for _, s := range r.Steps {
+			at := "now"
+			if s.InSeconds > 0 {
+				at = "+" + seconds(s.InSeconds)
+			}
+			rows = append(rows, []string{at, s.Host, s.Action, s.Disruption, firstLine(s.Message)})
+			if s.Disruption == string(v1alpha1.DisruptionDrain) || s.Disruption == string(v1alpha1.DisruptionReboot) {
+				disrupted[s.Host] = true
+			}
+		}
+		p.Table([]terminal.Column{{Name: "BEGINS", Weight: 6}, {Name: "HOST", Weight: 9}, {Name: "ACTION", Weight: 8}, {Name: "DISRUPTION", Weight: 7}, {Name: "WHY", Weight: 7}}, rows)
+		basis := "assumed; --each says another"
+		if r.Measured {
+			basis = "the pace so far"
+		}
+		p.Text(0, terminal.Plain, fmt.Sprintf("%d actions; pods leave %d nodes; about %s in all, at %s for each action that takes a node out of service (%s).",
+			len(r.Steps), len(disrupted), seconds(r.Seconds), seconds(r.EachSeconds), basis))
+	}
+	if len(r.Waiting) > 0 {
+		part(p, "Waiting")
+		slices.SortStableFunc(r.Waiting, func(a, b plannedStep) int { return strings.Compare(a.WaitsFor, b.WaitsFor) })
+		for _, w := range r.Waiting {
+			p.Line(fmt.Sprintf("%s  %s for %s", w.Host, w.Action, p.Styled(terminal.Warn, w.WaitsFor)))
+			p.Text(4, terminal.Plain, w.Message)
+			p.Text(4, terminal.Bold, "→ "+w.Remedy)
+		}
+	}
+	for _, note := range r.Notes {
+		p.Text(0, terminal.Faint, "Note: "+note)
+	}
+}
+
+func seconds(s float64) string {
+	return duration.HumanDuration(time.Duration(s * float64(time.Second)))
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/migration"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// preflight is what to check before the operator is installed.
+type preflight struct {
+	pre   bool
+	hosts []string
+}
+
+// preflightTimeout limits all that is read before the operator is installed.
+const preflightTimeout = time.Minute
+
+// readCluster reads a cluster without the operator, or with the original one.
+func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster, server string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
+	defer cancel()
+	config, err := s.Config()
+	if err != nil {
+		return is, "", err
+	}
+	asking, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return is, "", session.Explain(err, "connecting")
+	}
+	version, err := asking.ServerVersion()
+	if err != nil {
+		return is, "", session.Explain(err, "reading the version of the API server")
+	}
+	c, err := s.DiscoveringClient()
+	if err != nil {
+		return is, "", err
+	}
+	namespace := s.NamespaceFlag()
+	if namespace == "" {
+		namespace = api.DefaultNamespace
+	}
+	// Which kubelets the operator carries is in its image. Without them, only the oldest version counts.
+	is, err = migration.Read(ctx, c, namespace, release.Of(s.Version, payload.Manifest{}), version.GitVersion)
+	return is, version.GitVersion, session.Explain(err, "reading the cluster")
+}
+
+// run checks a cluster before the operator is installed.
+func (p preflight) run(ctx context.Context, s *session.Session) (findings, error) {
+	is, server, err := readCluster(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found := &findings{}
+	checkServer(found, server)
+	checkSurroundings(found, is)
+	if err := checkRights(ctx, s, found); err != nil {
+		return nil, err
+	}
+	for _, host := range p.hosts {
+		checkHost(ctx, found, host)
+	}
+	return *found, nil
+}
+
+func checkServer(found *findings, server string) {
+	is, err := utilversion.ParseGeneric(server)
+	if err == nil && is.LessThan(utilversion.MustParseGeneric(release.MinKubernetes)) {
+		found.add(advice.Error, "Kubernetes", "the API server is "+server, "Upgrade the cluster to "+release.MinKubernetes+" or later.", "support")
+		return
+	}
+	found.add(advice.OK, "Kubernetes", server, "", "")
+}
+
+// checkSurroundings says what of the cluster is in the way.
+func checkSurroundings(found *findings, is migration.Cluster) {
+	if is.NetworkFault != "" {
+		found.add(advice.Error, "pod network", is.NetworkFault, "Change the cluster's network, or set spec.network of WindowsConfig, as the message says.", "network#checks")
+	} else if _, unread := is.Unread["Pod network"]; !unread {
+		found.add(advice.OK, "pod network", "it supports Windows nodes", "", "")
+	}
+	switch {
+	case is.Installed:
+		found.add(advice.Info, "operator", "it is installed in namespace "+is.Namespace+" already", "Run kubectl windows check without --pre.", "")
+	case is.Operator != nil:
+		found.add(advice.Warning, "operator", "the original operator is installed: Deployment "+is.Operator.Name, "Run kubectl windows migrate --check.", "from-the-original")
+	default:
+		found.add(advice.OK, "operator", "none is installed in namespace "+is.Namespace, "", "")
+	}
+	if is.KeyFault != "" {
+		a := advice.All().For(api.ReasonPrivateKeyMissing)
+		found.add(advice.Info, "SSH key", "Secret "+api.PrivateKeySecret+": "+is.KeyFault, a.Remedy, a.Page)
+	}
+	for _, entry := range slices.Sorted(maps.Keys(is.EntryFaults)) {
+		found.add(advice.Error, "entry "+shorten.Printable(entry, shorten.Quoted), is.EntryFaults[entry], "Correct the entry of ConfigMap "+api.InstancesConfigMap+".", "machines")
+	}
+	for _, what := range slices.Sorted(maps.Keys(is.Unread)) {
+		found.add(advice.Warning, what, "not checked: "+shorten.Printable(is.Unread[what], shorten.Note), "Run the command as a user with this right.", "")
+	}
+}
+
+// installing are rights that only a cluster administrator has: with them, the manifests can be applied.
+func installing() []authorizationv1.ResourceAttributes {
+	return []authorizationv1.ResourceAttributes{
+		{Verb: "create", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+		{Verb: "create", Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Verb: "create", Resource: "namespaces"},
+		{Verb: "create", Group: "apps", Resource: "deployments", Namespace: api.DefaultNamespace},
+	}
+}
+
+func checkRights(ctx context.Context, s *session.Session, found *findings) error {
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, right := range installing() {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		if err := c.Create(ctx, review); err != nil {
+			return session.Explain(err, "asking for your rights")
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
+		}
+	}
+	if len(missing) > 0 {
+		found.add(advice.Error, "rights", "missing: "+strings.Join(missing, ", "), "Install the operator as a cluster administrator.", "")
+		return nil
+	}
+	found.add(advice.OK, "rights", "you may install the operator", "", "")
+	return nil
+}
+
+// dialTimeout is how long a host may take to answer.
+const dialTimeout = 5 * time.Second
+
+// checkHost tries to reach the SSH port of a host, and waits for the first bytes of an SSH server (RFC 4253, section 4.2).
+func checkHost(ctx context.Context, found *findings, host string) {
+	address := host
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		address = net.JoinHostPort(host, "22")
+	}
+	reason, message := dialSSH(ctx, address)
+	if reason == "" {
+		found.add(advice.OK, "host "+host, "its SSH server answers this machine", "", "")
+		return
+	}
+	a := advice.All().For(reason)
+	found.add(advice.Error, "host "+host, "from this machine: "+message, a.Remedy, a.Page)
+}
+
+func dialSSH(ctx context.Context, address string) (reason, message string) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &dns):
+		return api.ReasonAddressUnresolvable, err.Error()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return api.ReasonConnectionTimeout, fmt.Sprintf("no answer from %s within %s", address, dialTimeout)
+	case err != nil:
+		return api.ReasonConnectionRefused, err.Error()
+	}
+	defer connection.Close()
+	deadline, _ := ctx.Deadline()
+	_ = connection.SetDeadline(deadline)
+	greeting := make([]byte, 4)
+	if n, _ := connection.Read(greeting); !strings.HasPrefix(string(greeting[:n]), "SSH-") {
+		return api.ReasonNotSSH, "what answers at " + address + " is no SSH server"
+	}
+	return "", ""
+}

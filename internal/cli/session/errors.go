@@ -1,0 +1,119 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// Exit codes, which docs/kubectl-windows.md documents.
+const (
+	// CodeOK means that the command did what it was told.
+	CodeOK = 0
+	// CodeFailed means that it failed for a reason that has no code of its own.
+	CodeFailed = 1
+	// CodeUsage means that the command line is wrong.
+	CodeUsage = 2
+	// CodeFindings means that a check found errors, or that a host is not as it was to become.
+	CodeFindings = 3
+	// CodeUnreachable means that there is no cluster, or that it does not answer.
+	CodeUnreachable = 4
+	// CodeForbidden means that the user lacks a right, or is not known to the cluster.
+	CodeForbidden = 5
+	// CodeNotInstalled means that the cluster does not have the operator's kinds, or has old ones.
+	CodeNotInstalled = 6
+	// CodeNotFound means that there is no such host.
+	CodeNotFound = 7
+	// CodeTimeout means that something took longer than the deadline that the message names.
+	CodeTimeout = 8
+)
+
+// Failure is an error with its exit code.
+type Failure struct {
+	Code int
+	Err  error
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Err.Error() }
+
+// Unwrap implements errors.Unwrap.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Failf is an error with an exit code.
+func Failf(code int, format string, args ...any) error { return failf(code, format, args...) }
+
+func failf(code int, format string, args ...any) error {
+	return &Failure{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// CodeOf is the exit code for an error.
+func CodeOf(err error) int {
+	var f *Failure
+	switch {
+	case err == nil:
+		return CodeOK
+	case errors.As(err, &f):
+		return f.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return CodeTimeout
+	}
+	return CodeFailed
+}
+
+// Explain makes one clear line, with its exit code, of what a request failed with. Doing says what was tried, as in
+// "listing windowsinstances in namespace a".
+func Explain(err error, doing string) error {
+	var known *Failure
+	var failed *url.Error
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return err
+	case apierrors.IsForbidden(err):
+		return failf(CodeForbidden, "%s: missing right: %s", doing, denied(err))
+	case apierrors.IsUnauthorized(err):
+		return failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
+	case meta.IsNoMatchError(err):
+		return failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
+	case errors.Is(err, context.Canceled):
+		return failf(CodeFailed, "%s: interrupted", doing)
+	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
+		return failf(CodeTimeout, "%s: no answer from the API server within the deadline; --request-timeout allows more", doing)
+	case errors.As(err, &failed):
+		return failf(CodeUnreachable, "%s: cannot reach the API server: %s", doing, shorten.Printable(failed.Err.Error(), shorten.Note))
+	}
+	return failf(CodeFailed, "%s: %s", doing, shorten.Printable(err.Error(), shorten.Note))
+}
+
+// denied names the missing right, as the API server says it (k8s.io/apiserver, pkg/endpoints/handlers/responsewriters).
+func denied(err error) string {
+	message := shorten.Printable(err.Error(), shorten.Note)
+	said := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"(.*?)(?::|$)`).FindStringSubmatch(message)
+	if said == nil {
+		return message
+	}
+	resource := said[3]
+	if said[4] != "" {
+		resource += "." + said[4]
+	}
+	return fmt.Sprintf("%s %s%s (user %s)", said[2], resource, said[5], said[1])
+}
+
+// uninstalled makes a clear line of a kind that the API server does not have.
+func uninstalled(err error, kind string) error {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return failf(CodeNotInstalled, "the cluster does not serve %s: the operator is not installed, or an old version of it is (kubectl apply -k deploy)", kind)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package session
+
+import (
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// ClientOptions let a client read and write the kinds that commands know, without asking the API server for its kinds first.
+func ClientOptions() (client.Options, error) {
+	scheme := runtime.NewScheme()
+	return client.Options{Scheme: scheme, Mapper: knownKinds()}, addKinds(scheme)
+}
+
+// addKinds adds the kinds that commands read as Go values.
+func addKinds(scheme *runtime.Scheme) error {
+	return errors.Join(
+		v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme), certificatesv1.AddToScheme(scheme),
+		networkingv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme),
+	)
+}
+
+// knownKinds names the resources of the kinds that commands use: with it, no request is needed to find them.
+func knownKinds() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"ConfigMap", "Secret", "Pod", "Event"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Node", "Namespace"} {
+		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeRoot)
+	}
+	m.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), meta.RESTScopeNamespace)
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
+	m.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
+	m.Add(v1alpha1.GroupVersion().WithKind("WindowsInstance"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion().WithKind("WindowsConfig"), meta.RESTScopeRoot)
+	m.Add(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}, meta.RESTScopeRoot)
+	m.Add(schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: "MachineSet"}, meta.RESTScopeNamespace)
+	return m
+}

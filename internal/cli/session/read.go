@@ -1,0 +1,205 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// Read reads what a fleet's status needs, with six requests: WindowsInstances, WindowsConfig, the Windows nodes, the
+// operator's Deployment, the warnings of its namespace, and the pods that do not run. What cannot be read, apart from
+// WindowsInstances, is in Unread.
+func (s *Session) Read(ctx context.Context) (fleetstatus.Input, error) {
+	c, err := s.Client()
+	if err != nil {
+		return fleetstatus.Input{}, err
+	}
+	r := reading{Client: c, ctx: ctx, in: fleetstatus.Input{Now: s.Now()}}
+	r.Go(r.config)
+	r.Go(r.nodes)
+	var limited bool
+	r.in.Instances, r.in.Namespace, limited, err = s.instances(ctx, c)
+	if err != nil {
+		r.Wait()
+		return r.in, err
+	}
+	r.Go(r.operator)
+	r.Go(func() { r.events(r.in.Namespace, fields.Set{"type": corev1.EventTypeWarning}) })
+	if limited {
+		r.unread("pods", Failf(CodeForbidden, "not read, because you may not list in all namespaces"))
+	} else {
+		r.Go(func() { r.pods(fields.Set{"status.phase": string(corev1.PodPending)}) })
+	}
+	r.Wait()
+	return r.in, nil
+}
+
+// ReadHost reads the status of the fleet, and all events and pods of one of its hosts. Hosts are found by the name of
+// their WindowsInstance or Node, or by address.
+func (s *Session) ReadHost(ctx context.Context, name string) (fleetstatus.Fleet, fleetstatus.Host, error) {
+	in, err := s.Read(ctx)
+	if err != nil {
+		return fleetstatus.Fleet{}, fleetstatus.Host{}, err
+	}
+	h, found := fleetstatus.Of(in).Find(name)
+	if !found {
+		return fleetstatus.Fleet{}, h, NotFound(name, in.Namespace, len(in.Instances))
+	}
+	c, err := s.Client()
+	if err != nil {
+		return fleetstatus.Fleet{}, h, err
+	}
+	r := reading{Client: c, ctx: ctx, in: in}
+	r.in.Events, r.in.Pods = nil, nil
+	r.in.Unread = slices.DeleteFunc(slices.Clone(in.Unread), func(u fleetstatus.Unread) bool { return u.What == "pods" || u.What == "events" })
+	r.Go(func() { r.events(in.Namespace, fields.Set{"involvedObject.name": h.Name}) })
+	if h.Node != "" {
+		r.Go(func() {
+			r.events(metav1.NamespaceDefault, fields.Set{"involvedObject.kind": "Node", "involvedObject.name": h.Node})
+		})
+		r.Go(func() { r.pods(fields.Set{"spec.nodeName": h.Node}) })
+	}
+	r.Wait()
+	fleet := fleetstatus.Of(r.in)
+	h, _ = fleet.Find(h.Name)
+	return fleet, h, nil
+}
+
+// NotFound is the error for a host that does not exist.
+func NotFound(host, namespace string, hosts int) error {
+	return failf(CodeNotFound, "no host %q: none of the %d WindowsInstances in namespace %s has this name, node name or address", host, hosts, namespace)
+}
+
+// instances reads the WindowsInstances of all namespaces, or only of the named one, and says which namespace is the
+// operator's. Limited says that the user may not read all namespaces.
+func (s *Session) instances(ctx context.Context, c client.Client) (items []v1alpha1.WindowsInstance, namespace string, limited bool, err error) {
+	const kind = "windowsinstances." + api.GroupName
+	var list v1alpha1.WindowsInstanceList
+	if named := s.NamespaceFlag(); named != "" {
+		err := c.List(ctx, &list, client.InNamespace(named))
+		return list.Items, named, false, explainInstances(err, kind, " in namespace "+named)
+	}
+	if err = c.List(ctx, &list); apierrors.IsForbidden(err) {
+		namespace = s.fallbackNamespace()
+		err = c.List(ctx, &list, client.InNamespace(namespace))
+		return list.Items, namespace, true, explainInstances(err, kind, " in namespace "+namespace)
+	}
+	if err != nil {
+		return nil, "", false, explainInstances(err, kind, "")
+	}
+	namespace, err = operatorNamespace(list.Items, s.fallbackNamespace())
+	list.Items = slices.DeleteFunc(list.Items, func(i v1alpha1.WindowsInstance) bool { return i.Namespace != namespace })
+	return list.Items, namespace, false, err
+}
+
+func explainInstances(err error, kind, where string) error {
+	if missing := uninstalled(err, kind); err != nil && missing != nil {
+		return missing
+	}
+	return Explain(err, "listing "+kind+where)
+}
+
+// operatorNamespace is the namespace of all instances.
+func operatorNamespace(items []v1alpha1.WindowsInstance, otherwise string) (string, error) {
+	var found []string
+	for i := range items {
+		if !slices.Contains(found, items[i].Namespace) {
+			found = append(found, items[i].Namespace)
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return otherwise, nil
+	case len(found) == 1:
+		return found[0], nil
+	case slices.Contains(found, api.DefaultNamespace):
+		return api.DefaultNamespace, nil
+	}
+	slices.Sort(found)
+	return "", failf(CodeUsage, "namespaces %q have WindowsInstances: name that of the operator with -n", found)
+}
+
+// reading reads several kinds at once.
+type reading struct {
+	client.Client
+	sync.WaitGroup
+	ctx context.Context
+
+	mu sync.Mutex
+	in fleetstatus.Input
+}
+
+func (r *reading) unread(what string, err error) {
+	if err == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.in.Unread = append(r.in.Unread, fleetstatus.Unread{What: what, Why: err.Error()})
+	slices.SortFunc(r.in.Unread, func(a, b fleetstatus.Unread) int { return strings.Compare(a.What, b.What) })
+}
+
+func (r *reading) config() {
+	config := &v1alpha1.WindowsConfig{}
+	err := r.Get(r.ctx, types.NamespacedName{Name: api.WindowsConfigName}, config)
+	if err == nil {
+		r.mu.Lock()
+		r.in.Config = config
+		r.mu.Unlock()
+	}
+	r.unread("windowsconfigs", Explain(client.IgnoreNotFound(err), "reading WindowsConfig "+api.WindowsConfigName))
+}
+
+func (r *reading) nodes() {
+	var list corev1.NodeList
+	err := r.List(r.ctx, &list, client.MatchingLabels{corev1.LabelOSStable: "windows"})
+	r.mu.Lock()
+	r.in.Nodes = list.Items
+	r.mu.Unlock()
+	r.unread("nodes", Explain(err, "listing nodes"))
+}
+
+func (r *reading) operator() {
+	d := &appsv1.Deployment{}
+	err := r.Get(r.ctx, types.NamespacedName{Namespace: r.in.Namespace, Name: fleetstatus.DeploymentName}, d)
+	if err == nil {
+		r.mu.Lock()
+		r.in.Operator = d
+		r.mu.Unlock()
+	}
+	r.unread("deployments", Explain(client.IgnoreNotFound(err), "reading Deployment "+fleetstatus.DeploymentName))
+}
+
+// maxListed is how many events or pods are read at most: a cluster may have very many.
+const maxListed = 5000
+
+func (r *reading) events(namespace string, selected fields.Set) {
+	var list corev1.EventList
+	err := r.List(r.ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
+	r.mu.Lock()
+	r.in.Events = append(r.in.Events, list.Items...)
+	r.mu.Unlock()
+	r.unread("events", Explain(err, "listing events in namespace "+namespace))
+}
+
+func (r *reading) pods(selected fields.Set) {
+	var list corev1.PodList
+	err := r.List(r.ctx, &list, client.MatchingFieldsSelector{Selector: selected.AsSelector()}, client.Limit(maxListed))
+	r.mu.Lock()
+	r.in.Pods = list.Items
+	r.mu.Unlock()
+	r.unread("pods", Explain(err, "listing pods"))
+}

@@ -1,0 +1,124 @@
+// Package session is one run of kubectl windows: how it finds and reads the cluster, with which deadlines, and how it
+// reports what went wrong. Commands are in internal/cli and beside this package.
+package session
+
+import (
+	"os"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/spf13/pflag"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// defaultTimeout is the deadline of each request to the API server, unless --request-timeout says otherwise.
+const defaultTimeout = "30s"
+
+// Session is one run.
+type Session struct {
+	genericiooptions.IOStreams
+	// Version is that of this program.
+	Version string
+	// Now is the clock.
+	Now func() time.Time
+
+	kubeconfig string
+	overrides  *clientcmd.ConfigOverrides
+}
+
+// New is a run with some streams.
+func New(streams genericiooptions.IOStreams, version string) *Session {
+	return &Session{IOStreams: streams, Version: version, Now: time.Now, overrides: &clientcmd.ConfigOverrides{}}
+}
+
+// AddFlags adds the flags of kubectl that select the cluster and the user. Passwords have no flags: others could read them in
+// the list of processes.
+func (s *Session) AddFlags(f *pflag.FlagSet) {
+	flags := clientcmd.RecommendedConfigOverrideFlags("")
+	flags.AuthOverrideFlags.Username, flags.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	flags.ContextOverrideFlags.Namespace.Description = "Namespace of the operator. By default, that of the WindowsInstances."
+	flags.Timeout.Default, flags.Timeout.Description = defaultTimeout, "Deadline of each request to the API server, such as 10s or 1m."
+	flags.ClusterOverrideFlags.APIServer.ShortName = "s"
+	clientcmd.BindOverrideFlags(s.overrides, f, flags)
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "Path to the kubeconfig file to use")
+}
+
+// loader reads kubeconfigs as kubectl does.
+func (s *Session) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = s.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, s.overrides)
+}
+
+// Config is the configuration for clients. Each request has a deadline, which is Timeout: clients that follow a stream set
+// it to zero, and bound the stream themselves.
+func (s *Session) Config() (*rest.Config, error) {
+	loader := s.loader()
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return nil, failf(CodeUnreachable, "reading the kubeconfig: %w", err)
+	}
+	inPod := os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+	if len(raw.Contexts) == 0 && s.overrides.ClusterInfo.Server == "" && !inPod {
+		return nil, failf(CodeUnreachable, "no cluster is configured: set KUBECONFIG, or name a file with --kubeconfig")
+	}
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, failf(CodeUnreachable, "reading the kubeconfig: %w", err)
+	}
+	if config.Timeout <= 0 {
+		config.Timeout, _ = time.ParseDuration(defaultTimeout)
+	}
+	config.QPS = -1 // the API server limits clients by itself, and this one makes few requests
+	config.UserAgent = "kubectl-windows/" + s.Version
+	config.WarningHandler = rest.NoWarnings{}
+	return config, nil
+}
+
+// Client reads and writes the kinds that commands know. It asks the API server for nothing else.
+func (s *Session) Client() (client.Client, error) {
+	o, err := ClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	return s.client(o)
+}
+
+// DiscoveringClient asks the API server for its kinds first.
+func (s *Session) DiscoveringClient() (client.Client, error) {
+	o, err := ClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Mapper = nil
+	return s.client(o)
+}
+
+func (s *Session) client(o client.Options) (client.Client, error) {
+	config, err := s.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, o)
+	if err != nil {
+		return nil, Explain(err, "connecting to the API server at "+config.Host)
+	}
+	return c, nil
+}
+
+// NamespaceFlag is the namespace that the user named; empty if none.
+func (s *Session) NamespaceFlag() string { return s.overrides.Context.Namespace }
+
+// fallbackNamespace is where to look if nothing else says it: the namespace of the kubeconfig's context, unless it is
+// the one that contexts have when they name none.
+func (s *Session) fallbackNamespace() string {
+	if namespace, _, err := s.loader().Namespace(); err == nil && namespace != "default" {
+		return namespace
+	}
+	return api.DefaultNamespace
+}

@@ -1,0 +1,212 @@
+// Package terminal prints text for people: tables, fields and paragraphs that fit the width of the terminal, with colors
+// where the terminal has them and the user wants them. What is not a terminal gets plain lines of any length.
+package terminal
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
+)
+
+// Style is how a text looks.
+type Style int
+
+// The styles.
+const (
+	// Plain is the terminal's own.
+	Plain Style = iota
+	// Bold is for headings.
+	Bold
+	// Faint is for what matters less.
+	Faint
+	// Good, Warn and Bad are the colors of a traffic light.
+	Good
+	Warn
+	Bad
+)
+
+// minWidth is the narrowest terminal that is served.
+const minWidth = 20
+
+// Printer prints to a stream. It keeps the first error of the stream.
+type Printer struct {
+	out   io.Writer
+	width int // 0: any
+	color bool
+	err   error
+}
+
+// New prints to a stream. It uses width and colors of the terminal if the stream is one. Environment variable NO_COLOR
+// turns colors off (https://no-color.org), COLUMNS sets another width.
+func New(out io.Writer) *Printer {
+	p := &Printer{out: out}
+	file, is := out.(*os.File)
+	if !is || !term.IsTerminal(int(file.Fd())) {
+		return p
+	}
+	p.width, _, _ = term.GetSize(int(file.Fd()))
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		p.width = columns
+	}
+	p.width = max(p.width, minWidth)
+	p.color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return p
+}
+
+// Fixed prints to a stream with this width; 0 is for any.
+func Fixed(out io.Writer, width int, color bool) *Printer {
+	if width > 0 {
+		width = max(width, minWidth)
+	}
+	return &Printer{out: out, width: width, color: color}
+}
+
+// IsTerminal says whether a stream is one.
+func IsTerminal(stream any) bool {
+	file, is := stream.(*os.File)
+	return is && term.IsTerminal(int(file.Fd()))
+}
+
+// Err is the first error of the stream, such as a closed pipe.
+func (p *Printer) Err() error { return p.err }
+
+// Color says whether the printer uses colors.
+func (p *Printer) Color() bool { return p.color }
+
+// Line prints one line, cut to the width.
+func (p *Printer) Line(text string) {
+	if p.width > 0 {
+		text = ansi.Truncate(text, p.width, "…")
+	}
+	p.write(text + "\n")
+}
+
+// Styled gives a text a style.
+func (p *Printer) Styled(s Style, text string) string {
+	code := [...]string{"", "1", "2", "32", "33", "31"}[s]
+	if !p.color || code == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Heading prints a line that begins a part.
+func (p *Printer) Heading(text string) { p.Line(p.Styled(Bold, text)) }
+
+// Text prints a paragraph, wrapped and indented. Line breaks in it stay.
+func (p *Printer) Text(indent int, s Style, text string) {
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		for _, part := range p.wrapped(line, indent) {
+			p.write(strings.Repeat(" ", indent) + p.Styled(s, part) + "\n")
+		}
+	}
+}
+
+func (p *Printer) wrapped(line string, indent int) []string {
+	if p.width == 0 {
+		return []string{line}
+	}
+	return strings.Split(ansi.Wrap(line, max(p.width-indent, minWidth/2), ""), "\n")
+}
+
+// fieldWidth is the width of the names of fields.
+const fieldWidth = 14
+
+// Field prints a name and a value, which is wrapped behind the name. A narrow terminal gets the value below the name.
+func (p *Printer) Field(name, value string) {
+	if value == "" {
+		return
+	}
+	if p.width > 0 && p.width < 3*fieldWidth {
+		p.Line(p.Styled(Bold, name))
+		p.Text(2, Plain, value)
+		return
+	}
+	lead := fmt.Sprintf("%-*s", fieldWidth, name)
+	for line := range strings.SplitSeq(value, "\n") {
+		for _, part := range p.wrapped(line, fieldWidth) {
+			p.write(p.Styled(Bold, lead) + part + "\n")
+			lead = strings.Repeat(" ", fieldWidth)
+		}
+	}
+}
+
+func (p *Printer) write(text string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.out, text)
+	}
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name string
+	// Weight says which columns go first where the terminal is too narrow: those with the smallest weight.
+	Weight int
+	// Style gives the style of a cell; nil for none.
+	Style func(cell string) Style
+}
+
+// Table prints rows below their headings. Cells are one line. Where the terminal is too narrow, columns are left out, and
+// then the last one is cut.
+func (p *Printer) Table(columns []Column, rows [][]string) {
+	shown := make([]int, len(columns))
+	widths := make([]int, len(columns))
+	for c := range columns {
+		shown[c], widths[c] = c, ansi.StringWidth(columns[c].Name)
+		for _, row := range rows {
+			row[c] = oneLine(row[c])
+			widths[c] = max(widths[c], ansi.StringWidth(row[c]))
+		}
+	}
+	total := func() (sum int) {
+		for _, c := range shown {
+			sum += widths[c] + 2
+		}
+		return sum - 2
+	}
+	for p.width > 0 && total() > p.width && len(shown) > 2 {
+		least := slices.MinFunc(shown, func(a, b int) int {
+			return cmp.Or(cmp.Compare(columns[a].Weight, columns[b].Weight), cmp.Compare(b, a))
+		})
+		if lastIsText := columns[shown[len(shown)-1]].Weight > columns[least].Weight; total()-widths[shown[len(shown)-1]]+minWidth <= p.width && lastIsText {
+			break // the last column can be cut
+		}
+		shown = slices.DeleteFunc(shown, func(c int) bool { return c == least })
+	}
+	head := make([]string, len(columns))
+	for c := range columns {
+		head[c] = columns[c].Name
+	}
+	p.row(columns, shown, widths, head, true)
+	for _, row := range rows {
+		p.row(columns, shown, widths, row, false)
+	}
+}
+
+func (p *Printer) row(columns []Column, shown, widths []int, cells []string, head bool) {
+	var b strings.Builder
+	for n, c := range shown {
+		cell, style := cells[c], Plain
+		switch {
+		case head:
+			style = Bold
+		case columns[c].Style != nil:
+			style = columns[c].Style(cell)
+		}
+		b.WriteString(p.Styled(style, cell))
+		if n < len(shown)-1 {
+			b.WriteString(strings.Repeat(" ", widths[c]-ansi.StringWidth(cell)+2))
+		}
+	}
+	p.Line(b.String())
+}
+
+// oneLine makes one line of a text.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

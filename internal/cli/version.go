@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// versions are the versions of everything.
+type versions struct {
+	// Client is this program's, Operator the one of the operator's image.
+	Client   string `json:"client"`
+	Operator string `json:"operator,omitempty"`
+	// Desired is what nodes are to have.
+	Desired string `json:"desired,omitempty"`
+	// Nodes are the names of nodes with each version, Kubelets with each version of the kubelet, Windows with each build.
+	Nodes    map[string][]string `json:"nodes,omitempty"`
+	Kubelets map[string][]string `json:"kubelets,omitempty"`
+	Windows  map[string][]string `json:"windows,omitempty"`
+}
+
+// version says who has which version.
+func version(s *session.Session) *cobra.Command {
+	var o output
+	var client bool
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Shows the versions of this program, the operator and the nodes",
+		Example: "  kubectl windows version\n  kubectl windows version --client",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			v := versions{Client: s.Version}
+			if !client {
+				f, err := readFleet(c.Context(), s)
+				if err != nil {
+					return err
+				}
+				v = versionsOf(s.Version, f)
+			}
+			if o.isData() {
+				return o.data(s, v)
+			}
+			p := terminal.New(s.Out)
+			printVersionsOf(p, v)
+			return p.Err()
+		},
+	}
+	o.add(c, formatJSON, formatYAML)
+	c.Flags().BoolVar(&client, "client", false, "Only the version of this program; asks no cluster.")
+	return c
+}
+
+func versionsOf(client string, f fleetstatus.Fleet) versions {
+	v := versions{
+		Client: client, Operator: f.Operator.Version, Desired: f.Rollout.Version,
+		Nodes: map[string][]string{}, Kubelets: map[string][]string{}, Windows: map[string][]string{},
+	}
+	for _, h := range f.Hosts {
+		if h.Node == "" {
+			continue
+		}
+		for of, is := range map[*map[string][]string]string{&v.Nodes: h.Versions.Node, &v.Kubelets: h.Versions.Kubelet, &v.Windows: h.Versions.Windows} {
+			is = cmp.Or(is, "unknown")
+			(*of)[is] = append((*of)[is], h.Node)
+		}
+	}
+	return v
+}
+
+func printVersionsOf(p *terminal.Printer, v versions) {
+	p.Field("Client", v.Client)
+	p.Field("Operator", v.Operator)
+	p.Field("Desired", v.Desired)
+	for _, group := range []struct {
+		name string
+		of   map[string][]string
+	}{{"Nodes", v.Nodes}, {"Kubelets", v.Kubelets}, {"Windows", v.Windows}} {
+		for n, is := range slices.Sorted(maps.Keys(group.of)) {
+			p.Field(once(n, group.name), fmt.Sprintf("%s: %d (%s)", is, len(group.of[is]), names(group.of[is])))
+		}
+	}
+}

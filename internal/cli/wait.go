@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+)
+
+// waiter shows the progress of hosts until they are as they are to become.
+type waiter struct {
+	s       *session.Session
+	timeout time.Duration
+	// said is the last line of each host.
+	said map[string]string
+}
+
+// waitPause is the pause between two looks.
+const waitPause = 2 * time.Second
+
+// until looks at the fleet until done says so, or until a deadline. Done may return an error that ends the wait.
+func (w *waiter) until(ctx context.Context, done func(fleetstatus.Fleet) (bool, error)) error {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	for look := whole; ; look = ctx { // the first look has the deadline of its requests only, so that there is something to say
+		f, err := readFleet(look, w.s)
+		if look.Err() == nil {
+			if err != nil {
+				return err
+			}
+			if over, err := done(f); over || err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if ctx.Err() == context.DeadlineExceeded {
+				return session.Failf(session.CodeTimeout, "not done after %s; kubectl windows status shows the progress%s", w.timeout, w.last())
+			}
+			return session.Failf(session.CodeFailed, "interrupted; the operator continues")
+		case <-time.After(waitPause):
+		}
+	}
+}
+
+// last are the last lines of all hosts.
+func (w *waiter) last() string {
+	var lines []string
+	for name, line := range w.said {
+		lines = append(lines, name+" is "+line)
+	}
+	slices.Sort(lines)
+	if len(lines) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(lines[:min(len(lines), maxNamed)], "; ")
+}
+
+// say prints how a host is, if that is new.
+func (w *waiter) say(h fleetstatus.Host) {
+	line := fmt.Sprintf("%s (%s)", h.State, h.Reason)
+	switch {
+	case h.Maintenance != nil:
+		line += " " + nextAction(h) + ": " + firstLine(h.Maintenance.Message)
+	case h.Plan != nil && h.Plan.WaitsFor != "":
+		line += " " + nextAction(h) + ": " + firstLine(h.Plan.Message)
+	default:
+		if i := slices.IndexFunc(h.Steps, func(s fleetstatus.Step) bool { return s.State == "Running" }); i >= 0 {
+			line += " step " + h.Steps[i].Name
+		}
+	}
+	line = strings.TrimRight(line, ": ")
+	if w.said == nil {
+		w.said = map[string]string{}
+	}
+	if w.said[h.Name] != line {
+		w.said[h.Name] = line
+		fmt.Fprintf(w.s.Out, "%s  %s: %s\n", w.s.Now().Format(time.TimeOnly), h.Name, line)
+	}
+}
+
+// obstruction is the first error of a host, printed, as an error; nil if there is none.
+func (w *waiter) obstruction(h fleetstatus.Host) error {
+	for _, p := range h.Problems {
+		if p.Severity == advice.Error {
+			out := terminal.New(w.s.Out)
+			printProblem(out, p)
+			return session.Failf(session.CodeFindings, "host %s does not continue by itself: %s. The operator tries again when the cause is gone", h.Name, p.Reason)
+		}
+	}
+	return nil
+}

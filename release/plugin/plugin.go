@@ -1,0 +1,154 @@
+// Package plugin packs kubectl windows: an archive for each platform, and the manifest with which krew, the package manager
+// of kubectl's plugins, installs it from an index of our own.
+package plugin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/release/archive"
+)
+
+// Name is the name of the plugin, as in kubectl windows.
+const Name = "windows"
+
+// Manifest is the name of krew's manifest, which must be the plugin's.
+const Manifest = Name + ".yaml"
+
+// Source is what the archives are made of.
+type Source struct {
+	// Version is the semantic version without v.
+	Version string
+	// Programs is the folder with <os>-<arch>/kubectl-windows, as make plugin builds them. License is the path of LICENSE.
+	Programs, License string
+	// Downloads is the URL of the folder that the archives are published in.
+	Downloads string
+}
+
+// Platform is an operating system with a processor, as Go names them.
+type Platform struct{ OS, Arch string }
+
+// Platforms are all that the plugin is built for.
+func Platforms() []Platform {
+	return []Platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"}}
+}
+
+// program is the name of the program on a platform.
+func (p Platform) program() string {
+	if p.OS == "windows" {
+		return "kubectl-" + Name + ".exe"
+	}
+	return "kubectl-" + Name
+}
+
+// archiveName is the name of a platform's archive.
+func (s Source) archiveName(p Platform) string {
+	return fmt.Sprintf("kubectl-%s-%s-%s-%s.tar.gz", Name, s.Version, p.OS, p.Arch)
+}
+
+// completion is what kubectl calls to complete a command line of the plugin, if it is in PATH (kubectl completion --help).
+const completion = "#!/bin/sh\nexec kubectl " + Name + " __complete \"$@\"\n"
+
+// Files are the archives and the manifest, by name.
+func Files(s Source) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	license, err := os.ReadFile(s.License)
+	if err != nil {
+		return nil, fmt.Errorf("packing the license: %w", err)
+	}
+	manifest := newManifest(s.Version)
+	for _, p := range Platforms() {
+		program, err := os.ReadFile(filepath.Join(s.Programs, p.OS+"-"+p.Arch, p.program()))
+		if err != nil {
+			return nil, fmt.Errorf("packing the program for %s on %s; run make plugin: %w", p.OS, p.Arch, err)
+		}
+		packed, err := pack(p, program, license)
+		if err != nil {
+			return nil, err
+		}
+		name := s.archiveName(p)
+		files[name] = packed
+		manifest.Spec.Platforms = append(manifest.Spec.Platforms, platformOf(p, strings.TrimSuffix(s.Downloads, "/")+"/"+name, packed))
+	}
+	if files[Manifest], err = yaml.Marshal(manifest); err != nil {
+		return nil, fmt.Errorf("writing krew's manifest: %w", err)
+	}
+	return files, nil
+}
+
+// pack makes the archive of a platform. The same files give the same bytes.
+func pack(p Platform, program, license []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	files := []archive.File{archive.Executable(p.program(), program), archive.Bytes("LICENSE", license)}
+	if p.OS != "windows" {
+		files = append(files, archive.Executable("kubectl_complete-"+Name, []byte(completion)))
+	}
+	if err := errors.Join(archive.Write(compressed, files), compressed.Close()); err != nil {
+		return nil, fmt.Errorf("packing the program for %s on %s: %w", p.OS, p.Arch, err)
+	}
+	return packed.Bytes(), nil
+}
+
+// manifest is a plugin of krew (sigs.k8s.io/krew, pkg/index/types.go).
+type manifest struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   metadata `json:"metadata"`
+	Spec       spec     `json:"spec"`
+}
+
+type metadata struct {
+	Name string `json:"name"`
+}
+
+type spec struct {
+	Version          string     `json:"version"`
+	Homepage         string     `json:"homepage"`
+	ShortDescription string     `json:"shortDescription"`
+	Description      string     `json:"description"`
+	Caveats          string     `json:"caveats"`
+	Platforms        []platform `json:"platforms"`
+}
+
+type platform struct {
+	Selector selector `json:"selector"`
+	URI      string   `json:"uri"`
+	SHA256   string   `json:"sha256"`
+	Bin      string   `json:"bin"`
+}
+
+type selector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
+}
+
+func newManifest(version string) manifest {
+	return manifest{
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: metadata{Name: Name},
+		Spec: spec{
+			Version: "v" + version, Homepage: "https://github.com/windows-machine-config/wmco",
+			ShortDescription: "Show and manage Windows nodes",
+			Description: "Shows the state of the Windows nodes that the Windows Machine Config Operator manages, what they wait for and what\n" +
+				"to do about each problem. Checks clusters, and adds, removes, restarts and pauses hosts.\n",
+			Caveats: "The cluster needs the Windows Machine Config Operator. To complete command lines, put kubectl_complete-windows of the\n" +
+				"archive into PATH.\n",
+		},
+	}
+}
+
+func platformOf(p Platform, uri string, packed []byte) platform {
+	return platform{
+		Selector: selector{MatchLabels: map[string]string{"os": p.OS, "arch": p.Arch}}, URI: uri, SHA256: fmt.Sprintf("%x", sha256.Sum256(packed)), Bin: p.program(),
+	}
+}
