@@ -1,14 +1,37 @@
 #!/usr/bin/env bash
-# Builds wmco-acceptance.exe, with the programs that it starts inside it: hack/acceptance.sh <folder>.
+# Builds wmco-acceptance.exe, with the programs that it starts inside it, and with a payload also what its option --join needs, in folder
+# join beside it: hack/acceptance.sh <folder> [<payload>].
 set -euo pipefail
 out=$(realpath -m "$1")
+payload=${2:+$(realpath "$2")}
 cd "$(dirname "$0")/.."
 export GOOS=windows GOARCH=amd64 CGO_ENABLED=0
 programs=cmd/wmco-acceptance/programs
 mkdir -p "$programs" "$out"
+exec 9<"$programs"
+flock 9 # others build it at the same time
 rm -f "$programs"/*
 go test -vet=off -c -ldflags '-s -w' -o "$programs/" ./internal/win ./internal/win/network ./internal/win/scm
 go build -ldflags '-s -w' -o "$programs/" k8s.io/component-base/logs/kube-log-runner
 gzip -n "$programs"/*.exe
 go build -buildvcs=auto -tags acceptance -ldflags '-s -w' -o "$out/" ./cmd/wmco-acceptance
 printf '%s: %s MB\n' "$out/wmco-acceptance.exe" "$(($(stat -c %s "$out/wmco-acceptance.exe") >> 20))"
+[ -n "$payload" ] || exit 0
+
+join=$out/join
+rm -rf "$join"
+mkdir -p "$join"
+go build -buildvcs=auto -ldflags '-s -w' -o "$join/" ./cmd/wmco
+(
+  cd lab
+  go build -ldflags '-s -w' -o "$join/sshd.exe" ./sshd/cmd
+  version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+  IFS=. read -r major minor _ <<<"${version#v}"
+  variables=k8s.io/component-base/version # as in Kubernetes' own build scripts
+  go build -ldflags "-s -w -X $variables.gitVersion=$version -X $variables.gitMajor=$major -X $variables.gitMinor=$minor" -o "$join/" ./controlplane
+)
+cp -r "$payload" "$join/payload"
+mkdir "$join/deploy"
+(cd deploy && find . -name '*.yaml' -exec cp --parents -t "$join/deploy" {} +)
+(cd "$join" && find . -type f -printf '%P\n' | sort | xargs sha256sum >"$out/SHA256SUMS" && mv "$out/SHA256SUMS" .)
+printf '%s: %s MB\n' "$join" "$(du -sm "$join" | cut -f1)"

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,8 +49,8 @@ func exit(err error, code int) {
 
 // flags are those of the command line.
 type flags struct {
-	plan, restore, onWine bool
-	only, out             string
+	plan, restore, onWine, join           bool
+	only, out, files, user, image, mirror string
 }
 
 func parse(args []string, out io.Writer) (f flags, err error) {
@@ -59,12 +60,22 @@ func parse(args []string, out io.Writer) (f flags, err error) {
 	set.BoolVar(&f.restore, "restore", false, "put back what a run that was cut left, and try nothing")
 	set.BoolVar(&f.onWine, "on-wine", false, "this is Wine: try the program itself")
 	set.StringVar(&f.only, "only", "", "`ids` of the lines to try, separated by commas; all if empty")
+	set.BoolVar(&f.join, "join", false, "make this machine a node of a control plane on itself, and take it off again, instead of trying the lines")
+	set.StringVar(&f.files, "files", "", "`folder` of what --join needs, as make acceptance JOIN=1 builds it; by default folder join beside this program")
+	set.StringVar(&f.user, "user", os.Getenv("USERNAME"), "`administrator` of this machine whom the operator logs in as with --join")
+	set.StringVar(&f.image, "image", "", "`image` of the pod of --join, with its registry; by default the sandbox image")
+	set.StringVar(&f.mirror, "mirror", "", "`host:port` of a registry without TLS that has the images of --join; by default their own registries")
 	set.StringVar(&f.out, "out", ".", "`folder` for report.json and report.md")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
 	if set.NArg() > 0 {
 		err = fmt.Errorf("%q is not known: --help lists the options", set.Arg(0))
+	}
+	if err == nil && f.join && f.only != "" {
+		err = errors.New("--only is not for --join, whose steps need each other: leave it out")
+	}
+	if err != nil {
 		fmt.Fprintln(out, err)
 	}
 	return f, err
@@ -79,6 +90,10 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 		return misused
 	}
 	if f.plan {
+		if f.join {
+			fmt.Fprint(out, acceptance.JoinPlan())
+			return allRight
+		}
 		fmt.Fprint(out, acceptance.Plan(acceptance.Lines()))
 		return allRight
 	}
@@ -109,7 +124,7 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 		return allRight, nil
 	}
 	o.Report = func(r acceptance.Report) error { return write(f.out, r) }
-	r, err := acceptance.Run(ctx, m, o)
+	r, err := tryOrJoin(ctx, m, o, f)
 	if err != nil {
 		return failed, err
 	}
@@ -118,6 +133,14 @@ func try(ctx context.Context, f flags, out io.Writer) (int, error) {
 		return refuted, nil
 	}
 	return allRight, nil
+}
+
+func tryOrJoin(ctx context.Context, m acceptance.Machine, o acceptance.Options, f flags) (acceptance.Report, error) {
+	if !f.join {
+		return acceptance.Run(ctx, m, o)
+	}
+	files := cmp.Or(f.files, filepath.Join(filepath.Dir(m.Program), "join"))
+	return acceptance.Join(ctx, m, acceptance.JoinOptions{Options: o, Files: files, User: f.user, Image: f.image, Mirror: f.mirror})
 }
 
 // machine is the one that this program runs on. What it starts ends with it.

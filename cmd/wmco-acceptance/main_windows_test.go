@@ -270,6 +270,15 @@ func TestThePlanAndBadFlags(t *testing.T) {
 	if plan := mustEnd(t, allRight, "--plan"); !strings.Contains(plan, "hostname: gives the machine another name") {
 		t.Errorf("the plan is %s", plan)
 	}
+	if plan := mustEnd(t, allRight, "--plan", "--join"); !strings.Contains(plan, "node-ready: makes services") {
+		t.Errorf("the plan of --join is %s", plan)
+	}
+	if said := mustEnd(t, misused, "--join", "--only", "hns"); !strings.Contains(said, "--only is not for --join") {
+		t.Errorf("--join with --only says %s", said)
+	}
+	if said := mustEnd(t, failed, "--join"); !strings.Contains(said, "refused, nothing was changed: ") {
+		t.Errorf("--join without what it needs says %s", said)
+	}
 	for _, args := range [][]string{{"--joined"}, {"more"}} {
 		if said := mustEnd(t, misused, args...); !strings.Contains(said, args[0]) && !strings.Contains(said, "joined") {
 			t.Errorf("%q: it says %s", args, said)

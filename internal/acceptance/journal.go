@@ -37,6 +37,8 @@ const (
 	kindHostname    Kind = "host name"          // former name
 	kindRestart     Kind = "scheduled restart"  // empty
 	kindTests       Kind = "tests"              // name of the tests' program
+	kindKeys        Kind = "SSH keys"           // empty
+	kindNode        Kind = "node"               // UID of the cluster
 )
 
 // change is one change of the machine.
@@ -64,6 +66,8 @@ func (c change) check() error {
 		kindHostname:    `[A-Za-z0-9-]{1,63}`,
 		kindRestart:     ``,
 		kindTests:       `[a-z]+`,
+		kindKeys:        ``,
+		kindNode:        `[0-9a-f-]{36}`,
 	}
 	pattern, known := names[c.Kind]
 	if !known {

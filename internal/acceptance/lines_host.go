@@ -29,6 +29,18 @@ func featureLines() []Line {
 			Try:     tryRestart,
 		},
 		{
+			ID: "event-logs", Title: "Event logs",
+			Text: "Wine keeps no events (`EvtQuery` gives nothing), so there are no copies of event logs on hosts of the lab. " +
+				"The calls of Windows' event API are used after their documentation, events are read from the XML of its " +
+				"schema, and the copies were tested with simulated logs.",
+			Claim: "WICD reads the events that a program writes, newest first, and knows channels that do not exist",
+			Tests: []string{
+				"TestEventLogsKeepTheirPromises/NewerEventsAreRead",
+				"TestEventLogsKeepTheirPromises/TheNewestEventsAreReadFirst",
+				"TestEventLogsKeepTheirPromises/AnAbsentChannelIsTold",
+			},
+		},
+		{
 			ID: "defender", Title: "Microsoft Defender",
 			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used after their " +
 				"documentation; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +

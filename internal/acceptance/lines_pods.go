@@ -18,7 +18,7 @@ func podLines() []Line {
 			Text: "the functions of `vmcompute.dll` and `computenetwork.dll` are called as hcsshim calls them; the " +
 				"lab has stand-ins for both. Whether Windows can remove a layer before a restart that was in use " +
 				"when containerd stopped is unknown; files that cannot be removed are named.",
-			Reason: "it takes containers and their images; a host that leaves tries it",
+			Reason: "it takes containers and their images; step leave of --join tries it",
 		},
 		{
 			ID: "pods", Title: "Pods",
@@ -27,7 +27,7 @@ func podLines() []Line {
 				"cuts. The container and network services of Windows below them are stand-ins: containers are " +
 				"ordinary processes without isolation, volumes, limits or a Windows image, and no packet is " +
 				"encapsulated or load balanced (see lab/README.md).",
-			Reason: "it takes a cluster",
+			Reason: "it takes a cluster; step pod of --join tries a pod of one image",
 		},
 		{
 			ID: "missed-network", Title: "A network configuration that containerd missed",

@@ -13,13 +13,20 @@ import (
 // undoTimeout is how long putting back one change may take.
 const undoTimeout = 3 * time.Minute
 
+// leaveTimeout is how long taking a node off may take: services end within two minutes each.
+const leaveTimeout = 10 * time.Minute
+
 // undoAll puts all changes back, the newest first. It goes on after a failure: what could not be put back stays in the journal.
 func (s *session) undoAll(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // also after Ctrl+C
 	var failures []error
 	for _, c := range slices.Backward(slices.Clone(s.journal.changes)) {
 		s.say("  putting back: %s", c)
-		limited, cancel := context.WithTimeout(ctx, undoTimeout)
+		timeout := undoTimeout
+		if c.Kind == kindNode {
+			timeout = leaveTimeout
+		}
+		limited, cancel := context.WithTimeout(ctx, timeout)
 		err := s.undo(limited, c)
 		cancel()
 		if err == nil {
@@ -36,6 +43,9 @@ func (s *session) undoAll(ctx context.Context) error {
 func (s *session) undo(ctx context.Context, c change) error {
 	switch c.Kind {
 	case kindFolder:
+		if s.isNeeded(c) {
+			return errors.New("it is needed to take the node off")
+		}
 		return s.removeFolder(ctx, Root+`\`+c.Name)
 	case kindFeature:
 		return s.disableFeature(ctx, c.Name)
@@ -55,6 +65,17 @@ func (s *session) undo(ctx context.Context, c change) error {
 		return s.cancelRestart(ctx)
 	case kindTests:
 		return s.cleanUpAfterTests(ctx, c.Name)
+	case kindKeys:
+		return s.restoreKeys()
+	case kindNode:
+		return s.takeOffNode(ctx, c.Name)
 	}
 	return c.check()
+}
+
+// isNeeded tells whether a change that could not be put back needs a folder for that.
+func (s *session) isNeeded(folder change) bool {
+	return slices.ContainsFunc(s.journal.changes, func(c change) bool {
+		return c.Kind == kindNode && Root+`\`+folder.Name == joinFolder || c.Kind == kindKeys && Root+`\`+folder.Name == keysFolder
+	})
 }

@@ -1,0 +1,168 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// JoinOptions are the options of Join.
+type JoinOptions struct {
+	Options // Only is not used
+	// Files is the folder that make acceptance JOIN=1 builds beside the program: the control plane, the operator and its payload.
+	Files string
+	// User is whom the operator logs in as. It must be an administrator.
+	User string
+	// Image is that of the pod, with its registry; the sandbox image if empty.
+	Image string
+	// Mirror is host and port of a registry without TLS that has the images, for machines that do not reach their registries.
+	Mirror string
+}
+
+// joining is a join of this machine to a control plane on itself.
+type joining struct {
+	*session
+	options JoinOptions
+	config  controlplane.Config
+	// address is that at which the operator reaches this machine.
+	address string
+	api     apiServer
+	before  remains
+	// credentials are those of the control plane, key is the line that authorizes the operator with an SSH server.
+	credentials controlplane.Credentials
+	key         string
+	running     running
+	// failed is the ID of the first step that did not succeed.
+	failed string
+}
+
+// joinSteps are the steps of a join, in order. Each needs those before it.
+func joinSteps(j *joining) []Line {
+	steps := []Line{
+		{
+			ID: "control-plane", Title: "Control plane on Windows", Claim: "etcd, kube-apiserver, kube-controller-manager and kube-scheduler work on this Windows",
+			Changes: "starts them on 127.0.0.1, with certificates of their own", Try: j.startControlPlane,
+		},
+		{
+			ID: "operator", Title: "Operator", Claim: "the operator works with the rights that deploy/ gives to its ServiceAccount",
+			Changes: "applies deploy/, and starts the operator as a process of this machine", Try: j.startOperator,
+		},
+		{
+			ID: "ssh", Title: "SSH", Claim: "the operator logs in with a key of an administrator",
+			Changes: "adds a key to " + keysFile + " where OpenSSH's server runs, and starts an SSH server of its own where there is none", Try: j.announce,
+		},
+		{
+			ID: "node-ready", Title: "Node", Claim: "this machine becomes a Ready node, with Flannel as the network of pods",
+			Changes: "makes services, firewall rules, environment variables, a network of the Host Network Service, and folders " +
+				desired.Root + ", " + desired.Logs + " and " + desired.ContainerdData, Try: j.awaitNode,
+		},
+		{
+			ID: "pod", Title: "Pod", Claim: "a pod runs on the node, with an address of the node's range",
+			Changes: "starts a pod", Try: j.runPod,
+		},
+		{
+			ID: "leave", Title: "Leaving", Claim: "the operator takes everything off a host that is removed from the list, but for journal and logs",
+			Changes: "removes the node", Try: j.leave,
+		},
+	}
+	for i := range steps {
+		steps[i].Try = j.inOrder(steps[i])
+	}
+	return steps
+}
+
+// inOrder is a step that is not tried when one before it did not succeed. The pod is no reason: a host without images can leave.
+func (j *joining) inOrder(l Line) func(context.Context, *session) (string, error) {
+	return func(ctx context.Context, s *session) (string, error) {
+		if j.failed != "" {
+			return "", untriedf("it needs %s, which did not succeed", j.failed)
+		}
+		seen, err := l.Try(ctx, s)
+		if err != nil && l.ID != "pod" {
+			j.failed = l.ID
+		}
+		return seen, err
+	}
+}
+
+// Join makes this machine a node of a control plane on itself, runs a pod, takes the node off again, and puts back what is left. Each step
+// is a line of the report. What an earlier run left is put back first. The errors are those of Run.
+func Join(ctx context.Context, m Machine, o JoinOptions) (Report, error) {
+	s, release, err := open(ctx, m, o.Options)
+	if err != nil {
+		return Report{}, err
+	}
+	defer release()
+	if err := s.undoAll(ctx); err != nil {
+		return Report{}, err
+	}
+	j, err := prepare(ctx, s, o)
+	if err != nil {
+		return Report{}, errors.Join(err, s.close())
+	}
+	lines := joinSteps(j)
+	s.say("%s\n", joinPlan(lines))
+	r := newReport(o.Version, s)
+	for _, l := range lines {
+		if ctx.Err() != nil || s.journal.failure != nil {
+			break
+		}
+		r.Lines = append(r.Lines, s.try(ctx, l))
+		if err := o.report(r); err != nil {
+			return r, errors.Join(err, s.failedUndo(&r))
+		}
+	}
+	if err := errors.Join(s.journal.failure, s.failedUndo(&r)); err != nil {
+		return r, errors.Join(err, o.report(r))
+	}
+	r.Finished = time.Now().UTC()
+	return r, errors.Join(context.Cause(ctx), o.report(r), s.close())
+}
+
+// prepare looks whether this machine can become a node for a while. It changes nothing but what the journal needs.
+func prepare(ctx context.Context, s *session, o JoinOptions) (*joining, error) {
+	if err := s.refuseNode(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.facts, err = s.Host.System.Facts(ctx); err != nil {
+		return nil, fmt.Errorf("reading the facts of this machine: %w", err)
+	}
+	address, err := s.refuseJoin(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	j := &joining{session: s, options: o, address: address.String(), running: running{ended: map[string]error{}}}
+	// All that speaks to the API server is on this machine. Its other addresses will not do: the operator takes no API server for a host, and a
+	// network of pods takes the address off its adapter for seconds.
+	j.config = controlplane.Config{Folder: s.Host.Disk.Local(joinFolder), Address: "127.0.0.1", PodNetwork: podNetwork}
+	for _, port := range []*int{&j.config.Port, &j.config.EtcdPort} {
+		if *port, err = freePort(ctx); err != nil {
+			return nil, err
+		}
+	}
+	j.before, err = j.look(ctx)
+	return j, err
+}
+
+// joinPlan says what a join changes.
+func joinPlan(lines []Line) string {
+	var b strings.Builder
+	b.WriteString("This program makes this machine a node of a control plane that it starts here, and puts back what it changes. It needs about\n" +
+		"ten minutes. The network of the machine can fail for some seconds.\n")
+	for _, l := range lines {
+		fmt.Fprintf(&b, "  %s: %s\n", l.ID, l.Changes)
+	}
+	fmt.Fprintf(&b, "If it is cut, start it again, or with --restore: the journal in %s says what to put back.\n", Root)
+	return b.String()
+}
+
+// JoinPlan says what a join of a machine changes.
+func JoinPlan() string {
+	return joinPlan(joinSteps(&joining{}))
+}

@@ -1,0 +1,124 @@
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
+)
+
+const (
+	// callTimeout is how long a request to the API server may take, maxAnswer how long its answer may be, in bytes.
+	callTimeout = 30 * time.Second
+	maxAnswer   = 16 << 20
+	// pollInterval is the pause between two looks.
+	pollInterval = time.Second
+)
+
+// apiServer is the API server as a cluster administrator has it. A client of Kubernetes would double the size of this program.
+type apiServer struct {
+	url  string
+	http *http.Client
+}
+
+func newAPIServer(url string, c controlplane.Credentials) (apiServer, error) {
+	certificate, err := tls.X509KeyPair(c.Admin.Cert, c.Admin.Key)
+	if err != nil {
+		return apiServer{}, fmt.Errorf("reading the administrator's certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(c.CA.PEM)
+	return apiServer{url: url, http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+	}}}, nil
+}
+
+// get reads an object. An absent one is errAbsent.
+func (a apiServer) get(ctx context.Context, path string, into any) error {
+	return a.call(ctx, http.MethodGet, path, nil, into)
+}
+
+// create makes an object in a collection, and reads the answer unless into is nil.
+func (a apiServer) create(ctx context.Context, path string, object, into any) error {
+	return a.call(ctx, http.MethodPost, path, object, into)
+}
+
+// remove removes an object. An absent one is no error.
+func (a apiServer) remove(ctx context.Context, path string) error {
+	err := a.call(ctx, http.MethodDelete, path, nil, nil)
+	if errors.Is(err, errAbsent) {
+		return nil
+	}
+	return err
+}
+
+// errAbsent is what apiServer returns for an object that does not exist.
+var errAbsent = errors.New("it does not exist")
+
+func (a apiServer) call(ctx context.Context, method, path string, object, into any) error {
+	var body io.Reader
+	if object != nil {
+		text, err := json.Marshal(object)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, a.url+path, body)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	response, err := a.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	case response.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s %s: %w", method, path, errAbsent)
+	case response.StatusCode >= http.StatusBadRequest:
+		var status metav1.Status
+		_ = json.Unmarshal(answer, &status) // the code alone is something
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, status.Message)
+	case into == nil:
+		return nil
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s %s: reading the answer: %w", method, path, err)
+	}
+	return nil
+}
+
+// await asks until it is told that nothing is missing, an error of check, or the end of ctx, whose error says what was missing.
+func await(ctx context.Context, what string, check func(context.Context) (missing string, err error)) error {
+	last := "it was not asked"
+	for {
+		missing, err := check(ctx)
+		if err != nil || missing == "" {
+			return err
+		}
+		if ctx.Err() == nil { // else it says only that
+			last = missing
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %s", what, ctx.Err(), last)
+		case <-time.After(pollInterval):
+		}
+	}
+}

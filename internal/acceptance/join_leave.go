@@ -1,0 +1,251 @@
+package acceptance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+const (
+	// keysFile has the SSH keys of administrators, where OpenSSH's server is installed.
+	sshFolder = `C:\ProgramData\ssh`
+	keysFile  = sshFolder + `\administrators_authorized_keys`
+	// keysFolder has what was in it: one of these two files.
+	keysFolder = Root + `\keys`
+	formerKeys = keysFolder + `\former`
+	noKeys     = keysFolder + `\absent`
+)
+
+// remains are what a node has that a machine has not.
+type remains []string
+
+// look lists them. Journal and logs of WICD stay by design, and are not listed.
+func (j *joining) look(ctx context.Context) (remains, error) {
+	var all remains
+	services, err := j.Host.Services.List(ctx, desired.Services())
+	for _, s := range services {
+		all = append(all, "service "+s.Name)
+	}
+	networks, networkErr := j.Host.Networks.Look(ctx)
+	for _, n := range networks.Networks {
+		all = append(all, "network "+n.Name)
+	}
+	for _, e := range networks.Endpoints {
+		all = append(all, "endpoint "+e.Name)
+	}
+	roots, rootsErr := j.Host.Certificates.List(ctx)
+	for _, r := range roots {
+		all = append(all, "root certificate "+r)
+	}
+	for _, folder := range []string{desired.ContainerdData, desired.KubeletData, desired.CNIData} {
+		if j.Host.Disk.Exists(folder) {
+			all = append(all, "folder "+folder)
+		}
+	}
+	names, listErr := j.Host.Disk.List(desired.Root)
+	for _, name := range names {
+		if path := desired.Root + `\` + name; path != desired.State {
+			all = append(all, path)
+		}
+	}
+	exclusions, err2 := j.Host.Defender.Exclusions(ctx)
+	if err2 == nil { // else nothing is excluded, or it cannot be told
+		for _, path := range exclusions.Paths {
+			all = append(all, "Defender exclusion "+path)
+		}
+	}
+	return all, errors.Join(err, networkErr, rootsErr, listErr)
+}
+
+// leave is a step of the join.
+func (j *joining) leave(ctx context.Context, _ *session) (string, error) {
+	began := time.Now()
+	if err := j.api.remove(ctx, ofOperator+"/configmaps/"+api.InstancesConfigMap); err != nil {
+		return "", untriedf("%w", err)
+	}
+	gone := func(what, path string) error {
+		return j.await(ctx, what+" does not go", func(ctx context.Context) (string, error) {
+			err := j.api.get(ctx, path, nil)
+			switch {
+			case errors.Is(err, errAbsent):
+				return "", nil
+			case err != nil:
+				return err.Error(), nil
+			}
+			if path == ofInstances+j.address {
+				return j.missing(ctx, api.ConditionReady)
+			}
+			return "it is there", nil
+		})
+	}
+	node, err := j.node(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(gone("the instance", ofInstances+j.address), gone("the node", "/api/v1/nodes/"+node.Name)); err != nil {
+		return "", err
+	}
+	took := time.Since(began)
+	now, err := j.look(ctx)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	left := slices.DeleteFunc(now, func(r string) bool { return slices.Contains(j.before, r) })
+	rules, err := j.Host.Firewall.Set(ctx, nil)
+	firewall := ""
+	if err != nil {
+		firewall = fmt.Sprintf(" (the firewall could not be asked: %v)", err)
+	}
+	for _, name := range rules {
+		left = append(left, "firewall rule "+name)
+	}
+	if len(left) > 0 {
+		return "", fmt.Errorf("the host left, and these are still there: %s%s", strings.Join(left, ", "), firewall)
+	}
+	return fmt.Sprintf("the host left within %.0f s, and nothing is left but journal and logs%s", took.Seconds(), firewall), nil
+}
+
+// authorize adds the operator's key to those of administrators. What was there is kept beside the journal.
+func (j *joining) authorize(ctx context.Context) error {
+	if _, err := j.folder(ctx, "keys"); err != nil {
+		return err
+	}
+	disk := j.Host.Disk
+	former := ""
+	if disk.Exists(keysFile) {
+		content, err := disk.Read(keysFile)
+		if err != nil {
+			return err
+		}
+		former = string(content)
+		if _, err := disk.WriteFile(formerKeys, former); err != nil {
+			return err
+		}
+	} else if _, err := disk.WriteFile(noKeys, ""); err != nil {
+		return err
+	}
+	if former != "" && !strings.HasSuffix(former, "\n") {
+		former += "\n"
+	}
+	return j.change(change{Kind: kindKeys}, func() error { return j.writeKeys(former + j.key + "\n") })
+}
+
+// writeKeys replaces the file of administrators' keys, which OpenSSH reads only when no other user may write it.
+func (s *session) writeKeys(content string) error {
+	disk := s.Host.Disk
+	return disk.Replace(keysFile, func(beside string) error {
+		f, err := disk.Create(beside)
+		if err != nil {
+			return err
+		}
+		return disk.Fill(f, beside, content, s.Host.MakePrivate)
+	})
+}
+
+// restoreKeys makes the keys of administrators those that were there.
+func (s *session) restoreKeys() error {
+	disk := s.Host.Disk
+	if !disk.Exists(formerKeys) {
+		if !disk.Exists(noKeys) {
+			return fmt.Errorf("neither %s nor %s is there: look at %s yourself", formerKeys, noKeys, keysFile)
+		}
+		return disk.Remove(keysFile)
+	}
+	content, err := disk.Read(formerKeys)
+	if err != nil {
+		return err
+	}
+	return s.writeKeys(string(content))
+}
+
+const (
+	// takeOffAttempts is how often it is tried to take a node off, takeOffPause the pause between: a service that is deleted goes when the last
+	// program that has it open has ended.
+	takeOffAttempts = 5
+	takeOffPause    = 2 * time.Second
+)
+
+// takeOffNode takes off what is on this machine of a node of that cluster. Operator and control plane end first, so that none joins it again.
+func (s *session) takeOffNode(ctx context.Context, cluster string) error {
+	if _, err := s.Host.Containers.EndPrograms(ctx, joinFolder); err != nil {
+		return err
+	}
+	var left error
+	for range takeOffAttempts {
+		if left = s.takeOffOnce(ctx, cluster); left == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(left, ctx.Err())
+		case <-time.After(takeOffPause):
+		}
+	}
+	if left != nil {
+		return fmt.Errorf("%w: restart Windows, and start this program with --restore", left)
+	}
+	above := host.Parent(desired.Logs)
+	if names, err := s.Host.Disk.List(above); err == nil && len(names) == 0 {
+		_ = s.Host.Disk.Remove(above) // an empty folder does no harm
+	}
+	return s.removeBrought()
+}
+
+// takeOffOnce has the node's own program take it off, and removes what that leaves.
+func (s *session) takeOffOnce(ctx context.Context, cluster string) error {
+	if s.Host.Disk.Exists(desired.State) || s.isNode(ctx) {
+		var result agent.LeaveResult
+		command := s.Host.Disk.Local(joinFolder+`\`+strings.ReplaceAll(setupProgram, "/", `\`)) + " " + agent.CommandLeave
+		if err := agent.Call(ctx, s.Host.Programs, command, agent.LeaveRequest{Cluster: cluster}, &result, func(agent.Step) {}); err != nil {
+			return err
+		}
+		remains := slices.DeleteFunc(result.Remains, func(r string) bool { return strings.Contains(r, joinFolder+`\`) }) // goes with the folder
+		if len(remains) > 0 {
+			return fmt.Errorf("these stay: %s", strings.Join(remains, ", "))
+		}
+	}
+	if _, err := s.Host.Containers.EndPrograms(ctx, desired.Root); err != nil {
+		return err
+	}
+	for _, folder := range []string{desired.Root, desired.Logs} {
+		if err := errors.Join(s.Host.Disk.RemoveTree(ctx, folder)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) isNode(ctx context.Context) bool {
+	services, err := s.Host.Services.List(ctx, desired.Services())
+	return err != nil || len(services) > 0
+}
+
+// removeBrought removes the programs that the operator brought into the home of the user.
+func (s *session) removeBrought() error {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	names, err := s.Host.Disk.List(home)
+	if err != nil {
+		return err
+	}
+	brought := regexp.MustCompile(`^wicd-[0-9a-f]{16}(-setup)?\.exe(\..*part)?$`)
+	var failures []error
+	for _, name := range names {
+		if brought.MatchString(name) {
+			failures = append(failures, s.Host.Disk.Remove(home+`\`+name))
+		}
+	}
+	return errors.Join(failures...)
+}

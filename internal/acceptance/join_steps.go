@@ -1,0 +1,233 @@
+package acceptance
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controlplane"
+)
+
+const (
+	// podNetwork is the range of pod addresses, Flannel's usual one; flannelConf is its configuration with the defaults of Windows.
+	podNetwork  = "10.244.0.0/16"
+	flannelConf = `{"Network": "` + podNetwork + `", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}`
+	// operatorAccount is the operator's ServiceAccount in deploy/.
+	operatorAccount = "windows-machine-config-operator"
+	// sshPort is that of the SSH server.
+	sshPort = "22"
+)
+
+// The paths of the API server that steps use.
+const (
+	ofOperator  = "/api/v1/namespaces/" + api.DefaultNamespace
+	ofInstances = "/apis/" + api.GroupName + "/v1alpha1/namespaces/" + api.DefaultNamespace + "/windowsinstances/"
+)
+
+// startOperator is a step of the join.
+func (j *joining) startOperator(ctx context.Context, _ *session) (string, error) {
+	if err := j.publish(ctx); err != nil {
+		return "", untriedf("%w", err)
+	}
+	// As deploy/README.md says; its cache would stay in the user's home.
+	kubectl := exec.CommandContext(ctx, j.path(controlPlaneProgram), "kubectl", "--kubeconfig="+j.path("admin.conf"), "--cache-dir="+j.path("cache"),
+		"apply", "--server-side", "-k", j.path("deploy"))
+	kubectl.Dir = j.path("")
+	if output, err := kubectl.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("kubectl apply -k deploy: %w: %s", err, tail(output))
+	}
+	seconds := int64((24 * time.Hour).Seconds())
+	token := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if err := j.api.create(ctx, ofOperator+"/serviceaccounts/"+operatorAccount+"/token", token, &token); err != nil {
+		return "", err
+	}
+	if err := j.writeKubeconfig("operator.conf", controlplane.User{Token: token.Status.Token}); err != nil {
+		return "", untriedf("%w", err)
+	}
+	err := j.start("operator", operatorProgram, "--kubeconfig="+j.path("operator.conf"), "--payload-dir="+j.path("payload"),
+		"--namespace="+api.DefaultNamespace, "--metrics-bind-address=0", "--health-probe-bind-address=0")
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	// It writes the settings of nodes only when its controllers work.
+	if err := j.configure(ctx); err != nil {
+		return "", err
+	}
+	err = j.await(ctx, "the operator does not publish the settings of nodes", func(ctx context.Context) (string, error) {
+		var list corev1.ConfigMapList
+		if err := j.api.get(ctx, ofOperator+"/configmaps", &list); err != nil {
+			return err.Error(), nil
+		}
+		for _, c := range list.Items {
+			if strings.HasPrefix(c.Name, api.ServicesConfigMapPrefix) {
+				return "", nil
+			}
+		}
+		return j.endOfLog("operator"), nil
+	})
+	return fmt.Sprintf("it published the settings of nodes after %.0f s", time.Since(began).Seconds()), err
+}
+
+// publish writes ConfigMap cluster-info, as kubeadm does, and an administrator's kubeconfig.
+func (j *joining) publish(ctx context.Context) error {
+	admin := j.credentials.Admin
+	if err := j.writeKubeconfig("admin.conf", controlplane.User{Certificate: admin.Cert, Key: admin.Key}); err != nil {
+		return err
+	}
+	public, err := controlplane.Kubeconfig(j.config.URL(), j.credentials.CA.PEM, controlplane.User{})
+	if err != nil {
+		return err
+	}
+	return j.api.create(ctx, "/api/v1/namespaces/"+metav1.NamespacePublic+"/configmaps", corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"}, Data: map[string]string{"kubeconfig": string(public)},
+	}, nil)
+}
+
+func (j *joining) writeKubeconfig(name string, u controlplane.User) error {
+	content, err := controlplane.Kubeconfig(j.config.URL(), j.credentials.CA.PEM, u)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(j.path(name), content, 0o600)
+}
+
+// configure creates what an administrator creates first: Flannel's configuration, WindowsConfig, and the Secret with the key.
+func (j *joining) configure(ctx context.Context) error {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "wmco-acceptance")
+	if err != nil {
+		return err
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		return err
+	}
+	j.key = string(bytes.TrimSpace(ssh.MarshalAuthorizedKey(signer.PublicKey()))) + " wmco-acceptance"
+	config := v1alpha1.WindowsConfig{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "WindowsConfig"},
+		ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName},
+		Spec:       v1alpha1.WindowsConfigSpec{Network: v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}},
+	}
+	if j.options.Mirror != "" {
+		mirror := v1alpha1.RegistryMirror{Location: j.options.Mirror, Insecure: true}
+		for _, source := range j.registries() {
+			config.Spec.Registries.Mirrors = append(config.Spec.Registries.Mirrors, v1alpha1.RegistryMirrors{
+				Source: source, Mirrors: []v1alpha1.RegistryMirror{mirror}, MirrorSourcePolicy: v1alpha1.NeverContactSource,
+			})
+		}
+	}
+	flannel := metav1.ObjectMeta{Name: v1alpha1.FlannelNamespace}
+	return errors.Join(
+		j.api.create(ctx, "/api/v1/namespaces", corev1.Namespace{ObjectMeta: flannel}, nil),
+		j.api.create(ctx, "/api/v1/namespaces/"+flannel.Name+"/configmaps", corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.FlannelConfigMap}, Data: map[string]string{"net-conf.json": flannelConf},
+		}, nil),
+		j.api.create(ctx, ofOperator+"/secrets", corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: api.PrivateKeySecret}, Data: map[string][]byte{api.PrivateKeyKey: pem.EncodeToMemory(block)},
+		}, nil),
+		j.api.create(ctx, "/apis/"+api.GroupName+"/v1alpha1/windowsconfigs", config, nil))
+}
+
+// announce is a step of the join: it lets the operator log in, and lists this machine as a host.
+func (j *joining) announce(ctx context.Context, s *session) (string, error) {
+	server, err := j.openSSH(ctx)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	var system corev1.Namespace
+	if err := j.api.get(ctx, "/api/v1/namespaces/kube-system", &system); err != nil {
+		return "", untriedf("%w", err)
+	}
+	if err := s.change(change{kindNode, string(system.UID)}, func() error {
+		return j.api.create(ctx, ofOperator+"/configmaps", corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: api.InstancesConfigMap}, Data: map[string]string{j.address: "username=" + j.options.User},
+		}, nil)
+	}); err != nil {
+		return "", untriedf("%w", err)
+	}
+	err = j.await(ctx, "the operator does not log in", func(ctx context.Context) (string, error) {
+		return j.missing(ctx, api.ConditionReachable)
+	})
+	return server, err
+}
+
+// openSSH authorizes the operator's key with the SSH server of Windows, or starts one where nothing listens on its port.
+func (j *joining) openSSH(ctx context.Context) (server string, err error) {
+	address := net.JoinHostPort(j.address, sshPort)
+	connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		return "the SSH server of this machine", errors.Join(connection.Close(), j.authorize(ctx))
+	}
+	if err := os.WriteFile(j.path("authorized_keys"), []byte(j.key+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	return "an SSH server of this program, because none listens on port " + sshPort, j.start("sshd", sshProgram, "--listen="+address,
+		"--user="+j.options.User, "--keys="+j.path("authorized_keys"), "--folder="+j.path(""))
+}
+
+// awaitNode is a step of the join.
+func (j *joining) awaitNode(ctx context.Context, _ *session) (string, error) {
+	began := time.Now()
+	err := j.await(ctx, "the machine does not become a Ready node", func(ctx context.Context) (string, error) {
+		return j.missing(ctx, api.ConditionReady)
+	})
+	if err != nil {
+		return "", err
+	}
+	node, err := j.node(ctx)
+	if err != nil {
+		return "", err
+	}
+	info := node.Status.NodeInfo
+	return fmt.Sprintf("Ready %.0f s after the login: kubelet %s, %s, %s, range %s", time.Since(began).Seconds(), info.KubeletVersion,
+		info.ContainerRuntimeVersion, info.KernelVersion, node.Spec.PodCIDR), nil
+}
+
+// missing is what a condition of the instance says while it is not True.
+func (j *joining) missing(ctx context.Context, condition string) (string, error) {
+	var i v1alpha1.WindowsInstance
+	if err := j.api.get(ctx, ofInstances+j.address, &i); err != nil {
+		return strings.Join(append(j.warnings(ctx, api.DefaultNamespace, api.InstancesConfigMap), err.Error()), "; "), nil
+	}
+	for _, c := range i.Status.Conditions {
+		if c.Type == condition && c.Status == metav1.ConditionTrue {
+			return "", nil
+		}
+		if c.Type == condition {
+			return c.Reason + ": " + c.Message, nil
+		}
+	}
+	return "its WindowsInstance has no condition " + condition, nil
+}
+
+// node is the one Windows node.
+func (j *joining) node(ctx context.Context) (corev1.Node, error) {
+	var list corev1.NodeList
+	if err := j.api.get(ctx, "/api/v1/nodes", &list); err != nil {
+		return corev1.Node{}, err
+	}
+	if len(list.Items) != 1 {
+		return corev1.Node{}, fmt.Errorf("there are %d nodes, want one", len(list.Items))
+	}
+	return list.Items[0], nil
+}

@@ -1,0 +1,137 @@
+package controlplane
+
+import (
+	"net"
+	"path/filepath"
+	"strconv"
+)
+
+// The programs, as the first argument of lab/controlplane names them.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// The cluster's range of Service addresses, a common one, and the first of them: the Service "kubernetes".
+const (
+	ServiceNetwork   = "10.96.0.0/16"
+	ServiceOfTheAPI  = "10.96.0.1"
+	serviceDNSDomain = "cluster.local"
+)
+
+// Config is a control plane. All certificates are signed by one CA, and all are verified. Node and RBAC authorize requests,
+// NodeRestriction is enabled, and certificate requests are signed once approved; nothing approves them.
+type Config struct {
+	// Folder has what Files returns, and the data of etcd. Only administrators may read it.
+	Folder string
+	// Address is the IP address on which the API server listens, and Port its port.
+	Address string
+	Port    int
+	// EtcdPort is etcd's port on loopback.
+	EtcdPort int
+	// PodNetwork is the range of pod addresses. Each node gets a /24 of it.
+	PodNetwork string
+	// AuditPolicy makes the API server write audit.log into the folder; empty for none.
+	AuditPolicy string
+}
+
+// URL is that of the API server.
+func (c Config) URL() string {
+	return "https://" + net.JoinHostPort(c.Address, strconv.Itoa(c.Port))
+}
+
+// Flags is the command line of one of the programs, without its name.
+func (c Config) Flags(program string) []string {
+	switch program {
+	case Etcd:
+		return c.etcd()
+	case APIServer:
+		return c.apiServer()
+	case ControllerManager:
+		return c.controllerManager()
+	case Scheduler:
+		return []string{"--kubeconfig=" + c.path("scheduler.conf"), "--leader-elect=false", "--secure-port=0"}
+	}
+	return nil
+}
+
+func (c Config) path(name string) string { return filepath.Join(c.Folder, name) }
+
+func (c Config) etcdURL() string { return "https://127.0.0.1:" + strconv.Itoa(c.EtcdPort) }
+
+func (c Config) etcd() []string {
+	return []string{
+		"--data-dir=" + c.path("etcd"),
+		"--listen-client-urls=" + c.etcdURL(),
+		"--advertise-client-urls=" + c.etcdURL(),
+		"--listen-peer-urls=http://127.0.0.1:0", // it has no peers
+		"--client-cert-auth",
+		"--trusted-ca-file=" + c.path("ca.crt"),
+		"--cert-file=" + c.path("etcd.crt"),
+		"--key-file=" + c.path("etcd.key"),
+		"--unsafe-no-fsync", // the data are needed only until the machine restarts
+		"--log-level=warn",
+	}
+}
+
+func (c Config) apiServer() []string {
+	flags := []string{
+		"--etcd-servers=" + c.etcdURL(),
+		"--etcd-cafile=" + c.path("ca.crt"),
+		"--etcd-certfile=" + c.path("apiserver-client.crt"),
+		"--etcd-keyfile=" + c.path("apiserver-client.key"),
+		"--bind-address=" + c.Address,
+		"--advertise-address=" + c.Address,
+		"--secure-port=" + strconv.Itoa(c.Port),
+		"--tls-cert-file=" + c.path("apiserver.crt"),
+		"--tls-private-key-file=" + c.path("apiserver.key"),
+		"--client-ca-file=" + c.path("ca.crt"),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--enable-bootstrap-token-auth",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.path("service-accounts.key"),
+		"--service-account-signing-key-file=" + c.path("service-accounts.key"),
+		"--service-cluster-ip-range=" + ServiceNetwork,
+		// Only the hosts themselves resolve their names. Their serving certificates are verified.
+		"--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-certificate-authority=" + c.path("ca.crt"),
+		"--kubelet-client-certificate=" + c.path("apiserver-client.crt"),
+		"--kubelet-client-key=" + c.path("apiserver-client.key"),
+		"--allow-privileged",
+		"--profiling=false",
+	}
+	if c.AuditPolicy != "" {
+		flags = append(flags,
+			"--audit-policy-file="+c.path("audit.yaml"),
+			"--audit-log-path="+c.path("audit.log"),
+			"--audit-log-maxsize=100000") // megabytes, before the log is rotated
+	}
+	if net.ParseIP(c.Address).IsLoopback() {
+		// A loopback address is not valid as an endpoint of the Service "kubernetes".
+		flags = append(flags, "--endpoint-reconciler-type=none")
+	}
+	return flags
+}
+
+func (c Config) controllerManager() []string {
+	return []string{
+		"--kubeconfig=" + c.path("controller-manager.conf"),
+		"--use-service-account-credentials",
+		// Every controller gets its own token when it starts; with the default of 20 requests a second that takes five seconds.
+		"--kube-api-qps=500",
+		"--kube-api-burst=1000",
+		"--service-account-private-key-file=" + c.path("service-accounts.key"),
+		"--root-ca-file=" + c.path("ca.crt"),
+		"--cluster-signing-cert-file=" + c.path("ca.crt"),
+		"--cluster-signing-key-file=" + c.path("ca.key"),
+		"--controllers=*,bootstrapsigner,tokencleaner",
+		"--allocate-node-cidrs",
+		"--cluster-cidr=" + c.PodNetwork,
+		"--service-cluster-ip-range=" + ServiceNetwork,
+		"--leader-elect=false",
+		"--secure-port=0",
+	}
+}
