@@ -15,11 +15,20 @@ type File struct {
 	// Size is in bytes, and exactly what Open gives.
 	Size int64
 	Open func() (io.ReadCloser, error)
+	// Program says that the file can be executed.
+	Program bool
 }
 
 // Bytes is a file with this content.
 func Bytes(name string, content []byte) File {
-	return File{name, int64(len(content)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
+	return File{Name: name, Size: int64(len(content)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }}
+}
+
+// Executable is a program with this content.
+func Executable(name string, content []byte) File {
+	f := Bytes(name, content)
+	f.Program = true
+	return f
 }
 
 // Write writes files in this order, readable by everybody, of user 0 and time 0.
@@ -40,6 +49,9 @@ func write(archive *tar.Writer, f File) error {
 	}
 	defer from.Close()
 	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: 0o644, Size: f.Size, ModTime: time.Unix(0, 0)}
+	if f.Program {
+		header.Mode = 0o755
+	}
 	if err := archive.WriteHeader(header); err != nil {
 		return err
 	}

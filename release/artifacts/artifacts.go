@@ -1,5 +1,5 @@
 // Package artifacts writes the files of a release into a folder: the image, its software bill of materials, the Helm chart, the manifests,
-// what the Operator Lifecycle Manager installs, the notes, and the checksums of all. Each names the image by its digest.
+// what the Operator Lifecycle Manager installs, kubectl windows, the notes, and the checksums of all. Each names the image by its digest.
 package artifacts
 
 import (
@@ -29,6 +29,8 @@ type Source struct {
 	Layout, Repository string
 	// OLM is the folder with bundle, catalog and their images, as make catalog wrote it.
 	OLM string
+	// Plugin is the folder with the archives of kubectl windows, as make plugin wrote them.
+	Plugin string
 	// Deploy is the folder deploy/, Changelog the path of CHANGELOG.md.
 	Deploy, Changelog string
 }
@@ -56,7 +58,7 @@ func Write(dir string, s Source) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	for _, write := range []func() error{r.writeNotes, r.writeManifests, r.writeChart, r.writeOLM, r.writeSBOM, r.writeImage} {
+	for _, write := range []func() error{r.writeNotes, r.writeManifests, r.writeChart, r.writeOLM, r.writePlugin, r.writeSBOM, r.writeImage} {
 		if err := write(); err != nil {
 			return nil, err
 		}
@@ -181,6 +183,27 @@ func (r *release) writeOLM() error {
 		compressed := gzip.NewWriter(w)
 		return errors.Join(archive.Write(compressed, files), compressed.Close())
 	})
+}
+
+// writePlugin copies the archives of kubectl windows, which must be those of this version, and krew's manifest.
+func (r *release) writePlugin() error {
+	names, err := filepath.Glob(filepath.Join(r.Plugin, "kubectl-windows-"+r.Version+"-*.tar.gz"))
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("folder %s has no archives of kubectl windows %s; run make plugin", r.Plugin, r.Version)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, filepath.Join(r.Plugin, "windows.yaml")) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("reading kubectl windows; run make plugin: %w", err)
+		}
+		if err := r.addBytes(filepath.Base(name), content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeImage packs the layout, as "skopeo copy oci-archive:" reads it.

@@ -67,8 +67,14 @@ func built(t *testing.T, version string) (s artifacts.Source, digest string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	plugin := filepath.Join(dir, "plugin")
+	err = errors.Join(os.Mkdir(plugin, 0o755), os.WriteFile(filepath.Join(plugin, "windows.yaml"), []byte("kind: Plugin"), 0o600),
+		os.WriteFile(filepath.Join(plugin, "kubectl-windows-1.2.0-linux-amd64.tar.gz"), []byte("archive"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
 	return artifacts.Source{
-		Version: "1.2.0", Layout: filepath.Join(dir, "image"), OLM: olm, Repository: "registry.example.com/wmco", Deploy: "../../deploy",
+		Version: "1.2.0", Plugin: plugin, Layout: filepath.Join(dir, "image"), OLM: olm, Repository: "registry.example.com/wmco", Deploy: "../../deploy",
 		Changelog: filepath.Join(dir, "CHANGELOG.md"),
 	}, hash.String()
 }
@@ -83,7 +89,7 @@ func TestReleaseHasEveryFileWithItsChecksum(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"release-notes.md", "windows-machine-config-operator-1.2.0.tgz", "wmco-1.2.0-image.tar", "wmco-1.2.0-manifests.tar.gz",
+			"kubectl-windows-1.2.0-linux-amd64.tar.gz", "release-notes.md", "windows-machine-config-operator-1.2.0.tgz", "windows.yaml", "wmco-1.2.0-image.tar", "wmco-1.2.0-manifests.tar.gz",
 			"wmco-1.2.0-olm.tar.gz", "wmco-1.2.0.cdx.json", "SHA256SUMS",
 		}
 		if !slices.Equal(names, want) {
@@ -207,6 +213,7 @@ func TestBrokenSourcesAreNamed(t *testing.T) {
 		"no image": {func(t *testing.T, s *artifacts.Source) { s.Layout = t.TempDir() }, "run make image"},
 		"an image of another version": {func(t *testing.T, s *artifacts.Source) { other, _ := built(t, "1.1.0"); s.Layout = other.Layout },
 			`is of version "1.1.0", not "1.2.0"; run make image`},
+		"no plugin":    {func(t *testing.T, s *artifacts.Source) { s.Plugin = t.TempDir() }, "run make plugin"},
 		"no notes":     {func(_ *testing.T, s *artifacts.Source) { s.Changelog = "missing.md" }, "missing.md"},
 		"no manifests": {func(_ *testing.T, s *artifacts.Source) { s.Deploy = "missing" }, "missing"},
 		"manifests without a tag": {func(t *testing.T, s *artifacts.Source) {

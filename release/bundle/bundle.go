@@ -52,7 +52,8 @@ type Source struct {
 // Bundle is a bundle's content.
 type Bundle struct {
 	CSV CSV
-	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings and Services. They have no namespace.
+	// Objects are what OLM creates beside the CSV: CustomResourceDefinitions, roles, their bindings, Services and what Prometheus
+	// needs. They have no namespace.
 	Objects []*unstructured.Unstructured
 	// Annotations are those of metadata/annotations.yaml, which are labels of the image, too.
 	Annotations map[string]string
@@ -82,10 +83,12 @@ func Build(s Source) (*Bundle, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
-	objects, err := manifests.Load(s.Deploy, manifests.Base, olm)
+	objects, err := manifests.Load(s.Deploy, manifests.Base, olm, manifests.MonitoringOpenShift)
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
+	// OLM would put the dashboards of the console into the operator's namespace, where the console does not look.
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ConfigMap" })
 	p, err := divide(objects)
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)

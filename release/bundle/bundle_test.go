@@ -49,7 +49,9 @@ func TestABundleIsComplete(t *testing.T) {
 		"ClusterRole/windows-machine-config-metrics", "ClusterRole/windows-machine-config-view",
 		"ClusterRoleBinding/windows-cloud-node-manager", "ClusterRoleBinding/windows-instance-config-daemon",
 		"CustomResourceDefinition/windowsconfigs.windowsmachineconfig.openshift.io", "CustomResourceDefinition/windowsinstances.windowsmachineconfig.openshift.io",
+		"PrometheusRule/windows-machine-config-operator", "PrometheusRule/windows-prometheus-k8s-rules", "Role/prometheus-k8s", "RoleBinding/prometheus-k8s",
 		"RoleBinding/windows-instance-config-daemon", "Service/windows-machine-config-operator-metrics",
+		"ServiceMonitor/windows-exporter", "ServiceMonitor/windows-kubelet-resource", "ServiceMonitor/windows-machine-config-operator",
 	}
 	if !slices.Equal(objects, want) {
 		t.Errorf("the objects are\n%s\nwant\n%s", strings.Join(objects, "\n"), strings.Join(want, "\n"))
@@ -96,7 +98,7 @@ func TestTheSameSourceGivesTheSameFiles(t *testing.T) {
 		}
 	}
 	if names := bundle.Names(a); !slices.Contains(names, "metadata/annotations.yaml") || !slices.Contains(names, "metadata/properties.yaml") ||
-		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 14 {
+		!slices.Contains(names, "manifests/"+operator+".clusterserviceversion.yaml") || len(names) != 21 {
 		t.Errorf("files are %v", bundle.Names(a))
 	}
 	var csv struct{ Spec struct{ Description string } }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/release/manifests"
 )
 
@@ -61,7 +62,8 @@ type divider struct {
 	cluster, own []Permission
 }
 
-// bind adds a binding to the permissions of its ServiceAccount. Bindings to groups stay objects.
+// bind adds a binding to the permissions of its ServiceAccount. Bindings to groups, and to accounts of other
+// namespaces, stay objects.
 func (d *divider) bind(o *unstructured.Unstructured) error {
 	var binding struct {
 		RoleRef  rbacv1.RoleRef   `json:"roleRef"`
@@ -74,8 +76,8 @@ func (d *divider) bind(o *unstructured.Unstructured) error {
 		return fmt.Errorf("it has %d subjects; a bundle needs one for each binding", len(binding.Subjects))
 	}
 	subject := binding.Subjects[0]
-	if subject.Kind != rbacv1.ServiceAccountKind {
-		return nil
+	if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != api.DefaultNamespace {
+		return nil // that of OpenShift's Prometheus, too
 	}
 	rules, role, err := d.rules(binding.RoleRef)
 	if err != nil {

@@ -43,15 +43,15 @@ func Files(s Source) (map[string][]byte, error) {
 	if _, err := version.ParseSemantic(s.Version); err != nil || strings.HasPrefix(s.Version, "v") {
 		return nil, fmt.Errorf("making the chart: version %q must be a semantic version without v, as in 1.2.0", s.Version)
 	}
-	objects, err := manifests.Load(s.Deploy, manifests.Base, manifests.OpenShift, manifests.ClusterAPI)
+	parts, err := load(s.Deploy)
 	if err != nil {
 		return nil, err
 	}
-	defaults, err := defaultsOf(objects, s)
+	defaults, err := defaultsOf(parts[0].objects, s)
 	if err != nil {
 		return nil, fmt.Errorf("making the chart: %w", err)
 	}
-	files, err := manifestTemplates(objects)
+	files, err := manifestTemplates(parts)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +77,30 @@ func Files(s Source) (map[string][]byte, error) {
 		return nil
 	})
 	return files, err
+}
+
+// part is manifests that are rendered under a condition; always if it is empty. Two parts may have the same objects.
+type part struct {
+	name, when string
+	objects    []*unstructured.Unstructured
+}
+
+// load reads the parts of a folder deploy. The first one is the operator itself.
+func load(deploy string) ([]part, error) {
+	parts := []part{
+		{}, {name: "monitoring-", when: "and .Values.monitoring.objects (not .Values.openshift.enabled)"},
+		{name: "monitoring-openshift-", when: "and .Values.monitoring.objects .Values.openshift.enabled"},
+	}
+	folders := [][]manifests.Part{
+		{manifests.Base, manifests.OpenShift, manifests.ClusterAPI}, {manifests.Monitoring}, {manifests.MonitoringOpenShift},
+	}
+	for i := range parts {
+		var err error
+		if parts[i].objects, err = manifests.Load(deploy, folders[i]...); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
 }
 
 // defaults are what the files of the chart name of deploy/.

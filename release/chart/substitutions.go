@@ -46,7 +46,15 @@ func substitutions() []substitution {
 			when: ".Values.crds.keep",
 		},
 		{kind: "Namespace", path: []string{"metadata", "annotations", "helm.sh/resource-policy"}, expression: "keep", when: "true"},
+		account("ClusterRoleBinding", "windows-machine-config-prometheus", "namespace"), account("ClusterRoleBinding", "windows-machine-config-prometheus", "name"),
+		account("ClusterRoleBinding", "windows-machine-config-metrics", "namespace"), account("ClusterRoleBinding", "windows-machine-config-metrics", "name"),
+		account("RoleBinding", "windows-machine-config-prometheus", "namespace"), account("RoleBinding", "windows-machine-config-prometheus", "name"),
 	}
+}
+
+// account replaces a field of the ServiceAccount of Prometheus: the namespace before the name, by which the subject is found.
+func account(kind, name, field string) substitution {
+	return substitution{kind: kind, name: name, path: []string{"subjects", "prometheus-k8s", field}, expression: "{{ .Values.monitoring.prometheus." + field + " }}"}
 }
 
 const imageExpression = `{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag }}{{ end }}`
@@ -116,12 +124,16 @@ func set(value any, path []string, by string, add bool) error {
 	return fmt.Errorf("there is no %s", element)
 }
 
-// replaceNamespace replaces the operator's namespace, wherever it is a whole value, by that of the release.
+// replaceNamespace replaces the operator's namespace by that of the release, wherever it is a whole value, or part of the name of a Service.
 func replaceNamespace(value any) any {
+	const service = "." + api.DefaultNamespace + ".svc"
 	switch v := value.(type) {
 	case string:
 		if v == api.DefaultNamespace {
 			return namespacePlaceholder
+		}
+		if before, is := strings.CutSuffix(v, service); is {
+			return before + "." + namespacePlaceholder + ".svc"
 		}
 	case map[string]any:
 		for key := range v {

@@ -10,24 +10,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifestTemplates are the manifests as templates of Helm: a file for each kind.
-func manifestTemplates(objects []*unstructured.Unstructured) (map[string][]byte, error) {
+// manifestTemplates are the manifests as templates of Helm: a file for each kind of each part.
+func manifestTemplates(parts []part) (map[string][]byte, error) {
 	all := substitutions()
 	files := map[string]*bytes.Buffer{}
 	replaced := make([]bool, len(all))
-	for _, o := range objects {
-		text, used, err := manifestTemplate(o.DeepCopy(), all)
-		if err != nil {
-			return nil, err
+	for _, p := range parts {
+		for _, o := range p.objects {
+			when := p.when
+			if when == "" {
+				when = condition(o)
+			}
+			text, used, err := manifestTemplate(o.DeepCopy(), when, all)
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range used {
+				replaced[n] = true
+			}
+			name := "templates/" + p.name + strings.ToLower(o.GetKind()) + ".yaml"
+			if files[name] == nil {
+				files[name] = bytes.NewBufferString("# Made of deploy/ by make chart.\n")
+			}
+			files[name].WriteString(text)
 		}
-		for _, n := range used {
-			replaced[n] = true
-		}
-		name := "templates/" + strings.ToLower(o.GetKind()) + ".yaml"
-		if files[name] == nil {
-			files[name] = bytes.NewBufferString("# Made of deploy/ by make chart.\n")
-		}
-		files[name].WriteString(text)
 	}
 	if i := slices.Index(replaced, false); i >= 0 {
 		return nil, fmt.Errorf("making templates: deploy/ has no %s %s, in which %s is to be replaced", all[i].kind, all[i].name, strings.Join(all[i].path, "."))
@@ -39,9 +45,8 @@ func manifestTemplates(objects []*unstructured.Unstructured) (map[string][]byte,
 	return written, nil
 }
 
-// manifestTemplate is an object as a template, and the numbers of the substitutions in it.
-func manifestTemplate(o *unstructured.Unstructured, all []substitution) (string, []int, error) {
-	when := condition(o)
+// manifestTemplate is an object as a template with a condition, and the numbers of the substitutions in it.
+func manifestTemplate(o *unstructured.Unstructured, when string, all []substitution) (string, []int, error) {
 	used, err := replace(o, all)
 	if err != nil {
 		return "", nil, err

@@ -26,6 +26,12 @@ const (
 	ClusterAPI Part = "openshift/cluster-api"
 )
 
+// Monitoring is for clusters with the Prometheus operator, MonitoringOpenShift instead of it for OpenShift and OKD. Both need its kinds.
+const (
+	Monitoring          Part = "monitoring"
+	MonitoringOpenShift Part = "monitoring/openshift"
+)
+
 // Load returns the objects of parts of a folder deploy, in the order in which they can be created: by kind, then by namespace and name.
 // Numbers are int64 or float64. It only reads files.
 func Load(deploy string, parts ...Part) ([]*unstructured.Unstructured, error) {

@@ -17,6 +17,7 @@ func main() {
 	set.StringVar(&s.Version, "version", "", "semantic `version` of the release, without v")
 	set.StringVar(&s.Layout, "image", "../_image", "`folder` with the image that make image wrote")
 	set.StringVar(&s.OLM, "olm", "../_olm", "`folder` with the bundle and the catalog that make catalog wrote")
+	set.StringVar(&s.Plugin, "plugin", "../_plugin", "`folder` with kubectl windows that make plugin wrote")
 	set.StringVar(&s.Repository, "repository", "ghcr.io/windows-machine-config/wmco", "`repository` that the image is published in")
 	set.StringVar(&s.Deploy, "deploy", "../deploy", "`folder` with the manifests")
 	set.StringVar(&s.Changelog, "changelog", "../CHANGELOG.md", "`file` with the changes of each version")
