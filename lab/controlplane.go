@@ -5,7 +5,6 @@ package lab
 import (
 	"cmp"
 	"context"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -20,16 +19,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 )
 
 // The cluster's networks, with common ranges.
 const (
 	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it; a lab with hosts has another range
-	ServiceNetwork = "10.96.0.0/16"
+	ServiceNetwork = controlplane.ServiceNetwork
 )
-
-// apiServiceIP is the first address of ServiceNetwork: the Service "kubernetes".
-const apiServiceIP = "10.96.0.1"
 
 // startTimeout is how long the control plane may take to serve; on a busy machine with two cores it takes 15 s.
 const startTimeout = 2 * time.Minute
@@ -51,15 +49,11 @@ type ControlPlaneOptions struct {
 // all are verified. Node and RBAC authorize requests, NodeRestriction is enabled, and certificate requests are signed once
 // approved; nothing approves them. It ends with the process that started it, even if that is killed.
 type ControlPlane struct {
-	folder  *Folder // state, certificates and logs
-	program string
-	reaper  string
-	address string
-	pods    string // range of addresses
-	port    int
-	etcd    string // URL
-	ca      *authority
-	admin   keyPair
+	folder      *Folder // state, certificates and logs
+	program     string
+	reaper      string
+	config      controlplane.Config
+	credentials controlplane.Credentials
 
 	mu       sync.Mutex // guards running
 	running  map[string]*reaper
@@ -75,8 +69,10 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 		return nil, err
 	}
 	cp := &ControlPlane{
-		address: cmp.Or(o.BindAddress, "127.0.0.1"), pods: cmp.Or(o.PodNetwork, PodNetwork), running: map[string]*reaper{},
-		progress: o.Progress,
+		config: controlplane.Config{
+			Address: cmp.Or(o.BindAddress, "127.0.0.1"), PodNetwork: cmp.Or(o.PodNetwork, PodNetwork), AuditPolicy: auditPolicy,
+		},
+		running: map[string]*reaper{}, progress: o.Progress,
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
 		return nil, err
@@ -100,18 +96,17 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if cp.folder, err = newFolder(cp.reaper, "controlplane"); err != nil {
 		return err
 	}
-	if cp.port, err = freePort(cp.address); err != nil {
+	cp.config.Folder = cp.folder.Path
+	if cp.config.Port, err = freePort(cp.config.Address); err != nil {
 		return err
 	}
-	etcdPort, err := freePort("127.0.0.1")
-	if err != nil {
+	if cp.config.EtcdPort, err = freePort("127.0.0.1"); err != nil {
 		return err
 	}
-	cp.etcd = "https://127.0.0.1:" + strconv.Itoa(etcdPort)
 	if err := cp.writeCredentials(); err != nil {
 		return err
 	}
-	if err := cp.run("etcd", cp.etcdFlags()); err != nil {
+	if err := cp.run(controlplane.Etcd); err != nil {
 		return err
 	}
 	if err := cp.startKubernetes(ctx); err != nil {
@@ -125,65 +120,20 @@ func (cp *ControlPlane) startKubernetes(ctx context.Context) error {
 	if err := cp.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := cp.run("kube-controller-manager", cp.controllerManagerFlags()); err != nil {
+	if err := cp.run(controlplane.ControllerManager); err != nil {
 		return err
 	}
-	return cp.run("kube-scheduler", cp.schedulerFlags())
+	return cp.run(controlplane.Scheduler)
 }
 
 // writeCredentials creates the CA, and every certificate and kubeconfig of the programs.
-func (cp *ControlPlane) writeCredentials() error {
-	var err error
-	if cp.ca, err = newAuthority(); err != nil {
+func (cp *ControlPlane) writeCredentials() (err error) {
+	if cp.credentials, err = cp.config.NewCredentials(); err != nil {
 		return err
 	}
-	caKey, err := keyBlock(cp.ca.key)
-	if err != nil {
-		return err
-	}
-	accounts, err := newAuthority() // only its key is used, to sign and verify service account tokens
-	if err != nil {
-		return err
-	}
-	accountKey, err := keyBlock(accounts.key)
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{"ca.crt": cp.ca.pem, "ca.key": caKey, "service-accounts.key": accountKey, "audit.yaml": []byte(auditPolicy)}
-
-	loopback := net.IPv4(127, 0, 0, 1)
-	issued := map[string]keyPair{}
-	for _, c := range []struct {
-		file      string
-		subject   pkix.Name
-		names     []string
-		addresses []net.IP
-	}{
-		{"etcd", pkix.Name{CommonName: "etcd"}, []string{"localhost"}, []net.IP{loopback}},
-		{"apiserver", pkix.Name{CommonName: "kube-apiserver"},
-			[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-			[]net.IP{loopback, net.ParseIP(cp.address), net.ParseIP(apiServiceIP)}},
-		{"apiserver-client", pkix.Name{CommonName: "kube-apiserver-client", Organization: []string{"system:masters"}}, nil, nil},
-		{"admin", pkix.Name{CommonName: "lab-admin", Organization: []string{"system:masters"}}, nil, nil},
-		{"controller-manager", pkix.Name{CommonName: "system:kube-controller-manager"}, nil, nil},
-		{"scheduler", pkix.Name{CommonName: "system:kube-scheduler"}, nil, nil},
-	} {
-		pair, err := cp.ca.issue(c.subject, c.names, c.addresses)
-		if err != nil {
-			return err
-		}
-		issued[c.file] = pair
-		files[c.file+".crt"], files[c.file+".key"] = pair.cert, pair.key
-	}
-	cp.admin = issued["admin"]
-	for name, content := range files {
+	for name, content := range cp.credentials.Files {
 		if err := os.WriteFile(cp.path(name), content, 0o600); err != nil {
 			return fmt.Errorf("writing the control plane's credentials: %w", err)
-		}
-	}
-	for _, name := range []string{"controller-manager", "scheduler"} {
-		if err := cp.writeKubeconfig(cp.path(name+".conf"), certificateUser(issued[name])); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -192,8 +142,8 @@ func (cp *ControlPlane) writeCredentials() error {
 func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.folder.Path, name) }
 
 // run starts one of the programs.
-func (cp *ControlPlane) run(name string, flags []string) error {
-	r, err := startReaper(cp.reaper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, flags...)...)
+func (cp *ControlPlane) run(name string) error {
+	r, err := startReaper(cp.reaper, 0, append([]string{"run", cp.path(name + ".log"), cp.program, name}, cp.config.Flags(name)...)...)
 	if err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -216,7 +166,7 @@ func (cp *ControlPlane) failure() error {
 }
 
 // StopAPIServer kills the API server. The data stay in etcd.
-func (cp *ControlPlane) StopAPIServer() { cp.stop("kube-apiserver") }
+func (cp *ControlPlane) StopAPIServer() { cp.stop(controlplane.APIServer) }
 
 // stop kills one of the programs.
 func (cp *ControlPlane) stop(name string) {
@@ -231,7 +181,7 @@ func (cp *ControlPlane) stop(name string) {
 
 // StartAPIServer starts the API server at the same address and port, and returns when it is ready.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
-	if err := cp.run("kube-apiserver", cp.apiServerFlags()); err != nil {
+	if err := cp.run(controlplane.APIServer); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
@@ -253,7 +203,7 @@ func (cp *ControlPlane) Upgrade(ctx context.Context, kubernetes string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+	for _, name := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		cp.stop(name)
 	}
 	cp.program = program
@@ -309,11 +259,11 @@ func (cp *ControlPlane) LinkKubectl(path string) error { return os.Symlink(cp.pr
 
 // Address is the address and port of the API server.
 func (cp *ControlPlane) Address() string {
-	return net.JoinHostPort(cp.address, strconv.Itoa(cp.port))
+	return net.JoinHostPort(cp.config.Address, strconv.Itoa(cp.config.Port))
 }
 
 // CA is the certificate of the cluster's CA, as PEM.
-func (cp *ControlPlane) CA() []byte { return cp.ca.pem }
+func (cp *ControlPlane) CA() []byte { return cp.credentials.CA.PEM }
 
 // Log returns the end of the log of one program: etcd, kube-apiserver, kube-controller-manager or kube-scheduler.
 func (cp *ControlPlane) Log(program string, bytes int64) string {
@@ -323,9 +273,9 @@ func (cp *ControlPlane) Log(program string, bytes int64) string {
 // RESTConfig returns the configuration of a client of a cluster administrator.
 func (cp *ControlPlane) RESTConfig() *rest.Config {
 	return &rest.Config{
-		Host: "https://" + cp.Address(),
+		Host: cp.config.URL(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: cp.ca.pem, CertData: cp.admin.cert, KeyData: cp.admin.key,
+			CAData: cp.CA(), CertData: cp.credentials.Admin.Cert, KeyData: cp.credentials.Admin.Key,
 		},
 		QPS: -1, // no rate limit for the lab's own requests
 	}

@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"crypto/x509/pkix"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 )
 
 func mustStartControlPlane(t *testing.T) *ControlPlane {
@@ -84,16 +87,16 @@ func TestServiceAccountHasItsOwnRightsOnly(t *testing.T) {
 
 func TestUnknownClientIsNotAuthenticated(t *testing.T) {
 	cp := mustStartControlPlane(t)
-	other, err := newAuthority()
+	other, err := controlplane.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := other.issue(cp.ca.cert.Subject, nil, nil)
+	pair, err := other.Issue(pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := cp.RESTConfig()
-	c.CertData, c.KeyData = pair.cert, pair.key
+	c.CertData, c.KeyData = pair.Cert, pair.Key
 	if _, err := mustClient(t, c).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a certificate of another CA: %v, want Unauthorized", err)
 	}

@@ -5,13 +5,14 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 )
 
 // accountTokenLife is long enough for a demo that runs for a day.
@@ -19,7 +20,7 @@ const accountTokenLife = 24 * time.Hour
 
 // Kubeconfig writes a kubeconfig file of a cluster administrator, mode 0600.
 func (cp *ControlPlane) Kubeconfig(path string) error {
-	return cp.writeKubeconfig(path, certificateUser(cp.admin))
+	return cp.writeKubeconfig(path, controlplane.User{Certificate: cp.credentials.Admin.Cert, Key: cp.credentials.Admin.Key})
 }
 
 // KubeconfigFor writes a kubeconfig file for an existing service account, mode 0600. Its token is bound to the account and valid
@@ -35,20 +36,15 @@ func (cp *ControlPlane) KubeconfigFor(ctx context.Context, namespace, serviceAcc
 	if err != nil {
 		return fmt.Errorf("requesting a token for service account %s/%s: %w", namespace, serviceAccount, err)
 	}
-	return cp.writeKubeconfig(path, &clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	return cp.writeKubeconfig(path, controlplane.User{Token: answer.Status.Token})
 }
 
-func certificateUser(pair keyPair) *clientcmdapi.AuthInfo {
-	return &clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key}
-}
-
-func (cp *ControlPlane) writeKubeconfig(path string, user *clientcmdapi.AuthInfo) error {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + cp.Address(), CertificateAuthorityData: cp.ca.pem}
-	config.AuthInfos["user"] = user
-	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "user"}
-	config.CurrentContext = "lab"
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+func (cp *ControlPlane) writeKubeconfig(path string, user controlplane.User) error {
+	content, err := controlplane.Kubeconfig(cp.config.URL(), cp.CA(), user)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
@@ -49,7 +50,7 @@ type Lab struct {
 	dir      string
 	network  *network // nil without hosts and Linux node
 
-	registries *authority // of registries
+	registries *controlplane.Authority // of registries
 
 	mu       sync.Mutex
 	hosts    []*Host
@@ -100,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Lab, error) {
 
 func (l *Lab) open(ctx context.Context) error {
 	var err error
-	if l.registries, err = newAuthority(); err != nil {
+	if l.registries, err = controlplane.NewAuthority(); err != nil {
 		return err
 	}
 	if len(l.options.Hosts) > 0 {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 	"github.com/windows-machine-config/wmco/lab/image"
 )
@@ -115,7 +116,7 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 		"--node-ip=" + n.Address(), "--hostname-override=" + n.name,
 	}
 	spec := hostspec.LinuxNode{
-		Name: n.name, Cgroup: filepath.Base(n.folder.Path), ServiceAddress: apiServiceIP,
+		Name: n.name, Cgroup: filepath.Base(n.folder.Path), ServiceAddress: controlplane.ServiceOfTheAPI,
 		Programs: map[string][]string{kubeletProgram: kubelet}, Path: "/usr/sbin:/usr/bin:/sbin:/bin",
 	}
 	for _, p := range linuxNodePrograms() {
@@ -270,7 +271,7 @@ func (n *LinuxNode) waitUntilReady(ctx context.Context, began time.Time) error {
 // serveAPI forwards what arrives at the address of Service kubernetes on the node to the API server, as kube-proxy would.
 func (n *LinuxNode) serveAPI() error {
 	err := inNamespace(n.pid, func() (err error) {
-		n.services, err = net.Listen("tcp4", net.JoinHostPort(apiServiceIP, "443"))
+		n.services, err = net.Listen("tcp4", net.JoinHostPort(controlplane.ServiceOfTheAPI, "443"))
 		return err
 	})
 	if err != nil {

@@ -9,34 +9,29 @@ import (
 	"os"
 	"path/filepath"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"github.com/windows-machine-config/wmco/internal/controlplane"
 )
 
 // writeFiles writes the configuration and credentials of the node's programs.
 func (n *LinuxNode) writeFiles(images *Registry) error {
 	cp := n.lab.ControlPlane
-	serving, err := cp.ca.issue(pkix.Name{CommonName: "system:node:" + n.name}, []string{n.name}, []net.IP{net.ParseIP(n.Address())})
+	serving, err := cp.credentials.CA.Issue(pkix.Name{CommonName: "system:node:" + n.name}, []string{n.name}, []net.IP{net.ParseIP(n.Address())})
 	if err != nil {
 		return err
 	}
-	client, err := cp.ca.issue(pkix.Name{CommonName: "system:node:" + n.name, Organization: []string{"system:nodes"}}, nil, nil)
+	client, err := cp.credentials.CA.Issue(pkix.Name{CommonName: "system:node:" + n.name, Organization: []string{"system:nodes"}}, nil, nil)
 	if err != nil {
 		return err
 	}
-	kubeconfig := clientcmdapi.NewConfig()
 	// As all pods of the node, the kubelet reaches the API server at the address of its Service.
-	kubeconfig.Clusters["lab"] = &clientcmdapi.Cluster{Server: "https://" + net.JoinHostPort(apiServiceIP, "443"), CertificateAuthorityData: cp.ca.pem}
-	kubeconfig.AuthInfos["user"] = certificateUser(client)
-	kubeconfig.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "user"}
-	kubeconfig.CurrentContext = "lab"
-	text, err := clientcmd.Write(*kubeconfig)
+	kubeconfig, err := controlplane.Kubeconfig("https://"+net.JoinHostPort(controlplane.ServiceOfTheAPI, "443"), cp.CA(),
+		controlplane.User{Certificate: client.Cert, Key: client.Key})
 	if err != nil {
-		return fmt.Errorf("writing the kubelet's kubeconfig: %w", err)
+		return err
 	}
 	const anyRegistry = "certs.d/_default/hosts.toml" // containerd's docs/hosts.md
 	for name, content := range map[string][]byte{
-		"ca.crt": cp.ca.pem, "kubelet.crt": serving.cert, "kubelet.key": serving.key, "kubelet.conf": text,
+		"ca.crt": cp.CA(), "kubelet.crt": serving.Cert, "kubelet.key": serving.Key, "kubelet.conf": kubeconfig,
 		"kubelet.yaml":          fmt.Appendf(nil, kubeletConfig, n.folder.Path),
 		"containerd.toml":       fmt.Appendf(nil, containerdConfig, n.folder.Path, images.Address, runc),
 		"net.d/10-lab.conflist": []byte(nodeCNIConfig),

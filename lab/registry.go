@@ -69,7 +69,16 @@ func (l *Lab) StartRegistry(ctx context.Context, o RegistryOptions) (*Registry, 
 }
 
 // RegistryCA is the certificate of the CA for registries, as PEM. Hosts do not trust it by default.
-func (l *Lab) RegistryCA() []byte { return l.registries.pem }
+func (l *Lab) RegistryCA() []byte { return l.registries.PEM }
+
+// Pair is a certificate and its key, as PEM.
+type Pair struct{ Certificate, Key []byte }
+
+// ServingCertificate returns a certificate for a server with these DNS names, signed by the CA for registries.
+func (l *Lab) ServingCertificate(names ...string) (Pair, error) {
+	pair, err := l.registries.Issue(pkix.Name{CommonName: names[0]}, names, nil)
+	return Pair{pair.Cert, pair.Key}, err
+}
 
 func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 	listen := cmp.Or(o.Listen, l.Address())
@@ -89,7 +98,7 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 		r.scheme = "http"
 		return r, r.write(map[string][]byte{"config.yml": fmt.Appendf(nil, registryConfig, hostspec.ServiceFolder, address)})
 	}
-	pair, err := l.registries.issue(pkix.Name{CommonName: name}, []string{name}, nil)
+	pair, err := l.registries.Issue(pkix.Name{CommonName: name}, []string{name}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +107,7 @@ func (l *Lab) newRegistry(o RegistryOptions) (*Registry, error) {
 		return nil, fmt.Errorf("hashing the password: %w", err)
 	}
 	return r, r.write(map[string][]byte{
-		"tls.crt": pair.cert, "tls.key": pair.key, "htpasswd": []byte(r.User + ":" + string(password) + "\n"),
+		"tls.crt": pair.Cert, "tls.key": pair.Key, "htpasswd": []byte(r.User + ":" + string(password) + "\n"),
 		"config.yml": fmt.Appendf(nil, registryConfig+closedRegistryConfig, hostspec.ServiceFolder, address),
 	})
 }
@@ -121,7 +130,7 @@ const labAgent = "wmco-lab"
 
 func (l *Lab) registryClient(address string) *http.Client {
 	roots := x509.NewCertPool()
-	roots.AddCert(l.registries.cert)
+	roots.AppendCertsFromPEM(l.registries.PEM)
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

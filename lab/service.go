@@ -43,9 +43,21 @@ func findService(path, debianPackage string) error {
 	return nil
 }
 
+// prepareServices prepares a lab without hosts and Linux node for services.
+func (l *Lab) prepareServices(ctx context.Context) (err error) {
+	if l.reaper != "" {
+		return nil
+	}
+	if err := CanHaveHosts(); err != nil {
+		return err
+	}
+	l.reaper, err = buildReaper(ctx, l.options.Progress)
+	return err
+}
+
 // newService creates the folder of a service, which ends with the lab.
 func (l *Lab) newService(program string) (*service, error) {
-	if l.network == nil {
+	if l.reaper == "" {
 		return nil, errors.New("the lab was opened without hosts and Linux node")
 	}
 	folder, err := newFolder(l.reaper, filepath.Base(program))

@@ -22,7 +22,7 @@ const idleTime = 2 * time.Minute
 
 // measureIdle measures WICD on a Wine host that has joined, while nothing happens.
 func measureIdle(ctx context.Context, s *sheet) error {
-	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries()); err != nil {
+	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunPrometheus()); err != nil {
 		return fmt.Errorf("a host on Wine is required: %w", err)
 	}
 	st, err := openStage(ctx, s, testenv.Options{WineHosts: 1, WholePayload: true})
@@ -73,7 +73,7 @@ func measureIdle(ctx context.Context, s *sheet) error {
 			s.number("wicd.exe_mb", float64(f.Size)/1e6, "MB")
 		}
 	}
-	return nil
+	return measureMetrics(ctx, st)
 }
 
 // processes has the command lines of the processes that this one started, including those of Wine hosts, by their numbers.

@@ -23,10 +23,27 @@ import (
 
 // measureImage builds the image as users do, in two clones of the repository, and runs it as a pod of a Linux node.
 func measureImage(ctx context.Context, s *sheet) error {
+	if err := s.countInstallCommands(); err != nil {
+		return err
+	}
 	if err := s.buildImages(ctx); err != nil {
 		return err
 	}
 	return s.measurePod(ctx)
+}
+
+// countInstallCommands counts the commands of README's installation, which TestReadmeInstall runs: with Helm, one takes the place of the
+// last of kubectl.
+func (s *sheet) countInstallCommands() error {
+	withKubectl, withHelm, _, err := testenv.InstallBlocks("..")
+	if err != nil {
+		return err
+	}
+	count := func(block string) float64 { return float64(len(strings.Split(strings.TrimSpace(block), "\n"))) }
+	kubectl, helm := count(withKubectl), count(withHelm)
+	s.number("install.commands_kubectl", kubectl, "commands")
+	s.number("install.commands_helm", kubectl-1+helm, "commands")
+	return nil
 }
 
 // built is what make image prints.

@@ -36,7 +36,10 @@ func groups() []group {
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
 		{"mirrors-pulls", "pulls through a mirror compared with direct ones: seconds, processor time, and WICD's memory", measurePulls},
 		{"mirrors-entries", "how a change of thousands of mirrors reaches a node: seconds until its registry works with it", measureEntries},
-		{"settings-idle", "the idle daemon of a node: memory, requests and processes", measureIdle},
+		{"cli", "kubectl windows with a thousand hosts: milliseconds and requests of its status, and the size of the program", measureCLI},
+		{"page", "kubectl windows dashboard with a thousand hosts: milliseconds until they are on the screen, and until a change is; its size", measurePage},
+		{"settings-idle", "the idle daemon of a node: memory, requests and processes; the series and the scrapes of the node", measureIdle},
+		{"collect", "kubectl windows collect: seconds for a Windows host, and for twenty simulated ones at once", measureCollect},
 	}
 }
 

@@ -32,8 +32,9 @@ const forbidden = "is forbidden: User"
 
 // cluster is a control plane with the manifests applied, the user's objects, and the nodes win-1, win-2 and linux-1.
 type cluster struct {
-	config *rest.Config
-	admin  clients
+	control *lab.ControlPlane
+	config  *rest.Config
+	admin   clients
 }
 
 // clients are the clients of one user.
@@ -62,7 +63,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Stop)
-	c := &cluster{config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
+	c := &cluster{control: cp, config: cp.RESTConfig(), admin: newClients(t, cp.RESTConfig())}
 	for range 2 { // the second time, like an upgrade
 		if err := manifest.Apply(t.Context(), c.config, deployDir); err != nil {
 			t.Fatal(err)

@@ -46,9 +46,12 @@ func TestManifests(t *testing.T) {
 	t.Run("operator approves for three signers", c.testOperatorApproves)
 	t.Run("what nodes obey", c.testServicesAreTheOperators)
 	t.Run("Machines", c.testMachines)
+	t.Run("monitoring", c.testMonitoring)
 	t.Run("users", c.testUsers)
 	t.Run("WindowsInstance", c.testWindowsInstance)
-	t.Run("examples of docs/storage.md", c.testStorageExamples)
+	t.Run("examples of documents", c.testExamples)
+	t.Run("examples in descriptions of fields", c.testExamplesOfFields)
+	t.Run("what kubectl prints", c.testColumns)
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
@@ -74,6 +77,10 @@ func (c *cluster) testWICDOnItsNode(t *testing.T) {
 			}
 			return err
 		}},
+		{"reports a collection", "", patch(annotate(group+"/collected", strings.Repeat("x", 1024)))},
+		{"reports a collection at length", policy, patch(annotate(group+"/collected", strings.Repeat("x", 1025)))},
+		{"takes its report away", "", patch(annotate(group+"/collected", nil))},
+		{"asks itself for a collection", policy, patch(annotate(group+"/collect", "x"))},
 		{"changes the version it shall have", policy, patch(annotate(group+"/desired-version", "3"))},
 		{"takes away the version it shall have", policy, patch(annotate(group+"/desired-version", nil))},
 		{"changes its SSH host key", policy, patch(annotate(group+"/ssh-host-key", "AAAA"))},

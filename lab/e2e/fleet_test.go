@@ -125,6 +125,12 @@ func (p place) restartNode(name string) {
 	p.t.Helper()
 	was := p.node(name).Status.NodeInfo.BootID
 	p.annotateNode(name, api.AnnotationReboot, "")
+	p.expectRestarted(name, was)
+}
+
+// expectRestarted waits until a node whose restart was requested is back with another boot ID.
+func (p place) expectRestarted(name, was string) {
+	p.t.Helper()
 	p.eventually(name+" has restarted and is back", func(context.Context) string {
 		node := p.node(name)
 		_, asked := node.Annotations[api.AnnotationReboot]

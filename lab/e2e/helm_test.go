@@ -80,6 +80,15 @@ func TestHelmChart(t *testing.T) {
 		}
 		compare(t, got, want)
 	})
+	t.Run("renders what kustomize builds for monitoring", func(t *testing.T) {
+		for set, dir := range map[string]string{"openshift.enabled=false": "/deploy/monitoring", "openshift.enabled=true": "/deploy/monitoring/openshift"} {
+			got := rendered(t, h, folder, "--set", set+",monitoring.objects=true")
+			for key := range rendered(t, h, folder, "--set", set) {
+				delete(got, key)
+			}
+			compare(t, got, kustomized(t, root+dir))
+		}
+	})
 	t.Run("values arrive", func(t *testing.T) { valuesArrive(t, h, folder) })
 	t.Run("wrong values are named", func(t *testing.T) {
 		for set, says := range map[string]string{
@@ -93,6 +102,7 @@ func TestHelmChart(t *testing.T) {
 			"openshift.enabled=1":          "'/openshift/enabled': got number, want boolean",
 			"openshift=true":               "'/openshift': got boolean, want object",
 			"crds.keep=no":                 "'/crds/keep': got string, want boolean",
+			"monitoring.objects=yes":       "'/monitoring/objects': got string, want boolean",
 			"nodSelector.a=b":              "'nodSelector' not allowed",
 		} {
 			if _, err := h.Run(t.Context(), "template", "wmco", folder, "--set", set); err == nil || !strings.Contains(err.Error(), says) {

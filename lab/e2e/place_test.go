@@ -62,6 +62,7 @@ func newPlace(t *testing.T, o testenv.Options) place {
 				t.Errorf("the operator has data races:\n%s", races)
 			}
 		}
+		expectDeclaredReasons(t, env)
 		if t.Failed() {
 			t.Log(env.Diagnosis())
 		}

@@ -26,15 +26,10 @@ func TestReadmeInstall(t *testing.T) {
 	needs(t, lab.CanRunLinuxNodes())
 	t.Parallel()
 	h, root := newHelm(t)
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	withKubectl, withHelm, key, err := testenv.InstallBlocks(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := testenv.ConsoleBlocks(string(text), "## Install")
-	if len(blocks) != 3 {
-		t.Fatalf("README's installation has %d blocks of commands, want those for kubectl, Helm and the SSH key", len(blocks))
-	}
-	withKubectl, withHelm, key := blocks[0], blocks[1], blocks[2]
 	var shell *testenv.Shell
 	env, err := testenv.Open(t.Context(), testenv.Options{Pod: true, Log: os.Stderr, Install: func(ctx context.Context, env *testenv.Env) error {
 		if shell, err = env.NewShell(h.Folder()); err != nil {

@@ -133,10 +133,40 @@ func (c *Cluster) install(ctx context.Context, b *Bundle, namespace string, conf
 	if err != nil {
 		return err
 	}
-	if err := manifest.ApplyObjects(ctx, c.Config, append(append(objects, csv), made...)); err != nil {
+	if err := manifest.ApplyObjects(ctx, c.Config, []*unstructured.Unstructured{csv}); err != nil {
+		return fmt.Errorf("installing %s: %w", b.Name(), err)
+	}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(csv), csv); err != nil {
+		return err
+	}
+	objects = append(objects, made...)
+	for _, o := range objects {
+		if o.GetNamespace() != "" {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: csv.GetAPIVersion(), Kind: csv.GetKind(), Name: csv.GetName(), UID: csv.GetUID()}})
+		}
+	}
+	if err := manifest.ApplyObjects(ctx, c.Config, objects); err != nil {
 		return fmt.Errorf("installing %s: %w", b.Name(), err)
 	}
 	return c.removeFormer(ctx, b, namespace)
+}
+
+// Remove does what OLM's finalizer does when a ClusterServiceVersion was deleted: it deletes what is in no namespace, and so is not deleted
+// with its owner.
+func (c *Cluster) Remove(ctx context.Context, name string) error {
+	return c.deleteMade(ctx, name, map[string]string{"ClusterRole": "", "ClusterRoleBinding": ""})
+}
+
+// deleteMade deletes what OLM made for a ClusterServiceVersion: of kinds of RBAC, by kind the namespace.
+func (c *Cluster) deleteMade(ctx context.Context, name string, kinds map[string]string) error {
+	for kind, in := range kinds {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind))
+		if err := c.Client.DeleteAllOf(ctx, o, client.InNamespace(in), client.MatchingLabels{ownerLabel: name}); err != nil {
+			return fmt.Errorf("deleting each %s of %s: %w", kind, name, err)
+		}
+	}
+	return nil
 }
 
 // checkTarget is OLM's check of the OperatorGroup: one in the namespace, which selects only it.
@@ -289,12 +319,8 @@ func (c *Cluster) removeFormer(ctx context.Context, b *Bundle, namespace string)
 	if former == "" {
 		return nil
 	}
-	for kind, in := range map[string]string{"Role": namespace, "RoleBinding": namespace, "ClusterRole": "", "ClusterRoleBinding": ""} {
-		o := &unstructured.Unstructured{}
-		o.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind))
-		if err := c.Client.DeleteAllOf(ctx, o, client.InNamespace(in), client.MatchingLabels{ownerLabel: former}); err != nil {
-			return fmt.Errorf("deleting each %s of %s: %w", kind, former, err)
-		}
+	if err := errors.Join(c.Remove(ctx, former), c.deleteMade(ctx, former, map[string]string{"Role": namespace, "RoleBinding": namespace})); err != nil {
+		return err
 	}
 	for kind, version := range map[string]string{"OperatorCondition": "operators.coreos.com/v2", "ClusterServiceVersion": "operators.coreos.com/v1alpha1"} {
 		o := &unstructured.Unstructured{}

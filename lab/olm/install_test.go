@@ -96,6 +96,7 @@ func TestInstallation(t *testing.T) {
 	t.Run("the bundle's permissions suffice", func(t *testing.T) { p.in(t).checkRights() })
 	t.Run("the next version goes over it", func(t *testing.T) { p.in(t).upgrade() })
 	p.checkRights()
+	t.Run("removal leaves nothing", func(t *testing.T) { p.in(t).removal() })
 }
 
 // checkRights looks for what the operator was refused, in the log of its pod.
@@ -114,13 +115,16 @@ func (p *place) in(t *testing.T) *place {
 	return &q
 }
 
+// prometheusKinds has the kinds of the Prometheus operator, which every OpenShift has.
+const prometheusKinds = "../deploytest/testdata/prometheus-operator"
+
 // install does what docs/install-olm.md says under "Installing with the CLI", with the catalog of the first version.
 func (p *place) install(ctx context.Context, env *testenv.Env) error {
 	p.Env = env
 	config := env.Lab.ControlPlane.RESTConfig()
 	p.cluster = &olm.Cluster{Config: config, Client: env.Client, Images: olm.Images{Registry: env.Pod.Registry().Address}}
 	marketplace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "openshift-marketplace"}}
-	if err := errors.Join(env.Client.Create(ctx, marketplace), olm.InstallKinds(ctx, config), p.release(ctx, "0.1.0")); err != nil {
+	if err := errors.Join(env.Client.Create(ctx, marketplace), olm.InstallKinds(ctx, config), manifest.Apply(ctx, config, prometheusKinds), p.release(ctx, "0.1.0")); err != nil {
 		return err
 	}
 	for _, namespace := range []string{"openshift-config", "openshift-machine-api", "openshift-cluster-api"} { // deploy/openshift

@@ -20,10 +20,10 @@ func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
 	flag.Parse()
 	o := testenv.Options{
-		Network: testenv.NetworkLab, Components: testenv.NetworkHybridOverlay.Components(), Minors: []string{"1.33", "1.36"}, Log: os.Stderr,
+		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"), Minors: []string{"1.33", "1.36"}, Log: os.Stderr,
 	}
 	if !*core {
-		o.Components = append(append(o.Components, testenv.NetworkFlannel.Components()...), "windows_exporter")
+		o.Components = append(o.Components, testenv.NetworkFlannel.Components()...)
 		o.Minors = append(o.Minors, "1.34")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -37,5 +37,8 @@ func Prepare(ctx context.Context, o Options) error {
 	if err := buildImageTool(ctx, root, filepath.Join(scratch, "image"), o.Log); err != nil {
 		return err
 	}
+	if err := lab.BuildOwn(ctx, root, pluginPackage, filepath.Join(scratch, "kubectl-windows"), lab.BuildOptions{}, o.Log); err != nil {
+		return err
+	}
 	return lab.BuildOwn(ctx, root, operatorPackage, filepath.Join(scratch, "wmco"), lab.BuildOptions{Race: detectsRaces()}, o.Log)
 }

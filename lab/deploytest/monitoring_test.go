@@ -1,0 +1,95 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// testMonitoring applies deploy/monitoring in both forms to a cluster with the kinds of the Prometheus operator, and reviews what Prometheus may
+// read then.
+func (c *cluster) testMonitoring(t *testing.T) {
+	if err := manifest.Apply(t.Context(), c.config, "testdata/prometheus-operator"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"openshift-config-managed", "openshift-monitoring", "monitoring"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"/monitoring", "/monitoring/openshift"} {
+		for range 2 { // the second time, like an upgrade
+			if err := manifest.Apply(t.Context(), c.config, deployDir+dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Run("the kinds are checked", c.testMonitoringKinds)
+	of := func(in string) clients {
+		return c.as(t, "system:serviceaccount:"+in+":prometheus-k8s", "system:serviceaccounts", "system:serviceaccounts:"+in)
+	}
+	finds := []string{
+		"get /pods", "list /pods", "watch /pods", "get /services", "list /services", "watch /services",
+		"get discovery.k8s.io/endpointslices", "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices",
+	}
+	plain := append([]string{"get /nodes", "list /nodes", "watch /nodes", "get /nodes/metrics"}, finds...)
+	openShift := append([]string{"get /endpoints", "list /endpoints", "watch /endpoints"}, finds...)
+	for in, want := range map[string][]string{"monitoring": plain, "openshift-monitoring": openShift} {
+		basic := rights(t, c.asAccount(t, "basic"))
+		got := slices.DeleteFunc(rights(t, of(in)), func(right string) bool { return slices.Contains(basic, right) })
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("rights of Prometheus in namespace %s are\n%s\nwant\n%s", in, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	prometheus := of("monitoring")
+	try(t, []attempt{
+		{"Prometheus lists nodes", "", func(ctx context.Context) error {
+			return drop(prometheus.CoreV1().Nodes().List(ctx, metav1.ListOptions{}))
+		}},
+		{"Prometheus lists pods elsewhere", forbidden, func(ctx context.Context) error {
+			return drop(prometheus.CoreV1().Pods("default").List(ctx, metav1.ListOptions{}))
+		}},
+		{"Prometheus reads the SSH key", forbidden, func(ctx context.Context) error {
+			return drop(prometheus.CoreV1().Secrets(namespace).Get(ctx, "cloud-private-key", metav1.GetOptions{}))
+		}},
+	})
+	for path, want := range map[string]bool{"/metrics": true, "/logs": false} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+		}}
+		answer, err := prometheus.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil || answer.Status.Allowed != want {
+			t.Errorf("Prometheus may get %s: %v (%v), want %v", path, answer.Status.Allowed, err, want)
+		}
+	}
+}
+
+// testMonitoringKinds shows that the API server would have refused what the kinds do not have.
+func (c *cluster) testMonitoringKinds(t *testing.T) {
+	monitors := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}).Namespace(namespace)
+	list, err := monitors.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 3 {
+		t.Fatalf("there are %d ServiceMonitors (%v), want 3", len(list.Items), err)
+	}
+	wrong := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": map[string]any{"name": "wrong"},
+		"spec": map[string]any{"selector": map[string]any{}, "endpoints": []any{map[string]any{"ports": "https"}}},
+	}}
+	if _, err := monitors.Apply(t.Context(), "wrong", wrong, metav1.ApplyOptions{FieldManager: "test"}); err == nil || !strings.Contains(err.Error(), "ports") {
+		t.Errorf("a field that does not exist gives %v", err)
+	}
+}

@@ -1,0 +1,200 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/sshd"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// impatientRules are all rules. Alerts fire after a second, and look back for a minute instead of a quarter of an hour.
+func impatientRules(t *testing.T) map[string][]byte {
+	t.Helper()
+	files, err := monitoring.RuleFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile(`for: \w+`).ReplaceAllString(string(files[monitoring.AlertsFile]), "for: 1s")
+	files[monitoring.AlertsFile] = []byte(strings.ReplaceAll(text, "[15m]", "[1m]"))
+	return files
+}
+
+// watched is a place whose alerts Prometheus evaluates.
+type watched struct {
+	place
+	prometheus *lab.Prometheus
+}
+
+// TestAlerts induces failures of simulated hosts and of the operator. Each fires its alert, which resolves when it is repaired.
+func TestAlerts(t *testing.T) {
+	needs(t, lab.CanRunLinuxNodes(), lab.CanRunPrometheus())
+	p := newPlace(t, testenv.Options{Pod: true, Before: testenv.ServeMetrics})
+	prometheus, err := p.StartPrometheus(t.Context(), testenv.PrometheusOptions{Interval: time.Second, Rules: impatientRules(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := watched{p, prometheus}
+	w.expectTargets(prometheus, monitoring.JobOperator)
+	for _, test := range []struct {
+		name string
+		run  func(watched)
+	}{
+		{"WrongKey", watched.wrongKey},
+		{"LoginRefused", watched.loginRefused},
+		{"HostKeyChanged", watched.anotherHostKey},
+		{"DrainBlocked", watched.blockedDrain},
+		{"OperatorDown", watched.operatorDown},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(watched{p.in(t), prometheus}) })
+	}
+}
+
+// expectAlert waits until an alert fires that has the label, and its links and texts are filled in.
+func (w watched) expectAlert(name, label, value string) {
+	w.t.Helper()
+	w.eventually("alert "+name+" fires", func(ctx context.Context) string {
+		alerts, err := w.prometheus.Alerts(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for _, a := range alerts {
+			if a.Labels["alertname"] == name && a.Labels[label] == value && a.State == "firing" {
+				if text := a.Annotations["description"]; strings.Contains(text, "<no value>") || value != "" && !strings.Contains(text, value) {
+					w.t.Errorf("the description of %s does not name %s: %s", name, value, text)
+				}
+				return ""
+			}
+		}
+		return fmt.Sprintf("the alerts are %v", alerts)
+	})
+}
+
+// expectResolved waits until the alert does not fire any more.
+func (w watched) expectResolved(name, label, value string) {
+	w.t.Helper()
+	w.eventually("alert "+name+" is resolved", func(ctx context.Context) string {
+		alerts, err := w.prometheus.Alerts(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for _, a := range alerts {
+			if a.Labels["alertname"] == name && a.Labels[label] == value {
+				return fmt.Sprintf("it is %s", a.State)
+			}
+		}
+		return ""
+	})
+}
+
+// fires expects an alert about an instance between a failure and its repair.
+func (w watched) fires(name types.NamespacedName, repair func(), alerts ...string) {
+	w.t.Helper()
+	for _, alert := range alerts {
+		w.expectAlert(alert, "windowsinstance", name.Name)
+	}
+	repair()
+	for _, alert := range alerts {
+		w.expectResolved(alert, "windowsinstance", name.Name)
+	}
+}
+
+func (w watched) wrongKey() {
+	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "wrong-key"}})
+	w.key([]byte("not a key"))
+	name := w.announce(h, nil)
+	w.fires(name, func() { w.key(w.Key) }, "WindowsInstanceStalled", "WindowsInstanceNotReady")
+}
+
+func (w watched) loginRefused() {
+	host, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "refusing"}})
+	host.SSH().SetFaults(func(int) sshd.Fault { return sshd.Fault{RefuseLogin: true} })
+	name := w.announce(h, nil)
+	w.fires(name, func() { host.SSH().SetFaults(nil) }, "WindowsInstanceUnreachable")
+}
+
+func (w watched) anotherHostKey() {
+	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "other-key"}})
+	_, private, _ := ed25519.GenerateKey(rand.Reader)
+	name := w.announce(h, func(i *v1alpha1.WindowsInstance) {
+		i.Spec.HostKey = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(publicOf(w.place, private))))
+	})
+	w.fires(name, func() { w.change(name, func(i *v1alpha1.WindowsInstance) { i.Spec.HostKey = "" }) }, "WindowsHostKeyChanged")
+}
+
+// blockedDrain requests a restart of a node whose pod a budget keeps there, until the drain is given up.
+func (w watched) blockedDrain() {
+	_, h := w.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "draining"}})
+	name := w.announce(h, nil)
+	w.expectReady(name)
+	meta := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "stays", Labels: map[string]string{"app": "stays"}}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: labelsOf("stays")}}
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: testenv.WebserverPod()}
+	pod.Spec.NodeName = h.Name
+	w.create(budget)
+	w.create(pod)
+	was := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning // no kubelet of a simulated host says so
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := w.Client.Status().Patch(w.t.Context(), pod, client.MergeFrom(was)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.annotateNode(h.Name, api.AnnotationReboot, "")
+	w.fires(name, func() {
+		w.configure(func(s *v1alpha1.WindowsConfigSpec) {
+			s.Rollout.Drain = v1alpha1.DrainSpec{Timeout: "1s", OnTimeout: v1alpha1.DrainAbort}
+		})
+	}, "WindowsDrainBlocked")
+	w.fires(name, func() {
+		w.remove(budget)
+		if err := w.Client.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			w.t.Fatal(err)
+		}
+		w.annotate(name, api.AnnotationRetry)
+	}, "WindowsUpdateFailed")
+}
+
+// annotate works like kubectl annotate.
+func (w watched) annotate(name types.NamespacedName, key string) {
+	w.change(name, func(i *v1alpha1.WindowsInstance) {
+		metav1.SetMetaDataAnnotation(&i.ObjectMeta, key, time.Now().Format(time.RFC3339))
+	})
+}
+
+func (w watched) operatorDown() {
+	scale := func(replicas int32) {
+		var d appsv1.Deployment
+		w.get(ours(operatorName), &d)
+		was := d.DeepCopy()
+		d.Spec.Replicas = &replicas
+		if err := w.Client.Patch(w.t.Context(), &d, client.MergeFrom(was)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	scale(0)
+	w.expectAlert("WindowsMachineConfigOperatorDown", "windowsinstance", "")
+	scale(1)
+	w.expectResolved("WindowsMachineConfigOperatorDown", "windowsinstance", "")
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them,
+// tells the cause where a host does not join, and names the missing right.
+func TestPlugin(t *testing.T) {
+	p := newPlace(t, testenv.Options{SimulatedHosts: 2})
+	plugin, err := p.Plugin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
+		t.Helper()
+		r, err := plugin.Run(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := r.Says(says...); r.Code != code || missing != "" {
+			t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
+		}
+		return r
+	}
+	one, two := p.Hosts()[0], p.Hosts()[1]
+	run(t, 0, []string{"status"}, "none; kubectl windows add adds one")
+	run(t, 0, []string{"add", one.Address, two.Address, "-u", testenv.User}, "entry "+one.Address+" added", "Ready")
+	run(t, 0, []string{"status"}, "2 of 2 Ready", one.Name, two.Name)
+	run(t, 0, []string{"describe", one.Name}, "State Ready", one.Address, "Reachable: Connected", "Configure", "Kubelet")
+	run(t, 0, []string{"events", one.Name}, api.ReasonReady)
+	run(t, 0, []string{"version"}, "Nodes", "2 (")
+	run(t, 0, []string{"plan"}, "No action begins.")
+	run(t, 0, []string{"plan", "--remove", one.Address}, "Leave", "Drain")
+	// No Linux node runs the Deployment here: the operator is a process beside the API server.
+	run(t, 3, []string{"check"}, "leader: the operator works", "SSH key: Secret cloud-private-key has one", "hosts: all 2 are Ready", "OperatorNotReady")
+	run(t, 0, []string{"check", "--pre", "--host", one.Address}, "Kubernetes: v1.36", "pod network: it supports Windows nodes", "rights: you may install",
+		"its SSH server answers this machine")
+	run(t, 0, []string{"migrate", "--check"})
+	run(t, 7, []string{"describe", "nowhere"}, `no host "nowhere"`)
+	t.Run("as JSON", func(t *testing.T) {
+		var f fleetstatus.Fleet
+		if err := json.Unmarshal([]byte(run(t, 0, []string{"status", "-o", "json"}).Out), &f); err != nil || len(f.Hosts) != 2 {
+			t.Errorf("%v: %+v", err, f)
+		}
+	})
+	t.Run("a host with another key", func(t *testing.T) {
+		other, _, err := testenv.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, h := p.in(t).host(sim.Options{Windows: sim.WindowsOptions{Hostname: "locked"}, AuthorizedKeys: []ssh.PublicKey{other.PublicKey()}})
+		run(t, 3, []string{"add", h.Address, "-u", testenv.User}, api.ReasonAuthenticationFailed, "administrators_authorized_keys", "does not continue by itself")
+		run(t, 0, []string{"status"}, api.ReasonAuthenticationFailed, "administrators_authorized_keys")
+		run(t, 0, []string{"describe", h.Address}, "State Failed", api.ReasonAuthenticationFailed, "Connect Failed")
+		run(t, 0, []string{"remove", h.Address, "--yes", "--wait=false"}, "removed")
+		run(t, 0, []string{"status", "-o", "name"})
+	})
+	t.Run("pause and resume", func(t *testing.T) {
+		p := p.in(t)
+		name := p.instanceAt(one)
+		run(t, 0, []string{"pause", one.Address}, "paused")
+		if !p.instance(name).Spec.Paused {
+			t.Error("the instance is not paused")
+		}
+		run(t, 0, []string{"resume", one.Address}, "resumed")
+		run(t, 0, []string{"pause", "--all"}, "paused")
+		run(t, 0, []string{"reboot", one.Name, "--yes"}, "reboot requested")
+		p.eventually("the status says that the reboot waits", func(context.Context) string {
+			r, err := plugin.Run(t.Context(), "status")
+			if err != nil {
+				return err.Error()
+			}
+			return r.Says("Reboot for Paused", "kubectl windows resume --all")
+		})
+		before := p.node(one.Name).Status.NodeInfo.BootID
+		run(t, 0, []string{"resume", "--all"}, "resumed")
+		p.eventually("the host has restarted", func(context.Context) string {
+			if node := p.node(one.Name); node.Status.NodeInfo.BootID == before {
+				return "the boot ID is the same"
+			}
+			return ""
+		})
+	})
+	t.Run("without rights", func(t *testing.T) {
+		p := p.in(t)
+		p.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: "guest"}})
+		guest, err := p.PluginFor(t.Context(), api.DefaultNamespace, "guest")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := guest.Run(t.Context(), "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing := r.Says("missing right: list windowsinstances", "guest"); r.Code != 5 || missing != "" {
+			t.Errorf("exit code %d, want 5; %s", r.Code, missing)
+		}
+	})
+	run(t, 0, []string{"remove", one.Name, two.Name, "--yes"}, "has left")
+}
+
+// instanceAt is the name of the instance of a host.
+func (p place) instanceAt(h testenv.Host) (name types.NamespacedName) {
+	p.t.Helper()
+	p.eventually("there is an instance for "+h.Address, func(ctx context.Context) string {
+		var list v1alpha1.WindowsInstanceList
+		if err := p.Client.List(ctx, &list); err != nil {
+			return err.Error()
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.Address == h.Address {
+				name = client.ObjectKeyFromObject(&list.Items[i])
+				return ""
+			}
+		}
+		return fmt.Sprintf("there are %d others", len(list.Items))
+	})
+	return name
+}

@@ -1,0 +1,218 @@
+//go:build linux
+
+package e2e
+
+import (
+	"archive/zip"
+	"context"
+	"encoding/pem"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestSupport reads logs of a Windows host through the API server and its real kubelet, and collects its state.
+func TestSupport(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay})
+	plugin, err := p.Plugin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.joinAll()
+	s := support{p, plugin}
+	t.Run("must-gather finds its files", func(t *testing.T) { s.in(t).mustGather() })
+	t.Run("logs are shown", func(t *testing.T) { s.in(t).logs() })
+	t.Run("of a log of two gigabytes only the end is read", func(t *testing.T) { s.in(t).largeLog() })
+	t.Run("the state is collected", func(t *testing.T) { s.in(t).collect() })
+	t.Run("a host that is gone is told", func(t *testing.T) { s.in(t).gone() })
+}
+
+// support is a place with kubectl windows.
+type support struct {
+	place
+	plugin testenv.Plugin
+}
+
+func (s support) in(t *testing.T) support {
+	s.place = s.place.in(t)
+	return s
+}
+
+func (s support) run(code int, args []string, says ...string) testenv.PluginResult {
+	s.t.Helper()
+	r, err := s.plugin.Run(s.t.Context(), args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if missing := r.Says(says...); r.Code != code || missing != "" {
+		s.t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
+	}
+	return r
+}
+
+// mustGather reads the paths that OpenShift's must-gather takes, as oc adm node-logs does. csi-proxy cannot be built here.
+func (s support) mustGather() {
+	for _, path := range []string{
+		"kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log", "kubelet/kubelet.log", "containerd/containerd.log",
+		"wicd/windows-instance-config-daemon.exe.INFO", "wicd/windows-instance-config-daemon.exe.ERROR", "wicd/windows-instance-config-daemon.exe.WARNING",
+	} {
+		s.eventually(path+" is served", func(ctx context.Context) string {
+			text, err := s.Clients.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/win-1/proxy/logs/" + path).DoRaw(ctx)
+			if err != nil {
+				return err.Error()
+			}
+			if len(text) == 0 && !strings.HasSuffix(path, ".ERROR") && !strings.HasSuffix(path, ".WARNING") {
+				return "it is empty"
+			}
+			return ""
+		})
+	}
+}
+
+func (s support) logs() {
+	s.run(0, []string{"logs", "win-1", "kubelet", "--tail", "-1"}, "Successfully registered node")
+	s.run(0, []string{"logs", "win-1", "wicd", "containerd", "--since", "1h"}, "[win-1 wicd]", "Session started", "[win-1 containerd]")
+	s.run(0, []string{"logs", "win-1"}, "[win-1 wicd]", "[win-1 kube-proxy]")
+	s.run(0, []string{"logs", "win-1", "--list"}, "kubelet/kubelet.log", "hybrid-overlay/hybrid-overlay.log")
+	s.run(7, []string{"logs", "win-1", "csi-proxy"}, "there is no such file")
+	s.run(2, []string{"logs", "win-1", "../k/kubelet.conf"}, "is not the path of a log")
+	s.t.Run("and followed", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		host := s.Lab.Hosts()[0]
+		time.AfterFunc(2*time.Second, func() { _ = host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\nthe second\n")) })
+		if err := host.WriteFile(`C:\var\log\test\test.log`, []byte("the first\n")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.plugin.Run(ctx, "logs", "win-1", "test", "-f"); err == nil {
+			t.Error("it ended by itself")
+		}
+	})
+}
+
+func (s support) largeLog() {
+	path, err := s.Lab.Hosts()[0].Path(`C:\var\log\large\large.log`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = f.WriteAt([]byte("\nthe last line\n"), 2<<30)
+	if err := f.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	began := time.Now()
+	if r := s.run(0, []string{"logs", "win-1", "large", "--tail", "1"}); r.Out != "the last line\n" {
+		s.t.Errorf("the last line is %.100q", r.Out)
+	}
+	s.t.Logf("the last line of a log of 2 GB took %s", time.Since(began).Round(time.Millisecond))
+	if err := os.Remove(path); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s support) collect() {
+	file := filepath.Join(s.t.TempDir(), "case.zip")
+	began := time.Now()
+	s.run(0, []string{"collect", "--all", "-o", file}, "from 1 of 1 hosts")
+	s.t.Logf("collect.seconds_per_host %.1f", time.Since(began).Seconds())
+	files := s.unzip(file)
+	name := "hosts/" + s.instances()[0].Name + "/"
+	for file, want := range map[string]string{
+		name + "manifest.json": `"node": "win-1"`, name + "hns.json": overlay.Network, name + "routes.json": `"gateway"`, name + "services.json": `"name": "kubelet"`,
+		name + "host.json": `"build": 20348`, name + "certificates.json": "system:node:win-1", name + "files.json": `"asDeclared": true`,
+		name + "logs/kubelet/kubelet.log": "kubelet", name + "logs/wicd/wicd.log": "Session started", name + "journal.json": `"change"`,
+		"cluster/windowsinstances.json": api.DefaultNamespace, "cluster/status.json": "win-1", "cluster/nodes.json": "kubelet",
+	} {
+		if !strings.Contains(files[file], want) {
+			s.t.Errorf("%s lacks %q:\n%.300s", file, want, files[file])
+		}
+	}
+	for _, key := range []string{`C:\k\wicd-certs\wicd-client-current.pem`, `C:\var\lib\kubelet\pki\kubelet-client-current.pem`} {
+		text, err := s.Lab.Hosts()[0].ReadFile(key)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			line := strings.Split(string(pem.EncodeToMemory(block)), "\n")[1]
+			for name, content := range files {
+				if strings.Contains(block.Type, "PRIVATE KEY") && strings.Contains(content, line) {
+					s.t.Errorf("%s has the key of %s", name, key)
+				}
+			}
+		}
+	}
+	s.eventually("the archive and the report are removed", func(context.Context) string {
+		if report := s.node("win-1").Annotations[api.AnnotationCollected]; report != "" {
+			return report
+		}
+		if folder, err := s.Lab.Hosts()[0].Path(`C:\var\log\collect`); err != nil {
+			return err.Error()
+		} else if left, _ := os.ReadDir(folder); len(left) > 0 {
+			return left[0].Name()
+		}
+		return ""
+	})
+}
+
+func (s support) unzip(file string) map[string]string {
+	s.t.Helper()
+	r, err := zip.OpenReader(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Close()
+	files := map[string]string{}
+	for _, f := range r.File {
+		content, err := f.Open()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		text, err := io.ReadAll(content)
+		if err != nil {
+			s.t.Fatalf("%s: %v", f.Name, err)
+		}
+		files[f.Name] = string(text)
+	}
+	return files
+}
+
+// gone cuts the host off. The archive has what the API server knows, and says why it has no more.
+func (s support) gone() {
+	host := s.Lab.Hosts()[0]
+	if err := host.Cut(); err != nil {
+		s.t.Fatal(err)
+	}
+	file := filepath.Join(s.t.TempDir(), "case.zip")
+	s.run(3, []string{"collect", "--all", "-o", file, "--timeout", "3s"}, "WICD did not answer within 3s", "from 0 of 1 hosts")
+	if files := s.unzip(file); !strings.Contains(files["manifest.json"], "WICD did not answer") || !strings.Contains(files["cluster/nodes.json"], "win-1") {
+		s.t.Errorf("the manifest is %s", files["manifest.json"])
+	}
+	r, err := s.plugin.Run(s.t.Context(), "logs", "win-1", "kubelet", "--request-timeout", "5s")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r.Code != 4 && r.Code != 8 || !strings.Contains(r.Err, "the kubelet") || strings.Count(r.Err, "\n") != 1 { // the network refuses, or is silent
+		s.t.Errorf("exit code %d, %q", r.Code, r.Err)
+	}
+	if err := host.Heal(); err != nil {
+		s.t.Fatal(err)
+	}
+}

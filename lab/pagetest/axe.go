@@ -1,0 +1,102 @@
+//go:build linux
+
+package pagetest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// errNoAxe means that the rules cannot be had here.
+var errNoAxe = errors.New("axe-core cannot be had: it takes node, npm and its registry")
+
+// axeSource is the script with the rules of accessibility. npm fetches it once, and compares it with the hash in axe/package-lock.json.
+func axeSource() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	var pinned []byte
+	for _, name := range []string{"axe/package.json", "axe/package-lock.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		pinned = append(pinned, text...)
+	}
+	sum := sha256.Sum256(pinned)
+	dir := filepath.Join(cache, "wmco", "npm", hex.EncodeToString(sum[:6]))
+	script := filepath.Join(dir, "node_modules", "axe-core", "axe.min.js")
+	if text, err := os.ReadFile(script); err == nil {
+		return string(text), nil
+	}
+	if _, err := exec.LookPath("npm"); err != nil {
+		return "", errNoAxe
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join("axe", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	command := exec.Command("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		if bytes.Contains(out, []byte("EINTEGRITY")) {
+			return "", fmt.Errorf("axe-core is not what axe/package-lock.json says: %s", out)
+		}
+		return "", errNoAxe
+	}
+	text, err := os.ReadFile(script)
+	return string(text), err
+}
+
+// Finding is a rule of accessibility that the page breaks.
+type Finding struct {
+	Rule   string   `json:"rule"`
+	Impact string   `json:"impact"`
+	Help   string   `json:"help"`
+	Where  []string `json:"where"`
+}
+
+// Accessibility returns the findings of axe-core on what the page shows now.
+func (p *Page) Accessibility() ([]Finding, error) {
+	script, err := axeSource()
+	if err != nil {
+		return nil, err
+	}
+	// The script is evaluated by the debugger: the page's own policy allows no foreign scripts.
+	const run = `window.findings = ""; axe.run(document, {resultTypes: ["violations"]}).then((r) => { window.findings = JSON.stringify(r.violations.map((v) => (
+		{rule: v.id, impact: v.impact, help: v.help, where: v.nodes.slice(0, 5).map((n) => n.html)}))); }); true`
+	if _, err := chromedp.Run(p.Context, chromedp.Evaluate[bool](script+"; true")); err != nil {
+		return nil, err
+	}
+	if _, err := chromedp.Run(p.Context, chromedp.Evaluate[bool](run)); err != nil {
+		return nil, err
+	}
+	if err := p.Until(`window.findings !== ""`, time.Minute); err != nil {
+		return nil, err
+	}
+	text, err := chromedp.Run(p.Context, chromedp.Evaluate[string]("window.findings"))
+	if err != nil {
+		return nil, err
+	}
+	var findings []Finding
+	return findings, json.Unmarshal([]byte(text), &findings)
+}

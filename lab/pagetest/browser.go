@@ -1,0 +1,155 @@
+//go:build linux
+
+package pagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/cli/dashboard"
+)
+
+// CanShow says why the page cannot be shown here; nil if it can.
+func CanShow() error {
+	if _, err := exec.LookPath("chromium"); err != nil {
+		return errors.New("there is no chromium: apt-get install chromium")
+	}
+	return nil
+}
+
+// Page is the page in a browser.
+type Page struct {
+	// Context is that of the browser's tab, for chromedp.
+	Context context.Context
+	// Link lets a browser in, once; it was used.
+	Link string
+
+	ends []context.CancelFunc
+	dir  string
+}
+
+// Serve starts the page, and returns the address that lets a browser in. It ends with the context.
+func Serve(ctx context.Context, config *rest.Config, cluster string) (link string, err error) {
+	links := make(chan string, 1)
+	failed := make(chan error, 1)
+	go func() {
+		failed <- dashboard.Run(ctx, dashboard.Options{Config: config, Namespace: api.DefaultNamespace, Cluster: cluster, Now: time.Now, Started: func(a string) { links <- a }})
+	}()
+	select {
+	case link = <-links:
+		return link, nil
+	case err = <-failed:
+		return "", err
+	}
+}
+
+// Open shows an address of Serve in a new browser.
+func Open(ctx context.Context, link string) (*Page, error) {
+	p, err := Browse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p.Link = link
+	if err := chromedp.Do(p.Context, chromedp.Navigate(link)); err != nil {
+		p.Close()
+		return nil, fmt.Errorf("opening the page: %w", err)
+	}
+	if err := p.Until(`document.documentElement.dataset.ready === "yes"`, 30*time.Second); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Browse starts a browser.
+func Browse(ctx context.Context) (*Page, error) {
+	dir, err := os.MkdirTemp("", "wmco-chromium-")
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.UserDataDir(dir),
+		chromedp.WindowSize(1280, 1000), chromedp.Flag("headless", "new"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-background-networking", true))
+	p := &Page{dir: dir}
+	allocated, end := chromedp.NewExecAllocator(ctx, options...)
+	p.ends = append(p.ends, end)
+	p.Context, end = chromedp.NewContext(allocated)
+	p.ends = append(p.ends, end)
+	return p, nil
+}
+
+// Close ends the browser.
+func (p *Page) Close() {
+	for i := len(p.ends) - 1; i >= 0; i-- {
+		p.ends[i]()
+	}
+	_ = os.RemoveAll(p.dir)
+}
+
+// Painted is how long it took from the start of loading until all hosts were on the screen.
+func (p *Page) Painted() (time.Duration, error) {
+	if err := p.Until(`performance.getEntriesByName("hosts").length > 0`, 30*time.Second); err != nil {
+		return 0, err
+	}
+	milliseconds, err := chromedp.Run(p.Context, chromedp.Evaluate[float64](`performance.getEntriesByName("hosts")[0].startTime`))
+	return time.Duration(milliseconds * float64(time.Millisecond)), err
+}
+
+// Until waits until a JavaScript expression is true.
+func (p *Page) Until(expression string, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	_, err := chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(timeout)))
+	for err != nil && strings.Contains(err.Error(), "Cannot find context") && time.Now().Before(deadline) { // the page was loaded again
+		_, err = chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(time.Until(deadline))))
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w; the page says:\n%s", expression, err, p.Text("body"))
+	}
+	return nil
+}
+
+// Text is the visible text of an element.
+func (p *Page) Text(selector string) string {
+	text, err := chromedp.Run(p.Context, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ""`, selector)))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// Do runs a JavaScript expression.
+func (p *Page) Do(expression string) error {
+	_, err := chromedp.Run(p.Context, chromedp.Evaluate[bool](expression+"; true"))
+	return err
+}
+
+// Type presses keys.
+func (p *Page) Type(keys string) error { return chromedp.Do(p.Context, chromedp.KeyEvent(keys)) }
+
+// Size gives the page another size, in pixels.
+func (p *Page) Size(width, height int64) error {
+	return chromedp.Do(p.Context, chromedp.EmulateViewport(width, height))
+}
+
+// Scheme asks for light or dark colors.
+func (p *Page) Scheme(scheme string) error {
+	_, err := chromedp.Run(p.Context, func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		features := []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}
+		return chromedp.Void{}, t.Call(ctx, "Emulation.setEmulatedMedia", map[string]any{"features": features}, nil)
+	})
+	return err
+}
+
+// Shot is a picture of what is visible, as PNG.
+func (p *Page) Shot() ([]byte, error) {
+	time.Sleep(600 * time.Millisecond) // colors change slowly
+	return chromedp.Run(p.Context, chromedp.CaptureScreenshot())
+}

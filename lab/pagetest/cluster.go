@@ -1,0 +1,158 @@
+//go:build linux
+
+package pagetest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// Cluster is a control plane with a fleet in which nothing moves by itself.
+type Cluster struct {
+	*lab.ControlPlane
+	// Client is that of a cluster administrator.
+	Client client.WithWatch
+
+	stop context.CancelFunc
+}
+
+// OpenCluster starts a control plane and creates hosts in it.
+func OpenCluster(ctx context.Context, hosts int, progress io.Writer) (*Cluster, error) {
+	control, err := lab.StartControlPlane(ctx, lab.ControlPlaneOptions{Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{ControlPlane: control}
+	ctx, c.stop = context.WithCancel(ctx)
+	if err := c.fill(ctx, hosts); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) fill(ctx context.Context, hosts int) error {
+	root, err := testenv.Repository(ctx)
+	if err != nil {
+		return err
+	}
+	if err := manifest.Apply(ctx, c.RESTConfig(), filepath.Join(root, "deploy")); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if c.Client, err = client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	go c.renew(ctx)
+	if err := Fill(ctx, c.Client, hosts); err != nil {
+		return err
+	}
+	return c.readyOperator(ctx)
+}
+
+// readyOperator reports the operator's pod as Ready, in place of the kubelet of a node that there is not.
+func (c *Cluster) readyOperator(ctx context.Context) error {
+	for {
+		var pods corev1.PodList
+		if err := c.Client.List(ctx, &pods, client.InNamespace(api.DefaultNamespace)); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			p.Status.Phase = corev1.PodRunning
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
+			if err := c.Client.Status().Update(ctx, p); !apierrors.IsConflict(err) {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// renewers is how many Leases are renewed at the same time.
+const renewers = 8
+
+// renew renews the Leases of nodes in place of their kubelets: without, the node controller would find all of them unreachable.
+func (c *Cluster) renew(ctx context.Context) {
+	for ctx.Err() == nil {
+		var nodes corev1.NodeList
+		_ = c.Client.List(ctx, &nodes) // the next one comes soon
+		var all sync.WaitGroup
+		for worker := range renewers {
+			all.Go(func() {
+				for i := worker; i < len(nodes.Items); i += renewers {
+					c.renewOne(ctx, nodes.Items[i].Name)
+				}
+			})
+		}
+		all.Wait()
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Second):
+		}
+	}
+}
+
+// renewOne renews the Lease of one node, or creates it.
+func (c *Cluster) renewOne(ctx context.Context, node string) {
+	now := metav1.NewMicroTime(time.Now())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: node}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"renewTime":"`+now.UTC().Format(metav1.RFC3339Micro)+`"}}`))
+	if err := c.Client.Patch(ctx, lease, patch); !apierrors.IsNotFound(err) {
+		return
+	}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: new(node), LeaseDurationSeconds: new(int32(40)), RenewTime: &now}
+	_ = c.Client.Create(ctx, lease) // or in the next round
+}
+
+// As is the configuration of another user.
+func (c *Cluster) As(user string, groups ...string) *rest.Config {
+	config := rest.CopyConfig(c.RESTConfig())
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	return config
+}
+
+// Change lets one of the hosts fail, and says when.
+func (c *Cluster) Change(ctx context.Context, i int, message string) (time.Time, error) {
+	var o v1alpha1.WindowsInstance
+	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: api.DefaultNamespace, Name: HostName(i)}, &o); err != nil {
+		return time.Time{}, err
+	}
+	meta.SetStatusCondition(&o.Status.Conditions, metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionFalse, Reason: api.ReasonDiskTooSmall, Message: message})
+	began := time.Now()
+	return began, c.Client.Status().Update(ctx, &o)
+}
+
+// Close stops everything.
+func (c *Cluster) Close() {
+	c.stop()
+	c.Stop()
+}

@@ -1,0 +1,85 @@
+//go:build linux
+
+package testenv
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/lab"
+)
+
+const pluginPackage = "./cmd/kubectl-windows"
+
+// pluginPatience is how long a command of the plugin may take, at speed factor 1.
+const pluginPatience = 5 * time.Minute
+
+// Plugin is the program kubectl-windows, with the kubeconfig of a user.
+type Plugin struct {
+	// Program is the path of the program, Kubeconfig the one of the user.
+	Program, Kubeconfig string
+}
+
+// PluginResult is what a run of the plugin printed, and its exit code.
+type PluginResult struct {
+	Out, Err string
+	Code     int
+}
+
+// All is everything that was printed, for searches.
+func (r PluginResult) All() string { return r.Out + r.Err }
+
+// Says tells whether all parts were printed, regardless of line breaks; missing names the first that was not.
+func (r PluginResult) Says(parts ...string) (missing string) {
+	said := strings.Join(strings.Fields(r.All()), " ")
+	for _, part := range parts {
+		if !strings.Contains(said, part) {
+			return fmt.Sprintf("%q is not in (exit code %d):\n%s", part, r.Code, r.All())
+		}
+	}
+	return ""
+}
+
+// Plugin builds kubectl-windows, which takes seconds, and gives it the kubeconfig of a cluster administrator.
+func (env *Env) Plugin(ctx context.Context) (Plugin, error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return Plugin{}, err
+	}
+	p := Plugin{Program: filepath.Join(env.folder.Path, "kubectl-windows"), Kubeconfig: env.Kubeconfig}
+	return p, lab.BuildOwn(ctx, root, pluginPackage, p.Program, lab.BuildOptions{}, nil)
+}
+
+// PluginFor is the plugin with the kubeconfig of an existing service account.
+func (env *Env) PluginFor(ctx context.Context, namespace, serviceAccount string) (Plugin, error) {
+	p, err := env.Plugin(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.Kubeconfig = filepath.Join(env.folder.Path, serviceAccount+".kubeconfig")
+	return p, env.Lab.ControlPlane.KubeconfigFor(ctx, namespace, serviceAccount, p.Kubeconfig)
+}
+
+// Run runs a command line, such as "describe", "win-1". The error is nil whatever the exit code.
+func (p Plugin) Run(ctx context.Context, args ...string) (PluginResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(pluginPatience))
+	defer cancel()
+	var out, errs bytes.Buffer
+	command := exec.CommandContext(ctx, p.Program, args...)
+	command.Env = append(command.Environ(), "KUBECONFIG="+p.Kubeconfig)
+	command.Stdout, command.Stderr = &out, &errs
+	err := command.Run()
+	if exit := (&exec.ExitError{}); errors.As(err, &exit) && ctx.Err() == nil {
+		err = nil
+	}
+	if err != nil {
+		return PluginResult{}, fmt.Errorf("running kubectl windows %s: %w", strings.Join(args, " "), err)
+	}
+	return PluginResult{out.String(), errs.String(), command.ProcessState.ExitCode()}, nil
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/monitoring"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// The ServiceAccount of Prometheus, for which deploy/monitoring has permissions.
+const prometheusNamespace, prometheusAccount = "monitoring", "prometheus-k8s"
+
+// ServeMetrics creates the operator's namespace and the serving certificate of its metrics, as OpenShift does. It is for Options.Before.
+func ServeMetrics(ctx context.Context, env *Env) error {
+	pair, err := env.Lab.ServingCertificate(monitoring.MetricsService + "." + api.DefaultNamespace + ".svc")
+	if err != nil {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: api.DefaultNamespace}}
+	if err := env.Client.Create(ctx, namespace); err != nil {
+		return err
+	}
+	return env.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: monitoring.MetricsCertificate}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key},
+	})
+}
+
+// PrometheusOptions are the options of a Prometheus in an Env.
+type PrometheusOptions struct {
+	// Interval between scrapes and evaluations.
+	Interval time.Duration
+	// Rules are files with rules by their names.
+	Rules map[string][]byte
+}
+
+// StartPrometheus starts a Prometheus with the scrape configuration and the permissions of deploy/monitoring. It proves to nodes who it is by a
+// certificate of the cluster, as docs/monitoring.md describes.
+func (env *Env) StartPrometheus(ctx context.Context, o PrometheusOptions) (*lab.Prometheus, error) {
+	token, err := env.prometheusToken(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("creating the account of Prometheus: %w", err)
+	}
+	certificate, key, err := env.clientCertificate(ctx, "windows-metrics")
+	if err != nil {
+		return nil, fmt.Errorf("getting a client certificate for Prometheus: %w", err)
+	}
+	targets, err := env.newTargets(token)
+	if err != nil {
+		return nil, err
+	}
+	file := func(name string) string { return filepath.Join(lab.PrometheusFolder, name) }
+	config := monitoring.PrometheusOptions{
+		Namespace: api.DefaultNamespace, Interval: o.Interval.String(), Token: file("token"), CA: file("ca.crt"), OperatorCA: file("operator-ca.crt"),
+		ClientCertificate: file("tls.crt"), ClientKey: file("tls.key"),
+		Targets: map[string]string{roleNode: file(roleNode + ".json"), roleEndpointSlice: file(roleEndpointSlice + ".json")},
+	}
+	files := lab.PrometheusFiles{
+		"token": []byte(token), "ca.crt": env.Lab.ControlPlane.CA(), "operator-ca.crt": env.Lab.RegistryCA(), "tls.crt": certificate, "tls.key": key,
+	}
+	for name, content := range o.Rules {
+		files[name] = content
+		config.Rules = append(config.Rules, file(name))
+	}
+	text, err := monitoring.Prometheus(config)
+	if err != nil {
+		return nil, err
+	}
+	prometheus, err := env.Lab.StartPrometheus(ctx, text, files)
+	if err == nil {
+		go targets.follow(env.running, prometheus)
+	}
+	return prometheus, err
+}
+
+// prometheusToken creates the ServiceAccount with its permissions, and returns a token of it.
+func (env *Env) prometheusToken(ctx context.Context) (string, error) {
+	root, err := Repository(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := env.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prometheusNamespace}}); err != nil {
+		return "", err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: prometheusNamespace, Name: prometheusAccount}}
+	if err := env.Client.Create(ctx, account); err != nil {
+		return "", err
+	}
+	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "deploy", "monitoring", "rbac")); err != nil {
+		return "", err
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(24 * 3600))}}
+	answer, err := env.Clients.CoreV1().ServiceAccounts(prometheusNamespace).CreateToken(ctx, prometheusAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status.Token, nil
+}
+
+// clientCertificate requests a certificate of the cluster for a client, approves it as an administrator does, and returns it with its key.
+func (env *Env) clientCertificate(ctx context.Context, name string) (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, private)
+	if err != nil {
+		return nil, nil, err
+	}
+	requests := env.Clients.CertificatesV1().CertificateSigningRequests()
+	csr, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+			SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "for Prometheus",
+	}}
+	if _, err := requests.UpdateApproval(ctx, name, csr, metav1.UpdateOptions{}); err != nil {
+		return nil, nil, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, lab.Patience(time.Minute), true, func(ctx context.Context) (bool, error) {
+		csr, err := requests.Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			certificate = csr.Status.Certificate
+		}
+		return len(certificate) > 0, err
+	})
+	return certificate, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+}

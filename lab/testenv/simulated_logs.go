@@ -1,0 +1,44 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// kubeletPort is where a kubelet serves.
+const kubeletPort = "10250"
+
+// ServeLogs serves the logs of a simulated host as its kubelet would, with the kubelet's serving certificate, until stop is called. The host's
+// certificate must have been issued.
+func (env *Env) ServeLogs(ctx context.Context, h *sim.Host, at Host) (stop func(), err error) {
+	disk := h.Windows().Disk()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", net.JoinHostPort(at.Address, kubeletPort))
+	if err != nil {
+		return nil, fmt.Errorf("serving the logs of %s: %w", at.Name, err)
+	}
+	server := &http.Server{
+		Handler:           http.StripPrefix("/logs/", http.FileServer(http.Dir(disk.Local(desired.Logs)))),
+		ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			text, err := disk.Read(desired.KubeletServing)
+			if err != nil {
+				return nil, err
+			}
+			pair, err := tls.X509KeyPair(text, text)
+			return &pair, err
+		}},
+	}
+	go func() { _ = server.ServeTLS(l, "", "") }()
+	return func() { _ = server.Close() }, nil
+}
