@@ -156,11 +156,19 @@ func anchors(text string) (names []string) {
 // documents are the documents that are checked here. Records of decisions and the changelog are left as they were written.
 func documents(t *testing.T) []string {
 	t.Helper()
-	names, err := filepath.Glob("docs/*.md")
+	var names []string
+	for _, pattern := range []string{"docs/*.md", "docs/tasks/*.md", "docs/reference/*.md", "docs/runbooks/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	runbooks, err := filepath.Glob("docs/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(names, "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md",
+	return append(append(names, runbooks...), "README.md", "CONTRIBUTING.md", "REVIEWING.md", "RELEASE.md", "SECURITY.md",
 		"deploy/README.md", "payload/README.md", "lab/README.md")
 }
 
@@ -171,4 +179,27 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestDocumentsLinkToWhatExists follows every relative link of the documents.
+func TestDocumentsLinkToWhatExists(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -6,13 +6,15 @@ hosts=() services=() checks=()
 command -v x86_64-w64-mingw32-gcc >/dev/null || hosts+=(gcc-mingw-w64-x86-64)
 [ -x /usr/bin/docker-registry ] || services+=(docker-registry)
 [ -x /usr/sbin/squid ] || services+=(squid)
+[ -x /usr/bin/prometheus ] || services+=(prometheus)
 [ -x /usr/sbin/runc ] || hosts+=(runc)
+command -v chromium >/dev/null || checks+=(chromium)
 command -v node >/dev/null || checks+=(nodejs)
 command -v npm >/dev/null || checks+=(npm)
 echo '#include <pthread.h>' | gcc -E - >/dev/null 2>&1 || checks+=(gcc libc6-dev)
 [ $((${#hosts[@]} + ${#services[@]} + ${#checks[@]})) -eq 0 ] && exit 0
-without="Windows hosts are simulated without Wine and mingw; tests that need a registry or a proxy are skipped without them, and so are those of the
-operator's pod without runc, the check of PowerShell without node and npm, and tests with the race detector without gcc."
+without="Windows hosts are simulated without Wine and mingw; tests that need a registry, a proxy or Prometheus are skipped without them, and so are those of the
+operator's pod without runc, the check of PowerShell without node and npm, the test of the page without Chromium, and tests with the race detector without gcc."
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   echo "Not root, or no apt-get: cannot install ${hosts[*]} ${services[*]} ${checks[*]}. $without" >&2
   exit 0
@@ -23,7 +25,7 @@ log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 own_policy=
 trap 'rm -f "$log" $own_policy' EXIT
-# The lab runs registry and proxy itself: Debian is to start neither, now or at the next boot.
+# The lab runs registry, proxy and Prometheus itself: Debian is to start none of them, now or at the next boot.
 if [ ${#services[@]} -gt 0 ] && [ ! -e $policy ]; then
   own_policy=$policy
   printf '#!/bin/sh\nexit 101\n' >$policy
