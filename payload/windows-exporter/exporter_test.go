@@ -91,14 +91,18 @@ func TestTheExporterHasTheseFlagsAndCollectors(t *testing.T) {
 		"--web.config.file":                moduleFolder(t, "github.com/prometheus/exporter-toolkit") + "/web/kingpinflag/flag.go",
 		"--log.level":                      moduleFolder(t, "github.com/prometheus/common") + "/promlog/flag/flag.go",
 		"--log.file":                       folder + "/pkg/log/flag/flag.go",
+		"--collector.service.use-api":      folder + "/pkg/collector/service/service.go",
 	}
 	words := strings.Fields(command)
-	for i := 1; i < len(words); i += 2 {
-		source, err := os.ReadFile(sources[words[i]])
-		if err != nil || !strings.Contains(string(source), `"`+strings.TrimPrefix(words[i], "--")+`"`) {
-			t.Errorf("the exporter does not have the flag %s: %v", words[i], err)
+	for i, word := range words {
+		if !strings.HasPrefix(word, "--") {
+			continue // the program, or the value of a flag
 		}
-		if words[i] != "--collectors.enabled" {
+		source, err := os.ReadFile(sources[word])
+		if err != nil || !strings.Contains(string(source), `"`+strings.TrimPrefix(word, "--")+`"`) {
+			t.Errorf("the exporter does not have the flag %s: %v", word, err)
+		}
+		if word != "--collectors.enabled" {
 			continue
 		}
 		for collector := range strings.SplitSeq(words[i+1], ",") {
