@@ -15,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/image"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -65,11 +66,11 @@ spec:
 	p.joinAll()
 	expectRequest(t, first, http.MethodGet, "/v2/closed/oss/kubernetes/pause/manifests/sha256:", http.StatusOK)
 
-	p.runFrom("minimal", "registry.access.redhat.com/ubi9/ubi-minimal@"+p.pushWebserver(second, "example2/ubi-minimal"))
+	p.runFrom("minimal", "registry.access.redhat.com/ubi9/ubi-minimal@"+p.pushWebserver(second, "example2/ubi-minimal").Digest().String())
 	expectRequest(t, first, http.MethodHead, "/v2/example/ubi-minimal/manifests/sha256:", http.StatusNotFound)
 	expectRequest(t, second, http.MethodGet, "/v2/example2/ubi-minimal/manifests/sha256:", http.StatusOK)
 
-	p.runFrom("product", "registry.redhat.io/product/app@"+p.pushWebserver(second, "product/app"))
+	p.runFrom("product", "registry.redhat.io/product/app@"+p.pushWebserver(second, "product/app").Digest().String())
 	expectRequest(t, second, http.MethodHead, "/v2/product/app/manifests/sha256:", http.StatusOK) // the host has its content already
 }
 
@@ -82,14 +83,13 @@ func (p place) startRegistry() *lab.Registry {
 	return r
 }
 
-// pushWebserver returns the digest of the image, with its algorithm.
-func (p place) pushWebserver(r *lab.Registry, repository string) string {
+func (p place) pushWebserver(r *lab.Registry, repository string) image.Image {
 	p.t.Helper()
 	i, err := p.Lab.PushWebserver(p.t.Context(), r, repository)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return i.Digest().String()
+	return i
 }
 
 // trustOnOpenShift makes nodes trust registries: the machine-config operator copies the certificates that images.config names.
@@ -107,11 +107,18 @@ func (p place) trustOnOpenShift(registries ...*lab.Registry) {
 // runFrom runs a pod of an image until it answers.
 func (p place) runFrom(name, image string) {
 	p.t.Helper()
-	_, err := p.WinWebserver(p.t.Context(), name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+	p.deploy(name, image)
+	p.expectServing(name, 1)
+}
+
+// deploy creates a Deployment with one pod of an image.
+func (p place) deploy(name, image string) *appsv1.Deployment {
+	p.t.Helper()
+	d, err := p.WinWebserver(p.t.Context(), name, 1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.expectServing(name, 1)
+	return d
 }
 
 // expectRequest searches a registry's log for a request whose path has a beginning.

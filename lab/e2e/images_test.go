@@ -276,14 +276,14 @@ func (s shelf) throughAProxy() {
 }
 
 // trustRegistries adds the CA of the registries to the cluster's trusted CAs. The ConfigMap may exist.
-func (s shelf) trustRegistries() {
-	s.t.Helper()
-	err := s.Client.Create(s.t.Context(), &corev1.ConfigMap{
+func (p place) trustRegistries() {
+	p.t.Helper()
+	err := p.Client.Create(p.t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: api.DefaultNamespace, Name: api.TrustedCAConfigMap},
-		Data:       map[string]string{api.TrustedCAKey: string(s.Lab.RegistryCA())},
+		Data:       map[string]string{api.TrustedCAKey: string(p.Lab.RegistryCA())},
 	})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		s.t.Fatal(err)
+		p.t.Fatal(err)
 	}
 }
 

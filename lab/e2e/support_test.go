@@ -33,6 +33,7 @@ func TestSupport(t *testing.T) {
 	t.Run("logs are shown", func(t *testing.T) { s.in(t).logs() })
 	t.Run("of a log of two gigabytes only the end is read", func(t *testing.T) { s.in(t).largeLog() })
 	t.Run("the state is collected", func(t *testing.T) { s.in(t).collect() })
+	t.Run("a stopped network service is told", func(t *testing.T) { stoppedNetworkService(teller(s.in(t))) })
 	t.Run("a host that is gone is told", func(t *testing.T) { s.in(t).gone() })
 }
 

@@ -1,0 +1,122 @@
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// mirrored is a registry that hosts can have from its mirror only.
+const mirrored = "shop.test"
+
+// TestCausesOnWindowsAreTold goes on where simulated hosts end: with failures that containerd and the kubelet report.
+func TestCausesOnWindowsAreTold(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
+	plugin, err := p.Plugin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mirror := p.startRegistry()
+	p.setPullSecret(api.DefaultNamespace, mirror)
+	p.trustRegistries()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Registries.Mirrors = append(s.Registries.Mirrors, v1alpha1.RegistryMirrors{
+			Source: mirrored, Mirrors: []v1alpha1.RegistryMirror{{Location: mirror.Host}},
+			PullBy: v1alpha1.PullByDigestAndTag, MirrorSourcePolicy: v1alpha1.NeverContactSource,
+		})
+	})
+	p.joinAll()
+	w := windowsTeller{teller{p, plugin}, mirror}
+	t.Run("TheImageIsForAnotherBuild", func(t *testing.T) { w.in(t).anotherBuild() })
+	t.Run("TheMirrorIsDown", func(t *testing.T) { w.in(t).mirrorDown() })
+	t.Run("TheProxyDoesNotAnswer", func(t *testing.T) { w.in(t).silentProxy() })
+	t.Run("TheDiskIsFull", func(t *testing.T) { w.in(t).fullDisk() })
+}
+
+// windowsTeller is a teller with a Windows host, which has images of registry shop.test from a mirror.
+type windowsTeller struct {
+	teller
+	mirror *lab.Registry
+}
+
+func (w windowsTeller) in(t *testing.T) windowsTeller {
+	w.place = w.place.in(t)
+	return w
+}
+
+func (w windowsTeller) anotherBuild() {
+	i := w.pushWebserver(w.mirror, "team/old")
+	older := v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: "10.0.17763.5122"}
+	if err := w.mirror.PushIndex(w.t.Context(), "team/old", "ltsc2019", i, older); err != nil {
+		w.t.Fatal(err)
+	}
+	d := w.deploy("old", mirrored+"/team/old:ltsc2019")
+	w.expectTold(w.Hosts()[0].Name, advice.ImageForAnotherBuild, "default/old-", mirrored+"/team/old:ltsc2019", "Use an image that is built for the node's Windows build")
+	w.remove(d)
+	w.expectNotTold(advice.ImageForAnotherBuild)
+}
+
+func (w windowsTeller) mirrorDown() {
+	w.pushWebserver(w.mirror, "team/shop")
+	w.mirror.Stop()
+	w.deploy("shop", mirrored+"/team/shop:1")
+	w.expectTold(w.Hosts()[0].Name, advice.MirrorUnavailable, "default/shop-", w.mirror.Host, "Check whether the mirrors in the message answer")
+	if err := w.mirror.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	// The kubelet waits longer and longer before it pulls for the same pod again.
+	if err := w.Client.DeleteAllOf(w.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": "shop"}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.expectServing("shop", 1)
+	w.expectNotTold(advice.MirrorUnavailable)
+}
+
+func (w windowsTeller) silentProxy() {
+	proxy := fmt.Sprintf("http://%s:1", w.Hosts()[0].Address)
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy} })
+	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
+	d := w.deploy("far", beyond+"/team/far:1")
+	w.expectTold(w.Hosts()[0].Name, advice.ProxyUnreachable, "default/far-", beyond, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig")
+	w.remove(d)
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
+	w.expectNotTold(advice.ProxyUnreachable)
+	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
+}
+
+// fullDisk has the kubelet take for full what is nearly empty.
+func (w windowsTeller) fullDisk() {
+	var was map[string]string
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		was, s.Kubelet.EvictionHard = s.Kubelet.EvictionHard, map[string]string{"nodefs.available": "99%", "imagefs.available": "99%"}
+	})
+	w.expectTold(w.Hosts()[0].Name, "KubeletHasDiskPressure", "Free disk space on the host: remove unused images and files, or enlarge drive C:")
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Kubelet.EvictionHard = was })
+	w.expectNotTold("KubeletHasDiskPressure")
+}
+
+// stoppedNetworkService stops HNS on a host with a network for pods.
+func stoppedNetworkService(p teller) {
+	h := p.Lab.Hosts()[0]
+	if err := h.StopService(p.t.Context(), lab.NetworkService); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectTold(p.Hosts()[0].Name, api.ReasonHNSUnavailable, "start the service hns (Host Network Service)")
+	if err := h.StartService(p.t.Context(), lab.NetworkService); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectNotTold(api.ReasonHNSUnavailable)
+}
