@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/chromedp/chromedp"
 	"k8s.io/client-go/rest"
@@ -117,8 +118,13 @@ func (p *Page) Until(expression string, timeout time.Duration) error {
 }
 
 // Text is the visible text of an element.
-func (p *Page) Text(selector string) string {
-	text, err := chromedp.Run(p.Context, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ""`, selector)))
+func (p *Page) Text(selector string) string { return p.property(selector, "innerText") }
+
+// Value is what an input has.
+func (p *Page) Value(selector string) string { return p.property(selector, "value") }
+
+func (p *Page) property(selector, name string) string {
+	text, err := chromedp.Run(p.Context, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q)?.%s ?? ""`, selector, name)))
 	if err != nil {
 		return err.Error()
 	}
@@ -132,7 +138,23 @@ func (p *Page) Do(expression string) error {
 }
 
 // Type presses keys.
-func (p *Page) Type(keys string) error { return chromedp.Do(p.Context, chromedp.KeyEvent(keys)) }
+func (p *Page) Type(keys string) error {
+	for _, key := range keys {
+		press := func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+			// One event for the key and its character, as a keyboard makes it: a page that prevents the key gets no character.
+			// KeyEvent sends two, and the character would come nevertheless.
+			down := t.Call(ctx, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": string(key), "text": string(key)}, nil)
+			return chromedp.Void{}, errors.Join(down, t.Call(ctx, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": string(key)}, nil))
+		}
+		if !unicode.IsPrint(key) {
+			press = chromedp.KeyEvent(string(key))
+		}
+		if _, err := chromedp.Run(p.Context, press); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Size gives the page another size, in pixels.
 func (p *Page) Size(width, height int64) error {

@@ -136,7 +136,7 @@ func testKeyboard(t *testing.T, p *Page) {
 			t.Fatal(err)
 		}
 		if err := p.Until(s.until, patience); err != nil {
-			t.Fatalf("after %q: %v", s.keys, err)
+			t.Fatalf("after %q: %v; the filter has %q, the table %q", s.keys, err, p.Value("#filter"), p.Text("#shown"))
 		}
 	}
 	for _, part := range []string{"DrainBlocked", "Upgrade in progress", "Transfer", "Windows Server 2022", "Conditions"} {

@@ -86,8 +86,11 @@ document.addEventListener("keydown", (e) => {
   const typing = e.target.closest("input, select, textarea");
   if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey && !e.altKey) {
     e.preventDefault();
-    location.hash = "#/";
-    requestAnimationFrame(focusFilter);
+    if (shown) {
+      location.hash = "#/";
+      route(); // now: the event hashchange comes later, and would move the focus away
+    }
+    focusFilter();
   } else if (e.key === "Escape" && shown) {
     location.hash = "#/";
   }
