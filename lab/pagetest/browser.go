@@ -107,8 +107,11 @@ func (p *Page) Painted() (time.Duration, error) {
 // Until waits until a JavaScript expression is true.
 func (p *Page) Until(expression string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
+	loadedAgain := func(err error) bool { // the first address answers with a redirect
+		return err != nil && (strings.Contains(err.Error(), "Cannot find context") || strings.Contains(err.Error(), "navigated or closed"))
+	}
 	_, err := chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(timeout)))
-	for err != nil && strings.Contains(err.Error(), "Cannot find context") && time.Now().Before(deadline) { // the page was loaded again
+	for loadedAgain(err) && time.Now().Before(deadline) {
 		_, err = chromedp.Run(p.Context, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(time.Until(deadline))))
 	}
 	if err != nil {
