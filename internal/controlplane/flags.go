@@ -133,5 +133,7 @@ func (c Config) controllerManager() []string {
 		"--service-cluster-ip-range=" + ServiceNetwork,
 		"--leader-elect=false",
 		"--secure-port=0",
+		// It makes this folder; the default is /usr/libexec/kubernetes/kubelet-plugins, on Windows on drive C:.
+		"--flex-volume-plugin-dir=" + c.path("volumeplugins"),
 	}
 }

@@ -121,6 +121,15 @@ type pipeListener struct {
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.accept()
+		if !errors.Is(err, windows.ERROR_NO_DATA) { // the client has gone already
+			return c, err
+		}
+	}
+}
+
+func (l *pipeListener) accept() (net.Conn, error) {
 	name, err := windows.UTF16PtrFromString(testPipe)
 	if err != nil {
 		return nil, err
@@ -142,8 +151,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 		case <-l.ended:
 			_ = windows.CancelIoEx(h, overlapped)
 			_, _ = windows.WaitForSingleObject(event, windows.INFINITE)
-			_ = windows.CloseHandle(h)
-			return nil, net.ErrClosed
+			return nil, errors.Join(net.ErrClosed, windows.CloseHandle(h))
 		default:
 		}
 		if signaled, _ := windows.WaitForSingleObject(event, 20); signaled == windows.WAIT_OBJECT_0 {
@@ -151,7 +159,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 		}
 	}
 	if err != nil && !errors.Is(err, windows.ERROR_PIPE_CONNECTED) {
-		return nil, fmt.Errorf("waiting for a client: %w", err)
+		return nil, fmt.Errorf("waiting for a client: %w", errors.Join(err, windows.CloseHandle(h)))
 	}
 	return pipe{os.NewFile(uintptr(h), testPipe)}, nil
 }
