@@ -59,6 +59,7 @@ func node(name string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "1.0.0-3f9a2c1"}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(2 * time.Hour)}}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OSImage: "Windows Server 2022", ContainerRuntimeVersion: "containerd://2.1.0"}
+	n.Spec.PodCIDRs = []string{"10.244.1.0/24"}
 	return n
 }
 

@@ -57,6 +57,7 @@ func printHost(p *terminal.Printer, f fleetstatus.Fleet, h fleetstatus.Host) {
 	p.Field("Address", h.Address+" ("+h.Source+")")
 	p.Field("Machine", h.Machine)
 	p.Field("Node", strings.TrimSpace(h.Node+" "+h.NodeIP))
+	p.Field("Pod network", strings.Join(h.PodNetworks, ", "))
 	p.Field("Host key", h.HostKey)
 	printPlan(p, f.At, h)
 	printVersions(p, h.Versions)

@@ -55,7 +55,7 @@ func condition(kind, status, reason, message string) metav1.Condition {
 func node(name string, conditions ...corev1.NodeCondition) corev1.Node {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{api.AnnotationVersion: "1.0.0-3f9a2c1"}}}
 	n.Status.Conditions = append(conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: "True", Reason: "KubeletReady"})
-	n.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	n.Status.NodeInfo.KubeletVersion, n.Spec.PodCIDRs = "v1.36.3", []string{"10.244.1.0/24"}
 	return n
 }
 
@@ -208,7 +208,7 @@ func TestTextsOfHostsAreHarmless(t *testing.T) {
 	i.Status.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.PlanAction(evil), Message: evil}
 	i.Status.Plan = &v1alpha1.Plan{Action: v1alpha1.PlanAction(evil), WaitsFor: evil, Message: evil}
 	n := node("win-1", nodeCondition(api.ConditionServicesHealthy, "False", evil, evil), nodeCondition(evil, evil, evil, evil))
-	n.Annotations = map[string]string{api.AnnotationVersion: evil, api.AnnotationSettings: evil, api.AnnotationCordoned: evil, api.AnnotationDesiredVersion: evil}
+	n.Annotations = map[string]string{api.AnnotationVersion: evil, api.AnnotationSettings: evil, api.AnnotationCordoned: evil, api.AnnotationDesiredVersion: evil, "k8s.ovn.org/hybrid-overlay-node-subnet": evil}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{OSImage: evil, KubeletVersion: evil, ContainerRuntimeVersion: evil}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "win-1"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: evil, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: evil, Message: evil}}}}

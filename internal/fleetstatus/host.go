@@ -49,6 +49,8 @@ type Host struct {
 	Address  string `json:"address"`
 	NodeIP   string `json:"nodeIP,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
+	// PodNetworks are the ranges from which pods of the Node get their addresses.
+	PodNetworks []string `json:"podNetworks,omitempty"`
 	// Source says what the WindowsInstance was created from; Machine names it where it is a Machine.
 	Source  string `json:"source"`
 	Machine string `json:"machine,omitempty"`
@@ -176,6 +178,7 @@ func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	node := r.nodeOf(i)
 	if node != nil {
 		h.Node, h.Cordoned, h.CordonedFor = node.Name, node.Spec.Unschedulable, label(node.Annotations[api.AnnotationCordoned])
+		h.PodNetworks = podNetworks(node)
 	}
 	h.Versions = r.versions(i, node)
 	h.Conditions = conditionsOf(i, node)
@@ -195,6 +198,19 @@ func (r *reader) nodeOf(i *v1alpha1.WindowsInstance) *corev1.Node {
 		return r.nodes[i.Status.NodeRef.Name]
 	}
 	return r.nodes[i.Status.Hostname]
+}
+
+// overlaySubnet is the annotation of OVN-Kubernetes' master with the range of a Windows node. Elsewhere, it is in the Node's spec.
+const overlaySubnet = "k8s.ovn.org/hybrid-overlay-node-subnet"
+
+func podNetworks(node *corev1.Node) (ranges []string) {
+	if subnet := label(node.Annotations[overlaySubnet]); subnet != "" {
+		return []string{subnet}
+	}
+	for _, r := range node.Spec.PodCIDRs[:min(len(node.Spec.PodCIDRs), 2)] { // one of IPv4, one of IPv6
+		ranges = append(ranges, label(r))
+	}
+	return ranges
 }
 
 // judge says in one word how the host is, and names the cause.

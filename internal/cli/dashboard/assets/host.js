@@ -29,7 +29,7 @@ export function showHost(update, name) {
   fill(parts.action, [h.plan, h.maintenance, h.failure], () => actions(h));
   fill(parts.steps, h.steps, () => steps(h.steps || []));
   parts.stepsBox.hidden = !(h.steps || []).length;
-  fill(parts.facts, [h.versions, h.node, h.address, h.nodeIP, h.hostname, h.source, h.machine, h.hostKey], () => facts(h));
+  fill(parts.facts, [h.versions, h.node, h.address, h.nodeIP, h.podNetworks, h.hostname, h.source, h.machine, h.hostKey], () => facts(h));
   fill(parts.conditions, h.conditions, () => conditions(h.conditions || []));
   fill(parts.pods, update.pods, () => pods(update.pods || {}));
   fill(parts.events, h.events, () => events(h.events || []));
@@ -105,7 +105,7 @@ function steps(all) {
 function facts(h) {
   const v = h.versions;
   const rows = [
-    ["Node", h.node], ["Address", h.address], ["Node address", h.nodeIP === h.address ? "" : h.nodeIP], ["Hostname", h.hostname === h.node ? "" : h.hostname],
+    ["Node", h.node], ["Address", h.address], ["Node address", h.nodeIP === h.address ? "" : h.nodeIP], ["Pod network", (h.podNetworks || []).join(", ")], ["Hostname", h.hostname === h.node ? "" : h.hostname],
     ["Source", h.machine ? `${h.source} ${h.machine}` : h.source], ["Windows", [v.osImage, v.windows].filter(Boolean).join(", ")], ["Kubelet", v.kubelet], ["Runtime", v.runtime],
     ["Version", v.node], ["Desired version", v.desired === v.node ? "" : v.desired], ["Payload", v.payload],
     ["Desired payload", v.payloadDesired === v.payload ? "" : v.payloadDesired], ["Staged payload", v.payloadStaged],
