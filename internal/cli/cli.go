@@ -65,7 +65,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"see", "Commands that show:", func(s *session.Session) []*cobra.Command {
-			return []*cobra.Command{status(s), describe(s), events(s), check(s), plan(s), migrate(s), dashboard(s), version(s)}
+			return []*cobra.Command{status(s), describe(s), events(s), check(s), lint(s), plan(s), migrate(s), dashboard(s), version(s)}
 		}},
 		{"change", "Commands that change:", func(s *session.Session) []*cobra.Command {
 			return []*cobra.Command{

@@ -3,28 +3,22 @@
 package deploytest
 
 import (
-	"errors"
+	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/podrules"
 )
 
-// runsOnWindows wants a pod to select Windows nodes, and to tolerate their taint.
+// runsOnWindows wants a template of pods to have what kubectl windows lint asks for.
 func runsOnWindows(template map[string]any) error {
-	var pod corev1.PodTemplateSpec
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod); err != nil {
+	spec, _ := template["spec"].(map[string]any)
+	found, err := podrules.Check(spec)
+	if err != nil {
 		return err
 	}
-	if pod.Spec.NodeSelector[corev1.LabelOSStable] != "windows" {
-		return errors.New("its pods do not select Windows nodes")
-	}
-	for _, toleration := range pod.Spec.Tolerations {
-		taint := corev1.Taint{Key: api.TaintKey, Value: api.TaintValue, Effect: corev1.TaintEffectNoSchedule}
-		if toleration.Key == taint.Key && toleration.Value == taint.Value && toleration.Effect == taint.Effect {
-			return nil
+	for _, f := range found {
+		if f.Severity == podrules.Error {
+			return fmt.Errorf("its pods do not run on Windows nodes: %s: %s", f.Field, f.Message)
 		}
 	}
-	return errors.New("its pods do not tolerate the taint of Windows nodes")
+	return nil
 }

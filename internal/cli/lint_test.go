@@ -1,0 +1,66 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/windows-machine-config/wmco/internal/cli/clitest"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+)
+
+const manifests = "testdata/manifests"
+
+func TestLint(t *testing.T) {
+	for name, args := range map[string][]string{
+		"lint": {"lint", "-f", manifests}, "lint-all": {"lint", "-f", manifests, "-R", "--all"}, "lint-json": {"lint", "-f", manifests + "/jobs.json", "-o", "json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := clitest.New(t).Run(t, "", args...)
+			if r.Code != session.CodeFindings {
+				t.Errorf("exit code %d: %s", r.Code, r.Err)
+			}
+			golden(t, name+".golden", r.Out)
+		})
+	}
+}
+
+func TestLintOfNothingWrong(t *testing.T) {
+	text, err := os.ReadFile(manifests + "/more/good.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"lint", "-f", manifests + "/more"}, {"lint", "-f", "-"}} {
+		r := clitest.New(t).Run(t, string(text), args...)
+		if r.Code != session.CodeOK || !strings.Contains(r.Out, "Checked 1 for Windows: 0 errors, 0 warnings.") {
+			t.Errorf("%v: exit code %d: %s%s", args, r.Code, r.Out, r.Err)
+		}
+	}
+}
+
+func TestLintOfWhatIsNoManifest(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct{ text, says string }{
+		"no YAML":       {"a: b: c", "object 1"},
+		"no pod":        {"kind: Pod\nmetadata: {name: a}\nspec: {os: {name: windows}, hostPID: [1]}", "Pod a: it is not the spec of a pod"},
+		"the second":    {"kind: A\n---\n- a", "object 2"},
+		"too large":     {strings.Repeat("#", 16<<20) + "\nkind: A", "larger than 16 MB"},
+		"a hard string": {"kind: Pod\nmetadata: {name: \"\\e[2J\"}\nspec: {os: {name: windows}, hostPID: [1]}", `\x1b`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, "a.yaml")
+			if err := os.WriteFile(file, []byte(test.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := clitest.New(t).Run(t, "", "lint", "-f", file); r.Code != session.CodeUsage || !strings.Contains(r.Err, test.says) {
+				t.Errorf("exit code %d: %s", r.Code, r.Err)
+			}
+		})
+	}
+	for _, args := range [][]string{{"lint"}, {"lint", "-f", "absent"}, {"lint", "-f", "-", "-o", "wide"}} {
+		if r := clitest.New(t).Run(t, "", args...); r.Code != session.CodeUsage {
+			t.Errorf("%v: exit code %d: %s", args, r.Code, r.Err)
+		}
+	}
+}

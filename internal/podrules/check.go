@@ -1,0 +1,151 @@
+package podrules
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// ForWindows says whether a pod asks for a Windows node.
+func ForWindows(spec map[string]any) bool {
+	has := func(path, value string) bool {
+		return slices.ContainsFunc(fieldsOf(spec, path), func(f field) bool { return f.value == value })
+	}
+	selector, _ := spec["nodeSelector"].(map[string]any)
+	class, _ := spec["runtimeClassName"].(string)
+	return has("os.name", "windows") || selector[corev1.LabelOSStable] == "windows" || selector[corev1.LabelWindowsBuild] != nil || strings.HasPrefix(class, "windows")
+}
+
+// Check finds what is wrong with the spec of a pod for Windows nodes, decoded from JSON or YAML. The worst comes first.
+func Check(spec map[string]any) ([]Finding, error) {
+	var pod corev1.PodSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod); err != nil {
+		return nil, fmt.Errorf("it is not the spec of a pod: %w", err)
+	}
+	hostProcess := hostProcessOf(&pod)
+	found := slices.Concat(placement(&pod), hostProcess.findings(&pod), images(&pod))
+	for _, rule := range Rules() {
+		found = append(found, rule.broken(spec, hostProcess.all())...)
+	}
+	found = append(found, memory(&pod)...)
+	slices.SortStableFunc(found, func(a, b Finding) int { return strings.Compare(string(a.Severity), string(b.Severity)) }) // error, warning
+	return found, nil
+}
+
+// placement says whether the pod comes to a Windows node, and only there.
+func placement(pod *corev1.PodSpec) (found []Finding) {
+	const class = "Use a RuntimeClass for the build of Windows, which adds node selector and toleration; or "
+	if pod.RuntimeClassName == nil && pod.NodeSelector[corev1.LabelOSStable] != "windows" && pod.NodeName == "" && pod.Affinity == nil {
+		found = append(found, Finding{Error, "nodeSelector", "Nothing keeps the pod off Linux nodes.", class + "select kubernetes.io/os: windows."})
+	}
+	tolerates := func(value string) bool {
+		return slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
+			isKey := t.Key == api.TaintKey || t.Key == "" && t.Operator == corev1.TolerationOpExists
+			isEffect := t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule
+			return isKey && isEffect && (t.Operator == corev1.TolerationOpExists || t.Value == value)
+		})
+	}
+	taint := api.TaintKey + "=" + api.TaintValue + ":NoSchedule"
+	if pod.RuntimeClassName == nil && !tolerates(api.TaintValue) {
+		f := Finding{Error, "tolerations", "The pod does not tolerate the taint " + taint + " of Windows nodes, and stays Pending.",
+			class + "tolerate key " + api.TaintKey + " with value " + api.TaintValue + " and effect NoSchedule."}
+		if tolerates(api.TaintValueLowerCase) {
+			f.Severity = Warning
+			f.Message = "The pod tolerates " + api.TaintValueLowerCase + ", but the taint of Windows nodes is " + taint + ", unless spec.taint of WindowsConfig says otherwise: it stays Pending."
+		}
+		found = append(found, f)
+	}
+	if pod.OS == nil {
+		found = append(found, Finding{Warning, "os.name", "The API server checks the pod as one for Linux, and level restricted of the Pod Security Standards refuses it.",
+			"Set os.name: windows."})
+	}
+	return found
+}
+
+// hostProcess are the containers of a pod, and how many of them are HostProcess containers.
+type hostProcess struct{ containers, host int }
+
+func (h hostProcess) all() bool { return h.host > 0 && h.host == h.containers }
+
+func hostProcessOf(pod *corev1.PodSpec) (h hostProcess) {
+	is := func(o *corev1.WindowsSecurityContextOptions, otherwise bool) bool {
+		if o == nil || o.HostProcess == nil {
+			return otherwise
+		}
+		return *o.HostProcess
+	}
+	ofPod := pod.SecurityContext != nil && is(pod.SecurityContext.WindowsOptions, false)
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		h.containers++
+		if c.SecurityContext == nil && ofPod || c.SecurityContext != nil && is(c.SecurityContext.WindowsOptions, ofPod) {
+			h.host++
+		}
+	}
+	return h
+}
+
+func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
+	const at = "securityContext.windowsOptions.hostProcess"
+	if h.host > 0 && !h.all() {
+		found = append(found, Finding{Error, at, "The API server refuses a pod in which some containers are HostProcess containers and others are not.", "Set it for the pod, not for containers."})
+	}
+	if h.host > 0 && !pod.HostNetwork {
+		found = append(found, Finding{Error, "hostNetwork", "The API server refuses HostProcess containers without the host's network.", "Set hostNetwork: true."})
+	}
+	return found
+}
+
+// generations are parts of tags of images that name a build of Windows, and the tag for it that Microsoft uses.
+func generations() map[string]string {
+	return map[string]string{
+		"1809": "ltsc2019", "17763": "ltsc2019", "ltsc2019": "ltsc2019", "20348": "ltsc2022", "ltsc2022": "ltsc2022", "26100": "ltsc2025", "ltsc2025": "ltsc2025",
+	}
+}
+
+// GenerationOf is the generation of Windows that the tag of an image names, as ltsc2022; empty if it names none.
+func GenerationOf(image string) string {
+	name, _, _ := strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+	known := generations()
+	// Tags have it between other words, as in windowsservercore-ltsc2022 and 10.0.20348.1.
+	for _, word := range regexp.MustCompile(`[^a-z0-9]+`).Split(strings.ToLower(tag), -1) {
+		if known[word] != "" {
+			return known[word]
+		}
+	}
+	return ""
+}
+
+// images says where images of one pod are for several builds: a node runs those of one only.
+func images(pod *corev1.PodSpec) []Finding {
+	first, of := "", ""
+	for i, c := range pod.Containers {
+		generation := GenerationOf(c.Image)
+		if generation == "" {
+			continue
+		}
+		if first != "" && generation != first {
+			return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: without Hyper-V, a node runs one of them only.", c.Image, generation, of, first),
+				"Use images for the same build of Windows."}}
+		}
+		first, of = generation, c.Image
+	}
+	return nil
+}
+
+// memory says which containers have no limit.
+func memory(pod *corev1.PodSpec) (found []Finding) {
+	for i, c := range pod.Containers {
+		if _, limited := c.Resources.Limits[corev1.ResourceMemory]; !limited {
+			found = append(found, Finding{Warning, fmt.Sprintf("containers[%d].resources.limits.memory", i),
+				"Windows has no killer for processes that use too much memory: without a limit, one container can stop the whole node.", "Set a limit."})
+		}
+	}
+	return found
+}

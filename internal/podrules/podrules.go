@@ -1,0 +1,228 @@
+// Package podrules knows what pods on Windows nodes cannot have: fields that Windows does not know or treats otherwise than
+// Linux, and what a pod needs to come to a Windows node at all. It is pure: kubectl windows lint prints what it finds, and
+// docs/workloads.md has its table.
+//
+// Fields that the API server refuses in a pod with os.name "windows" are those of validateWindows in
+// k8s.io/kubernetes/pkg/apis/core/validation; a test compares them with an API server. The others are from Kubernetes'
+// page "Windows containers in Kubernetes".
+package podrules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rule is a field that pods on Windows nodes should not have.
+type Rule struct {
+	// Path is the field below the pod's spec. containers[*] stands for containers of all kinds, and [*] for each item of a list.
+	Path string
+	// Values are those that the rule is about, as YAML writes them; all values if empty.
+	Values []string
+	// Except are the values that are allowed.
+	Except []string
+	// Refused says that the API server refuses the field in a pod whose os.name is windows. Without os.name, it is ignored at best.
+	Refused bool
+	// Stops says that a pod with it does not run on a Windows node. Otherwise, the field has no effect there.
+	Stops bool
+	// HostProcess says that the rule is not for pods of HostProcess containers.
+	HostProcess bool
+	// Why is what happens, Instead what to write: both are sentences.
+	Why, Instead string
+	// Example is a value that breaks the rule, as JSON.
+	Example string
+}
+
+// What several rules say.
+const (
+	whyLinux   = "Windows does not have it."
+	whyUser    = "Windows users are not numbers."
+	useUser    = "Set securityContext.windowsOptions.runAsUserName."
+	whyModules = "It is a security module of Linux."
+	remove     = "Remove the field."
+)
+
+// Rules is the table.
+func Rules() []Rule {
+	return slices.Concat(podFields(), podSecurity(), containerSecurity(), volumes(), containerFields())
+}
+
+func podFields() []Rule {
+	return []Rule{
+		{Path: "hostPID", Values: []string{"true"}, Refused: true, Why: "Windows has no namespaces of processes.", Instead: "Remove the field; HostProcess containers see the host's processes.", Example: "true"},
+		{Path: "hostIPC", Values: []string{"true"}, Refused: true, Why: "Windows has no namespaces for IPC.", Instead: remove, Example: "true"},
+		{Path: "hostUsers", Refused: true, Why: "Windows has no user namespaces.", Instead: remove, Example: "false"},
+		{Path: "shareProcessNamespace", Refused: true, Why: "Windows has no namespaces of processes.", Instead: remove, Example: "true"},
+		{Path: "hostNetwork", Values: []string{"true"}, Stops: true, HostProcess: true, Why: "Only HostProcess containers can use the host's network.",
+			Instead: "Remove the field, or make the containers HostProcess containers.", Example: "true"},
+		{Path: "dnsPolicy", Values: []string{"ClusterFirstWithHostNet"}, Stops: true, HostProcess: true, Why: "Windows does not support it.", Instead: "Use ClusterFirst.",
+			Example: `"ClusterFirstWithHostNet"`},
+	}
+}
+
+func podSecurity() []Rule {
+	field := func(name, why, instead, example string) Rule {
+		return Rule{Path: "securityContext." + name, Refused: true, Why: why, Instead: instead, Example: example}
+	}
+	return []Rule{
+		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
+		field("seLinuxOptions", whyModules, remove, `{"level":"s0"}`),
+		field("seLinuxChangePolicy", whyModules, remove, `"Recursive"`),
+		field("seccompProfile", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", `{"type":"RuntimeDefault"}`),
+		field("fsGroup", "Volumes on Windows have access control lists, which Kubernetes does not change.", remove, "1000"),
+		field("fsGroupChangePolicy", "Volumes on Windows have access control lists, which Kubernetes does not change.", remove, `"Always"`),
+		field("sysctls", whyLinux, remove, `[{"name":"kernel.shm_rmid_forced","value":"1"}]`),
+		field("supplementalGroups", "Windows groups are not numbers.", remove, "[1000]"),
+		field("supplementalGroupsPolicy", "Windows groups are not numbers.", remove, `"Strict"`),
+		field("runAsUser", whyUser, useUser, "1000"),
+		field("runAsGroup", whyUser, useUser, "1000"),
+	}
+}
+
+func containerSecurity() []Rule {
+	field := func(name, why, instead, example string) Rule {
+		return Rule{Path: "containers[*].securityContext." + name, Refused: true, Why: why, Instead: instead, Example: example}
+	}
+	return []Rule{
+		field("appArmorProfile", whyModules, remove, `{"type":"RuntimeDefault"}`),
+		field("seLinuxOptions", whyModules, remove, `{"level":"s0"}`),
+		field("seccompProfile", whyLinux, remove, `{"type":"RuntimeDefault"}`),
+		field("capabilities", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", `{"drop":["ALL"]}`),
+		field("readOnlyRootFilesystem", "Windows containers write to their registry and system folders.", remove, "true"),
+		field("privileged", "Windows has no privileged containers.", "Use HostProcess containers: securityContext.windowsOptions.hostProcess.", "true"),
+		field("allowPrivilegeEscalation", whyLinux, "Remove the field; with os.name windows, Pod Security Standards do not ask for it.", "false"),
+		field("procMount", "Windows has no /proc.", remove, `"Default"`),
+		field("runAsUser", whyUser, useUser, "1000"),
+		field("runAsGroup", whyUser, useUser, "1000"),
+	}
+}
+
+func volumes() []Rule {
+	modes := func(source, example string) Rule {
+		return Rule{Path: "volumes[*]." + source + ".defaultMode", Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: example}
+	}
+	return []Rule{
+		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no file system in memory.", Instead: remove, Example: `"Memory"`},
+		{Path: "volumes[*].emptyDir.medium", Values: []string{"HugePages"}, Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"HugePages"`},
+		modes("configMap", "256"), modes("secret", "256"), modes("projected", "256"), modes("downwardAPI", "256"),
+	}
+}
+
+func containerFields() []Rule {
+	return []Rule{
+		{Path: "containers[*].volumeDevices", Stops: true, Why: "Windows nodes have no raw block volumes.", Instead: "Use volumeMounts.", Example: `[{"name":"data","devicePath":"/dev/x"}]`},
+		{Path: "containers[*].volumeMounts[*].mountPropagation", Except: []string{"None"}, Stops: true, Why: "Windows does not propagate mounts.", Instead: remove,
+			Example: `"HostToContainer"`},
+		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Refused: true, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
+			Example: `"SIGUSR1"`},
+	}
+}
+
+// Severity is how bad a finding is.
+type Severity string
+
+// The severities.
+const (
+	// Error means that the pod is refused, or does not run on a Windows node.
+	Error Severity = "error"
+	// Warning means that it runs, but not as written.
+	Warning Severity = "warning"
+)
+
+// Finding is what is wrong with a pod.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Field is its path below the pod's spec, as in containers[0].securityContext.privileged.
+	Field string `json:"field"`
+	// Message says what happens, and Remedy what to write.
+	Message string `json:"message"`
+	Remedy  string `json:"remedy"`
+}
+
+// broken are the fields of a pod's spec that break a rule.
+func (r Rule) broken(spec map[string]any, isHostProcess bool) (found []Finding) {
+	if r.HostProcess && isHostProcess {
+		return nil
+	}
+	severity := Warning
+	if r.Refused || r.Stops {
+		severity = Error
+	}
+	for _, f := range fieldsOf(spec, r.Path) {
+		value := fmt.Sprint(f.value)
+		if len(r.Values) > 0 && !slices.Contains(r.Values, value) || slices.Contains(r.Except, value) {
+			continue
+		}
+		found = append(found, Finding{Severity: severity, Field: f.path, Message: r.Why, Remedy: r.Instead})
+	}
+	return found
+}
+
+// field is a field that is set, with the path to it.
+type field struct {
+	path  string
+	value any
+}
+
+// kinds are the lists of containers.
+func kinds() []string { return []string{"initContainers", "containers", "ephemeralContainers"} }
+
+// fieldsOf finds the fields of a path.
+func fieldsOf(spec map[string]any, path string) (found []field) {
+	if rest, isContainer := strings.CutPrefix(path, "containers[*]."); isContainer {
+		for _, kind := range kinds() {
+			found = append(found, walk("", spec, append([]string{kind + "[*]"}, strings.Split(rest, ".")...))...)
+		}
+		return found
+	}
+	return walk("", spec, strings.Split(path, "."))
+}
+
+func walk(at string, object map[string]any, path []string) (found []field) {
+	name, isList := strings.CutSuffix(path[0], "[*]")
+	value, is := object[name]
+	if !is || value == nil {
+		return nil
+	}
+	here := strings.TrimPrefix(at+"."+name, ".")
+	if !isList {
+		if len(path) == 1 {
+			return []field{{here, value}}
+		}
+		below, _ := value.(map[string]any)
+		return walk(here, below, path[1:])
+	}
+	items, _ := value.([]any)
+	for i, item := range items {
+		below, _ := item.(map[string]any)
+		found = append(found, walk(fmt.Sprintf("%s[%d]", here, i), below, path[1:])...)
+	}
+	return found
+}
+
+// Table is the table of all rules, as Markdown.
+func Table() string {
+	var b strings.Builder
+	b.WriteString("| Field of the pod's spec | Effect | What to write instead |\n| --- | --- | --- |\n")
+	for _, r := range Rules() {
+		name := "`" + r.Path + "`"
+		switch {
+		case len(r.Values) == 1:
+			name += " = " + r.Values[0]
+		case len(r.Except) > 0:
+			name += " other than " + strings.Join(r.Except, ", ")
+		}
+		effect := "Ignored."
+		switch {
+		case r.Refused:
+			effect = "Refused with `os.name: windows`."
+		case r.Stops:
+			effect = "The pod does not run."
+		}
+		if r.HostProcess {
+			effect = "Without HostProcess containers, the pod does not run."
+		}
+		fmt.Fprintf(&b, "| %s | %s %s | %s |\n", name, effect, r.Why, r.Instead)
+	}
+	return b.String()
+}
