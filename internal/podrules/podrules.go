@@ -98,13 +98,13 @@ func containerSecurity() []Rule {
 }
 
 func volumes() []Rule {
-	modes := func(source, example string) Rule {
-		return Rule{Path: "volumes[*]." + source + ".defaultMode", Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: example}
+	modes := func(source string) Rule {
+		return Rule{Path: "volumes[*]." + source + ".defaultMode", Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: "256"}
 	}
 	return []Rule{
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no file system in memory.", Instead: remove, Example: `"Memory"`},
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"HugePages"}, Stops: true, Why: "Windows has no huge pages for containers.", Instead: remove, Example: `"HugePages"`},
-		modes("configMap", "256"), modes("secret", "256"), modes("projected", "256"), modes("downwardAPI", "256"),
+		modes("configMap"), modes("secret"), modes("projected"), modes("downwardAPI"),
 	}
 }
 
