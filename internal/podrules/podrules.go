@@ -113,8 +113,8 @@ func containerFields() []Rule {
 		{Path: "containers[*].volumeDevices", Stops: true, Why: "Windows nodes have no raw block volumes.", Instead: "Use volumeMounts.", Example: `[{"name":"data","devicePath":"/dev/x"}]`},
 		{Path: "containers[*].volumeMounts[*].mountPropagation", Except: []string{"None"}, Stops: true, Why: "Windows does not propagate mounts.", Instead: remove,
 			Example: `"HostToContainer"`},
-		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Refused: true, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
-			Example: `"SIGUSR1"`},
+		{Path: "containers[*].lifecycle.stopSignal", Except: []string{"SIGTERM", "SIGKILL"}, Why: "Windows knows SIGTERM and SIGKILL only.", Instead: remove,
+			Example: `"SIGUSR1"`}, // refused where the feature gate ContainerStopSignals is on
 	}
 }
 
