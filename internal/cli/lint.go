@@ -177,7 +177,7 @@ func (l *linter) template(file string, object map[string]any) error {
 		return fmt.Errorf("%s: %w", nameOf(kind, object), err)
 	}
 	for _, f := range found {
-		f.Field = path + "." + f.Field
+		f.Field, f.Message = path+"."+f.Field, printable(f.Message) // it may name an image
 		l.result.Findings = append(l.result.Findings, lintFinding{file, nameOf(kind, object), f})
 	}
 	return nil

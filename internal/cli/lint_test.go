@@ -39,6 +39,31 @@ func TestLintOfNothingWrong(t *testing.T) {
 	}
 }
 
+// TestLintOfHostileTexts plants what a terminal interprets into manifests, as others write them.
+func TestLintOfHostileTexts(t *testing.T) {
+	const images = `kind: Pod
+metadata: {name: "\e[2J"}
+spec: {os: {name: windows}, containers: [{name: a, image: "a\e[2J:ltsc2019"}, {name: b, image: "b\e[2J:ltsc2022"}]}
+`
+	for name, test := range map[string]struct {
+		text string
+		code int
+	}{
+		"images": {images, session.CodeFindings},
+		"values": {"kind: Pod\nspec: {os: {name: windows}, containers: \"\\e[2J\"}", session.CodeUsage},
+		"fields": {"kind: Pod\nspec: {os: {name: windows}, containers: [{image: [\"\\e[2J\"]}]}", session.CodeUsage},
+		"YAML":   {"\"\\e[2J\": [", session.CodeUsage},
+		"raw":    {"a: \x1b[2J: b", session.CodeUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := clitest.New(t).Run(t, test.text, "lint", "-f", "-")
+			if r.Code != test.code || strings.Contains(r.Out+r.Err, "\x1b") {
+				t.Errorf("exit code %d: %q %q", r.Code, r.Out, r.Err)
+			}
+		})
+	}
+}
+
 func TestLintOfWhatIsNoManifest(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ text, says string }{

@@ -14,12 +14,10 @@ import (
 
 // ForWindows says whether a pod asks for a Windows node.
 func ForWindows(spec map[string]any) bool {
-	has := func(path, value string) bool {
-		return slices.ContainsFunc(fieldsOf(spec, path), func(f field) bool { return f.value == value })
-	}
+	system, _ := spec["os"].(map[string]any)
 	selector, _ := spec["nodeSelector"].(map[string]any)
 	class, _ := spec["runtimeClassName"].(string)
-	return has("os.name", "windows") || selector[corev1.LabelOSStable] == "windows" || selector[corev1.LabelWindowsBuild] != nil || strings.HasPrefix(class, "windows")
+	return system["name"] == "windows" || selector[corev1.LabelOSStable] == "windows" || selector[corev1.LabelWindowsBuild] != nil || strings.HasPrefix(class, "windows")
 }
 
 // Check finds what is wrong with the spec of a pod for Windows nodes, decoded from JSON or YAML. The worst comes first.
