@@ -77,7 +77,7 @@ func Browse(ctx context.Context) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.UserDataDir(dir),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), // Close removes it
 		chromedp.WindowSize(1280, 1000), chromedp.Flag("headless", "new"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("disable-background-networking", true))
 	p := &Page{dir: dir}
 	allocated, end := chromedp.NewExecAllocator(ctx, options...)
