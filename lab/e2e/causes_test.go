@@ -26,7 +26,7 @@ import (
 // TestCausesAreTold causes what makes hosts fail, one after another, and expects that kubectl windows tells cause and remedy, and
 // neither once it is remedied.
 func TestCausesAreTold(t *testing.T) {
-	told := newTeller(t)
+	told := newTeller(newPlace(t, testenv.Options{}))
 	for _, cause := range []struct {
 		name  string
 		fails func(teller)
@@ -38,13 +38,13 @@ func TestCausesAreTold(t *testing.T) {
 		{"TheKubeletCrashes", crashingKubelet},
 		{"TheCanaryFailed", failedCanary},
 	} {
-		t.Run(cause.name, func(t *testing.T) { cause.fails(teller{told.in(t), told.plugin}) })
+		t.Run(cause.name, func(t *testing.T) { cause.fails(told.in(t)) })
 	}
 }
 
 // TestAMissingCloudIsTold expects the cause of a node that no cloud initializes, which counts as a failure after five minutes.
 func TestAMissingCloudIsTold(t *testing.T) {
-	p := newTeller(t)
+	p := newTeller(newPlace(t, testenv.Options{}))
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.CloudProvider = v1alpha1.CloudProviderExternal })
 	p.expectCloudProvider(v1alpha1.CloudProviderExternal)
 	_, h := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: "cloud"}})
@@ -63,14 +63,31 @@ type teller struct {
 	plugin testenv.Plugin
 }
 
-func newTeller(t *testing.T) teller {
-	t.Helper()
-	p := newPlace(t, testenv.Options{})
-	plugin, err := p.Plugin(t.Context())
+func newTeller(p place) teller {
+	p.t.Helper()
+	plugin, err := p.Plugin(p.t.Context())
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	return teller{p, plugin}
+}
+
+func (p teller) in(t *testing.T) teller {
+	p.place = p.place.in(t)
+	return p
+}
+
+// run runs kubectl windows, and expects an exit code and what it says.
+func (p teller) run(code int, args []string, says ...string) testenv.PluginResult {
+	p.t.Helper()
+	r, err := p.plugin.Run(p.t.Context(), args...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if missing := r.Says(says...); r.Code != code || missing != "" {
+		p.t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
+	}
+	return r
 }
 
 // expectTold waits until status and the description of a host both tell all parts.

@@ -24,11 +24,7 @@ const mirrored = "shop.test"
 // TestCausesOnWindowsAreTold goes on where simulated hosts end: with failures that containerd and the kubelet report.
 func TestCausesOnWindowsAreTold(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
-	plugin, err := p.Plugin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newTeller(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab}))
 	mirror := p.startRegistry()
 	p.setPullSecret(api.DefaultNamespace, mirror)
 	p.trustRegistries()
@@ -39,7 +35,7 @@ func TestCausesOnWindowsAreTold(t *testing.T) {
 		})
 	})
 	p.joinAll()
-	w := windowsTeller{teller{p, plugin}, mirror}
+	w := windowsTeller{p, mirror}
 	t.Run("TheImageIsForAnotherBuild", func(t *testing.T) { w.in(t).anotherBuild() })
 	t.Run("TheMirrorIsDown", func(t *testing.T) { w.in(t).mirrorDown() })
 	t.Run("TheProxyDoesNotAnswer", func(t *testing.T) { w.in(t).silentProxy() })
@@ -53,7 +49,7 @@ type windowsTeller struct {
 }
 
 func (w windowsTeller) in(t *testing.T) windowsTeller {
-	w.place = w.place.in(t)
+	w.teller = w.teller.in(t)
 	return w
 }
 

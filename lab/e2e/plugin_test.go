@@ -24,21 +24,10 @@ import (
 // TestPlugin runs the program kubectl-windows: it adds hosts and waits for them, shows them, pauses, restarts and removes them,
 // tells the cause where a host does not join, and names the missing right.
 func TestPlugin(t *testing.T) {
-	p := newPlace(t, testenv.Options{SimulatedHosts: 2})
-	plugin, err := p.Plugin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newTeller(newPlace(t, testenv.Options{SimulatedHosts: 2}))
 	run := func(t *testing.T, code int, args []string, says ...string) testenv.PluginResult {
 		t.Helper()
-		r, err := plugin.Run(t.Context(), args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if missing := r.Says(says...); r.Code != code || missing != "" {
-			t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
-		}
-		return r
+		return p.in(t).run(code, args, says...)
 	}
 	one, two := p.Hosts()[0], p.Hosts()[1]
 	run(t, 0, []string{"status"}, "none; kubectl windows add adds one")
@@ -84,7 +73,7 @@ func TestPlugin(t *testing.T) {
 		run(t, 0, []string{"pause", "--all"}, "paused")
 		run(t, 0, []string{"reboot", one.Name, "--yes"}, "reboot requested")
 		p.eventually("the status says that the reboot waits", func(context.Context) string {
-			r, err := plugin.Run(t.Context(), "status")
+			r, err := p.plugin.Run(t.Context(), "status")
 			if err != nil {
 				return err.Error()
 			}

@@ -22,42 +22,22 @@ import (
 // TestSupport reads logs of a Windows host through the API server and its real kubelet, and collects its state.
 func TestSupport(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay})
-	plugin, err := p.Plugin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.joinAll()
-	s := support{p, plugin}
+	s := support{newTeller(newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkHybridOverlay}))}
+	s.joinAll()
 	t.Run("must-gather finds its files", func(t *testing.T) { s.in(t).mustGather() })
 	t.Run("logs are shown", func(t *testing.T) { s.in(t).logs() })
 	t.Run("of a log of two gigabytes only the end is read", func(t *testing.T) { s.in(t).largeLog() })
 	t.Run("the state is collected", func(t *testing.T) { s.in(t).collect() })
-	t.Run("a stopped network service is told", func(t *testing.T) { stoppedNetworkService(teller(s.in(t))) })
+	t.Run("a stopped network service is told", func(t *testing.T) { stoppedNetworkService(s.in(t).teller) })
 	t.Run("a host that is gone is told", func(t *testing.T) { s.in(t).gone() })
 }
 
 // support is a place with kubectl windows.
-type support struct {
-	place
-	plugin testenv.Plugin
-}
+type support struct{ teller }
 
 func (s support) in(t *testing.T) support {
-	s.place = s.place.in(t)
+	s.teller = s.teller.in(t)
 	return s
-}
-
-func (s support) run(code int, args []string, says ...string) testenv.PluginResult {
-	s.t.Helper()
-	r, err := s.plugin.Run(s.t.Context(), args...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if missing := r.Says(says...); r.Code != code || missing != "" {
-		s.t.Errorf("kubectl windows %v: exit code %d, want %d; %s", args, r.Code, code, missing)
-	}
-	return r
 }
 
 // mustGather reads the paths that OpenShift's must-gather takes, as oc adm node-logs does. csi-proxy cannot be built here.
