@@ -223,16 +223,19 @@ func fillNode(ctx context.Context, c client.Client, i int, s situation) error {
 		MachineID: "m", SystemUUID: "u", BootID: "b", KernelVersion: "10.0.20348.2402", OSImage: "Windows Server 2022 Datacenter", OperatingSystem: "windows",
 		Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.4.2", KubeletVersion: "v1.36.3",
 	}
+	for image := range 20 {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example.com/shop/web-%d:ltsc2022", image)}, SizeBytes: 1 << 30})
+	}
 	for range 5 { // the controllers write Nodes, too
 		err := c.Status().Update(ctx, n)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		conditions, info := n.Status.Conditions, n.Status.NodeInfo
+		status := n.Status
 		if err := c.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
 			return err
 		}
-		n.Status.Conditions, n.Status.NodeInfo = conditions, info
+		n.Status = status
 	}
 	return fmt.Errorf("node %s changes all the time", n.Name)
 }
