@@ -64,6 +64,7 @@ func mayImport() map[string][]string {
 		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/mirrors", "internal/nodestate", "internal/shorten"},
 		"internal/podrules":              {"api"},
 		"internal/podrules/podrulestest": {"internal/podrules"},
+		"internal/windowsbuild":          {},
 		"internal/metrics":               {"api"},
 		"internal/monitoring":            {"api", "internal/advice", "internal/metrics"},
 		"internal/supportbundle":         {},
@@ -163,7 +164,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podrules", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -1,0 +1,95 @@
+// Package windowsbuild knows builds of Windows: how images and Nodes write them, and which hosts run containers of which
+// images. It is pure.
+package windowsbuild
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Build is the third number of a version of Windows, 20348 in 10.0.20348.2402. Zero is none.
+type Build int
+
+// Builds of Windows Server with long-term servicing.
+const (
+	Server2019 Build = 17763
+	Server2022 Build = 20348
+	Server2025 Build = 26100
+)
+
+// Release is a release of Windows Server with long-term servicing.
+type Release struct {
+	Build Build
+	// Tag is what Microsoft's images have as their tag, as ltsc2022.
+	Tag string
+	// Class is the usual name of a RuntimeClass for the build, as windows2022.
+	Class string
+	// Name is how people call it.
+	Name string
+}
+
+// Releases are those that nodes can have, the oldest first.
+func Releases() []Release {
+	return []Release{
+		{Server2019, "ltsc2019", "windows2019", "Windows Server 2019"},
+		{Server2022, "ltsc2022", "windows2022", "Windows Server 2022"},
+		{Server2025, "ltsc2025", "windows2025", "Windows Server 2025"},
+	}
+}
+
+// ReleaseOf is the release with a build, if there is one.
+func ReleaseOf(b Build) (Release, bool) {
+	for _, r := range Releases() {
+		if r.Build == b {
+			return r, true
+		}
+	}
+	return Release{}, false
+}
+
+// Label is the value of label node.kubernetes.io/windows-build on nodes, as 10.0.20348.
+func (b Build) Label() string { return "10.0." + strconv.Itoa(int(b)) }
+
+// String names the build as people call it: 10.0.20348 (Windows Server 2022).
+func (b Build) String() string {
+	if r, known := ReleaseOf(b); known {
+		return b.Label() + " (" + r.Name + ")"
+	}
+	return b.Label()
+}
+
+// Parse reads a version as images, Nodes and Windows write it: 10.0.20348 or 10.0.20348.2402, and nothing else.
+func Parse(version string) (Build, error) {
+	parts := strings.SplitN(version, ".", 5)
+	if len(parts) != 3 && len(parts) != 4 {
+		return 0, fmt.Errorf("%.40q is no version of Windows such as 10.0.20348.2402", version)
+	}
+	var numbers [4]int
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 31)
+		if err != nil || strconv.FormatUint(n, 10) != part { // no signs, no zeros before it
+			return 0, fmt.Errorf("%.40q is no version of Windows such as 10.0.20348.2402", version)
+		}
+		numbers[i] = int(n)
+	}
+	if numbers[0] != 10 || numbers[1] != 0 || numbers[2] == 0 || numbers[2] > 65_535 {
+		return 0, fmt.Errorf("%.40q is no version of a Windows that runs containers", version)
+	}
+	return Build(numbers[2]), nil
+}
+
+// Runs says whether a host runs containers of an image without Hyper-V, as containerd decides: hosts before Windows Server
+// 2022 run only images of their own build, later ones all from 20348 up to their own build. Every host tries an image that
+// does not tell its build.
+func Runs(host, image Build) bool {
+	switch {
+	case host == 0:
+		return false
+	case image == 0:
+		return true
+	case host < Server2022:
+		return host == image
+	}
+	return Server2022 <= image && image <= host
+}
