@@ -74,6 +74,9 @@ const (
 	EventRebootPending = ReasonRebootPending
 	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.
 	EventCollectRefused = "CollectRefused"
+	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's, but was not
+	// created by it. It stays as it is.
+	EventRuntimeClassConflict = "RuntimeClassConflict"
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

@@ -81,6 +81,9 @@ const (
 	WindowsConfigName = "cluster"
 )
 
+// ManagedBy is the value of LabelManagedBy on objects of the operator, and the name under which it applies objects.
+const ManagedBy = "windows-machine-config-operator"
+
 // Finalizer keeps a WindowsInstance until its host has left the cluster. Written and removed by the operator.
 const Finalizer = GroupName + "/host"
 
@@ -103,6 +106,25 @@ const (
 
 	// LabelWorker gives the Node the role worker. Written by the operator, with an empty value.
 	LabelWorker = "node-role.kubernetes.io/worker"
+
+	// LabelRunsPrefix begins the labels that say which images a Node can run without Hyper-V: runs.windows2019,
+	// runs.windows2022 and runs.windows2025, with value true. A node with Windows Server 2025 has the last two. Written
+	// by the operator.
+	LabelRunsPrefix = GroupName + "/runs."
+
+	// LabelImages on a RuntimeClass says which images it is for, as Microsoft's tags do: ltsc2019, ltsc2022 or ltsc2025.
+	// Where deploy/workloads is installed, pods with such images that name no class get this one. Written by the
+	// operator.
+	LabelImages = GroupName + "/images"
+
+	// LabelDefaultClass on a RuntimeClass says that pods for Windows get it that name no class and whose images' tags do
+	// not tell a version of Windows. Written by the operator, with value true, on the class that
+	// spec.pods.defaultRuntimeClass of WindowsConfig names.
+	LabelDefaultClass = GroupName + "/default-class"
+
+	// LabelManagedBy is a label of Kubernetes. The operator changes and deletes only RuntimeClasses on which it has value
+	// windows-machine-config-operator. Written by the operator.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
 
 	// LabelOSID marks Windows nodes, with value Windows. Written by the kubelet when it registers.
 	LabelOSID = "node.openshift.io/os_id"

@@ -40,6 +40,8 @@ type WindowsConfigList struct {
 }
 
 // WindowsConfigSpec groups the settings by topic.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.pods) || !has(self.pods.defaultRuntimeClass) || self.pods.defaultRuntimeClass in ['windows2019', 'windows2022', 'windows2025'] || has(self.runtimeClasses) && has(self.runtimeClasses.additional) && self.runtimeClasses.additional.exists(c, c.name == self.pods.defaultRuntimeClass)",message="pods.defaultRuntimeClass must be windows2019, windows2022, windows2025 or a name of runtimeClasses.additional"
 type WindowsConfigSpec struct {
 	// rollout limits how many hosts change at the same time, and when.
 	// +optional
@@ -96,6 +98,14 @@ type WindowsConfigSpec struct {
 	// runtime changes how containerd runs pods on all nodes.
 	// +optional
 	Runtime RuntimeSpec `json:"runtime,omitempty"`
+
+	// runtimeClasses says which RuntimeClasses the operator keeps for pods on Windows nodes.
+	// +optional
+	RuntimeClasses RuntimeClassesSpec `json:"runtimeClasses,omitempty"`
+
+	// pods says what pods on Windows nodes get that do not say it themselves.
+	// +optional
+	Pods PodsSpec `json:"pods,omitempty"`
 
 	// logs limits the disk space for logs of services on Windows nodes, and says how detailed they are. Services that
 	// get this on their command line, such as the kubelet, restart when it changes; pods keep running. The kubelet

@@ -25,6 +25,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/runtimeclass"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/controllers/upgradeable"
@@ -70,7 +71,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	}
 	var (
 		client, live = m.GetClient(), m.GetAPIReader()
-		events       = kube.NewEvents(m.GetEventRecorder("windows-machine-config-operator"))
+		events       = kube.NewEvents(m.GetEventRecorder(api.ManagedBy))
 		servers      = clusterversion.NewServers(live, m.GetConfig())
 		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions)
 		policies     = admission.New(live, events, guards)
@@ -107,6 +108,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Client: client, Live: live, Events: events, Namespace: o.Namespace, Reserved: reserved, Policies: policies,
 			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Registry: o.Registry,
 		}),
+		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
 }

@@ -21,6 +21,8 @@ const (
 // Release is a release of Windows Server with long-term servicing.
 type Release struct {
 	Build Build
+	// Version is its year, as 2022.
+	Version string
 	// Tag is what Microsoft's images have as their tag, as ltsc2022.
 	Tag string
 	// Class is the usual name of a RuntimeClass for the build, as windows2022.
@@ -32,9 +34,9 @@ type Release struct {
 // Releases are those that nodes can have, the oldest first.
 func Releases() []Release {
 	return []Release{
-		{Server2019, "ltsc2019", "windows2019", "Windows Server 2019"},
-		{Server2022, "ltsc2022", "windows2022", "Windows Server 2022"},
-		{Server2025, "ltsc2025", "windows2025", "Windows Server 2025"},
+		{Server2019, "2019", "ltsc2019", "windows2019", "Windows Server 2019"},
+		{Server2022, "2022", "ltsc2022", "windows2022", "Windows Server 2022"},
+		{Server2025, "2025", "ltsc2025", "windows2025", "Windows Server 2025"},
 	}
 }
 

@@ -50,7 +50,7 @@ func TestVersionsAreReadStrictly(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, r := range windowsbuild.Releases() {
 		year := r.Name[len(r.Name)-4:]
-		if r.Tag != "ltsc"+year || r.Class != "windows"+year || r.Build.Label() != "10.0."+strconv.Itoa(int(r.Build)) {
+		if r.Version != year || r.Tag != "ltsc"+year || r.Class != "windows"+year || r.Build.Label() != "10.0."+strconv.Itoa(int(r.Build)) {
 			t.Errorf("%+v does not agree with itself", r)
 		}
 		if byBuild, _ := windowsbuild.ReleaseOf(r.Build); byBuild != r {

@@ -95,6 +95,14 @@ func complete(o *unstructured.Unstructured) bool {
 func (c *cluster) testExamples(t *testing.T) {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.admin.Discovery()))
 	kinds := map[string]int{}
+	if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), windowsClass("windows2022"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err) // the examples have a class that the operator creates
+	}
+	defer func() {
+		if err := c.admin.NodeV1().RuntimeClasses().Delete(t.Context(), "windows2022", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, o := range examples(t) {
 		if slices.Contains(foreignGroups(), o.GroupVersionKind().Group) {
 			continue

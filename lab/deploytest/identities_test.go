@@ -53,6 +53,7 @@ func TestManifests(t *testing.T) {
 	t.Run("examples in descriptions of fields", c.testExamplesOfFields)
 	t.Run("what kubectl prints", c.testColumns)
 	t.Run("fields that pods on Windows cannot have", c.testPodRules)
+	t.Run("RuntimeClasses", c.testRuntimeClasses)
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)

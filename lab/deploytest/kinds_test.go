@@ -116,6 +116,16 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		return attempt{"logs: " + name, want, set("logs.age", value)}
 	}
 	try(t, []attempt{
+		{"no RuntimeClasses", "", set("runtimeClasses.versions", []any{})},
+		{"RuntimeClasses of two versions", "", set("runtimeClasses.versions", []any{"2022", "2025"})},
+		{"a RuntimeClass of an unknown version", "supported values: \"2019\", \"2022\", \"2025\"", set("runtimeClasses.versions", []any{"2016"})},
+		{"another RuntimeClass", "", set("runtimeClasses.additional", []any{map[string]any{"name": "windows-2022", "version": "2022"}})},
+		{"a RuntimeClass without a version", "version: Required value", set("runtimeClasses.additional", []any{map[string]any{"name": "a"}})},
+		{"a RuntimeClass that is no DNS label", "spec.runtimeClasses.additional[0].name", set("runtimeClasses.additional", []any{map[string]any{"name": "Windows_2022", "version": "2022"}})},
+		{"a RuntimeClass with the name of another", "must not be windows2019", set("runtimeClasses.additional", []any{map[string]any{"name": "windows2022", "version": "2022"}})},
+		{"a default class that there is not", "must be windows2019, windows2022, windows2025 or a name of", set("pods.defaultRuntimeClass", "windows2016")},
+		{"a default class", "", set("pods.defaultRuntimeClass", "windows2022")},
+		{"a default class that is no DNS label", "spec.pods.defaultRuntimeClass", set("pods.defaultRuntimeClass", "a b")},
 		{"nothing but its name", "", named("cluster", map[string]any{})},
 		{"another name", "its name must be cluster", named("other", map[string]any{})},
 		{"joins at once", "", set("rollout.maxConcurrentJoins", int64(100))},

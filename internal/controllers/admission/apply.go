@@ -31,9 +31,6 @@ import (
 // (policyRefreshIntervalDefault in k8s.io/apiserver/pkg/admission/plugin/policy/generic); several of them learn of it one by one.
 const settleTime = 5 * time.Second
 
-// fieldManager owns what the operator applies; label managed-by has the same value.
-const fieldManager = "windows-machine-config-operator"
-
 // NewApplying makes a controller that also applies the policies that limit hosts, and repairs them as soon as they change. Those that
 // limit the operator itself it only reports: what it can write would not limit it.
 func NewApplying(writer client.Writer, live client.Reader, events kube.Events, guards []deploy.Guard) *Policies {
@@ -142,8 +139,8 @@ func (p *Policies) apply(ctx context.Context, g deploy.Guard, o client.Object) e
 	if err != nil {
 		return err
 	}
-	u.SetLabels(map[string]string{"app.kubernetes.io/managed-by": fieldManager})
-	return p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fieldManager), client.ForceOwnership)
+	u.SetLabels(map[string]string{api.LabelManagedBy: api.ManagedBy})
+	return p.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(api.ManagedBy), client.ForceOwnership)
 }
 
 // replaceSpec removes what somebody else added.
@@ -156,5 +153,5 @@ func (p *Policies) replaceSpec(ctx context.Context, g deploy.Guard, o client.Obj
 	if err != nil {
 		return err
 	}
-	return p.writer.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(fieldManager))
+	return p.writer.Patch(ctx, o, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(api.ManagedBy))
 }

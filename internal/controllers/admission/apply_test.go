@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/deploy"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/kube"
@@ -63,7 +64,7 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 			if g.LimitsOperator != apierrors.IsNotFound(err) {
 				t.Errorf("policy %s: %v, but whether it limits the operator is %v", g.Policy.Name, err, g.LimitsOperator)
 			}
-			if !g.LimitsOperator && policy.Labels["app.kubernetes.io/managed-by"] != fieldManager {
+			if !g.LimitsOperator && policy.Labels["app.kubernetes.io/managed-by"] != api.ManagedBy {
 				t.Errorf("policy %s has labels %v", g.Policy.Name, policy.Labels)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,6 +15,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // syncNodeMetadata keeps the labels, annotations and the value of the taint that are the operator's on the Node, and leaves all others alone.
@@ -27,6 +29,7 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 	if _, isMachine := v.Instance.Annotations[api.AnnotationMachine]; !isMachine {
 		node.Labels[api.LabelBYOH] = "true"
 	}
+	labelImages(node)
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
 	patch := client.MergeFrom(v.Node)
 	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
@@ -46,6 +49,21 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 		return proceed, fmt.Errorf("labeling Node %s: %w", node.Name, err)
 	}
 	return proceed, nil
+}
+
+// labelImages says in a Node's labels which images it can run. They follow its build, which changes when Windows is upgraded in place.
+func labelImages(node *corev1.Node) {
+	build, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
+	if err != nil {
+		return // the kubelet has not reported it yet
+	}
+	for _, r := range windowsbuild.Releases() {
+		if windowsbuild.Runs(build, r.Build) {
+			node.Labels[api.LabelRunsPrefix+r.Class] = "true"
+		} else {
+			delete(node.Labels, api.LabelRunsPrefix+r.Class)
+		}
+	}
 }
 
 func nodeAnnotations(v *view) map[string]string {
