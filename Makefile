@@ -128,6 +128,7 @@ generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/r
 	go run ./hack/support docs/support.md .
 	go run ./hack/commands docs/kubectl-windows.md internal/fleetstatus
 	go run ./hack/monitoring .
+	go run ./hack/podrules deploy
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs

@@ -158,6 +158,7 @@ func mayImport() map[string][]string {
 		"hack/monitoring":         {"internal/metrics", "internal/monitoring"},
 		"hack/record":             {},
 		"hack/speed":              {},
+		"hack/podrules":           {"internal/podrules"},
 		"hack/support":            {"internal/join", "internal/release", "payload", "payload/build"},
 	}
 }

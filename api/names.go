@@ -122,6 +122,14 @@ const (
 	// spec.pods.defaultRuntimeClass of WindowsConfig names.
 	LabelDefaultClass = GroupName + "/default-class"
 
+	// LabelPodRules on a Namespace says what happens to pods for Windows with fields that Windows nodes do not support: warn
+	// (also without the label), deny or off. Written by the user, read by the admission policies of pod-rules.yaml.
+	LabelPodRules = GroupName + "/pod-rules"
+
+	// LabelAssignRuntimeClass, with value false on a Namespace or a pod, prevents that pods for Windows get a RuntimeClass
+	// that they do not name. Written by the user, read by the admission policy of deploy/workloads.
+	LabelAssignRuntimeClass = GroupName + "/assign-runtime-class"
+
 	// LabelManagedBy is a label of Kubernetes. The operator changes and deletes only RuntimeClasses on which it has value
 	// windows-machine-config-operator. Written by the operator.
 	LabelManagedBy = "app.kubernetes.io/managed-by"

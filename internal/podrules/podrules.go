@@ -21,6 +21,8 @@ type Rule struct {
 	Values []string
 	// Except are the values that are allowed.
 	Except []string
+	// Defaults are values that the API server writes where there is none; an admission policy cannot tell them from a user's.
+	Defaults []string
 	// Refused says that the API server refuses the field in a pod whose os.name is windows. Without os.name, it is ignored at best.
 	Refused bool
 	// Stops says that a pod with it does not run on a Windows node. Otherwise, the field has no effect there.
@@ -99,7 +101,7 @@ func containerSecurity() []Rule {
 
 func volumes() []Rule {
 	modes := func(source string) Rule {
-		return Rule{Path: "volumes[*]." + source + ".defaultMode", Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: "256"}
+		return Rule{Path: "volumes[*]." + source + ".defaultMode", Defaults: []string{"420"}, Why: "Windows has access control lists in place of file modes.", Instead: remove, Example: "256"}
 	}
 	return []Rule{
 		{Path: "volumes[*].emptyDir.medium", Values: []string{"Memory"}, Stops: true, Why: "Windows has no file system in memory.", Instead: remove, Example: `"Memory"`},

@@ -54,8 +54,10 @@ func TestManifests(t *testing.T) {
 	t.Run("what kubectl prints", c.testColumns)
 	t.Run("fields that pods on Windows cannot have", c.testPodRules)
 	t.Run("RuntimeClasses", c.testRuntimeClasses)
+	t.Run("policies about pods", c.testPodPolicies)
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
+	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
 

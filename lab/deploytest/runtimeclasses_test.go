@@ -81,7 +81,9 @@ func (c *cluster) testPodOfAClass(t *testing.T) {
 	}
 	for _, value := range []string{"Windows", "windows"} {
 		taint := &corev1.Taint{Key: "os", Value: value, Effect: corev1.TaintEffectNoSchedule}
-		if !slices.ContainsFunc(is.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == taint.Key && t.Value == taint.Value && t.Effect == taint.Effect }) {
+		if !slices.ContainsFunc(is.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return t.Key == taint.Key && t.Value == taint.Value && t.Effect == taint.Effect
+		}) {
 			t.Errorf("it does not tolerate %s: %+v", taint.ToString(), is.Spec.Tolerations)
 		}
 	}

@@ -122,7 +122,9 @@ func buildsOf(nodes []corev1.Node) map[windowsbuild.Build]bool {
 	return builds
 }
 
-func isOurs(class *nodev1.RuntimeClass) bool { return class.Labels[api.LabelManagedBy] == api.ManagedBy }
+func isOurs(class *nodev1.RuntimeClass) bool {
+	return class.Labels[api.LabelManagedBy] == api.ManagedBy
+}
 
 // keep creates a class when there is a node for it, and mends one that is there. One that somebody else created stays as it is.
 func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, builds map[windowsbuild.Build]bool) error {

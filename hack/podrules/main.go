@@ -1,0 +1,59 @@
+// Command podrules writes the admission policies about pods for Windows, deploy/pod-rules.yaml and deploy/workloads, from
+// the rules of internal/podrules.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/internal/podrules"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: podrules <folder deploy>")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func write(deploy string) error {
+	for _, file := range []struct {
+		path, about string
+		objects     []any
+	}{
+		{"pod-rules.yaml", "Tells those who write pods for Windows what Windows nodes do not support.", podrules.Policies()},
+		{"workloads/runtime-classes.yaml", "Gives pods for Windows that name no RuntimeClass one of the operator's.", podrules.Assigning()},
+	} {
+		text, err := manifest(file.about, file.objects)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(deploy, file.path), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func manifest(about string, objects []any) ([]byte, error) {
+	text := []byte("# " + about + "\n# Generated from internal/podrules by hack/podrules; edit the rules there.\n")
+	for i, o := range objects {
+		one, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			text = append(text, "---\n"...)
+		}
+		text = append(text, bytes.TrimSuffix(one, []byte("status: {}\n"))...)
+	}
+	return text, nil
+}

@@ -1,0 +1,77 @@
+package podrules
+
+import (
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// AssigningPolicyName is the policy that gives pods a RuntimeClass.
+const AssigningPolicyName = "windows-pods-runtime-class"
+
+// Assigning are the policy that gives pods for Windows a RuntimeClass of the operator, and its binding. Its parameters are the classes that
+// exist: a pod never gets one that does not, which the API server would refuse. The API server then has the class add its node selector and
+// tolerations, because it asks all admission plugins again after a policy has changed a pod.
+func Assigning() []any {
+	generation := "'none'"
+	for _, tag := range tags() {
+		generation = hasGeneration("variables.main", tag) + " ? '" + tag + "' : (" + generation + ")"
+	}
+	var several []string
+	for _, tag := range tags() {
+		several = append(several, hasGeneration("variables.main", tag))
+	}
+	kept := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: api.LabelAssignRuntimeClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"false"}},
+	}}
+	policy := &admissionv1.MutatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: AssigningPolicyName},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			ParamKind:          &admissionv1.ParamKind{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"},
+			FailurePolicy:      new(admissionv1.Ignore),
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: kept, ObjectSelector: kept,
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}}},
+			},
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "for-windows", Expression: "[object.spec].exists(s, " + forWindows("s") + ")"},
+				// Whoever chose a class, a node or a build has decided.
+				{Name: "undecided", Expression: "!has(object.spec.runtimeClassName) && object.spec.?nodeName.orValue('') == '' && " +
+					"!object.spec.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue()"},
+				{Name: "no-host-process", Expression: "!(object.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
+					"object.spec.containers.exists(c, c.?securityContext.windowsOptions.hostProcess.orValue(false)))"},
+			},
+			Variables: []admissionv1.Variable{
+				{Name: "main", Expression: "object.spec.containers"},
+				{Name: "several", Expression: "[" + strings.Join(several, ", ") + "].filter(is, is).size() > 1"},
+				{Name: "generation", Expression: generation},
+				{Name: "fits", Expression: "params.metadata.?labels[?'" + api.LabelImages + "'].orValue('') == variables.generation || " +
+					"variables.generation == 'none' && params.metadata.?labels[?'" + api.LabelDefaultClass + "'].orValue('') == 'true'"},
+			},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionv1.JSONPatch{Expression: "variables.fits && !variables.several && !has(object.spec.runtimeClassName) ? " +
+					"[JSONPatch{op: 'add', path: '/spec/runtimeClassName', value: params.metadata.name}] : []"},
+			}},
+		},
+	}
+	return []any{policy, &admissionv1.MutatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "MutatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: AssigningPolicyName},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: AssigningPolicyName,
+			ParamRef: &admissionv1.ParamRef{
+				Selector:                &metav1.LabelSelector{MatchLabels: map[string]string{api.LabelManagedBy: api.ManagedBy}},
+				ParameterNotFoundAction: new(admissionv1.AllowAction),
+			},
+		},
+	}}
+}

@@ -1,0 +1,234 @@
+package podrules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// Names of the admission policies.
+const (
+	// PolicyName is the policy about pods that do not run on Windows nodes.
+	PolicyName = "windows-pods"
+	// AdvicePolicyName is the policy about pods that run otherwise than written, or perhaps not.
+	AdvicePolicyName = "windows-pods-advice"
+)
+
+// What bindings tell namespaces by api.LabelPodRules.
+const (
+	rulesOff  = "off"
+	rulesDeny = "deny"
+)
+
+// Policies are what tells those who write pods for Windows at once what will not work: a policy about pods that do not run, with
+// bindings that warn and that refuse, and one with advice.
+func Policies() []any {
+	stops, advice := newPolicy(PolicyName), newPolicy(AdvicePolicyName)
+	for _, r := range Rules() {
+		v := admissionv1.Validation{Expression: r.expression(), Message: r.Path + " of a pod for Windows: " + r.Why + " " + r.Instead}
+		if r.Refused || r.Stops {
+			stops.Spec.Validations = append(stops.Spec.Validations, v)
+		} else {
+			advice.Spec.Validations = append(advice.Spec.Validations, v)
+		}
+	}
+	stops.Spec.Validations = append(stops.Spec.Validations, sameGeneration())
+	advice.Spec.Validations = append(placed(), advice.Spec.Validations...)
+	warn, audit, deny := admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
+	return []any{
+		stops,
+		newBinding(PolicyName, PolicyName, metav1.LabelSelectorOpNotIn, []string{rulesOff, rulesDeny}, warn, audit),
+		newBinding(PolicyName+"-deny", PolicyName, metav1.LabelSelectorOpIn, []string{rulesDeny}, deny, audit),
+		advice,
+		newBinding(AdvicePolicyName, AdvicePolicyName, metav1.LabelSelectorOpNotIn, []string{rulesOff}, warn),
+	}
+}
+
+// newPolicy is a policy without validations, about pods and everything with a template of pods. It never stops a pod because it cannot be
+// evaluated. Pods and templates that controllers make are left out: nobody reads their warnings, and they run already.
+func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
+	rule := func(group, version string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
+		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources},
+		}}
+	}
+	create, write := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
+	return &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionv1.Ignore),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
+				rule("", "v1", create, "pods"),
+				rule("", "v1", write, "replicationcontrollers", "podtemplates"),
+				rule("apps", "v1", write, "deployments", "statefulsets", "daemonsets", "replicasets"),
+				rule("batch", "v1", write, "jobs", "cronjobs"),
+			}},
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "by-people", Expression: "!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"},
+				{Name: "changed", Expression: "request.operation == 'CREATE' || dyn(object).?spec != dyn(oldObject).?spec || dyn(object).?template != dyn(oldObject).?template"},
+				{Name: "for-windows", Expression: "[" + podSpec("object") + "].exists(s, " + forWindows("s") + ")"},
+			},
+			Variables: []admissionv1.Variable{
+				{Name: "spec", Expression: podSpec("object")},
+				{Name: "main", Expression: "variables.spec.?containers.orValue([])"},
+				{Name: "containers", Expression: "variables.main + variables.spec.?initContainers.orValue([]) + variables.spec.?ephemeralContainers.orValue([])"},
+				{Name: "hostProcess", Expression: "variables.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
+					"variables.main.all(c, c.?securityContext.windowsOptions.hostProcess.orValue(false))"},
+				// OpenShift fills in what a security context lacks before a pod is validated: nobody wrote it.
+				{Name: "filled", Expression: "object.metadata.?annotations[?'openshift.io/scc'].hasValue()"},
+			},
+		},
+	}
+}
+
+// podSpec is the expression for the spec of the pod in an object of any kind.
+func podSpec(object string) string {
+	o := "dyn(" + object + ")"
+	return "(" + o + ".kind == 'Pod' ? " + o + ".spec : " + o + ".kind == 'PodTemplate' ? " + o + ".?template.spec.orValue({}) : " +
+		o + ".kind == 'CronJob' ? " + o + ".spec.jobTemplate.spec.template.spec : " + o + ".spec.?template.spec.orValue({}))"
+}
+
+// forWindows is ForWindows as an expression about a pod's spec.
+func forWindows(spec string) string {
+	return strings.ReplaceAll("s.?os.name.orValue('') == 'windows' || s.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || "+
+		"s.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue() || s.?runtimeClassName.orValue('').startsWith('windows')", "s.?", spec+".?")
+}
+
+// newBinding puts a policy in force in the namespaces that a selector of api.LabelPodRules chooses.
+func newBinding(name, policy string, op metav1.LabelSelectorOperator, values []string, actions ...admissionv1.ValidationAction) *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: policy, ValidationActions: actions,
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: api.LabelPodRules, Operator: op, Values: values}},
+			}},
+		},
+	}
+}
+
+// expression is true for pods that do not break the rule.
+func (r Rule) expression() string {
+	holds := r.holds("variables.spec", strings.Split(r.Path, "."))
+	if rest, isContainer := strings.CutPrefix(r.Path, "containers[*]."); isContainer {
+		holds = "variables.containers.all(c, " + r.holds("c", strings.Split(rest, ".")) + ")"
+	}
+	if strings.Contains(r.Path, "securityContext.") {
+		holds = "variables.filled || " + holds
+	}
+	if r.HostProcess {
+		holds = "variables.hostProcess || " + holds
+	}
+	return holds
+}
+
+// holds is true for an object in which the field of a path is absent, or has a value that the rule allows.
+func (r Rule) holds(object string, path []string) string {
+	field := object
+	for i, name := range path {
+		name, isList := strings.CutSuffix(name, "[*]")
+		if i == 0 {
+			field += ".?"
+		} else {
+			field += "."
+		}
+		field += name
+		if isList {
+			item := string(rune('i' + len(path))) // nested lists need different names
+			return field + ".orValue([]).all(" + item + ", " + r.holds(item, path[i+1:]) + ")"
+		}
+	}
+	allowed := slices.Concat(r.Except, r.Defaults)
+	switch {
+	case len(r.Values) > 0:
+		return "!(" + field + ".orValue(null) in " + list(r.Values) + ")"
+	case len(allowed) > 0:
+		return field + ".orValue(null) in " + list(append([]string{"null"}, allowed...))
+	}
+	return "!" + field + ".hasValue()"
+}
+
+// list writes values as a list of mixed types.
+func list(values []string) string {
+	literals := make([]string, len(values))
+	for i, v := range values {
+		if _, isNumber := strconv.Atoi(v); v == "true" || v == "false" || v == "null" || isNumber == nil {
+			literals[i] = "dyn(" + v + ")"
+		} else {
+			literals[i] = "dyn('" + v + "')"
+		}
+	}
+	return "[" + strings.Join(literals, ", ") + "]"
+}
+
+// tagWords are the parts of tags that name a generation, as a part of a regular expression.
+func tagWords(generation string) string {
+	var words []string
+	for word, of := range generations() {
+		if of == generation {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, "|")
+}
+
+// hasGeneration is true for containers of which one has an image whose tag names a generation.
+func hasGeneration(containers, generation string) string {
+	return fmt.Sprintf(`%s.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, containers, tagWords(generation))
+}
+
+// tags are the generations, the oldest first.
+func tags() []string { return []string{"ltsc2019", "ltsc2022", "ltsc2025"} }
+
+// sameGeneration is the rule that images of one pod are for one build.
+func sameGeneration() admissionv1.Validation {
+	var has []string
+	for _, generation := range tags() {
+		has = append(has, hasGeneration("variables.main", generation))
+	}
+	return admissionv1.Validation{
+		Expression: "[" + strings.Join(has, ", ") + "].filter(is, is).size() <= 1",
+		Message:    "containers[*].image of a pod for Windows: without Hyper-V, a node runs images for one build of Windows only. Use images for the same build.",
+	}
+}
+
+// placed are the rules with which a pod gets to a Windows node and does no harm there.
+func placed() []admissionv1.Validation {
+	tolerates := func(values string) string {
+		return "variables.spec.?tolerations.orValue([]).exists(t, (t.?key.orValue('') == 'os' || !t.?key.hasValue() && t.?operator.orValue('') == 'Exists') && " +
+			"t.?effect.orValue('') in ['', 'NoSchedule'] && (t.?operator.orValue('') == 'Exists' || t.?value.orValue('') in " + values + "))"
+	}
+	const hasClass = "variables.spec.?runtimeClassName.hasValue() || "
+	return []admissionv1.Validation{
+		{
+			Expression: hasClass + tolerates("['Windows', 'windows']"),
+			Message:    "tolerations of a pod for Windows: without a RuntimeClass or a toleration of the taint os=Windows:NoSchedule, the pod stays Pending. Set runtimeClassName, for example windows2022.",
+		},
+		{
+			Expression: hasClass + "!(" + tolerates("['windows']") + ") || " + tolerates("['Windows']"),
+			Message: "tolerations of a pod for Windows: the taint of Windows nodes is os=Windows:NoSchedule, unless spec.taint of WindowsConfig says os=windows:NoSchedule. " +
+				"Tolerate key os with value Windows, or set runtimeClassName.",
+		},
+		{
+			Expression: hasClass + "variables.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || variables.spec.?nodeName.hasValue() || variables.spec.?affinity.hasValue()",
+			Message:    "nodeSelector of a pod for Windows: nothing keeps the pod off Linux nodes. Set runtimeClassName, or select kubernetes.io/os: windows.",
+		},
+		{
+			Expression: "variables.spec.?os.name.hasValue()",
+			Message:    "os.name of a pod for Windows: without it, the API server checks the pod as one for Linux, and level restricted of the Pod Security Standards refuses it. Set os.name: windows.",
+		},
+		{
+			Expression: "variables.main.all(c, c.?resources.limits[?'memory'].hasValue())",
+			Message:    "containers[*].resources.limits.memory of a pod for Windows: Windows has no killer for processes that use too much memory; without a limit, one container can stop the whole node. Set a limit.",
+		},
+	}
+}

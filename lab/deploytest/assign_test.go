@@ -1,0 +1,108 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// testPodsGetAClass has deploy/workloads give pods a RuntimeClass, which then adds its node selector and tolerations.
+func (c *cluster) testPodsGetAClass(t *testing.T) {
+	if err := manifest.Apply(t.Context(), c.config, deployDir+"/workloads"); err != nil {
+		t.Fatal(err)
+	}
+	class := func(name string, labels map[string]string, build string) *nodev1.RuntimeClass {
+		class := windowsClass(name)
+		for key, value := range labels {
+			class.Labels[key] = value
+		}
+		class.Scheduling.NodeSelector[corev1.LabelWindowsBuild] = build
+		return class
+	}
+	theirs := class("unmanaged", map[string]string{api.LabelManagedBy: "helm", api.LabelImages: "ltsc2025"}, "10.0.26100")
+	for _, class := range []*nodev1.RuntimeClass{
+		class("windows2019", map[string]string{api.LabelImages: "ltsc2019"}, "10.0.17763"), class("windows2022", map[string]string{api.LabelImages: "ltsc2022"}, "10.0.20348"),
+		class("fallback", map[string]string{api.LabelDefaultClass: "true"}, "10.0.20348"), theirs,
+	} {
+		if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "", func(ctx context.Context) error { // the policy takes effect
+		is, err := c.dryRun(ctx, windowsPod("web", "a:ltsc2022"))
+		if err == nil && is.Spec.RuntimeClassName == nil {
+			err = errors.New("no class yet")
+		}
+		return err
+	})
+	for name, test := range map[string]struct {
+		image  string
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"2022":               {"mcr.microsoft.com/windows/nanoserver:ltsc2022", nil, "windows2022"},
+		"2019 by its build":  {"registry:5000/a:10.0.17763.1-amd64", nil, "windows2019"},
+		"2019 by its number": {"a:windowsservercore-1809@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", nil, "windows2019"},
+		"without a class":    {"a:ltsc2025", nil, ""},
+		"no version":         {"ltsc2022/a:1.0", nil, "fallback"},
+		"selects Windows": {"a:ltsc2022", func(p *corev1.Pod) {
+			p.Spec.OS, p.Spec.NodeSelector = nil, map[string]string{corev1.LabelOSStable: "windows"}
+		}, "windows2022"},
+		"Linux":                       {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.OS = nil }, ""},
+		"its own class":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("windows2019") }, "windows2019"},
+		"its own build":               {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelWindowsBuild: "10.0.26100"} }, ""},
+		"its own node":                {"a:ltsc2022", func(p *corev1.Pod) { p.Spec.NodeName = "win-1" }, ""},
+		"a HostProcess pod":           {"a:ltsc2022", hostProcess, ""},
+		"not wanted":                  {"a:ltsc2022", func(p *corev1.Pod) { p.Labels = map[string]string{api.LabelAssignRuntimeClass: "false"} }, ""},
+		"not wanted in its namespace": {"a:ltsc2022", func(p *corev1.Pod) { p.Namespace = "own-classes" }, ""},
+		"images for two versions": {"a:ltsc2022", func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "other", Image: "b:ltsc2019"})
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) { c.expectClass(t, test.image, test.change, test.want) })
+	}
+}
+
+func hostProcess(p *corev1.Pod) {
+	p.Spec.HostNetwork = true
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true), RunAsUserName: new(`NT AUTHORITY\SYSTEM`)}}
+}
+
+func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Pod), want string) {
+	t.Helper()
+	pod := windowsPod("web", image)
+	if change != nil {
+		change(pod)
+	}
+	if pod.Namespace != metav1.NamespaceDefault {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace, Labels: map[string]string{api.LabelAssignRuntimeClass: "false"}}}
+		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
+		_, _ = c.admin.CoreV1().ServiceAccounts(pod.Namespace).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
+	}
+	is, err := c.dryRun(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	if is.Spec.RuntimeClassName != nil {
+		got = *is.Spec.RuntimeClassName
+	}
+	if got != want {
+		t.Errorf("the class is %q, want %q", got, want)
+	}
+	if want != "" && (is.Spec.NodeSelector[corev1.LabelWindowsBuild] == "" || len(is.Spec.Tolerations) < 2) {
+		t.Errorf("the class has not added its selector and tolerations: %v, %v", is.Spec.NodeSelector, is.Spec.Tolerations)
+	}
+}

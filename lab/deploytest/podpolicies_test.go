@@ -1,0 +1,252 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/podrules/podrulestest"
+)
+
+// warnings collects what the API server warns of.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+// take returns the warnings of our policies since the last call.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = nil
+	return slices.DeleteFunc(said, func(text string) bool {
+		return !strings.Contains(text, "ValidatingAdmissionPolicy '"+podrules.PolicyName)
+	})
+}
+
+// writer writes objects as a person does, and sees the warnings.
+type writer struct {
+	clients
+	warnings *warnings
+}
+
+func (c *cluster) newWriter(t *testing.T) writer {
+	t.Helper()
+	config := rest.CopyConfig(c.config)
+	w := &warnings{}
+	config.WarningHandler = w
+	return writer{newClients(t, config), w}
+}
+
+// create creates an object for a trial.
+func (w writer) create(ctx context.Context, o *unstructured.Unstructured) error {
+	kind := o.GroupVersionKind()
+	resource := kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
+	return drop(w.dynamic.Resource(resource).Namespace(o.GetNamespace()).Create(ctx, o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))
+}
+
+// goodSpec is the spec of a pod of which nothing is to be said. It has no os.name, with which the API server itself refuses much.
+func goodSpec() map[string]any {
+	container := func(name string) map[string]any {
+		return map[string]any{"name": name, "image": "example.com/web:ltsc2022", "resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}}
+	}
+	return map[string]any{
+		"nodeSelector": map[string]any{corev1.LabelOSStable: "windows"}, "tolerations": []any{map[string]any{"key": "os", "value": "Windows", "effect": "NoSchedule"}},
+		"initContainers": []any{container("first")}, "containers": []any{container("then")},
+	}
+}
+
+// withPods are objects of all kinds that have pods, with one spec.
+func withPods(spec map[string]any) []*unstructured.Unstructured {
+	labels := map[string]any{"app": "web"}
+	restarting := func(policy string) map[string]any {
+		s := runtime.DeepCopyJSON(spec)
+		s["restartPolicy"] = policy
+		return map[string]any{"metadata": map[string]any{"labels": labels}, "spec": s}
+	}
+	selected := map[string]any{"selector": map[string]any{"matchLabels": labels}, "template": restarting("Always")}
+	job := map[string]any{"template": restarting("Never")}
+	var all []*unstructured.Unstructured
+	add := func(version, kind string, field string, value map[string]any) {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "web", "namespace": metav1.NamespaceDefault}, field: value,
+		}}
+		all = append(all, o)
+	}
+	add("v1", "Pod", "spec", runtime.DeepCopyJSON(spec))
+	add("v1", "PodTemplate", "template", restarting("Always"))
+	add("v1", "ReplicationController", "spec", map[string]any{"selector": labels, "template": restarting("Always")})
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"} {
+		add("apps/v1", kind, "spec", selected)
+	}
+	add("batch/v1", "Job", "spec", job)
+	add("batch/v1", "CronJob", "spec", map[string]any{"schedule": "0 0 * * *", "jobTemplate": map[string]any{"spec": job}})
+	return all
+}
+
+// testPodPolicies breaks each rule, and reads the warning.
+func (c *cluster) testPodPolicies(t *testing.T) {
+	w := c.newWriter(t)
+	privileged := goodSpec()
+	podrulestest.Break(t, privileged, ruleOf(t, "containers[*].securityContext.privileged"), "containers")
+	eventually(t, "", func(ctx context.Context) error { // the policies take effect
+		err := w.create(ctx, withPods(privileged)[0])
+		if said := w.warnings.take(); err == nil && len(said) != 2 {
+			return fmt.Errorf("the warnings are %q", said)
+		}
+		return err
+	})
+	t.Run("nothing is said of a good pod", func(t *testing.T) {
+		spec := goodSpec()
+		// What people write anyway, so that the API server's defaults are seen as well.
+		spec["volumes"] = []any{
+			map[string]any{"name": "a", "configMap": map[string]any{"name": "a"}}, map[string]any{"name": "b", "secret": map[string]any{"secretName": "b"}},
+			map[string]any{"name": "c", "emptyDir": map[string]any{}}, map[string]any{"name": "d", "projected": map[string]any{"sources": []any{}}},
+		}
+		spec["securityContext"] = map[string]any{"windowsOptions": map[string]any{"runAsUserName": "ContainerUser"}}
+		container, _ := spec["containers"].([]any)[0].(map[string]any)
+		container["securityContext"] = map[string]any{"runAsNonRoot": true}
+		container["volumeMounts"] = []any{map[string]any{"name": "a", "mountPath": `C:\a`}}
+		c.expectWarning(t, w, withPods(spec), "os.name of a pod for Windows")
+		spec["os"] = map[string]any{"name": "windows"}
+		c.expectWarning(t, w, withPods(spec), "")
+	})
+	t.Run("nothing is said of a pod for Linux", func(t *testing.T) {
+		spec := runtime.DeepCopyJSON(privileged)
+		spec["nodeSelector"] = map[string]any{corev1.LabelOSStable: "linux"}
+		c.expectWarning(t, w, withPods(spec), "")
+	})
+	for _, rule := range podrules.Rules() {
+		lists := []string{""}
+		if strings.HasPrefix(rule.Path, "containers[*].") {
+			lists = []string{"containers"}
+		}
+		if strings.Contains(rule.Path, "].securityContext.") {
+			lists = append(lists, "initContainers")
+		}
+		for _, list := range lists {
+			if rule.Path == "containers[*].lifecycle.stopSignal" {
+				continue // the API server drops it without its feature gate, before a policy sees it
+			}
+			t.Run(rule.Path+" "+rule.Example+" "+list, func(t *testing.T) {
+				spec := goodSpec()
+				podrulestest.Break(t, spec, rule, list)
+				addVolumes(spec)
+				kinds := withPods(spec)
+				c.expectWarning(t, w, []*unstructured.Unstructured{kinds[0], kinds[3], kinds[8]}, rule.Path+" of a pod for Windows: "+rule.Why)
+			})
+		}
+	}
+	t.Run("all kinds", func(t *testing.T) {
+		c.expectWarning(t, w, withPods(privileged), "Windows has no privileged containers")
+	})
+	t.Run("placement", func(t *testing.T) { c.testPlacementPolicy(t, w) })
+	t.Run("namespaces", func(t *testing.T) { c.testPodPoliciesOfNamespaces(t, w, privileged) })
+}
+
+func ruleOf(t *testing.T, path string) podrules.Rule {
+	t.Helper()
+	for _, r := range podrules.Rules() {
+		if r.Path == path {
+			return r
+		}
+	}
+	t.Fatalf("there is no rule for %s", path)
+	return podrules.Rule{}
+}
+
+// expectWarning creates objects, which must be allowed, with one warning beside the one for os.name, or none where want is empty.
+func (c *cluster) expectWarning(t *testing.T, w writer, objects []*unstructured.Unstructured, want string) {
+	t.Helper()
+	for _, o := range objects {
+		w.warnings.take()
+		if err := w.create(t.Context(), o); err != nil {
+			t.Errorf("%s is refused: %v", o.GetKind(), err)
+			continue
+		}
+		said := w.warnings.take()
+		if !strings.Contains(want, "os.name") {
+			said = slices.DeleteFunc(said, func(text string) bool { return strings.Contains(text, "os.name of a pod") })
+		}
+		if want == "" && len(said) > 0 || want != "" && (len(said) != 1 || !strings.Contains(said[0], want)) {
+			t.Errorf("%s: the warnings are %q, want %q", o.GetKind(), said, want)
+		}
+	}
+}
+
+func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
+	image := func(tag string) map[string]any {
+		return map[string]any{"name": "c-" + strings.ReplaceAll(tag, ".", "-"), "image": "example.com/a:" + tag, "resources": map[string]any{"limits": map[string]any{"memory": "1Gi"}}}
+	}
+	for name, test := range map[string]struct {
+		field string
+		value any
+		want  string
+	}{
+		"no toleration":             {"tolerations", nil, "stays Pending"},
+		"another taint":             {"tolerations", []any{map[string]any{"key": "gpu", "operator": "Exists"}}, "stays Pending"},
+		"all taints":                {"tolerations", []any{map[string]any{"operator": "Exists"}}, ""},
+		"a small letter":            {"tolerations", []any{map[string]any{"key": "os", "value": "windows"}}, "unless spec.taint"},
+		"both":                      {"tolerations", []any{map[string]any{"key": "os", "value": "windows"}, map[string]any{"key": "os", "value": "Windows"}}, ""},
+		"no limit":                  {"containers", []any{map[string]any{"name": "a", "image": "a"}}, "Set a limit"},
+		"images for two builds":     {"containers", []any{image("ltsc2019"), image("nanoserver-ltsc2022")}, "one build of Windows only"},
+		"images for one build":      {"containers", []any{image("1809"), image("10.0.17763.1")}, ""},
+		"images that tell no build": {"containers", []any{image("v20348x"), image("ltsc2022")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := goodSpec()
+			spec[test.field] = test.value
+			c.expectWarning(t, w, withPods(spec)[3:4], test.want)
+		})
+	}
+}
+
+// testPodPoliciesOfNamespaces has namespaces with label pod-rules, and a policy that cannot be evaluated.
+func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged map[string]any) {
+	for name, value := range map[string]string{"rules-deny": "deny", "rules-off": "off", "rules-warn": "warn"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelPodRules: value}}}
+		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+		_, _ = c.admin.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
+	}
+	in := func(namespace string, spec map[string]any) *unstructured.Unstructured {
+		o := withPods(spec)[3]
+		o.SetNamespace(namespace)
+		return o
+	}
+	eventually(t, "Windows has no privileged containers", func(ctx context.Context) error { return w.create(ctx, in("rules-deny", privileged)) })
+	noLimit := goodSpec()
+	noLimit["containers"] = []any{map[string]any{"name": "a", "image": "a"}}
+	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-deny", noLimit)}, "Set a limit")
+	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-off", privileged)}, "")
+	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-warn", privileged)}, "Windows has no privileged containers")
+
+	// A controller's own objects are not refused: they would be missing.
+	owned := in("rules-deny", privileged)
+	owned.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"})
+	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "u", Controller: new(true)}})
+	c.expectWarning(t, w, []*unstructured.Unstructured{owned}, "")
+}
