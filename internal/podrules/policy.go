@@ -53,9 +53,9 @@ func Policies() []any {
 // newPolicy is a policy without validations, about pods and everything with a template of pods. It never stops a pod because it cannot be
 // evaluated. Pods and templates that controllers make are left out: nobody reads their warnings, and they run already.
 func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
-	rule := func(group, version string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
+	rule := func(group string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
 		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources},
+			Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
 		}}
 	}
 	create, write := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
@@ -65,10 +65,10 @@ func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Ignore),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{
-				rule("", "v1", create, "pods"),
-				rule("", "v1", write, "replicationcontrollers", "podtemplates"),
-				rule("apps", "v1", write, "deployments", "statefulsets", "daemonsets", "replicasets"),
-				rule("batch", "v1", write, "jobs", "cronjobs"),
+				rule("", create, "pods"),
+				rule("", write, "replicationcontrollers", "podtemplates"),
+				rule("apps", write, "deployments", "statefulsets", "daemonsets", "replicasets"),
+				rule("batch", write, "jobs", "cronjobs"),
 			}},
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "by-people", Expression: "!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"},
