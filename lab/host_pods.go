@@ -7,13 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
 // The state of a host's pods, without containerd and the kubelet.
@@ -36,6 +40,58 @@ func (h *Host) Processes() ([]string, error) {
 		}
 	}
 	return lines, nil
+}
+
+// Drives returns the names of the drives C: of containers that are mounted on the host.
+func (h *Host) Drives() ([]string, error) {
+	pid, err := h.pid()
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "mountinfo"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if dir, found := strings.CutSuffix(fields[4], "/prefix"); found && filepath.Dir(dir) == hostspec.Drives {
+			names = append(names, filepath.Base(dir))
+		}
+	}
+	return names, nil
+}
+
+// Usage returns the memory of all processes of the host, with each process's part of what it shares, and the size of its changes on disk.
+func (h *Host) Usage() (memory, disk int64, err error) {
+	pid, err := h.pid()
+	if err != nil {
+		return 0, 0, err
+	}
+	paths, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "root/proc/[0-9]*/smaps_rollup"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, path := range paths {
+		text, _ := os.ReadFile(path) // fails if it has exited
+		var kilobytes int64
+		if _, after, found := strings.Cut(string(text), "\nPss:"); found {
+			_, _ = fmt.Sscan(after, &kilobytes)
+		}
+		memory += kilobytes << 10
+	}
+	seen := map[uint64]bool{}
+	err = filepath.WalkDir(h.dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // it was removed meanwhile
+		}
+		if info, err := d.Info(); err == nil && !seen[info.Sys().(*syscall.Stat_t).Ino] {
+			seen[info.Sys().(*syscall.Stat_t).Ino] = true
+			disk += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return nil
+	})
+	return memory, disk, err
 }
 
 // computeOnHost is the path of the program compute on a host.

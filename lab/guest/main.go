@@ -2,7 +2,7 @@
 
 // Command guest is the lab's program on a Windows host, under several names: guest.exe keeps Wine running and serves the lab's
 // requests, sshd.exe is the service of the SSH server and hns.exe that of networks, shutdown.exe restarts the host, which Wine's
-// own cannot, and powershell.exe, which Wine lacks, records that it was started.
+// own cannot, and powershell.exe, which Wine lacks, records that it was started and answers the kubelet.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	case name == "shutdown":
 		err = shutdown(os.Args[1:])
 	case name == "powershell":
-		err = recordPowerShell()
+		err = powerShell(os.Args[1:])
 	case len(os.Args) == 2 && os.Args[1] == "setup":
 		err = setup(os.Stdin)
 	case len(os.Args) == 2 && os.Args[1] == "serve":

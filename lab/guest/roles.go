@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -148,8 +149,15 @@ func shutdown(args []string) error {
 	return nil
 }
 
-// recordPowerShell records the start and fails: the product must not depend on PowerShell.
-func recordPowerShell() error {
+// linkQuestion is what kubelets ask PowerShell about each path of a subPath (pkg/volume/util/subpath): which kind of link it is, if any.
+const linkQuestion = "$ErrorActionPreference = 'Stop'; (Get-Item -Force -LiteralPath $env:linkpath).LinkType"
+
+// powerShell records the start and fails, except for that question: the product must not depend on PowerShell. Wine has no links.
+func powerShell(args []string) error {
+	if slices.Equal(args, []string{"/c", linkQuestion}) {
+		_, err := os.Lstat(os.Getenv("linkpath"))
+		return err
+	}
 	line, err := json.Marshal(windows.UTF16PtrToString(windows.GetCommandLine()))
 	if err != nil {
 		return fmt.Errorf("encoding the command line: %w", err)

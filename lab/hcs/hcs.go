@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
 // A Result is an HRESULT other than success.
@@ -55,6 +57,8 @@ type System struct {
 	ID, Owner, Host string
 	// Root is the volume with its files.
 	Root string
+	// Mounts are folders and files of the host that it sees on its drive C:.
+	Mounts []guestapi.Mount `json:",omitempty"`
 	// EndsWithHandle makes it end with its last handle.
 	EndsWithHandle bool
 	Created        time.Time
@@ -70,9 +74,11 @@ func ParseDocument(id, document string) (System, error) {
 		VolumePath, HostName                                           string
 		HvPartition                                                    bool
 		VirtualMachine                                                 *struct{}
+		MappedDirectories                                              []guestapi.Mount
 		Container                                                      struct {
-			Storage struct{ Path string }
-			GuestOs struct{ HostName string }
+			Storage           struct{ Path string }
+			GuestOs           struct{ HostName string }
+			MappedDirectories []guestapi.Mount
 		}
 	}
 	if err := json.Unmarshal([]byte(document), &d); err != nil {
@@ -81,10 +87,10 @@ func ParseDocument(id, document string) (System, error) {
 	if d.HvPartition || d.VirtualMachine != nil {
 		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
 	}
-	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path,
+	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path, Mounts: d.Container.MappedDirectories,
 		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
 	if s.Root == "" {
-		s.Root, s.Host = d.VolumePath, d.HostName
+		s.Root, s.Host, s.Mounts = d.VolumePath, d.HostName, d.MappedDirectories
 	}
 	if s.Root == "" {
 		return System{}, fmt.Errorf("creating compute system %s: its document has no storage: %w", id, InvalidJSON)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
 func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
@@ -18,12 +20,13 @@ func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
 		result   Result
 	}{
 		"schema 2": {
-			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"}}}`,
-			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, EndsWithHandle: true}, 0,
+			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"},"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b","ReadOnly":true}]}}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, EndsWithHandle: true,
+				Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`, ReadOnly: true}}}, 0,
 		},
 		"schema 1": {
-			`{"SystemType":"Container","Owner":"shim","VolumePath":"\\\\?\\Volume{1}","HostName":"pod-1"}`,
-			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}`}, 0,
+			`{"SystemType":"Container","Owner":"shim","VolumePath":"\\\\?\\Volume{1}","HostName":"pod-1","MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b"}]}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}`, Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`}}}, 0,
 		},
 		"virtual machine":        {`{"VirtualMachine":{}}`, System{}, NotImplemented},
 		"Hyper-V, schema 1":      {`{"HvPartition":true,"VolumePath":"x"}`, System{}, NotImplemented},
@@ -146,15 +149,27 @@ func TestPropertiesSumUpProcesses(t *testing.T) {
 }
 
 func TestPathsOfAContainerAreBelowItsRoot(t *testing.T) {
-	there := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true}
+	there := map[string]bool{`R:\root`: true, `R:\root\web.exe`: true, `R:\root\app\tool.exe`: true, `R:\root\data`: true, `C:\windows\system32\cmd.exe`: true}
 	exists := func(path string) bool { return there[path] }
 	for path, want := range map[string]string{
 		`C:\web.exe`: `R:\root\web.exe`, `c:\web`: `R:\root\web.exe`, `web`: `R:\root\web.exe`, `/web.exe`: `R:\root\web.exe`,
 		`C:/app/tool`: `R:\root\app\tool.exe`, `C:\`: `R:\root`, `C:\data`: `R:\root\data`,
-		`C:\windows\system32\cmd.exe`: `C:\windows\system32\cmd.exe`, `cmd.exe`: `cmd.exe`, `D:\web.exe`: `D:\web.exe`,
+		`C:\windows\system32\cmd.exe`: `C:\windows\system32\cmd.exe`, `C:\windows\system32\cmd`: `C:\windows\system32\cmd.exe`, `cmd.exe`: `cmd.exe`, `D:\web.exe`: `D:\web.exe`,
 	} {
 		if got := Inside(`R:\root`, path, exists); got != want {
 			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestProgramsAreSearchedAsOnWindows(t *testing.T) {
+	p := Parameters{WorkingDirectory: `C:\app`, Environment: map[string]string{"Path": `C:\bin;C:\tools\`}}
+	for program, want := range map[string][]string{
+		"web":          {`C:\app\web`, `C:\bin\web`, `C:\tools\web`, `C:\windows\system32\web`, `C:\windows\web`},
+		`C:\other\web`: {`C:\other\web`}, "/web": {"/web"}, `bin\web`: {`bin\web`},
+	} {
+		if diff := cmp.Diff(want, p.Candidates(program)); diff != "" {
+			t.Errorf("%s: %s", program, diff)
 		}
 	}
 }
@@ -165,9 +180,9 @@ func TestProcessesGetTheContainersEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"COMPUTERNAME=pod-1", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me",
+		"COMPUTERNAME=pod-1", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me", "WINEDEBUG=lab:1",
 	}
-	if diff := cmp.Diff(want, p.Block("pod-1")); diff != "" {
+	if diff := cmp.Diff(want, p.Block("pod-1", "WINEDEBUG=lab:1")); diff != "" {
 		t.Error(diff)
 	}
 	for _, document := range []string{"{", "{}"} {

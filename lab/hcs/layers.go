@@ -180,6 +180,9 @@ func overlay(from, to string) error {
 		if d.IsDir() {
 			return os.MkdirAll(target, 0o755)
 		}
+		if strings.EqualFold(filepath.Ext(path), ".exe") && os.Link(path, target) == nil { // containers do not change programs
+			return nil
+		}
 		return copyFile(path, target, copyAll)
 	})
 }

@@ -28,8 +28,29 @@ func ParseParameters(document string) (Parameters, error) {
 	return p, nil
 }
 
-// Inside is the host's path of a path in a compute system, which has no drive C: of its own: below root if it exists there, or
-// else the path itself, so that the programs of Windows are found. ".exe" may be omitted.
+// Candidates are the paths in the container of a program in a command line: a name is searched in the working folder, in PATH and in
+// Windows.
+func (p Parameters) Candidates(program string) []string {
+	if strings.ContainsAny(program, `\/:`) {
+		return []string{program}
+	}
+	folders := []string{p.WorkingDirectory}
+	for name, value := range p.Environment {
+		if strings.EqualFold(name, "PATH") {
+			folders = append(folders, strings.Split(value, ";")...)
+		}
+	}
+	var paths []string
+	for _, folder := range append(folders, `C:\windows\system32`, `C:\windows`) {
+		if folder != "" {
+			paths = append(paths, strings.TrimSuffix(folder, `\`)+`\`+program)
+		}
+	}
+	return paths
+}
+
+// Inside is the host's path of a path on drive C: of a compute system: below root if it exists there, or else the path itself, so that the
+// programs of Windows are found. ".exe" may be omitted.
 func Inside(root, path string, exists func(string) bool) string {
 	path = strings.ReplaceAll(path, "/", `\`)
 	below := strings.TrimPrefix(path, `\`)
@@ -38,23 +59,30 @@ func Inside(root, path string, exists func(string) bool) string {
 	} else if found {
 		return path
 	}
-	for _, candidate := range []string{below, below + ".exe"} {
-		if inside := strings.TrimSuffix(root+`\`+candidate, `\`); exists(inside) {
+	for _, ending := range []string{"", ".exe"} {
+		if inside := strings.TrimSuffix(root+`\`+below+ending, `\`); exists(inside) {
 			return inside
 		}
+	}
+	if !exists(path) && exists(path+".exe") {
+		return path + ".exe"
 	}
 	return path
 }
 
-// Block is the environment of a process: Windows' own variables unless the container overrides them, and the container's, sorted
+// Block is the environment of a process: Windows' own variables unless the container overrides them, the container's, and the lab's, sorted
 // by name.
-func (p Parameters) Block(hostName string) []string {
+func (p Parameters) Block(hostName string, lab ...string) []string {
 	values := map[string]string{
 		"SYSTEMROOT": `SystemRoot=C:\windows`, "SYSTEMDRIVE": "SystemDrive=C:", "PATH": `PATH=C:\windows\system32;C:\windows`,
 		"TEMP": `TEMP=C:\windows\temp`, "TMP": `TMP=C:\windows\temp`, "COMPUTERNAME": "COMPUTERNAME=" + hostName,
 	}
 	for name, value := range p.Environment {
 		values[strings.ToUpper(name)] = name + "=" + value
+	}
+	for _, variable := range lab {
+		name, _, _ := strings.Cut(variable, "=")
+		values[name] = variable
 	}
 	var block []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {

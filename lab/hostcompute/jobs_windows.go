@@ -167,9 +167,3 @@ func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir()
 }
-
-// exists reports whether a path is a file or a folder.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

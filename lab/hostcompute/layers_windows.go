@@ -61,7 +61,11 @@ func PrepareLayer(driver unsafe.Pointer, layer *uint16, first unsafe.Pointer, co
 
 //export UnprepareLayer
 func UnprepareLayer(driver unsafe.Pointer, layer *uint16) uint32 {
-	return result(layers().Unprepare(text(layer)), "UnprepareLayer %s", text(layer))
+	err := changeDrive(guestapi.Drive{Root: layers().Mount(text(layer)), Remove: true})
+	if err == nil {
+		err = layers().Unprepare(text(layer))
+	}
+	return result(err, "UnprepareLayer %s", text(layer))
 }
 
 //export GetLayerMountPath

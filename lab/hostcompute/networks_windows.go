@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -23,23 +21,6 @@ import (
 
 // networks is the store of the host. Calls of a C library have no receiver, and it remembers what it has read.
 var networks = hns.Store{Dir: guestapi.NetworksDir, Address: ownAddress, Changed: addressesChanged}
-
-// addressesChanged makes the host's reaper assign the addresses of all endpoints; no program on Wine can.
-func addressesChanged() error {
-	const patience = 10 * time.Second
-	reaper := net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort))
-	conn, err := net.DialTimeout("tcp", reaper, patience)
-	if err != nil {
-		return fmt.Errorf("connecting to the host's reaper: %w", err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
-	answer, err := io.ReadAll(conn)
-	if err == nil && string(answer) != guestapi.AddressesDone {
-		err = errors.New(string(answer))
-	}
-	return err
-}
 
 // object is a handle to an object.
 type object struct {

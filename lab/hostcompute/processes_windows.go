@@ -3,13 +3,16 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
 
+	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hcs"
 )
 
@@ -35,7 +38,7 @@ func (s *system) create(document string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := s.commandLine(p)
+	program, err := s.program(p)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +48,8 @@ func (s *system) create(document string) (*process, error) {
 		ends.closeParent()
 		return nil, err
 	}
-	started, err := start(line, hcs.Inside(s.Root, p.WorkingDirectory, exists), p.Block(s.Host), ends.child)
+	environment := p.Block(s.Host, "WINEDEBUG="+guestapi.DriveTag+filepath.Base(s.Root))
+	started, err := start(program, p.CommandLine, p.WorkingDirectory, environment, ends.child)
 	if err != nil {
 		ends.closeParent()
 		return nil, err
@@ -64,20 +68,18 @@ func (s *system) create(document string) (*process, error) {
 	return &process{pid: started.ProcessId, handle: started.Process, system: s.ID, pipes: ends.parent}, nil
 }
 
-// commandLine is the command line with the host's path of the program.
-func (s *system) commandLine(p hcs.Parameters) (string, error) {
+// program is the host's path of the program in a command line.
+func (s *system) program(p hcs.Parameters) (string, error) {
 	args, err := windows.DecomposeCommandLine(p.CommandLine)
 	if err != nil || len(args) == 0 {
 		return "", fmt.Errorf("splitting %q: %w", p.CommandLine, hcs.InvalidJSON)
 	}
-	program := args[0]
-	if !strings.ContainsAny(program, `\/:`) { // it may be in its working folder
-		if beside := strings.TrimSuffix(p.WorkingDirectory, `\`) + `\` + program; hcs.Inside(s.Root, beside, isFile) != beside {
-			program = beside
+	for _, path := range p.Candidates(args[0]) {
+		if found := hcs.Inside(s.Root, path, isFile); isFile(found) {
+			return found, nil
 		}
 	}
-	args[0] = hcs.Inside(s.Root, program, isFile)
-	return windows.ComposeCommandLine(args), nil
+	return "", fmt.Errorf("finding program %s: %w", args[0], hcs.FileNotFound)
 }
 
 // stdio are both ends of a process's standard input and outputs.
@@ -154,7 +156,7 @@ func inherited(name string, access uint32) (windows.Handle, error) {
 }
 
 // start creates a suspended process that inherits only its standard input and outputs.
-func start(line, dir string, environment []string, std [3]windows.Handle) (windows.ProcessInformation, error) {
+func start(program, line, dir string, environment []string, std [3]windows.Handle) (windows.ProcessInformation, error) {
 	var started windows.ProcessInformation
 	list, err := windows.NewProcThreadAttributeList(1)
 	if err != nil {
@@ -176,8 +178,8 @@ func start(line, dir string, environment []string, std [3]windows.Handle) (windo
 			block[i] = 0
 		}
 	}
-	err = windows.CreateProcess(nil, windows.StringToUTF16Ptr(line), nil, nil, true, flags, &block[0],
-		windows.StringToUTF16Ptr(dir), &si.StartupInfo, &started)
+	err = windows.CreateProcess(windows.StringToUTF16Ptr(program), windows.StringToUTF16Ptr(line), nil, nil, true, flags, &block[0],
+		windows.StringToUTF16Ptr(cmp.Or(dir, `C:\`)), &si.StartupInfo, &started)
 	if err != nil {
 		return started, fmt.Errorf("starting %s in %s: %w", line, dir, numbered(err))
 	}

@@ -3,6 +3,7 @@ package main
 import "C"
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
@@ -32,6 +33,9 @@ func createSystem(id, document string) (*system, error) {
 		return nil, err
 	}
 	s.Root, s.Created = layers().Folder(s.Root), time.Now()
+	if err := changeDrive(guestapi.Drive{Root: s.Root, Mounts: s.Mounts}); err != nil {
+		return nil, fmt.Errorf("creating the drive of compute system %s: %w", id, err)
+	}
 	j, err := createJob(s)
 	if err != nil {
 		return nil, err

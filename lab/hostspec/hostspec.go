@@ -14,6 +14,10 @@ import (
 // Prefix is the path of a host's Windows in its mount namespace; drive C: is its folder drive_c.
 const Prefix = "/mnt"
 
+// Drives is the folder in the host's mount namespace with the drives of containers. Each is a Wine prefix, mounted at its folder prefix,
+// that differs from the host's in drive C: only.
+const Drives = "/tmp/drives"
+
 // ServiceFolder is the path of a service's folder in the service's mount namespace; ServiceLog is the file in it with the
 // service's output.
 const (

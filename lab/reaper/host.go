@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,13 +38,16 @@ func runHost(dir string) error {
 	if err := mountTemplate(h.spec.Template, dir); err != nil {
 		return err
 	}
+	if err := placeLoader(dir, h.spec.Wine.Loader); err != nil {
+		return fmt.Errorf("placing the loader of containers' processes: %w", err)
+	}
 	if err := isolate(dir, h.spec.Name, h.spec.Names); err != nil {
 		return err
 	}
 	if err := h.placeFiles(); err != nil {
 		return err
 	}
-	if err := servePods(); err != nil {
+	if err := errors.Join(servePods(), serveDrives()); err != nil {
 		return err
 	}
 	for again := true; again; {

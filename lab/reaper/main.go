@@ -9,6 +9,8 @@
 //	reaper host DIR                           a Windows host: see host.go
 //	reaper template DIR                       the template of hosts: see template.go
 //	reaper linuxnode DIR                      a Linux node: see linuxnode.go
+//
+// On Windows hosts it is also the program by which Wine starts processes: see loader.go.
 package main
 
 import (
@@ -17,12 +19,17 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
 )
 
 func main() {
+	if filepath.Base(os.Args[0]) == loaderName {
+		fmt.Fprintln(os.Stderr, "reaper:", load(os.Args[1:], os.Environ()))
+		os.Exit(1)
+	}
 	// PDEATHSIG is sent when the thread that started the child ends: this thread starts all children.
 	runtime.LockOSThread()
 	// Ctrl-C in a terminal signals the whole process group. The lab decides what it means. (Children would inherit ignored

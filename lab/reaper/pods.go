@@ -50,6 +50,7 @@ func (h host) forgetPods() error {
 	store := networks()
 	defer store.Close()
 	failures := errors.Join(
+		removeDrives(),
 		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
 		os.RemoveAll(onDriveC(guestapi.MountsDir)),
 		store.Forget(),

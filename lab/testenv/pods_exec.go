@@ -30,8 +30,13 @@ func (env *Env) Logs(ctx context.Context, p *corev1.Pod, follow bool) (string, e
 
 // Exec runs a command in the first container of a pod, like "kubectl exec -i", and returns its output and exit code.
 func (env *Env) Exec(ctx context.Context, p *corev1.Pod, stdin string, command ...string) (output string, code int, err error) {
+	return env.ExecIn(ctx, p, p.Spec.Containers[0].Name, stdin, command...)
+}
+
+// ExecIn is Exec in a container.
+func (env *Env) ExecIn(ctx context.Context, p *corev1.Pod, container, stdin string, command ...string) (output string, code int, err error) {
 	request := env.Clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+		VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(env.Lab.ControlPlane.RESTConfig(), "GET", request.URL().String())
 	if err != nil {
 		return "", 0, fmt.Errorf("running %q in pod %s: %w", command, p.Name, err)

@@ -56,7 +56,7 @@ func gorootPatch() patch {
 
 // modulePatches are the patches of modules that Wine does not support.
 func modulePatches() []patch {
-	return []patch{sysPatch(), clientGoPatch(), winioPatch()}
+	return []patch{sysPatch(), clientGoPatch(), winioPatch(), kubernetesPatch()}
 }
 
 func sysPatch() patch {
@@ -90,6 +90,19 @@ func clientGoPatch() patch {
 			{file: store, find: "os.Symlink(filename, updatedPath)", replace: "copyInstead(filename, updatedPath)"},
 			{file: store, find: "fi.Mode()&os.ModeSymlink != os.ModeSymlink", replace: "!fi.Mode().IsRegular()", times: 3},
 		},
+	}
+}
+
+// kubernetesPatch is for the kubelet's volumes of ConfigMaps, Secrets and tokens, which consist of symbolic links.
+func kubernetesPatch() patch {
+	return patch{
+		module: "k8s.io/kubernetes",
+		adds:   map[string]string{"pkg/volume/util/atomic_writer_wine.go": "kubernetes_atomic_writer_wine.go.txt"},
+		edits: []edit{{
+			file: "pkg/volume/util/atomic_writer.go",
+			find: "func (w *AtomicWriter) Write(payload map[string]FileProjection, setPerms func(subPath string) error) error {\n",
+			add:  "if runtime.GOOS == \"windows\" { return w.writeWithoutLinks(payload) }\n",
+		}},
 	}
 }
 

@@ -32,6 +32,9 @@ func TestEveryComponentCanBePatched(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range modulePatches() {
+			if p.module == "k8s.io/kubernetes" && strings.HasSuffix(dir, "containerd") {
+				continue
+			}
 			if !strings.Contains(string(raw), p.module+" => "+work) {
 				t.Errorf("%s: %s is not replaced", dir, p.module)
 			}

@@ -3,6 +3,8 @@
 //	webserver          serves
 //	webserver echo ... prints its arguments; without arguments, its standard input
 //	webserver exit N   exits with a code
+//	webserver read F   prints a file
+//	webserver write F  writes its standard input to a file
 //
 // Environment variables configure it. PORT is the port, 8080 by default. POD_IP is the address to listen on: pods share the ports
 // of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
@@ -47,8 +49,18 @@ func run(args []string) error {
 			os.Exit(code)
 		}
 		return err
+	case args[0] == "read" && len(args) == 2:
+		content, err := os.ReadFile(args[1])
+		fmt.Print(string(content))
+		return err
+	case args[0] == "write" && len(args) == 2:
+		content, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo or exit, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read or write, got %q", args)
 }
 
 func serve() error {

@@ -1,0 +1,26 @@
+package guestapi
+
+// DrivesPort is the port of the host's reaper on 127.0.0.1 in the host. A program sends a Drive as a line of JSON. The reaper creates or
+// removes the drive C: of a container and answers DriveDone, or with an error.
+const (
+	DrivesPort = 6
+	DriveDone  = "done"
+)
+
+// Drive is the drive C: of a container.
+type Drive struct {
+	// Root is the folder of the host with the files of the container's layers, in MountsDir.
+	Root   string
+	Mounts []Mount `json:",omitempty"`
+	Remove bool    `json:",omitempty"`
+}
+
+// Mount is a folder or a file of the host that a container sees; the names are those of Windows' MappedDirectory.
+type Mount struct {
+	HostPath, ContainerPath string
+	ReadOnly                bool `json:",omitempty"`
+}
+
+// DriveTag is the beginning of WINEDEBUG in processes with a drive C: of their own; the name of the drive follows. It is the only variable
+// of a new process that Wine hands to its loader.
+const DriveTag = "lab:"

@@ -1,0 +1,65 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+)
+
+// loaderName is the program beside its own loader by which Wine starts every process, if it exists: with the path of the loader as first
+// argument.
+const loaderName = "wine64-preloader"
+
+// load replaces this process by Wine's loader. Processes of containers get the Wine prefix of their container: the same server and the
+// same registry, but another drive C:.
+func load(args, environment []string) error {
+	if len(args) == 0 {
+		return errors.New("want Wine's loader and its arguments")
+	}
+	return syscall.Exec(args[0], args, ofContainer(environment))
+}
+
+// ofContainer returns the environment with the prefix of the container that is named in it, if any.
+func ofContainer(environment []string) []string {
+	drive := ""
+	for i, variable := range environment {
+		if name, found := strings.CutPrefix(variable, "WINEDEBUG="+guestapi.DriveTag); found {
+			drive = filepath.Base(name)
+			environment[i] = "WINEDEBUG=-all"
+		}
+	}
+	if drive == "" {
+		return environment
+	}
+	for i, variable := range environment {
+		if strings.HasPrefix(variable, "WINEPREFIX=") {
+			environment[i] = "WINEPREFIX=" + drivePrefix(drive)
+		}
+	}
+	return environment
+}
+
+// placeLoader puts this program in front of Wine's loader. It needs the machine's /tmp.
+func placeLoader(dir, loader string) error {
+	from, to := filepath.Dir(loader), filepath.Join(dir, "wine")
+	if err := os.RemoveAll(to); err != nil { // of the last boot
+		return err
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(to, loaderName), self, 0o755); err != nil {
+		return err
+	}
+	return bind(to, from)
+}
