@@ -62,7 +62,7 @@ func mayImport() map[string][]string {
 		"internal/shorten":               {},
 		"internal/advice":                {"api"},
 		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/mirrors", "internal/nodestate", "internal/shorten"},
-		"internal/podrules":              {"api"},
+		"internal/podrules":              {"api", "internal/windowsbuild"},
 		"internal/podrules/podrulestest": {"internal/podrules"},
 		"internal/windowsbuild":          {},
 		"internal/metrics":               {"api"},

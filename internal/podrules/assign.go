@@ -1,12 +1,11 @@
 package podrules
 
 import (
-	"strings"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // AssigningPolicyName is the policy that gives pods a RuntimeClass.
@@ -17,12 +16,8 @@ const AssigningPolicyName = "windows-pods-runtime-class"
 // tolerations, because it asks all admission plugins again after a policy has changed a pod.
 func Assigning() []any {
 	generation := "'none'"
-	for _, tag := range tags() {
-		generation = hasGeneration("variables.main", tag) + " ? '" + tag + "' : (" + generation + ")"
-	}
-	var several []string
-	for _, tag := range tags() {
-		several = append(several, hasGeneration("variables.main", tag))
+	for _, r := range windowsbuild.Releases() {
+		generation = hasGeneration(r.Tag) + " ? '" + r.Tag + "' : (" + generation + ")"
 	}
 	kept := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: api.LabelAssignRuntimeClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"false"}},
@@ -42,7 +37,7 @@ func Assigning() []any {
 				}}},
 			},
 			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "for-windows", Expression: "[object.spec].exists(s, " + forWindows("s") + ")"},
+				{Name: "for-windows", Expression: forWindows("object.spec")},
 				// Whoever chose a class, a node or a build has decided.
 				{Name: "undecided", Expression: "!has(object.spec.runtimeClassName) && object.spec.?nodeName.orValue('') == '' && " +
 					"!object.spec.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue()"},
@@ -51,7 +46,7 @@ func Assigning() []any {
 			},
 			Variables: []admissionv1.Variable{
 				{Name: "main", Expression: "object.spec.containers"},
-				{Name: "several", Expression: "[" + strings.Join(several, ", ") + "].filter(is, is).size() > 1"},
+				{Name: "several", Expression: generationsOf() + " > 1"},
 				{Name: "generation", Expression: generation},
 				{Name: "fits", Expression: "params.metadata.?labels[?'" + api.LabelImages + "'].orValue('') == variables.generation || " +
 					"variables.generation == 'none' && params.metadata.?labels[?'" + api.LabelDefaultClass + "'].orValue('') == 'true'"},

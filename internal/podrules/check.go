@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // ForWindows says whether a pod asks for a Windows node.
@@ -101,9 +103,11 @@ func (h hostProcess) findings(pod *corev1.PodSpec) (found []Finding) {
 
 // generations are parts of tags of images that name a build of Windows, and the tag for it that Microsoft uses.
 func generations() map[string]string {
-	return map[string]string{
-		"1809": "ltsc2019", "17763": "ltsc2019", "ltsc2019": "ltsc2019", "20348": "ltsc2022", "ltsc2022": "ltsc2022", "26100": "ltsc2025", "ltsc2025": "ltsc2025",
+	words := map[string]string{"1809": "ltsc2019"} // what images for Windows Server 2019 were called before there was the other
+	for _, r := range windowsbuild.Releases() {
+		words[r.Tag], words[strconv.Itoa(int(r.Build))] = r.Tag, r.Tag
 	}
+	return words
 }
 
 // GenerationOf is the generation of Windows that the tag of an image names, as ltsc2022; empty if it names none.

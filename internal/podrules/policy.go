@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Names of the admission policies.
@@ -73,10 +74,10 @@ func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "by-people", Expression: "!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))"},
 				{Name: "changed", Expression: "request.operation == 'CREATE' || dyn(object).?spec != dyn(oldObject).?spec || dyn(object).?template != dyn(oldObject).?template"},
-				{Name: "for-windows", Expression: "[" + podSpec("object") + "].exists(s, " + forWindows("s") + ")"},
+				{Name: "for-windows", Expression: "[" + podSpec() + "].exists(s, " + forWindows("s") + ")"},
 			},
 			Variables: []admissionv1.Variable{
-				{Name: "spec", Expression: podSpec("object")},
+				{Name: "spec", Expression: podSpec()},
 				{Name: "main", Expression: "variables.spec.?containers.orValue([])"},
 				{Name: "containers", Expression: "variables.main + variables.spec.?initContainers.orValue([]) + variables.spec.?ephemeralContainers.orValue([])"},
 				{Name: "hostProcess", Expression: "variables.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
@@ -89,16 +90,15 @@ func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
 }
 
 // podSpec is the expression for the spec of the pod in an object of any kind.
-func podSpec(object string) string {
-	o := "dyn(" + object + ")"
-	return "(" + o + ".kind == 'Pod' ? " + o + ".spec : " + o + ".kind == 'PodTemplate' ? " + o + ".?template.spec.orValue({}) : " +
-		o + ".kind == 'CronJob' ? " + o + ".spec.jobTemplate.spec.template.spec : " + o + ".spec.?template.spec.orValue({}))"
+func podSpec() string {
+	return "(dyn(object).kind == 'Pod' ? dyn(object).spec : dyn(object).kind == 'PodTemplate' ? dyn(object).?template.spec.orValue({}) : " +
+		"dyn(object).kind == 'CronJob' ? dyn(object).spec.jobTemplate.spec.template.spec : dyn(object).spec.?template.spec.orValue({}))"
 }
 
 // forWindows is ForWindows as an expression about a pod's spec.
 func forWindows(spec string) string {
-	return strings.ReplaceAll("s.?os.name.orValue('') == 'windows' || s.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || "+
-		"s.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue() || s.?runtimeClassName.orValue('').startsWith('windows')", "s.?", spec+".?")
+	return fmt.Sprintf("%[1]s.?os.name.orValue('') == 'windows' || %[1]s.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' || "+
+		"%[1]s.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue() || %[1]s.?runtimeClassName.orValue('').startsWith('windows')", spec)
 }
 
 // newBinding puts a policy in force in the namespaces that a selector of api.LabelPodRules chooses.
@@ -181,22 +181,24 @@ func tagWords(generation string) string {
 	return strings.Join(words, "|")
 }
 
-// hasGeneration is true for containers of which one has an image whose tag names a generation.
-func hasGeneration(containers, generation string) string {
-	return fmt.Sprintf(`%s.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, containers, tagWords(generation))
+// hasGeneration is true where a container in variables.main has an image whose tag names a generation.
+func hasGeneration(generation string) string {
+	return fmt.Sprintf(`variables.main.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, tagWords(generation))
 }
 
-// tags are the generations, the oldest first.
-func tags() []string { return []string{"ltsc2019", "ltsc2022", "ltsc2025"} }
+// generationsOf is the number of generations that images in variables.main name.
+func generationsOf() string {
+	var has []string
+	for _, r := range windowsbuild.Releases() {
+		has = append(has, hasGeneration(r.Tag))
+	}
+	return "[" + strings.Join(has, ", ") + "].filter(is, is).size()"
+}
 
 // sameGeneration is the rule that images of one pod are for one build.
 func sameGeneration() admissionv1.Validation {
-	var has []string
-	for _, generation := range tags() {
-		has = append(has, hasGeneration("variables.main", generation))
-	}
 	return admissionv1.Validation{
-		Expression: "[" + strings.Join(has, ", ") + "].filter(is, is).size() <= 1",
+		Expression: generationsOf() + " <= 1",
 		Message:    "containers[*].image of a pod for Windows: without Hyper-V, a node runs images for one build of Windows only. Use images for the same build.",
 	}
 }

@@ -84,12 +84,7 @@ func (c *cluster) expectClass(t *testing.T, image string, change func(*corev1.Po
 		change(pod)
 	}
 	if pod.Namespace != metav1.NamespaceDefault {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace, Labels: map[string]string{api.LabelAssignRuntimeClass: "false"}}}
-		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
-		_, _ = c.admin.CoreV1().ServiceAccounts(pod.Namespace).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
+		c.createNamespace(t, pod.Namespace, api.LabelAssignRuntimeClass, "false")
 	}
 	is, err := c.dryRun(t.Context(), pod)
 	if err != nil {

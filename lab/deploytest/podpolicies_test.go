@@ -222,15 +222,21 @@ func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
 	}
 }
 
-// testPodPoliciesOfNamespaces has namespaces with label pod-rules, and a policy that cannot be evaluated.
+// createNamespace creates a namespace with a label, in which pods can be created at once.
+func (c *cluster) createNamespace(t *testing.T, name, label, value string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: value}}}
+	if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+	_, _ = c.admin.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
+}
+
+// testPodPoliciesOfNamespaces has namespaces with label pod-rules.
 func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged map[string]any) {
 	for name, value := range map[string]string{"rules-deny": "deny", "rules-off": "off", "rules-warn": "warn"} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelPodRules: value}}}
-		if _, err := c.admin.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
-		_, _ = c.admin.CoreV1().ServiceAccounts(name).Create(t.Context(), account, metav1.CreateOptions{}) // or its controller did
+		c.createNamespace(t, name, api.LabelPodRules, value)
 	}
 	in := func(namespace string, spec map[string]any) *unstructured.Unstructured {
 		o := withPods(spec)[3]
