@@ -38,11 +38,15 @@ func (p place) checkNode(host *lab.Host) {
 	node := p.node("win-1")
 	for key, want := range map[string]string{
 		corev1.LabelOSStable: "windows", corev1.LabelWindowsBuild: "10.0.20348", api.LabelOSID: "Windows",
-		api.LabelBYOH: "true", api.LabelWorker: "",
+		api.LabelBYOH: "true", api.LabelWorker: "", api.LabelRunsPrefix + "windows2022": "true",
 	} {
 		if got, there := node.Labels[key]; !there || got != want {
 			p.t.Errorf("label %s is %q, want %q", key, got, want)
 		}
+	}
+	class, err := p.Clients.NodeV1().RuntimeClasses().Get(p.t.Context(), "windows2022", metav1.GetOptions{})
+	if err != nil || class.Scheduling.NodeSelector[corev1.LabelWindowsBuild] != node.Labels[corev1.LabelWindowsBuild] {
+		p.t.Errorf("RuntimeClass windows2022 does not select the node: %v, %v", class, err)
 	}
 	for _, key := range []string{
 		api.AnnotationVersion, api.AnnotationDesiredVersion, api.AnnotationPubKeyHash,
