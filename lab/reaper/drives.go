@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,28 +28,12 @@ func driveOf(root string) string { return root[strings.LastIndexAny(root, `\/`)+
 
 // serveDrives creates and removes drives of containers for the programs of the host, which cannot mount.
 func serveDrives() error {
-	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.DrivesPort)))
-	if err != nil {
-		return fmt.Errorf("listening for the host's programs: %w", err)
-	}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-				answer := guestapi.DriveDone
-				if err := changeDrive(conn); err != nil {
-					answer = err.Error()
-				}
-				_, _ = conn.Write([]byte(answer))
-			}()
-		}
-	}()
-	return nil
+	return listen(guestapi.DrivesPort, func(conn net.Conn) {
+		go func() {
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			reply(conn, guestapi.DriveDone, changeDrive(conn))
+		}()
+	})
 }
 
 func changeDrive(conn net.Conn) error {

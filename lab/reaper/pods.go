@@ -87,9 +87,14 @@ func (h host) makePodNetwork(store *hns.Store) error {
 	return err
 }
 
-// servePods updates the pod addresses of the host whenever a program of the host reports that they changed.
+// servePods updates the pod addresses of the host whenever a program of the host reports that they changed, one report after the other.
 func servePods() error {
-	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(guestapi.AddressesPort)))
+	return listen(guestapi.AddressesPort, func(conn net.Conn) { reply(conn, guestapi.AddressesDone, podAddresses()) })
+}
+
+// listen has connections of the host's programs served, in their order.
+func listen(port int, serve func(net.Conn)) error {
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return fmt.Errorf("listening for the host's programs: %w", err)
 	}
@@ -99,15 +104,19 @@ func servePods() error {
 			if err != nil {
 				return
 			}
-			answer := guestapi.AddressesDone
-			if err := podAddresses(); err != nil {
-				answer = err.Error()
-			}
-			_, _ = conn.Write([]byte(answer))
-			_ = conn.Close()
+			serve(conn)
 		}
 	}()
 	return nil
+}
+
+// reply answers done, or with an error, and closes the connection.
+func reply(conn net.Conn, done string, err error) {
+	if err != nil {
+		done = err.Error()
+	}
+	_, _ = conn.Write([]byte(done))
+	_ = conn.Close()
 }
 
 func podAddresses() error {
