@@ -1,6 +1,7 @@
 package win
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/netip"
@@ -33,7 +34,7 @@ func mustCreateContainer(t *testing.T, name string) {
 // mustCreateNetwork creates a network, and an endpoint of it in a namespace, like win-overlay and containerd.
 func mustCreateNetwork(t *testing.T) (namespace string) {
 	t.Helper()
-	serveAddresses(t)
+	serveReaper(t, addressesPort)
 	h := network.NewHNS(scm.NewChanges())
 	made, err := h.CreateNetwork(t.Context(), hns.Network{Name: "wicd-contract", Type: hns.Overlay, Subnets: []hns.Subnet{{
 		Prefix: netip.MustParsePrefix("10.250.0.0/24"), Gateway: netip.MustParseAddr("10.250.0.1"), VNI: 4097,
@@ -66,10 +67,16 @@ func mustCreateNetwork(t *testing.T) (namespace string) {
 	return strings.ToLower(space.Id)
 }
 
-// serveAddresses answers like the lab's reaper of a host (lab/guestapi), which the lab's vmcompute.dll calls.
-func serveAddresses(t *testing.T) {
+// What the reaper of a lab's host does for the lab's vmcompute.dll, each on a port of its own (lab/guestapi).
+const (
+	drivesPort    = "6"
+	addressesPort = "7"
+)
+
+// serveReaper answers at a port like the lab's reaper of a host. Requests for drives are lines.
+func serveReaper(t *testing.T, port string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:7")
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +86,9 @@ func serveAddresses(t *testing.T) {
 			c, err := listener.Accept()
 			if err != nil {
 				return
+			}
+			if port == drivesPort {
+				_, _ = bufio.NewReader(c).ReadString('\n')
 			}
 			_, _ = c.Write([]byte("done"))
 			_ = c.Close()

@@ -99,6 +99,7 @@ func TestContainersKeepTheirPromises(t *testing.T) {
 		case windows.NewLazySystemDLL("vmcompute.dll").Load() != nil:
 			f.NoContainers = "this Wine has no vmcompute.dll (lab/hostcompute)"
 		default:
+			serveReaper(t, drivesPort)
 			f.Container, f.Network = mustCreateContainer, mustCreateNetwork
 			f.Layer = func(t *testing.T, folder string) {
 				if _, err := host.Disk.WriteFile(folder+`\Files\License.txt`, "a layer"); err != nil {

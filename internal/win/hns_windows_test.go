@@ -23,7 +23,7 @@ func TestNetworksKeepTheirPromises(t *testing.T) {
 	mustHaveHNS(t)
 	host := mustHost(t)
 	contract.Networks(t, func(t *testing.T) contract.NetworksFixture {
-		serveAddresses(t)
+		serveReaper(t, addressesPort)
 		service := desired.Service{Name: hnsService, Description: "the Host Network Service of the tests", Command: command(t, "serves")}
 		removeAfter(t, host.Services, hnsService)
 		if _, err := host.Services.Put(t.Context(), service); err != nil {
