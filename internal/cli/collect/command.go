@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
@@ -52,7 +53,7 @@ func Command(s *session.Session) *cobra.Command {
 	}
 	c.Flags().StringVarP(&o.file, "output", "o", "", "File to write; by default wmco-collect-<time>.zip in this folder.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "Deadline for each host.")
-	c.Flags().IntVar(&o.parallel, "parallel", 16, "How many hosts are collected from at the same time.")
+	c.Flags().IntVar(&o.parallel, "parallel", 32, "How many hosts are collected from at the same time.")
 	c.Flags().BoolVar(&o.all, "all", false, "Collect from all hosts that have a Node.")
 	c.Flags().BoolVar(&o.force, "force", false, "Also where somebody else collects from a host: their archive is lost.")
 	return c
@@ -63,6 +64,7 @@ type collector struct {
 	options
 	session *session.Session
 	client  *nodefiles.Client
+	kube    client.Client
 	id      string
 	// namespace is the operator's.
 	namespace string
@@ -87,6 +89,9 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	}
 	c := &collector{options: o, session: s, namespace: fleet.Namespace}
 	if c.client, err = nodefiles.New(config); err != nil {
+		return err
+	}
+	if c.kube, err = s.Client(); err != nil {
 		return err
 	}
 	if c.id, err = newID(s.Now()); err != nil {

@@ -52,23 +52,19 @@ func (c *collector) host(ctx context.Context, h fleetstatus.Host) hostReport {
 
 // fromWICD asks for an archive, waits for it, downloads it, and takes the request back.
 func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *hostReport) error {
-	k, err := c.session.Client()
-	if err != nil {
-		return err
-	}
 	key := types.NamespacedName{Namespace: c.namespace, Name: h.Name}
 	defer func() { // also where the answer to the request was lost
 		later, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 		defer cancel()
-		if err := c.takeBack(later, k, key); err != nil {
+		if err := c.takeBack(later, key); err != nil {
 			c.say("warning: %s: removing annotation %s: %v", h.Name, api.AnnotationCollect, err)
 		}
 	}()
-	if err := c.ask(ctx, k, key, h.Node); err != nil {
+	if err := c.ask(ctx, key, h.Node); err != nil {
 		return err
 	}
 	c.say("%s: collecting", h.Name)
-	status, err := c.await(ctx, k, h.Node)
+	status, err := c.await(ctx, h.Node)
 	if err != nil {
 		return err
 	}
@@ -89,14 +85,14 @@ func (c *collector) fromWICD(ctx context.Context, h fleetstatus.Host, report *ho
 }
 
 // ask sets the annotation, unless somebody else collects.
-func (c *collector) ask(ctx context.Context, k client.Client, key types.NamespacedName, node string) error {
+func (c *collector) ask(ctx context.Context, key types.NamespacedName, node string) error {
 	var i v1alpha1.WindowsInstance
-	if err := k.Get(ctx, key, &i); err != nil {
+	if err := c.kube.Get(ctx, key, &i); err != nil {
 		return session.Explain(err, "reading windowsinstance "+key.Name)
 	}
 	if other := i.Annotations[api.AnnotationCollect]; other != "" && !c.force {
 		var n corev1.Node
-		if err := k.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
+		if err := c.kube.Get(ctx, types.NamespacedName{Name: node}, &n); err != nil {
 			return session.Explain(err, "reading node "+node)
 		}
 		if s, err := supportbundle.ParseStatus(n.Annotations[api.AnnotationCollected]); err != nil || s.ID != other || s.State == supportbundle.Collecting ||
@@ -109,18 +105,18 @@ func (c *collector) ask(ctx context.Context, k client.Client, key types.Namespac
 		i.Annotations = map[string]string{}
 	}
 	i.Annotations[api.AnnotationCollect] = c.id
-	err := k.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := c.kube.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) { // the operator wrote its status, or somebody else was faster
-		return c.ask(ctx, k, key, node)
+		return c.ask(ctx, key, node)
 	}
 	return session.Explain(err, "annotating windowsinstance "+key.Name)
 }
 
 // takeBack removes the annotation if it is still ours. WICD then removes the archive.
-func (c *collector) takeBack(ctx context.Context, k client.Client, key types.NamespacedName) error {
+func (c *collector) takeBack(ctx context.Context, key types.NamespacedName) error {
 	for {
 		var i v1alpha1.WindowsInstance
-		if err := k.Get(ctx, key, &i); err != nil {
+		if err := c.kube.Get(ctx, key, &i); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		if i.Annotations[api.AnnotationCollect] != c.id {
@@ -128,7 +124,7 @@ func (c *collector) takeBack(ctx context.Context, k client.Client, key types.Nam
 		}
 		before := i.DeepCopy()
 		delete(i.Annotations, api.AnnotationCollect)
-		err := k.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		err := c.kube.Patch(ctx, &i, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		if !apierrors.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
@@ -136,10 +132,10 @@ func (c *collector) takeBack(ctx context.Context, k client.Client, key types.Nam
 }
 
 // await waits until WICD reports the archive.
-func (c *collector) await(ctx context.Context, k client.Client, node string) (supportbundle.Status, error) {
+func (c *collector) await(ctx context.Context, node string) (supportbundle.Status, error) {
 	for {
 		var n corev1.Node
-		err := k.Get(ctx, types.NamespacedName{Name: node}, &n)
+		err := c.kube.Get(ctx, types.NamespacedName{Name: node}, &n)
 		switch {
 		case apierrors.IsNotFound(err):
 			return supportbundle.Status{}, session.Failf(session.CodeNotFound, "its node %s was deleted", node)
