@@ -11,12 +11,12 @@ import (
 	"hash"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
 // maxManifest bounds a manifest, as containers/image does; maxMessage is for people.
@@ -25,11 +25,14 @@ const (
 	maxMessage  = 2000
 )
 
+// errDamaged is what a registry does that has something else.
+var errDamaged = errors.New("what it has is not what the digest says")
+
 // answer asks one after the other, and hands on what the first has.
 func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) {
 	key := failedRequest{q.name, q.part, q.reference}
-	if message, ok := s.failed.get(key); ok && !q.head {
-		s.failed.drop(key)
+	if message, ok := s.failed.Get(key); ok && !q.head {
+		s.failed.Drop(key)
 		refuse(w, http.StatusForbidden, "DENIED", message)
 		return
 	}
@@ -60,8 +63,8 @@ func (s *serving) answer(ctx context.Context, w http.ResponseWriter, q request) 
 func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, route mirrors.Route, causes []error) {
 	isMissing := true
 	for i, err := range causes {
-		isMissing = isMissing && errors.Is(err, errNotFound)
-		if route.Attempts[i].IsSource && errors.Is(err, errUnauthorized) && q.user == "" { // the pod may have credentials
+		isMissing = isMissing && errors.Is(err, registryclient.ErrNotFound)
+		if route.Attempts[i].IsSource && errors.Is(err, registryclient.ErrUnauthorized) && q.user == "" { // the pod may have credentials
 			w.Header().Set("WWW-Authenticate", `Basic realm="`+q.name.Registry+`"`)
 			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", err.Error())
 			return
@@ -89,7 +92,7 @@ func (s *serving) fail(w http.ResponseWriter, key failedRequest, q request, rout
 // deny answers with status 403, for which containerd shows the message.
 func (s *serving) deny(w http.ResponseWriter, key failedRequest, q request, message string) {
 	if q.head {
-		s.failed.put(key, message)
+		s.failed.Put(key, message)
 	}
 	refuse(w, http.StatusForbidden, "DENIED", message)
 }
@@ -114,8 +117,8 @@ func (s *serving) attempt(ctx context.Context, w http.ResponseWriter, q request,
 
 // head answers with headers only; ok is false when they do not say enough.
 func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) (ok bool, err error) {
-	answer, err := s.client.do(ctx, q, a, http.MethodHead, 0)
-	if errors.Is(err, errNoHead) {
+	answer, err := s.client.Do(ctx, q.ask(http.MethodHead, 0), a)
+	if errors.Is(err, registryclient.ErrNoHead) {
 		return false, nil
 	}
 	if err != nil {
@@ -146,7 +149,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 
 // whole reads a manifest, verifies it, and hands it on.
 func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o origin, a mirrors.Attempt) error {
-	answer, err := s.client.do(ctx, q, a, http.MethodGet, 0)
+	answer, err := s.client.Do(ctx, q.ask(http.MethodGet, 0), a)
 	if err != nil {
 		return err
 	}
@@ -162,7 +165,7 @@ func (s *serving) whole(ctx context.Context, w http.ResponseWriter, q request, o
 	if q.part != referrers {
 		digest := digestOf(q.reference, text)
 		if said := answer.Header.Get("Docker-Content-Digest"); q.isDigest && digest != q.reference || !q.isDigest && said != "" && said != digestOf(said, text) {
-			s.memory.damaged.put(damage{content{q.name, q.reference}, a.Name}, true)
+			s.memory.damaged.Put(damage{content{q.name, q.reference}, a.Name}, true)
 			return errDamaged
 		}
 		s.memory.knows(content{q.name, digest}, childrenOf(text), o)
@@ -220,7 +223,9 @@ func childrenOf(text []byte) []string {
 	return all
 }
 
-// path is the path of the request at a registry.
-func (q request) path(repository string) *url.URL {
-	return &url.URL{Path: "/v2/" + repository + "/" + q.part + "/" + q.reference, RawQuery: q.query.Encode()}
+// ask is the request of a registry, for the bytes from one on.
+func (q request) ask(method string, from int64) registryclient.Request {
+	return registryclient.Request{
+		Method: method, Part: q.part, Reference: q.reference, Query: q.query, Accept: q.accept, From: from, To: q.end, User: q.user, Password: q.password,
+	}
 }

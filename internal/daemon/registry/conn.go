@@ -9,11 +9,14 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
 // TLS reads and writes record by record (16 KB), and each such call of the system costs about as much as the encryption of
 // a record, on Wine several times that. So connections are read and written in larger pieces.
 const (
+	bufferSize = 64 << 10
 	// gatheredPieces are the pieces of a layer that are sent at once, gatheredMost how many layers may do so at the same time:
 	// the others send each piece by itself, which costs less memory.
 	gatheredPieces = 4
@@ -32,12 +35,14 @@ type wideReader struct {
 func (c *wideReader) Read(p []byte) (int, error) { return c.in.Read(p) }
 
 // dialWide makes connections that are read in large pieces.
-func (c *client) dialWide(ctx context.Context, network, address string) (net.Conn, error) {
-	connection, err := c.dial(ctx, network, address)
-	if err != nil {
-		return nil, err
+func dialWide(dial registryclient.Dial) registryclient.Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &wideReader{connection, bufio.NewReaderSize(connection, bufferSize)}, nil
 	}
-	return &wideReader{connection, bufio.NewReaderSize(connection, bufferSize)}, nil
 }
 
 // gatherer is a connection that can gather what TLS writes to it, and send it at once.

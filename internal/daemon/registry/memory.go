@@ -2,59 +2,21 @@ package registry
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
-// maxRemembered bounds each kind of thing that is remembered, remembered is how long it counts.
-const (
-	maxRemembered = 4096
-	remembered    = 10 * time.Minute
-)
+// remembered is how long what is remembered counts.
+const remembered = 10 * time.Minute
 
-// recent is a bounded memory. When it is full, all of it is forgotten: it only saves requests.
-type recent[K comparable, V any] struct {
-	mu    sync.Mutex
-	all   map[K]kept[V]
-	lasts time.Duration
-}
-
-type kept[V any] struct {
-	value V
-	until time.Time
-}
+// recent is a bounded memory.
+type recent[K comparable, V any] = registryclient.Recent[K, V]
 
 func newRecent[K comparable, V any](lasts time.Duration) *recent[K, V] {
-	return &recent[K, V]{all: map[K]kept[V]{}, lasts: lasts}
-}
-
-func (r *recent[K, V]) get(key K) (value V, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	k, ok := r.all[key]
-	if !ok || time.Now().After(k.until) {
-		return value, false
-	}
-	return k.value, true
-}
-
-func (r *recent[K, V]) put(key K, value V) { r.putFor(key, value, r.lasts) }
-
-func (r *recent[K, V]) putFor(key K, value V, lasts time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.all) >= maxRemembered {
-		clear(r.all)
-	}
-	r.all[key] = kept[V]{value, time.Now().Add(lasts)}
-}
-
-func (r *recent[K, V]) drop(key K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.all, key)
+	const most = 4096
+	return registryclient.NewRecent[K, V](most, lasts)
 }
 
 // content is a digest in a repository, as the image's name has it.
@@ -101,8 +63,8 @@ func (m *memory) cameAt(c content, o origin, depth int) {
 	if depth == maxDepth {
 		return
 	}
-	m.origins.put(c, o)
-	children, _ := m.children.get(c)
+	m.origins.Put(c, o)
+	children, _ := m.children.Get(c)
 	for _, child := range children {
 		m.cameAt(content{c.name, child}, o, depth+1)
 	}
@@ -110,7 +72,7 @@ func (m *memory) cameAt(c content, o origin, depth int) {
 
 // knows remembers what belongs to a content.
 func (m *memory) knows(c content, children []string, o origin) {
-	m.children.put(c, children)
+	m.children.Put(c, children)
 	m.came(c, o)
 }
 
@@ -118,7 +80,7 @@ func (m *memory) knows(c content, children []string, o origin) {
 // had something else in place of the content.
 func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	kind, c := q.kind(), content{q.name, q.reference}
-	o, known := s.memory.origins.get(c)
+	o, known := s.memory.origins.Get(c)
 	isNew := q.part == manifests && q.head // the first request of a pull says by what the image is pulled
 	if known && q.isDigest && !isNew {
 		kind = o.kind
@@ -126,7 +88,7 @@ func (s *serving) route(q request) (mirrors.Route, mirrors.Kind) {
 	route := s.router.Route(q.name, kind)
 	var first, then, others, last []mirrors.Attempt
 	for _, a := range route.Attempts {
-		_, isDamaged := s.memory.damaged.get(damage{c, a.Name})
+		_, isDamaged := s.memory.damaged.Get(damage{c, a.Name})
 		switch {
 		case isDamaged:
 			last = append(last, a)

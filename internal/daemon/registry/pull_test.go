@@ -175,8 +175,7 @@ func FuzzParseRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		target := q.path("x/" + q.name.Repository)
-		target.Scheme, target.Host = "https", "m.test"
+		target := q.ask(http.MethodGet, 0).URL("https", mirrors.Attempt{Name: mirrors.Name{Repository: "x/" + q.name.Repository}, Host: "m.test"})
 		again, err := url.Parse(target.String())
 		if err != nil || again.Host != "m.test" || again.Path != "/v2/x/"+strings.TrimPrefix(path, "/v2/") || strings.Contains(again.Path, "..") {
 			t.Errorf("%q asks for %q (%v)", path, target, err)
@@ -188,13 +187,9 @@ func FuzzParseRequest(f *testing.F) {
 }
 
 func FuzzWhatRegistriesSend(f *testing.F) {
-	f.Add(`Bearer realm="https://auth.test/token",service="x",scope="a b,c"`, "bytes 0-9/10", `{"token": "x", "expires_in": 1e300}`)
-	f.Add(`Basic realm="\"`, "bytes 5-4/*", `{"config": {"digest": "sha256:x"}, "layers": [null]}`)
-	f.Fuzz(func(t *testing.T, challenge, ranges, body string) {
-		scheme, parameters := parseChallenge(challenge)
-		if len(parameters) > 16 || scheme != strings.ToLower(scheme) {
-			t.Errorf("challenge %q", challenge)
-		}
+	f.Add("bytes 0-9/10", `{"manifests": 1}`)
+	f.Add("bytes 5-4/*", `{"config": {"digest": "sha256:x"}, "layers": [null]}`)
+	f.Fuzz(func(t *testing.T, ranges, body string) {
 		if first, last, all, err := parseContentRange(ranges); err == nil && (first < 0 || last < first || all >= 0 && all <= last) {
 			t.Errorf("%q is %d-%d/%d", ranges, first, last, all)
 		}
@@ -202,10 +197,6 @@ func FuzzWhatRegistriesSend(f *testing.F) {
 			if !isDigest(digest) {
 				t.Errorf("child %q", digest)
 			}
-		}
-		token, lasts, err := readToken(strings.NewReader(body))
-		if err == nil && (strings.ContainsAny(token, "\r\n ") || lasts < 0 || lasts > remembered) {
-			t.Errorf("token %q for %v", token, lasts)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/credentials"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
 // Limits of the server. containerd reads a layer when it likes, but not for ever.
@@ -27,6 +28,7 @@ const (
 	writeTimeout  = 10 * time.Minute
 	idleTimeout   = 2 * time.Minute
 	listenEvery   = 10 * time.Second
+	dialTimeout   = 10 * time.Second
 	maxHeader     = 64 << 10
 )
 
@@ -85,7 +87,7 @@ func NewServer(listen func(context.Context, string, string) (net.Listener, error
 type serving struct {
 	config Config
 	router *mirrors.Router
-	client *client
+	client *registryclient.Client
 	memory *memory
 	pair   tls.Certificate
 	// containerd is the certificate of containerd, the only client.
@@ -97,6 +99,10 @@ type serving struct {
 	limits  limits
 	// gathering is that of the server.
 	gathering chan struct{}
+}
+
+func newClient(c Config, dial registryclient.Dial) *registryclient.Client {
+	return registryclient.New(registryclient.Options{Agent: "wicd", Keyring: c.Keyring, Proxy: c.Proxy, Certificates: c.Certificates, Dial: dialWide(dial)})
 }
 
 // limits are those of time.
@@ -133,7 +139,7 @@ func (s *Server) Use(c Config) error {
 		}
 	}
 	if s.state != nil {
-		s.state.client.retire()
+		s.state.client.Retire()
 	}
 	s.config, s.state = c, next
 	close(s.changed)

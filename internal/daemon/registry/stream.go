@@ -69,7 +69,7 @@ func (l *layer) open(ctx context.Context, within time.Duration) (status int, tot
 	began := time.Now()
 	timer := time.AfterFunc(within, func() { cancel(errSlow) })
 	a := l.places[l.at]
-	answer, err := l.client.do(ctx, l.q.rest(l.end), a, http.MethodGet, l.next)
+	answer, err := l.client.Do(ctx, l.q.rest(l.end).ask(http.MethodGet, l.next), a)
 	if !timer.Stop() && err == nil {
 		_ = answer.Body.Close()
 		err = errSlow
@@ -226,7 +226,7 @@ func (l *layer) isDamaged() bool {
 	if algorithm+hex.EncodeToString(l.sum.Sum(nil)) == l.q.reference {
 		return false
 	}
-	l.memory.damaged.put(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, true)
+	l.memory.damaged.Put(damage{content{l.q.name, l.q.reference}, l.places[l.at].Name}, true)
 	return true
 }
 

@@ -1,4 +1,4 @@
-package registry
+package registryclient
 
 import (
 	"context"
@@ -32,18 +32,18 @@ type tokenKey struct {
 }
 
 // authorized sends a request with what the registry wants to know: a token of its authority, or a password.
-func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k call) (*http.Response, error) {
+func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k call) (*http.Response, error) {
 	credential, _ := c.keyring.For(a.Name)
-	if a.IsSource && q.user != "" { // of the pod, or of the kubelet's, for the image
-		credential = mirrors.Credential{User: q.user, Password: q.password}
+	if a.IsSource && q.User != "" { // of the pod, or of the kubelet's, for the image
+		credential = mirrors.Credential{User: q.User, Password: q.Password}
 	}
 	key := tokenKey{k.url.Scheme, a.Host, a.Repository, sha256.Sum256([]byte(credential.User + "\x00" + credential.Password + "\x00" + credential.IdentityToken))}
 	everywhere := key
 	everywhere.repository = ""
-	if token, there := c.tokens.get(key); there {
+	if token, there := c.tokens.Get(key); there {
 		k.authorization = token
 	} else {
-		k.authorization, _ = c.tokens.get(everywhere)
+		k.authorization, _ = c.tokens.Get(everywhere)
 	}
 	answer, err := c.send(ctx, k)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k
 	if answer.StatusCode == http.StatusUnauthorized && answer.Request.URL.Host == k.url.Host {
 		challenges := answer.Header.Values("WWW-Authenticate")
 		discard(answer)
-		c.tokens.drop(key)
+		c.tokens.Drop(key)
 		var lasts time.Duration
 		if k.authorization, lasts, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k
 			if strings.HasPrefix(k.authorization, "Basic ") {
 				key = everywhere
 			}
-			c.tokens.putFor(key, k.authorization, lasts)
+			c.tokens.PutFor(key, k.authorization, lasts)
 		}
 	}
 	if err := checkStatus(answer, k.method); err != nil {
@@ -75,7 +75,7 @@ func (c *client) authorized(ctx context.Context, q request, a mirrors.Attempt, k
 }
 
 // authorize makes the header that the first usable challenge asks for, and says how long it is good.
-func (c *client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
+func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
 	for _, text := range challenges {
 		scheme, parameters := parseChallenge(text)
 		switch {
@@ -86,7 +86,7 @@ func (c *client) authorize(ctx context.Context, a mirrors.Attempt, k call, crede
 			return "Basic " + base64.StdEncoding.EncodeToString([]byte(credential.User+":"+credential.Password)), remembered, nil
 		}
 	}
-	return "", 0, errUnauthorized
+	return "", 0, ErrUnauthorized
 }
 
 // parseChallenge reads the first challenge of a header WWW-Authenticate (RFC 9110): its scheme, and its parameters, in
@@ -129,7 +129,7 @@ func cutValue(text string) (value, rest string) {
 
 // fetchToken asks the authority that a registry names for access to pull. A registry gets what it may have anyway: its
 // own credentials. They are not sent on.
-func (c *client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, parameters map[string]string) (string, time.Duration, error) {
+func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, parameters map[string]string) (string, time.Duration, error) {
 	realm, err := url.Parse(parameters["realm"])
 	if err != nil || realm.Host == "" || realm.User != nil || realm.Scheme != "https" && (realm.Scheme != "http" || k.url.Scheme != "http") {
 		return "", 0, errors.New("its authority for tokens has no secure address")
@@ -139,7 +139,10 @@ func (c *client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 		query.Set("service", parameters["service"])
 	}
 	query.Set("scope", "repository:"+a.Repository+":pull")
-	r, err := tokenRequest(ctx, realm, query, credential)
+	if err := c.check(realm.Hostname()); err != nil {
+		return "", 0, err
+	}
+	r, err := c.tokenRequest(ctx, realm, query, credential)
 	if err != nil {
 		return "", 0, errors.New("its authority for tokens has no address")
 	}
@@ -150,7 +153,7 @@ func (c *client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 	defer answer.Body.Close()
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized, answer.StatusCode == http.StatusForbidden:
-		return "", 0, errUnauthorized
+		return "", 0, ErrUnauthorized
 	case answer.StatusCode != http.StatusOK:
 		return "", 0, fmt.Errorf("its authority %.128s answers with status %d", realm.Host, answer.StatusCode)
 	}
@@ -158,11 +161,11 @@ func (c *client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 }
 
 // tokenRequest is a GET with a password or without, or a POST with an identity token (distribution/docs/spec/auth).
-func tokenRequest(ctx context.Context, realm *url.URL, query url.Values, credential mirrors.Credential) (*http.Request, error) {
+func (c *Client) tokenRequest(ctx context.Context, realm *url.URL, query url.Values, credential mirrors.Credential) (*http.Request, error) {
 	if credential.IdentityToken != "" {
 		query.Set("grant_type", "refresh_token")
 		query.Set("refresh_token", credential.IdentityToken)
-		query.Set("client_id", "wicd")
+		query.Set("client_id", c.agent)
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, realm.String(), strings.NewReader(query.Encode()))
 		if err == nil {
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

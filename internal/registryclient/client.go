@@ -1,4 +1,7 @@
-package registry
+// Package registryclient asks image registries, as the OCI distribution specification has it: over TLS, with the credentials
+// of the place, through a proxy. What registries send is not trusted: headers, redirects, realms and tokens have bounds, and
+// credentials go to the host they are for and the authority that it names, and nowhere else.
+package registryclient
 
 import (
 	"context"
@@ -22,30 +25,53 @@ import (
 
 // Limits of what is asked of registries.
 const (
-	dialTimeout  = 10 * time.Second
+	dialTimeout  = 10 * time.Second // of TLS
 	maxRedirects = 5
-	bufferSize   = 64 << 10
-	recordSize   = 16 << 10
 	connections  = 32
+	recordSize   = 16 << 10 // of TLS
+	maxHeader    = 64 << 10
+	// remembered is how long a password counts that was accepted.
+	remembered    = 10 * time.Minute
+	maxRemembered = 4096
 )
 
 // How a registry did not give what it was asked for.
 var (
-	errNotFound     = errors.New("not found (status 404)")
-	errUnauthorized = errors.New(mirrors.RefusesCredentials)
-	errDamaged      = errors.New("what it has is not what the digest says")
-	errNoHead       = errors.New("it does not answer HEAD")
+	ErrNotFound     = errors.New("not found (status 404)")
+	ErrUnauthorized = errors.New(mirrors.RefusesCredentials)
+	ErrNoHead       = errors.New("it does not answer HEAD")
 )
 
-// client asks registries.
-type client struct {
+// Dial makes connections.
+type Dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Options are what a client works with.
+type Options struct {
+	// Agent is how the client calls itself.
+	Agent string
+	// Keyring holds the credentials, as .dockerconfigjson.
+	Keyring []byte
+	// Proxy are the variables of the environment that say how to reach registries.
+	Proxy map[string]string
+	// Certificates are trusted besides those of the host, as PEM.
+	Certificates string
+	// Dial makes connections to registries, or to the proxy.
+	Dial Dial
+	// Check says whether a host may be asked at all, by its name or address; nil allows all.
+	Check func(host string) error
+}
+
+// Client asks registries.
+type Client struct {
+	agent   string
 	keyring mirrors.Keyring
 	proxy   func(*url.URL) (*url.URL, error)
 	roots   *x509.CertPool
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	tokens  *recent[tokenKey, string]
+	dial    Dial
+	check   func(host string) error
+	tokens  *Recent[tokenKey, string]
 	// plain are the hosts that answered without TLS.
-	plain *recent[string, bool]
+	plain *Recent[string, bool]
 
 	mu         sync.Mutex
 	transports map[trust]*http.Transport
@@ -57,11 +83,15 @@ type trust struct {
 	ca       string
 }
 
-func newClient(c Config, dial func(context.Context, string, string) (net.Conn, error)) *client {
-	environment := httpproxy.Config{HTTPProxy: c.Proxy[proxy.HTTPProxy], HTTPSProxy: c.Proxy[proxy.HTTPSProxy], NoProxy: c.Proxy[proxy.NoProxy]}
-	return &client{
-		keyring: mirrors.ReadKeyring(c.Keyring), proxy: environment.ProxyFunc(), roots: rootsWith(nil, c.Certificates), dial: dial,
-		tokens: newRecent[tokenKey, string](remembered), plain: newRecent[string, bool](remembered), transports: map[trust]*http.Transport{},
+// New makes a client.
+func New(o Options) *Client {
+	environment := httpproxy.Config{HTTPProxy: o.Proxy[proxy.HTTPProxy], HTTPSProxy: o.Proxy[proxy.HTTPSProxy], NoProxy: o.Proxy[proxy.NoProxy]}
+	if o.Check == nil {
+		o.Check = func(string) error { return nil }
+	}
+	return &Client{
+		agent: o.Agent, keyring: mirrors.ReadKeyring(o.Keyring), proxy: environment.ProxyFunc(), roots: rootsWith(nil, o.Certificates), dial: o.Dial, check: o.Check,
+		tokens: NewRecent[tokenKey, string](maxRemembered, remembered), plain: NewRecent[string, bool](maxRemembered, remembered), transports: map[trust]*http.Transport{},
 	}
 }
 
@@ -78,7 +108,7 @@ func rootsWith(pool *x509.CertPool, more string) *x509.CertPool {
 	return pool
 }
 
-func (c *client) transport(t trust) *http.Transport {
+func (c *Client) transport(t trust) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if have := c.transports[t]; have != nil {
@@ -90,7 +120,7 @@ func (c *client) transport(t trust) *http.Transport {
 	}
 	made := &http.Transport{
 		Proxy:       func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) },
-		DialContext: c.dialWide, TLSHandshakeTimeout: dialTimeout,
+		DialContext: c.dial, TLSHandshakeTimeout: dialTimeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, InsecureSkipVerify: t.insecure},
 		// Content is what its digest says: it must come as it is.
 		DisableCompression: true, MaxIdleConnsPerHost: connections, IdleConnTimeout: 30 * time.Second,
@@ -100,8 +130,8 @@ func (c *client) transport(t trust) *http.Transport {
 	return made
 }
 
-// retire closes connections that are idle. Requests under way go on.
-func (c *client) retire() {
+// Retire closes connections that are idle. Requests under way go on.
+func (c *Client) Retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, t := range c.transports {
@@ -109,25 +139,41 @@ func (c *client) retire() {
 	}
 }
 
-// do asks a place, and returns an answer with status 200, or 206 where a part was asked for. ctx must end the wait for it.
-func (c *client) do(ctx context.Context, q request, a mirrors.Attempt, method string, from int64) (*http.Response, error) {
+// Request is what a registry is asked for.
+type Request struct {
+	Method string
+	// Part of the distribution API, as manifests; Reference is a tag or a digest.
+	Part, Reference string
+	Query           url.Values
+	Accept          []string
+	// From and To bound the bytes that are wanted; To is -1 for all the rest.
+	From, To int64
+	// User and Password are those for the image's source, where there are some that count more than the keyring.
+	User, Password string
+}
+
+// URL is where the request goes.
+func (q Request) URL(scheme string, a mirrors.Attempt) *url.URL {
+	return &url.URL{Scheme: scheme, Host: a.Host, Path: "/v2/" + a.Repository + "/" + q.Part + "/" + q.Reference, RawQuery: q.Query.Encode()}
+}
+
+// Do asks a place, and returns an answer with status 200, or 206 where a part was asked for. ctx must end the wait for it.
+func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Response, error) {
 	schemes := []string{"https"}
 	if a.Insecure {
 		schemes = []string{"https", "http"}
-		if isPlain, _ := c.plain.get(a.Host); isPlain {
+		if isPlain, _ := c.plain.Get(a.Host); isPlain {
 			schemes = []string{"http", "https"}
 		}
 	}
 	var err error
 	for _, scheme := range schemes {
-		target := q.path(a.Repository)
-		target.Scheme, target.Host = scheme, a.Host
 		var answer *http.Response
-		answer, err = c.authorized(ctx, q, a, call{method: method, url: target, accept: q.accept, from: from, to: q.end, trust: trust{a.Insecure, a.CA}})
+		answer, err = c.authorized(ctx, q, a, call{method: q.Method, url: q.URL(scheme, a), accept: q.Accept, from: q.From, to: q.To, trust: trust{a.Insecure, a.CA}})
 		var failed *url.Error
 		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
 			if scheme == "http" {
-				c.plain.put(a.Host, true)
+				c.plain.Put(a.Host, true)
 			}
 			return answer, err
 		}
@@ -146,15 +192,18 @@ type call struct {
 }
 
 // send sends a request and follows redirects. Credentials go to the host that was asked, and nowhere else.
-func (c *client) send(ctx context.Context, k call) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	at := k.url
 	for range maxRedirects + 1 {
+		if err := c.check(at.Hostname()); err != nil {
+			return nil, err
+		}
 		r, err := http.NewRequestWithContext(ctx, k.method, at.String(), nil)
 		if err != nil {
 			return nil, errors.New("it sends on to what is no address")
 		}
 		r.Header["Accept"] = k.accept
-		r.Header.Set("User-Agent", "wicd")
+		r.Header.Set("User-Agent", c.agent)
 		if k.from > 0 || k.to >= 0 {
 			r.Header.Set("Range", "bytes="+strconv.FormatInt(k.from, 10)+"-"+upTo(k.to))
 		}
@@ -211,11 +260,11 @@ func checkStatus(answer *http.Response, method string) error {
 	case s == http.StatusOK || s == http.StatusPartialContent:
 		return nil
 	case s == http.StatusNotFound:
-		return errNotFound
+		return ErrNotFound
 	case s == http.StatusUnauthorized:
-		return errUnauthorized
+		return ErrUnauthorized
 	case method == http.MethodHead && (s == http.StatusMethodNotAllowed || s == http.StatusNotImplemented):
-		return errNoHead
+		return ErrNoHead
 	default:
 		return fmt.Errorf("it answers with status %d %s", s, http.StatusText(s))
 	}
