@@ -66,6 +66,7 @@ func mayImport() map[string][]string {
 		"internal/podrules/podrulestest": {"internal/podrules"},
 		"internal/windowsbuild":          {},
 		"internal/registryclient":        {"internal/mirrors", "internal/proxy"},
+		"internal/windowsimage":          {"internal/mirrors", "internal/registryclient", "internal/windowsbuild"},
 		"internal/metrics":               {"api"},
 		"internal/monitoring":            {"api", "internal/advice", "internal/metrics"},
 		"internal/supportbundle":         {},

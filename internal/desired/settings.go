@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -111,4 +112,33 @@ func (a *applied) useRegistries(in mirrors.Input) {
 		message := fmt.Sprintf("%s %s, %s: %s", p.Kind, p.Name, p.Field, p.Message)
 		a.problems = append(a.problems, Problem{Kind: p.Kind, Name: p.Name, Reason: p.Reason, Message: message})
 	}
+}
+
+// RegistryAccess is how nodes reach registries.
+type RegistryAccess struct {
+	// Mirrors is nil when images are pulled as if nothing had been said.
+	Mirrors *mirrors.Table
+	// PullSecret is the .dockerconfigjson of the cluster; nil where there is none.
+	PullSecret []byte
+	// Proxy are variables of the environment; there may be a password in them.
+	Proxy map[string]string
+	// Certificates are trusted besides those of the host, as PEM.
+	Certificates string
+}
+
+// AccessOf is how nodes of a cluster with these settings reach registries: for whoever asks registries what nodes will get.
+func AccessOf(c Cluster, s Settings) (RegistryAccess, error) {
+	a, err := applySettings(Inputs{Cluster: c, Settings: s})
+	if err != nil {
+		return RegistryAccess{}, err
+	}
+	access := RegistryAccess{Mirrors: a.registries, Proxy: map[string]string{}, Certificates: a.certificates}
+	maps.Copy(access.Proxy, a.environment)
+	maps.Copy(access.Proxy, a.secrets.Environment)
+	for _, f := range a.secrets.Files {
+		if f.Path == mirrors.KubeletConfig {
+			access.PullSecret = []byte(f.Content)
+		}
+	}
+	return access, nil
 }

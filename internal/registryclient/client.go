@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -151,6 +152,14 @@ type Request struct {
 	// User and Password are those for the image's source, where there are some that count more than the keyring.
 	User, Password string
 }
+
+// IsDigest says whether a text is the digest of a content.
+func IsDigest(text string) bool {
+	return regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`).MatchString(text)
+}
+
+// IsTag says whether a text is the tag of an image.
+func IsTag(text string) bool { return regexp.MustCompile(`^\w[\w.-]{0,127}$`).MatchString(text) }
 
 // URL is where the request goes.
 func (q Request) URL(scheme string, a mirrors.Attempt) *url.URL {

@@ -4,6 +4,7 @@ package windowsbuild
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -94,4 +95,20 @@ func Runs(host, image Build) bool {
 		return host == image
 	}
 	return Server2022 <= image && image <= host
+}
+
+// Image is what an image says of the builds that it is for.
+type Image struct {
+	// Builds are in order, each once.
+	Builds []Build
+	// Any says that a part of it is for Windows and tells no build: every host tries it.
+	Any bool
+}
+
+// ForWindows says whether any part of the image is for Windows.
+func (i Image) ForWindows() bool { return i.Any || len(i.Builds) > 0 }
+
+// RunsOn says whether a host with a build runs the image.
+func (i Image) RunsOn(host Build) bool {
+	return i.Any || slices.ContainsFunc(i.Builds, func(b Build) bool { return Runs(host, b) })
 }

@@ -65,6 +65,18 @@ func TestNames(t *testing.T) {
 	}
 }
 
+func TestImagesOfSeveralBuilds(t *testing.T) {
+	several, any, none := windowsbuild.Image{Builds: []windowsbuild.Build{17763, 20348}}, windowsbuild.Image{Any: true}, windowsbuild.Image{}
+	for host, want := range map[windowsbuild.Build]bool{17763: true, 20348: true, 26100: true, 14393: false} {
+		if several.RunsOn(host) != want || !any.RunsOn(host) || none.RunsOn(host) {
+			t.Errorf("on %d: %v, %v, %v", host, several.RunsOn(host), any.RunsOn(host), none.RunsOn(host))
+		}
+	}
+	if !several.ForWindows() || !any.ForWindows() || none.ForWindows() {
+		t.Error("an image without parts for Windows is not for Windows, all others are")
+	}
+}
+
 // FuzzParse reads what registries say.
 func FuzzParse(f *testing.F) {
 	f.Add("10.0.20348.2402")

@@ -132,7 +132,7 @@ func (s *serving) head(ctx context.Context, w http.ResponseWriter, q request, o 
 	case q.isDigest && digest != q.reference:
 		return false, errDamaged
 	}
-	if answer.ContentLength < 0 || !isDigest(digest) || q.part == manifests && answer.Header.Get("Content-Type") == "" {
+	if answer.ContentLength < 0 || !registryclient.IsDigest(digest) || q.part == manifests && answer.Header.Get("Content-Type") == "" {
 		return false, nil
 	}
 	if q.part == manifests {
@@ -216,7 +216,7 @@ func childrenOf(text []byte) []string {
 	}
 	var all []string
 	for _, d := range append(append(m.Layers, m.Manifests...), m.Config) {
-		if isDigest(d.Digest) && len(all) < maxChildren {
+		if registryclient.IsDigest(d.Digest) && len(all) < maxChildren {
 			all = append(all, d.Digest)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
 // TestAnImageByTagComesWholeFromWhoSaidWhatTheTagIs, as on Linux nodes: mirrors for digests are not asked for its parts.
@@ -194,7 +195,7 @@ func FuzzWhatRegistriesSend(f *testing.F) {
 			t.Errorf("%q is %d-%d/%d", ranges, first, last, all)
 		}
 		for _, digest := range childrenOf([]byte(body)) {
-			if !isDigest(digest) {
+			if !registryclient.IsDigest(digest) {
 				t.Errorf("child %q", digest)
 			}
 		}

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
 // Parts of the distribution API that are served.
@@ -56,9 +56,9 @@ func parseRequest(r *http.Request) (request, error) {
 	if q.name, err = mirrors.ParseName(r.URL.Query().Get("ns"), path[:j]); err != nil {
 		return request{}, err
 	}
-	q.isDigest = isDigest(q.reference)
+	q.isDigest = registryclient.IsDigest(q.reference)
 	switch {
-	case q.part == manifests && (q.isDigest || isTag(q.reference)):
+	case q.part == manifests && (q.isDigest || registryclient.IsTag(q.reference)):
 	case q.part == blobs && q.isDigest:
 		q.isRange, q.start, q.end = parseRange(r.Header.Get("Range"))
 	case q.part == referrers && q.isDigest:
@@ -71,12 +71,6 @@ func parseRequest(r *http.Request) (request, error) {
 	q.user, q.password, _ = r.BasicAuth()
 	return q, nil
 }
-
-func isDigest(text string) bool {
-	return regexp.MustCompile(`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`).MatchString(text)
-}
-
-func isTag(text string) bool { return regexp.MustCompile(`^\w[\w.-]{0,127}$`).MatchString(text) }
 
 // parseRange reads a range with a beginning, which is what asks for the rest of a layer. Others count for nothing, as
 // HTTP lets a server ignore them.

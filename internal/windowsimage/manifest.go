@@ -1,0 +1,104 @@
+package windowsimage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/internal/registryclient"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// platform is for which system a part of an image is (OCI image specification).
+type platform struct {
+	OS           string `json:"os"`
+	OSVersion    string `json:"os.version"`
+	Architecture string `json:"architecture"`
+}
+
+// entry is one image of an index.
+type entry struct {
+	Platform platform `json:"platform"`
+}
+
+// entries are those of an index, of which there may be so many only: each takes more memory than its text.
+type entries []entry
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *entries) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	start, err := d.Token()
+	if err != nil || start != json.Delim('[') {
+		return errors.Join(err, errNoManifest)
+	}
+	*e = entries{}
+	for d.More() {
+		var one entry
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		if len(*e) == maxEntries {
+			return fmt.Errorf("its index has more than %d entries", maxEntries)
+		}
+		*e = append(*e, one)
+	}
+	return nil
+}
+
+var errNoManifest = errors.New("it does not answer with the manifest of an image")
+
+// readManifest reads an index, or the manifest of one image, which names its configuration.
+func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
+	var m struct {
+		Config struct {
+			Digest string `json:"digest"`
+		} `json:"config"`
+		Manifests entries `json:"manifests"`
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return is, "", fmt.Errorf("reading its manifest: %w", err)
+	}
+	if m.Manifests == nil {
+		if !registryclient.IsDigest(m.Config.Digest) {
+			return is, "", errNoManifest
+		}
+		return is, m.Config.Digest, nil
+	}
+	for _, e := range m.Manifests {
+		p := e.Platform
+		if p.OS != "windows" || p.Architecture != "amd64" && p.Architecture != "" {
+			continue
+		}
+		if p.OSVersion == "" {
+			is.Any = true
+		} else if b, err := windowsbuild.Parse(p.OSVersion); err == nil { // no node takes what is no version
+			is.Builds = append(is.Builds, b)
+		}
+	}
+	slices.Sort(is.Builds)
+	is.Builds = slices.Compact(is.Builds)
+	return is, "", nil
+}
+
+// readConfig reads the configuration of an image.
+func readConfig(text []byte) (windowsbuild.Image, error) {
+	var p platform
+	if err := json.Unmarshal(text, &p); err != nil {
+		return windowsbuild.Image{}, fmt.Errorf("reading its configuration: %w", err)
+	}
+	switch {
+	case p.OS == "":
+		return windowsbuild.Image{}, errors.New("its configuration names no system")
+	case p.OS != "windows":
+		return windowsbuild.Image{}, nil
+	case p.OSVersion == "":
+		return windowsbuild.Image{Any: true}, nil
+	}
+	b, err := windowsbuild.Parse(p.OSVersion)
+	if err != nil {
+		return windowsbuild.Image{}, err
+	}
+	return windowsbuild.Image{Builds: []windowsbuild.Build{b}}, nil
+}

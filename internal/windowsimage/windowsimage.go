@@ -1,0 +1,127 @@
+// Package windowsimage asks registries for which builds of Windows an image is. Users choose the image and often its registry,
+// so both are taken to be hostile: what is read is bounded in size, number and time. Who asks for others keeps away from some
+// addresses as well: Dial and CheckHost.
+package windowsimage
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// Limits of one look at an image.
+const (
+	patience    = 10 * time.Second
+	maxAttempts = 4 // mirrors, and the source
+	maxManifest = 4 << 20
+	maxConfig   = 1 << 20
+	maxEntries  = 256
+)
+
+// Reader asks registries.
+type Reader struct {
+	router   *mirrors.Router
+	client   *registryclient.Client
+	patience time.Duration
+}
+
+// New makes a reader that asks as the client does, at the mirrors of a table where it has some.
+func New(c *registryclient.Client, table mirrors.Table) *Reader {
+	return &Reader{router: mirrors.NewRouter(table), client: c, patience: patience}
+}
+
+// Close closes connections that are idle.
+func (r *Reader) Close() { r.client.Retire() }
+
+// Read asks one place after the other until one has the image: its manifest and, where that is no index, its configuration.
+func (r *Reader) Read(ctx context.Context, image string) (windowsbuild.Image, error) {
+	ref, err := parse(image)
+	if err != nil {
+		return windowsbuild.Image{}, err
+	}
+	route := r.router.Route(ref.name, ref.kind)
+	if len(route.Attempts) == 0 {
+		return windowsbuild.Image{}, fmt.Errorf("no registry may be asked for %s", ref.name)
+	}
+	attempts := route.Attempts[:min(len(route.Attempts), maxAttempts)]
+	end := time.Now().Add(r.patience)
+	var causes []error
+	for i, a := range attempts {
+		is, err := r.from(ctx, a, ref, time.Until(end)/time.Duration(len(attempts)-i))
+		if err == nil {
+			return is, nil
+		}
+		causes = append(causes, fmt.Errorf("asking %s: %w", a.Name, err))
+	}
+	return windowsbuild.Image{}, errors.Join(causes...)
+}
+
+// from asks one place.
+func (r *Reader) from(ctx context.Context, a mirrors.Attempt, ref reference, within time.Duration) (windowsbuild.Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	text, err := r.get(ctx, a, "manifests", ref.at, maxManifest)
+	if err != nil {
+		return windowsbuild.Image{}, err
+	}
+	is, config, err := readManifest(text)
+	if err != nil || config == "" {
+		return is, err
+	}
+	if text, err = r.get(ctx, a, "blobs", config, maxConfig); err != nil {
+		return windowsbuild.Image{}, err
+	}
+	return readConfig(text)
+}
+
+// get reads a manifest or a blob, and verifies it where its digest is known.
+func (r *Reader) get(ctx context.Context, a mirrors.Attempt, part, at string, most int64) ([]byte, error) {
+	q := registryclient.Request{Method: http.MethodGet, Part: part, Reference: at, To: -1}
+	if part == "manifests" {
+		q.Accept = []string{
+			"application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json",
+			"application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json",
+		}
+	}
+	answer, err := r.client.Do(ctx, q, a)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.ContentLength > most {
+		return nil, errTooLong
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading what it answers: %w", err)
+	case int64(len(text)) > most:
+		return nil, errTooLong
+	case registryclient.IsDigest(at) && !isOf(at, text):
+		return nil, errors.New("what it has is not what the digest says")
+	}
+	return text, nil
+}
+
+var errTooLong = errors.New("it answers with more than an image has there")
+
+// isOf says whether a text has a digest.
+func isOf(digest string, text []byte) bool {
+	if sum, is := strings.CutPrefix(digest, "sha512:"); is {
+		have := sha512.Sum512(text)
+		return sum == hex.EncodeToString(have[:])
+	}
+	have := sha256.Sum256(text)
+	return digest == "sha256:"+hex.EncodeToString(have[:])
+}

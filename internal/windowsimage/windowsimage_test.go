@@ -1,0 +1,217 @@
+package windowsimage
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// registry answers by path, and counts.
+type registry struct {
+	answers map[string]string
+	asked   []string
+}
+
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.asked = append(r.asked, q.URL.Path)
+	text, there := r.answers[q.URL.Path]
+	if !there {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_, _ = w.Write([]byte(text))
+}
+
+// reader asks a handler in place of registry r.test, and nobody else.
+func reader(t *testing.T, h http.Handler, table mirrors.Table) *Reader {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	table.Sources = append(table.Sources, mirrors.Source{Prefix: "r.test", Insecure: true})
+	c := registryclient.New(registryclient.Options{Agent: "test", Check: CheckHost, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != "r.test:80" { // first it is asked with TLS
+			return nil, fmt.Errorf("connecting to %s is not expected", address)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}})
+	r := New(c, table)
+	r.patience = 2 * time.Second
+	return r
+}
+
+func digestOf(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
+
+func index(entries ...string) string { return `{"manifests": [` + strings.Join(entries, ",") + `]}` }
+
+func platformOf(os, version string) string {
+	return fmt.Sprintf(`{"digest": "x", "platform": {"os": %q, "os.version": %q, "architecture": "amd64"}}`, os, version)
+}
+
+func TestWhatAnImageIsFor(t *testing.T) {
+	const tag = "/v2/a/manifests/1"
+	single := func(config string) map[string]string {
+		return map[string]string{tag: `{"config": {"digest": "` + digestOf(config) + `"}}`, "/v2/a/blobs/" + digestOf(config): config}
+	}
+	lied := single(`{"os": "windows", "os.version": "10.0.20348.1"}`)
+	for path := range lied {
+		if path != tag {
+			lied[path] = `{"os": "windows", "os.version": "10.0.17763.1"}`
+		}
+	}
+	for name, test := range map[string]struct {
+		answers map[string]string
+		want    windowsbuild.Image
+		fails   string
+		asked   int
+	}{
+		"an index": {map[string]string{tag: index(platformOf("windows", "10.0.20348.2402"), platformOf("linux", ""), platformOf("windows", "10.0.17763.1"), platformOf("windows", "10.0.20348.1"))},
+			windowsbuild.Image{Builds: []windowsbuild.Build{17763, 20348}}, "", 1},
+		"for Linux":           {map[string]string{tag: index(platformOf("linux", ""))}, windowsbuild.Image{}, "", 1},
+		"for ARM":             {map[string]string{tag: strings.ReplaceAll(index(platformOf("windows", "10.0.20348.1")), "amd64", "arm64")}, windowsbuild.Image{}, "", 1},
+		"an empty index":      {map[string]string{tag: index()}, windowsbuild.Image{}, "", 1},
+		"without a version":   {map[string]string{tag: index(platformOf("windows", ""))}, windowsbuild.Image{Any: true}, "", 1},
+		"what is no version":  {map[string]string{tag: index(platformOf("windows", "10.0.20348; rm"), platformOf("windows", "99.0.20348"))}, windowsbuild.Image{}, "", 1},
+		"one image":           {single(`{"os": "windows", "os.version": "10.0.17763.3287"}`), windowsbuild.Image{Builds: []windowsbuild.Build{17763}}, "", 2},
+		"one for Linux":       {single(`{"os": "linux"}`), windowsbuild.Image{}, "", 2},
+		"one without version": {single(`{"os": "windows"}`), windowsbuild.Image{Any: true}, "", 2},
+		"one with a bad one":  {single(`{"os": "windows", "os.version": "ltsc2022"}`), windowsbuild.Image{}, "is no version", 2},
+		"one without system":  {single(`{}`), windowsbuild.Image{}, "names no system", 2},
+		"a lie":               {lied, windowsbuild.Image{}, "not what the digest says", 2},
+		"no tag":              {nil, windowsbuild.Image{}, "not found", 1},
+		"no manifest":         {map[string]string{tag: `{"config": {"digest": "../../x"}}`}, windowsbuild.Image{}, "manifest of an image", 1},
+		"no JSON":             {map[string]string{tag: "<html>"}, windowsbuild.Image{}, "reading its manifest", 1},
+		"no list":             {map[string]string{tag: `{"manifests": {}}`}, windowsbuild.Image{}, "manifest of an image", 1},
+		"10 MB":               {map[string]string{tag: strings.Repeat(" ", 10<<20)}, windowsbuild.Image{}, "more than an image has", 1},
+		"2 MB of settings":    {single(`{"os": "windows", "x": "` + strings.Repeat("x", 2<<20) + `"}`), windowsbuild.Image{}, "more than an image has", 2},
+		"too many parts":      {map[string]string{tag: index(slices.Repeat([]string{platformOf("windows", "10.0.20348.1")}, maxEntries+1)...)}, windowsbuild.Image{}, "more than 256 entries", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &registry{answers: test.answers}
+			got, err := reader(t, h, mirrors.Table{}).Read(t.Context(), "r.test/a:1")
+			isWrong := test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails))
+			if isWrong || got.Any != test.want.Any || !slices.Equal(got.Builds, test.want.Builds) {
+				t.Errorf("Read() = %+v, %v, want %+v, %q", got, err, test.want, test.fails)
+			}
+			if len(h.asked) != test.asked {
+				t.Errorf("the registry was asked for %q", h.asked)
+			}
+		})
+	}
+}
+
+func TestWhoDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
+	end := make(chan struct{})
+	r := reader(t, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		select {
+		case <-end:
+		case <-q.Context().Done():
+		}
+	}), mirrors.Table{})
+	t.Cleanup(func() { close(end) })
+	r.patience = 200 * time.Millisecond
+	began := time.Now()
+	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 3*time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+}
+
+func TestWhoRefusesIsToldApart(t *testing.T) {
+	r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }), mirrors.Table{})
+	if _, err := r.Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrUnauthorized) {
+		t.Error(err)
+	}
+	if _, err := reader(t, &registry{}, mirrors.Table{}).Read(t.Context(), "r.test/a:1"); !errors.Is(err, registryclient.ErrNotFound) {
+		t.Error(err)
+	}
+	blocked := mirrors.Table{IsRestricted: true, RestrictedBy: "Image cluster"}
+	if _, err := reader(t, &registry{}, blocked).Read(t.Context(), "r.test/a:1"); err == nil || !strings.Contains(err.Error(), "no registry may be asked") {
+		t.Error(err)
+	}
+}
+
+// TestARegistryDoesNotSendTheOperatorElsewhere by a redirect to what only the operator's machine reaches.
+func TestARegistryDoesNotSendTheOperatorElsewhere(t *testing.T) {
+	for _, to := range []string{"http://169.254.169.254/latest/", "http://127.0.0.1:10250/", "http://[::1]/", "http://localhost/", "http://127.1/"} {
+		r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { http.Redirect(w, q, to, http.StatusFound) }), mirrors.Table{})
+		if _, err := r.Read(t.Context(), "r.test/a:1"); err == nil || strings.Contains(err.Error(), "not expected") {
+			t.Errorf("to %s: %v", to, err)
+		}
+	}
+}
+
+func TestAddressesOfNoRegistry(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.0.0.1": true, "192.168.1.1": true, "172.30.0.1": true, "8.8.8.8": true, "2001:db8::1": true, "fd00::1": true, "::ffff:10.0.0.1": true, "64:ff9b::a00:1": true,
+		"127.0.0.1": false, "127.8.8.8": false, "::1": false, "169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "0.0.0.0": false, "0.1.2.3": false, "::": false,
+		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "224.0.0.1": false, "ff02::1": false, "64:ff9b::7f00:1": false, "64:ff9b::a9fe:a9fe": false,
+	} {
+		if err := checkAddress(netip.MustParseAddr(text)); (err == nil) != want {
+			t.Errorf("checkAddress(%s) = %v", text, err)
+		}
+		if err := CheckHost(text); (err == nil) != want {
+			t.Errorf("CheckHost(%s) = %v", text, err)
+		}
+	}
+	for host, want := range map[string]bool{
+		"quay.io": true, "image-registry.openshift-image-registry.svc": true, "registry": true, "10.example.com": true,
+		"localhost": false, "localhost.": false, "LOCALHOST": false, "a.localhost": false, "127.1": false, "2130706433": false, "0x7f.0x1": false, "0x7f000001": false, "": false, "[::1]": false,
+	} {
+		if err := CheckHost(host); (err == nil) != want {
+			t.Errorf("CheckHost(%q) = %v", host, err)
+		}
+	}
+	if c, err := Dial()(t.Context(), "tcp", "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "no address of a registry") {
+		t.Errorf("Dial() = %v, %v", c, err)
+	}
+}
+
+func TestNamesOfImages(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("a", 64)
+	for image, want := range map[string]string{
+		"mcr.microsoft.com/windows/nanoserver:ltsc2022": "mcr.microsoft.com/windows/nanoserver Tag ltsc2022", "r.test:5000/a": "r.test:5000/a Tag latest", "a": "docker.io/library/a Tag latest", "docker.io/a:1": "docker.io/library/a Tag 1",
+		"team/a:1": "docker.io/team/a Tag 1", "localhost/a": "localhost/a Tag latest", "r.test/a:1@" + digest: "r.test/a Digest " + digest, "[fd00::1]:5000/a:1": "[fd00::1]:5000/a Tag 1",
+		"": "", "r.test/A": "", "r.test/a:": "", "r.test/a@sha256:1": "", "r.test/../a": "", "r.test/a:1?x": "", "r.test/a@": "", "u:p@r.test/a": "", "r.test/a:1\n": "",
+	} {
+		got := ""
+		if r, err := parse(image); err == nil {
+			got = fmt.Sprintf("%s %s %s", r.name, r.kind, r.at)
+		}
+		if got != want {
+			t.Errorf("parse(%q) = %q, want %q", image, got, want)
+		}
+	}
+	if RegistryOf("a") != "docker.io" || RegistryOf("") != "" {
+		t.Error("whose image it is")
+	}
+}
+
+// FuzzRead reads what registries answer, and what users write.
+func FuzzRead(f *testing.F) {
+	f.Add("r.test/a:1", `{"manifests": [{"platform": {"os": "windows", "os.version": "10.0.20348.1"}}]}`)
+	f.Add("a@sha256:x", `{"os": "windows", "os.version": "10.0.17763"}`)
+	f.Fuzz(func(t *testing.T, image, text string) {
+		if r, err := parse(image); err == nil && (len(r.name.String()) > 300 || strings.ContainsAny(r.name.String()+r.at, "\r\n ?#%@")) {
+			t.Errorf("%q is read as %+v", image, r)
+		}
+		is, config, err := readManifest([]byte(text))
+		if err == nil && config != "" && !registryclient.IsDigest(config) || len(is.Builds) > maxEntries || !slices.IsSorted(is.Builds) {
+			t.Errorf("readManifest() = %+v, %q, %v", is, config, err)
+		}
+		if is, err := readConfig([]byte(text)); err != nil && is.ForWindows() {
+			t.Errorf("readConfig() = %+v, %v", is, err)
+		}
+	})
+}
