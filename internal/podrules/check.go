@@ -124,19 +124,33 @@ func GenerationOf(image string) string {
 	return ""
 }
 
-// images says where images of one pod are for several builds: a node runs those of one only.
+// apart are the pairs of generations of which no node runs both.
+func apart() (pairs [][2]windowsbuild.Release) {
+	all := windowsbuild.Releases()
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			runsBoth := func(host windowsbuild.Release) bool {
+				return windowsbuild.Runs(host.Build, a.Build) && windowsbuild.Runs(host.Build, b.Build)
+			}
+			if !slices.ContainsFunc(all, runsBoth) {
+				pairs = append(pairs, [2]windowsbuild.Release{a, b})
+			}
+		}
+	}
+	return pairs
+}
+
+// images says where no node runs all images of a pod, by what their tags say.
 func images(pod *corev1.PodSpec) []Finding {
-	first, of := "", ""
+	of := map[string]string{} // an image of each generation
 	for i, c := range pod.Containers {
-		generation := GenerationOf(c.Image)
-		if generation == "" {
-			continue
+		of[GenerationOf(c.Image)] = c.Image
+		for _, pair := range apart() {
+			if of[pair[0].Tag] != "" && of[pair[1].Tag] != "" {
+				return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: without Hyper-V, no node runs both.",
+					of[pair[0].Tag], pair[0].Name, of[pair[1].Tag], pair[1].Name), "Use images for the same build of Windows."}}
+			}
 		}
-		if first != "" && generation != first {
-			return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: without Hyper-V, a node runs one of them only.", c.Image, generation, of, first),
-				"Use images for the same build of Windows."}}
-		}
-		first, of = generation, c.Image
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func Policies() []any {
 			advice.Spec.Validations = append(advice.Spec.Validations, v)
 		}
 	}
-	stops.Spec.Validations = append(stops.Spec.Validations, sameGeneration())
+	stops.Spec.Validations = append(stops.Spec.Validations, togetherOnANode())
 	advice.Spec.Validations = append(placed(), advice.Spec.Validations...)
 	warn, audit, deny := admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
 	return []any{
@@ -195,11 +195,15 @@ func generationsOf() string {
 	return "[" + strings.Join(has, ", ") + "].filter(is, is).size()"
 }
 
-// sameGeneration is the rule that images of one pod are for one build.
-func sameGeneration() admissionv1.Validation {
+// togetherOnANode is the rule that a node runs all images of a pod.
+func togetherOnANode() admissionv1.Validation {
+	var both []string
+	for _, pair := range apart() {
+		both = append(both, "!("+hasGeneration(pair[0].Tag)+" && "+hasGeneration(pair[1].Tag)+")")
+	}
 	return admissionv1.Validation{
-		Expression: generationsOf() + " <= 1",
-		Message:    "containers[*].image of a pod for Windows: without Hyper-V, a node runs images for one build of Windows only. Use images for the same build.",
+		Expression: strings.Join(both, " && "),
+		Message:    "containers[*].image of a pod for Windows: without Hyper-V, no node runs images for Windows Server 2019 and for a later one. Use images for the same build.",
 	}
 }
 

@@ -210,8 +210,9 @@ func (c *cluster) testPlacementPolicy(t *testing.T, w writer) {
 		"a small letter":            {"tolerations", []any{map[string]any{"key": "os", "value": "windows"}}, "unless spec.taint"},
 		"both":                      {"tolerations", []any{map[string]any{"key": "os", "value": "windows"}, map[string]any{"key": "os", "value": "Windows"}}, ""},
 		"no limit":                  {"containers", []any{map[string]any{"name": "a", "image": "a"}}, "Set a limit"},
-		"images for two builds":     {"containers", []any{image("ltsc2019"), image("nanoserver-ltsc2022")}, "one build of Windows only"},
+		"images for two builds":     {"containers", []any{image("ltsc2019"), image("nanoserver-ltsc2022")}, "no node runs"},
 		"images for one build":      {"containers", []any{image("1809"), image("10.0.17763.1")}, ""},
+		"images that one node runs": {"containers", []any{image("ltsc2022"), image("ltsc2025")}, ""},
 		"images that tell no build": {"containers", []any{image("v20348x"), image("ltsc2022")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
