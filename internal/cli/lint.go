@@ -36,49 +36,70 @@ type lintFinding struct {
 func lint(s *session.Session) *cobra.Command {
 	var o output
 	var files []string
-	var recursive bool
+	var recursive, images bool
 	var l linter
 	c := &cobra.Command{
 		Use:   "lint -f FILE",
 		Short: "Checks manifests for what pods on Windows nodes cannot have",
 		Long: "Checks Pods and everything with a template of pods: fields that Windows does not know, and what keeps a pod from a Windows node. It\n" +
-			"reads files only, and no cluster and no images. Pods that do not ask for Windows are left out. The exit code is 3 if there is an\n" +
-			"error: a pod that is refused or does not run.",
-		Example: "  kubectl windows lint -f deployment.yaml\n  helm template shop | kubectl windows lint -f -\n  kubectl windows lint -f manifests/ -R --all",
+			"reads files, and no cluster. Pods that do not ask for Windows are left out. The exit code is 3 if there is an error: a pod that is\n" +
+			"refused or does not run.\n\n" +
+			"With --images it asks registries for which builds of Windows the images are, and says which do not run on the nodes that their pods\n" +
+			"ask for. It uses the credentials of docker login or podman login, unless these are kept by a credential helper, and the variables\n" +
+			"HTTPS_PROXY and NO_PROXY. At most 10 seconds are spent on an image.",
+		Example: "  kubectl windows lint -f deployment.yaml\n  helm template shop | kubectl windows lint -f -\n  kubectl windows lint -f manifests/ -R --all\n  kubectl windows lint -f deployment.yaml --images",
 		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
 			if len(files) == 0 {
 				return session.Failf(session.CodeUsage, "lint needs -f: a file, a folder, or - for standard input")
 			}
-			l.result.Findings = []lintFinding{}
 			for _, name := range files {
 				if err := l.path(name, s.In, recursive); err != nil {
 					return err
 				}
 			}
-			return printLint(s, &o, l.result)
+			builds := imageBuilds{}
+			if images {
+				var err error
+				if builds, err = readImages(c.Context(), s, l.pods); err != nil {
+					return err
+				}
+			}
+			found, err := l.check(builds)
+			if err != nil {
+				return err
+			}
+			return printLint(s, &o, found)
 		},
 	}
 	o.add(c, formatJSON, formatYAML)
 	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "File or folder with manifests; - is standard input.")
 	c.Flags().BoolVarP(&recursive, "recursive", "R", false, "Read the folders in folders, too.")
 	c.Flags().BoolVar(&l.all, "all", false, "Check pods that do not ask for Windows, too.")
+	c.Flags().BoolVar(&images, "images", false, "Ask registries for which builds of Windows the images are.")
 	return c
 }
 
 // maxManifest is the size of the largest file that is read, in bytes.
 const maxManifest = 16 << 20
 
-// linter checks files.
+// linter reads files.
 type linter struct {
-	all    bool
-	result lintResult
+	all     bool
+	pods    []lintPod
+	skipped int
 }
 
-// path checks a file, or the files of a folder.
+// lintPod is the spec of a pod in an object of a file; path is where.
+type lintPod struct {
+	file, object, path string
+	spec               map[string]any
+}
+
+// path reads a file, or the files of a folder.
 func (l *linter) path(name string, in io.Reader, recursive bool) error {
 	if name == "-" {
 		return l.file("standard input", in)
@@ -112,7 +133,7 @@ func (l *linter) open(name string) error {
 	return l.file(name, f)
 }
 
-// file checks all objects of a file.
+// file reads all objects of a file.
 func (l *linter) file(name string, in io.Reader) error {
 	limited := &io.LimitedReader{R: in, N: maxManifest + 1}
 	documents := yaml.NewYAMLOrJSONDecoder(limited, 4096)
@@ -127,9 +148,7 @@ func (l *linter) file(name string, in io.Reader) error {
 		case err != nil:
 			return session.Failf(session.CodeUsage, "%s: object %d: %w", name, n, err)
 		}
-		if err := l.object(name, object); err != nil {
-			return session.Failf(session.CodeUsage, "%s: object %d: %w", name, n, err)
-		}
+		l.object(name, object)
 	}
 }
 
@@ -142,45 +161,50 @@ func podSpecs() map[string]string {
 	}
 }
 
-func (l *linter) object(file string, object map[string]any) error {
+func (l *linter) object(file string, object map[string]any) {
 	items, isList := object["items"].([]any)
-	if kind, _ := object["kind"].(string); isList && strings.HasSuffix(kind, "List") {
-		for _, item := range items {
-			inner, _ := item.(map[string]any)
-			if err := l.template(file, inner); err != nil {
-				return err
-			}
-		}
-		return nil
+	if kind, _ := object["kind"].(string); !isList || !strings.HasSuffix(kind, "List") {
+		l.template(file, object)
+		return
 	}
-	return l.template(file, object)
+	for _, item := range items {
+		inner, _ := item.(map[string]any)
+		l.template(file, inner)
+	}
 }
 
-// template checks an object that has the spec of a pod; there is nothing to check in others.
-func (l *linter) template(file string, object map[string]any) error {
+// template takes the spec of a pod from an object that has one; there is nothing to check in others.
+func (l *linter) template(file string, object map[string]any) {
 	kind, _ := object["kind"].(string)
 	path := podSpecs()[kind]
 	if path == "" {
-		return nil
+		return
 	}
 	spec := object
 	for part := range strings.SplitSeq(path, ".") {
 		spec, _ = spec[part].(map[string]any)
 	}
 	if !l.all && !podrules.ForWindows(spec) {
-		l.result.Skipped++
-		return nil
+		l.skipped++
+		return
 	}
-	l.result.Checked++
-	found, err := podrules.Check(spec)
-	if err != nil {
-		return fmt.Errorf("%s: %w", nameOf(kind, object), err)
+	l.pods = append(l.pods, lintPod{file, nameOf(kind, object), path, spec})
+}
+
+// check finds what is wrong with the pods.
+func (l *linter) check(builds imageBuilds) (lintResult, error) {
+	r := lintResult{Findings: []lintFinding{}, Checked: len(l.pods), Skipped: l.skipped}
+	for _, p := range l.pods {
+		found, err := podrules.Check(p.spec)
+		if err != nil {
+			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
+		}
+		for _, f := range slices.Concat(found, builds.check(p.spec)) {
+			f.Field, f.Message = p.path+"."+f.Field, printable(f.Message) // it may name an image
+			r.Findings = append(r.Findings, lintFinding{p.file, p.object, f})
+		}
 	}
-	for _, f := range found {
-		f.Field, f.Message = path+"."+f.Field, printable(f.Message) // it may name an image
-		l.result.Findings = append(l.result.Findings, lintFinding{file, nameOf(kind, object), f})
-	}
-	return nil
+	return r, nil
 }
 
 // nameOf is an object as in "Deployment shop/web".

@@ -112,3 +112,21 @@ func (i Image) ForWindows() bool { return i.Any || len(i.Builds) > 0 }
 func (i Image) RunsOn(host Build) bool {
 	return i.Any || slices.ContainsFunc(i.Builds, func(b Build) bool { return Runs(host, b) })
 }
+
+// String names the builds.
+func (i Image) String() string {
+	var names []string
+	for _, b := range i.Builds {
+		names = append(names, b.String())
+	}
+	if i.Any {
+		names = append(names, "any build")
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], "others")
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxNamed is how many builds an image is said to be for.
+const maxNamed = 6
