@@ -36,7 +36,7 @@ type lintFinding struct {
 func lint(s *session.Session) *cobra.Command {
 	var o output
 	var files []string
-	var recursive, images bool
+	var recursive, images, insecure bool
 	var l linter
 	c := &cobra.Command{
 		Use:   "lint -f FILE",
@@ -64,7 +64,7 @@ func lint(s *session.Session) *cobra.Command {
 			builds := imageBuilds{}
 			if images {
 				var err error
-				if builds, err = readImages(c.Context(), s, l.pods); err != nil {
+				if builds, err = readImages(c.Context(), s, l.pods, insecure); err != nil {
 					return err
 				}
 			}
@@ -80,6 +80,7 @@ func lint(s *session.Session) *cobra.Command {
 	c.Flags().BoolVarP(&recursive, "recursive", "R", false, "Read the folders in folders, too.")
 	c.Flags().BoolVar(&l.all, "all", false, "Check pods that do not ask for Windows, too.")
 	c.Flags().BoolVar(&images, "images", false, "Ask registries for which builds of Windows the images are.")
+	c.Flags().BoolVar(&insecure, "insecure-registries", false, insecureUsage)
 	return c
 }
 

@@ -23,20 +23,25 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
 // planOptions say what to plan for.
 type planOptions struct {
-	file       string
-	remove     []string
-	upgrade    bool
-	disruption string
-	each       time.Duration
+	file         string
+	remove       []string
+	upgrade      bool
+	image, chart string
+	insecure     bool
+	disruption   string
+	each         time.Duration
 }
 
 // planned is the plan for a fleet.
 type planned struct {
+	// Version is the one that the image of another operator has for nodes.
+	Version string `json:"version,omitempty"`
 	// Steps are the actions in the order in which they begin.
 	Steps []plannedStep `json:"steps"`
 	// Waiting are the hosts that wait for something that does not come by itself.
@@ -74,9 +79,11 @@ func plan(s *session.Session) *cobra.Command {
 		Long: "Says which actions are due, in which order they begin within the limits of spec.rollout of WindowsConfig, and what waits. It decides\n" +
 			"as the operator does, on what it reads, and changes nothing. It assumes that each action succeeds.\n\n" +
 			"-f plans with a changed WindowsConfig, --remove as if hosts were removed, and --upgrade as if an operator with another version were\n" +
-			"installed. What that version disrupts is not known before it is installed; --disruption says what to assume.",
-		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade",
-		Args:    noArguments,
+			"installed: that of --image, or of --chart, whose image says which programs change on each node. It is read with the credentials of\n" +
+			"docker login or podman login. Without them, what the version disrupts is not known; --disruption says what to assume.",
+		Example: "  kubectl windows plan\n  kubectl windows plan -f windowsconfig.yaml\n  kubectl windows plan --remove win-1\n  kubectl windows plan --upgrade\n" +
+			"  kubectl windows plan --upgrade --image quay.io/windows-machine-config/wmco:1.3.0",
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -97,6 +104,9 @@ func plan(s *session.Session) *cobra.Command {
 	c.Flags().StringVarP(&p.file, "filename", "f", "", "File with a changed WindowsConfig.")
 	c.Flags().StringArrayVar(&p.remove, "remove", nil, "Host that is to be removed.")
 	c.Flags().BoolVar(&p.upgrade, "upgrade", false, "Plan the upgrade of all nodes by another operator.")
+	c.Flags().StringVar(&p.image, "image", "", "With --upgrade: the image of the other operator.")
+	c.Flags().StringVar(&p.chart, "chart", "", "With --upgrade: the file of the other operator's Helm chart, which names its image.")
+	c.Flags().BoolVar(&p.insecure, "insecure-registries", false, insecureUsage)
 	c.Flags().StringVar(&p.disruption, "disruption", string(v1alpha1.DisruptionDrain), "With --upgrade: None, Restart, Drain or Reboot.")
 	c.Flags().DurationVar(&p.each, "each", 0, "How long an action takes that takes a node out of service. By default the pace of the rollout so far, or 10m.")
 	return c
@@ -106,9 +116,8 @@ func plan(s *session.Session) *cobra.Command {
 const assumedPace = 10 * time.Minute
 
 func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, error) {
-	disruptions := []v1alpha1.PlanDisruption{v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot}
-	if !slices.Contains(disruptions, v1alpha1.PlanDisruption(p.disruption)) {
-		return planned{}, session.Failf(session.CodeUsage, "--disruption %s is not supported: use one of %s", p.disruption, disruptions)
+	if err := p.checkFlags(); err != nil {
+		return planned{}, err
 	}
 	a := &action{s: s}
 	in, err := s.Read(ctx)
@@ -136,7 +145,15 @@ func (p planOptions) plan(ctx context.Context, s *session.Session) (planned, err
 		}
 		result.Settings = changedSettings(config.Spec, spec)
 	}
-	f, err := a.planFleet(ctx, p, in, spec)
+	var next *release.Release
+	if p.image != "" {
+		read, err := nextRelease(ctx, s, p.image, p.insecure)
+		if err != nil {
+			return planned{}, err
+		}
+		next, result.Version, result.Notes = &read, read.Version, append(result.Notes, notInImage)
+	}
+	f, err := a.planFleet(ctx, p, in, spec, next)
 	if err != nil {
 		return planned{}, err
 	}

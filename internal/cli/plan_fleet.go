@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
@@ -25,10 +26,13 @@ import (
 // nextVersion stands for a version that is not known yet.
 const nextVersion = "(next)"
 
-// planFleet gathers what rollout.Decide needs, from what the user may read.
-func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec) (rollout.Fleet, error) {
+// planFleet gathers what rollout.Decide needs, from what the user may read. next is the release of another operator; nil if it is not known.
+func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.Input, spec v1alpha1.WindowsConfigSpec, next *release.Release) (rollout.Fleet, error) {
 	version := a.fleet.Rollout.Version
-	if p.upgrade {
+	switch {
+	case next != nil:
+		version = next.Version
+	case p.upgrade:
 		version = nextVersion
 	}
 	f := rollout.Fleet{Policy: rollout.PolicyOf(spec.Rollout, version), Now: in.Now, Orphans: a.fleet.Orphans}
@@ -44,7 +48,7 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 		}
 		removed[h.Name] = true
 	}
-	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: version}
+	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: version, next: next}
 	for i := range in.Instances {
 		instance := &in.Instances[i]
 		h := rollout.HostOf(instance, nodes[instance.Status.Hostname])
@@ -52,7 +56,7 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 		payload := instance.Status.Payload
 		h.Staged = !p.upgrade && payload.Staged != "" && payload.Staged == payload.Desired
 		h.Disruption = v1alpha1.PlanDisruption(p.disruption)
-		if !p.upgrade && h.Node != nil && h.Node.Version != version {
+		if (!p.upgrade || next != nil) && h.Node != nil && h.Node.Version != version {
 			h.Disruption = costs.from(ctx, h.Node.Version)
 		}
 		if next := instance.Status.Plan; next != nil && !p.upgrade {
@@ -73,6 +77,7 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 type versionCosts struct {
 	*action
 	to      string
+	next    *release.Release
 	target  *desired.Node
 	known   map[string]v1alpha1.PlanDisruption
 	started bool
@@ -82,12 +87,17 @@ func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDi
 	if d, known := v.known[version]; known {
 		return d
 	}
-	if !v.started {
+	if !v.started && v.next == nil {
 		v.started = true
 		v.target = v.published(ctx, v.to)
 	}
+	was := v.published(ctx, version)
+	if was != nil && v.next != nil {
+		is := withContent(*was, *v.next)
+		v.target = &is
+	}
 	d := v1alpha1.DisruptionDrain // as the operator assumes where a version is not published any more
-	if was := v.published(ctx, version); was != nil && v.target != nil {
+	if was != nil && v.target != nil {
 		switch desired.Diff(*was, *v.target).Disruption {
 		case desired.None:
 			d = v1alpha1.DisruptionNone
@@ -142,6 +152,9 @@ func paceOf(in fleetstatus.Input, f rollout.Fleet) (each time.Duration, measured
 func printable(message string) string { return shorten.Printable(message, shorten.Reported) }
 
 func printPlanned(p *terminal.Printer, r planned) {
+	if r.Version != "" {
+		p.Field("Version", r.Version)
+	}
 	for _, setting := range r.Settings {
 		p.Text(0, terminal.Plain, setting)
 	}

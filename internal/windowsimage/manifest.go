@@ -20,6 +20,7 @@ type platform struct {
 
 // entry is one image of an index.
 type entry struct {
+	Digest   string   `json:"digest"`
 	Platform platform `json:"platform"`
 }
 
@@ -49,8 +50,8 @@ func (e *entries) UnmarshalJSON(text []byte) error {
 
 var errNoManifest = errors.New("it does not answer with the manifest of an image")
 
-// readManifest reads an index, or the manifest of one image, which names its configuration.
-func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
+// parseManifest reads an index, which has entries, or the manifest of one image, which names its configuration.
+func parseManifest(text []byte) (index entries, config string, err error) {
 	var m struct {
 		Config struct {
 			Digest string `json:"digest"`
@@ -58,15 +59,51 @@ func readManifest(text []byte) (is windowsbuild.Image, config string, err error)
 		Manifests entries `json:"manifests"`
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return is, "", fmt.Errorf("reading its manifest: %w", err)
+		return nil, "", fmt.Errorf("reading its manifest: %w", err)
 	}
-	if m.Manifests == nil {
-		if !registryclient.IsDigest(m.Config.Digest) {
-			return is, "", errNoManifest
+	if m.Manifests == nil && !registryclient.IsDigest(m.Config.Digest) {
+		return nil, "", errNoManifest
+	}
+	if m.Manifests != nil {
+		return m.Manifests, "", nil
+	}
+	return nil, m.Config.Digest, nil
+}
+
+// readLinuxManifest names the manifest for Linux on amd64 of an index, or the configuration of one image.
+func readLinuxManifest(text []byte) (manifest, config string, err error) {
+	index, config, err := parseManifest(text)
+	if err != nil || config != "" {
+		return "", config, err
+	}
+	for _, e := range index {
+		if e.Platform.OS == "linux" && e.Platform.Architecture == "amd64" && registryclient.IsDigest(e.Digest) {
+			return e.Digest, "", nil
 		}
-		return is, m.Config.Digest, nil
 	}
-	for _, e := range m.Manifests {
+	return "", "", errors.New("it has no image for Linux on amd64")
+}
+
+// readLabels reads the labels in the configuration of an image.
+func readLabels(text []byte) (map[string]string, error) {
+	var c struct {
+		Config struct {
+			Labels map[string]string `json:"Labels"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return nil, fmt.Errorf("reading its configuration: %w", err)
+	}
+	return c.Config.Labels, nil
+}
+
+// readManifest reads for which builds the images of an index are, or names the configuration of one image.
+func readManifest(text []byte) (is windowsbuild.Image, config string, err error) {
+	index, config, err := parseManifest(text)
+	if err != nil || config != "" {
+		return is, config, err
+	}
+	for _, e := range index {
 		p := e.Platform
 		if p.OS != "windows" || p.Architecture != "amd64" && p.Architecture != "" {
 			continue

@@ -45,44 +45,74 @@ func New(c *registryclient.Client, table mirrors.Table) *Reader {
 func (r *Reader) Close() { r.client.Retire() }
 
 // Read asks one place after the other until one has the image: its manifest and, where that is no index, its configuration.
-func (r *Reader) Read(ctx context.Context, image string) (windowsbuild.Image, error) {
+func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image, err error) {
+	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
+		text, err := r.get(ctx, a, "manifests", at, maxManifest)
+		if err != nil {
+			return err
+		}
+		var config string
+		if is, config, err = readManifest(text); err != nil || config == "" {
+			return err
+		}
+		if text, err = r.get(ctx, a, "blobs", config, maxConfig); err == nil {
+			is, err = readConfig(text)
+		}
+		return err
+	})
+	return is, err
+}
+
+// Labels reads the labels of an image for Linux on amd64.
+func (r *Reader) Labels(ctx context.Context, image string) (labels map[string]string, err error) {
+	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
+		text, err := r.get(ctx, a, "manifests", at, maxManifest)
+		if err != nil {
+			return err
+		}
+		manifest, config, err := readLinuxManifest(text)
+		if err == nil && config == "" {
+			if text, err = r.get(ctx, a, "manifests", manifest, maxManifest); err == nil {
+				_, config, err = readLinuxManifest(text)
+			}
+		}
+		if err == nil && config == "" { // an index in an index
+			err = errNoManifest
+		}
+		if err != nil {
+			return err
+		}
+		if text, err = r.get(ctx, a, "blobs", config, maxConfig); err == nil {
+			labels, err = readLabels(text)
+		}
+		return err
+	})
+	return labels, err
+}
+
+// ask asks one place after the other until one answers, each with its part of the time. at is the tag or the digest.
+func (r *Reader) ask(ctx context.Context, image string, one func(ctx context.Context, a mirrors.Attempt, at string) error) error {
 	ref, err := parse(image)
 	if err != nil {
-		return windowsbuild.Image{}, err
+		return err
 	}
 	route := r.router.Route(ref.name, ref.kind)
 	if len(route.Attempts) == 0 {
-		return windowsbuild.Image{}, fmt.Errorf("no registry may be asked for %s", ref.name)
+		return fmt.Errorf("no registry may be asked for %s", ref.name)
 	}
 	attempts := route.Attempts[:min(len(route.Attempts), maxAttempts)]
 	end := time.Now().Add(r.patience)
 	var causes []error
 	for i, a := range attempts {
-		is, err := r.from(ctx, a, ref, time.Until(end)/time.Duration(len(attempts)-i))
+		within, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(attempts)-i))
+		err := one(within, a, ref.at)
+		cancel()
 		if err == nil {
-			return is, nil
+			return nil
 		}
 		causes = append(causes, fmt.Errorf("asking %s: %w", a.Name, err))
 	}
-	return windowsbuild.Image{}, errors.Join(causes...)
-}
-
-// from asks one place.
-func (r *Reader) from(ctx context.Context, a mirrors.Attempt, ref reference, within time.Duration) (windowsbuild.Image, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	text, err := r.get(ctx, a, "manifests", ref.at, maxManifest)
-	if err != nil {
-		return windowsbuild.Image{}, err
-	}
-	is, config, err := readManifest(text)
-	if err != nil || config == "" {
-		return is, err
-	}
-	if text, err = r.get(ctx, a, "blobs", config, maxConfig); err != nil {
-		return windowsbuild.Image{}, err
-	}
-	return readConfig(text)
+	return errors.Join(causes...)
 }
 
 // get reads a manifest or a blob, and verifies it where its digest is known.

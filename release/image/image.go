@@ -2,6 +2,7 @@ package image
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,7 +52,7 @@ func Build(s Source) (v1.ImageIndex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the image: %w", err)
 	}
-	index, err := indexOf(slices.Sorted(maps.Keys(s.Operators)), s.annotations(), func(platform v1.Platform) (v1.Image, error) { return s.image(platform, common) })
+	index, err := indexOf(slices.Sorted(maps.Keys(s.Operators)), s.annotations(), func(platform v1.Platform) (v1.Image, error) { return s.image(platform, p.Manifest, common) })
 	if err != nil {
 		return nil, fmt.Errorf("building the image: %w", err)
 	}
@@ -77,13 +78,19 @@ func indexOf(architectures []string, annotations map[string]string, build func(v
 }
 
 // image is the one for a platform.
-func (s Source) image(platform v1.Platform, common []v1.Layer) (v1.Image, error) {
+func (s Source) image(platform v1.Platform, m payload.Manifest, common []v1.Layer) (v1.Image, error) {
 	operator, err := s.operatorLayer(platform)
 	if err != nil {
 		return nil, err
 	}
+	list, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	labels := s.labels()
+	labels[payload.Label] = string(list)
 	return s.platformImage(platform, v1.Config{
-		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: s.labels(),
+		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: labels,
 		Env: []string{"PATH=/usr/bin"},
 	}, append(slices.Clone(common), operator)...)
 }

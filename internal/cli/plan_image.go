@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
+	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/payload"
+)
+
+// Limits of a chart and of the API server's version.
+const (
+	maxChart   = 16 << 20
+	maxVersion = 1 << 16
+)
+
+// notInImage is what an image does not tell.
+const notInImage = "the image says which programs change on each node, not which of their settings: those may make an upgrade more disruptive, and are known once the operator is installed"
+
+// checkFlags checks the flags, and takes the image from the chart.
+func (p *planOptions) checkFlags() (err error) {
+	disruptions := []v1alpha1.PlanDisruption{v1alpha1.DisruptionNone, v1alpha1.DisruptionRestart, v1alpha1.DisruptionDrain, v1alpha1.DisruptionReboot}
+	switch {
+	case !slices.Contains(disruptions, v1alpha1.PlanDisruption(p.disruption)):
+		return session.Failf(session.CodeUsage, "--disruption %s is not supported: use one of %s", p.disruption, disruptions)
+	case !p.upgrade && p.image+p.chart != "":
+		return session.Failf(session.CodeUsage, "--image and --chart need --upgrade")
+	case p.image != "" && p.chart != "":
+		return session.Failf(session.CodeUsage, "--image and --chart exclude each other")
+	case p.chart != "":
+		if p.image, err = imageOfChart(p.chart); err != nil {
+			return session.Failf(session.CodeUsage, "%w", err)
+		}
+	}
+	return nil
+}
+
+// nextRelease is what nodes get from the operator of an image, which says it in a label.
+func nextRelease(ctx context.Context, s *session.Session, image string, insecure bool) (release.Release, error) {
+	reader, err := imageReader([]string{image}, insecure)
+	if err != nil {
+		return release.Release{}, session.Failf(session.CodeUsage, "%w", err)
+	}
+	defer reader.Close()
+	labels, err := reader.Labels(ctx, image)
+	if err != nil {
+		return release.Release{}, session.Failf(session.CodeFailed, "reading image %s: %s", image, printable(err.Error()))
+	}
+	text := labels[payload.Label]
+	if text == "" {
+		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not the operator's, or older than this program", image, payload.Label)
+	}
+	m, err := payload.Parse([]byte(text))
+	if err != nil {
+		return release.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", payload.Label, image, printable(err.Error()))
+	}
+	server, err := serverVersion(ctx, s)
+	if err != nil {
+		return release.Release{}, err
+	}
+	next, err := release.Choose(release.Of(cmp.Or(labels["org.opencontainers.image.version"], "unknown"), m), []string{server})
+	if err != nil {
+		return next, session.Failf(session.CodeFindings, "nodes would not be upgraded: %w", err)
+	}
+	return next, nil
+}
+
+// serverVersion is that of the API server. Where a cluster has several, only one is asked.
+func serverVersion(ctx context.Context, s *session.Session) (string, error) {
+	config, err := s.Config()
+	if err != nil {
+		return "", err
+	}
+	c, err := nodefiles.New(config)
+	if err != nil {
+		return "", err
+	}
+	text, err := c.Get(ctx, "/version", nil, maxVersion)
+	if err != nil {
+		return "", err
+	}
+	var info apiversion.Info
+	if err := json.Unmarshal(text, &info); err != nil {
+		return "", session.Failf(session.CodeFailed, "the API server's version is no JSON: %w", err)
+	}
+	return info.GitVersion, nil
+}
+
+// withContent is a node that got the content of a release, and nothing else that an operator may change.
+func withContent(was desired.Node, next release.Release) desired.Node {
+	old, has := desired.VersionFolder(was.Digest), map[string]bool{}
+	for _, f := range was.Payload {
+		has[f.Path] = true
+	}
+	// Optional groups are for networks and clouds: a node has all of a group or nothing.
+	uses := map[string]bool{payload.Base: true, payload.Kubernetes(next.Minor): true}
+	for _, f := range next.Content.Files {
+		uses[f.Group] = uses[f.Group] || has[backslashes(f.Path)]
+	}
+	is := was
+	is.Version, is.Digest, is.Payload = next.Version, next.Content.Digest, nil
+	for _, f := range next.Content.Files {
+		if uses[f.Group] {
+			is.Payload = append(is.Payload, desired.PayloadFile{Path: backslashes(f.Path), SHA256: f.SHA256, Size: f.Size})
+		}
+	}
+	is.Services = slices.Clone(was.Services)
+	for i := range is.Services {
+		is.Services[i].Command = strings.ReplaceAll(is.Services[i].Command, old, desired.VersionFolder(is.Digest))
+	}
+	return is
+}
+
+func backslashes(name string) string { return strings.ReplaceAll(name, "/", `\`) }
+
+// imageOfChart is the image in values.yaml of a packaged Helm chart.
+func imageOfChart(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return "", fmt.Errorf("%s is not a packaged chart (helm package, helm pull): %w", file, err)
+	}
+	archive := tar.NewReader(io.LimitReader(unpacked, maxChart))
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return "", fmt.Errorf("chart %s has no values.yaml", file)
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading chart %s: %w", file, err)
+		}
+		if folder, name := path.Split(header.Name); name != "values.yaml" || strings.Count(folder, "/") != 1 { // charts in the chart have theirs
+			continue
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			return "", fmt.Errorf("reading chart %s: %w", file, err)
+		}
+		var values struct {
+			Image struct{ Repository, Tag, Digest string }
+		}
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			return "", fmt.Errorf("values.yaml of chart %s: %w", file, err)
+		}
+		switch i := values.Image; {
+		case i.Repository == "":
+			return "", fmt.Errorf("values.yaml of chart %s has no image.repository", file)
+		case i.Digest != "":
+			return i.Repository + "@" + i.Digest, nil
+		default:
+			return i.Repository + ":" + cmp.Or(i.Tag, "latest"), nil
+		}
+	}
+}

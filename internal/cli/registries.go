@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/proxy"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
+	"github.com/windows-machine-config/wmco/internal/windowsimage"
+)
+
+// Limits of asking registries.
+const (
+	maxCredentials  = 1 << 20
+	registryTimeout = 5 * time.Second
+)
+
+// insecureUsage describes the flag of commands that ask registries.
+const insecureUsage = "Ask registries whose certificate cannot be verified, or that have no TLS, too."
+
+// imageReader asks the registries of images as docker and podman on this machine do.
+func imageReader(images []string, insecure bool) (*windowsimage.Reader, error) {
+	credentials, err := registryCredentials()
+	if err != nil {
+		return nil, err
+	}
+	dialer := net.Dialer{Timeout: registryTimeout}
+	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Proxy: proxyVariables(), Dial: dialer.DialContext})
+	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}), nil
+}
+
+// unverified are the registries that may be without TLS: those of this machine, as docker has it, or all.
+func unverified(images []string, all bool) (sources []mirrors.Source) {
+	for _, image := range images {
+		registry := windowsimage.RegistryOf(image)
+		host := registry
+		if h, _, err := net.SplitHostPort(registry); err == nil {
+			host = h
+		}
+		address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		isLocal := host == "localhost" || err == nil && address.IsLoopback()
+		isKnown := slices.ContainsFunc(sources, func(s mirrors.Source) bool { return s.Prefix == registry })
+		if (isLocal || all) && !isKnown && registry != "" {
+			sources = append(sources, mirrors.Source{Prefix: registry, Insecure: true})
+		}
+	}
+	return sources
+}
+
+// registryCredentials is the first file of those that podman (containers-auth.json(5)) and docker keep.
+func registryCredentials() ([]byte, error) {
+	var files []string
+	if file := os.Getenv("REGISTRY_AUTH_FILE"); file != "" {
+		files = append(files, file)
+	}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
+		files = append(files, filepath.Join(dir, "containers", "auth.json"))
+	}
+	if dir := os.Getenv("DOCKER_CONFIG"); dir != "" {
+		files = append(files, filepath.Join(dir, "config.json"))
+	} else if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".docker", "config.json"))
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the credentials of registries: %w", err)
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxCredentials))
+	}
+	return nil, nil
+}
+
+// proxyVariables are those of this program, in either spelling.
+func proxyVariables() map[string]string {
+	found := map[string]string{}
+	for _, name := range []string{proxy.HTTPProxy, proxy.HTTPSProxy, proxy.NoProxy} {
+		if found[name] = os.Getenv(name); found[name] == "" {
+			found[name] = os.Getenv(strings.ToLower(name))
+		}
+	}
+	return found
+}
