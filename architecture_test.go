@@ -61,10 +61,11 @@ func mayImport() map[string][]string {
 		"internal/hns":                   {},
 		"internal/shorten":               {},
 		"internal/advice":                {"api"},
-		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/mirrors", "internal/nodestate", "internal/shorten"},
+		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/podcause", "internal/nodestate", "internal/shorten"},
 		"internal/podrules":              {"api", "internal/windowsbuild"},
 		"internal/podrules/podrulestest": {"internal/podrules"},
 		"internal/windowsbuild":          {},
+		"internal/podcause":              {"api", "internal/mirrors", "internal/shorten", "internal/windowsbuild"},
 		"internal/registryclient":        {"internal/mirrors", "internal/proxy"},
 		"internal/windowsimage":          {"internal/mirrors", "internal/registryclient", "internal/windowsbuild"},
 		"internal/metrics":               {"api"},
@@ -92,7 +93,7 @@ func mayImport() map[string][]string {
 
 		"internal/claim":                      {"api", "api/v1alpha1"},
 		"internal/kube":                       {"api", "api/v1alpha1", "internal/metrics", "internal/shorten"},
-		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "payload"},
+		"internal/controllers":                {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":      {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion": {"internal/cluster", "internal/kube", "internal/release"},
 		"internal/controllers/controllertest": {"api", "api/v1alpha1", "deploy", "internal/controllers/clusterversion", "internal/desired", "internal/release", "payload"},
@@ -102,6 +103,7 @@ func mayImport() map[string][]string {
 		"internal/controllers/settings":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/sshkey", "internal/desired", "internal/join", "internal/kube", "internal/platform", "internal/shorten"},
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
+		"internal/controllers/explain":        {"api", "internal/advice", "internal/desired", "internal/kube", "internal/mirrors", "internal/podcause", "internal/registryclient", "internal/shorten", "internal/windowsbuild", "internal/windowsimage"},
 		"internal/controllers/runtimeclass":   {"api", "api/v1alpha1", "internal/kube", "internal/windowsbuild"},
 		"internal/controllers/upgradeable":    {"api", "api/v1alpha1", "internal/kube", "internal/shorten"},
 		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
@@ -168,7 +170,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -31,6 +31,8 @@ const (
 	MetricSettingsLag = "wmco_settings_lag_seconds"
 	// MetricCertificateDecisions counts decisions about certificate requests of hosts, by signer, result and rule.
 	MetricCertificateDecisions = "wmco_csr_decisions_total"
+	// MetricPodsNotStarted is the number of pods for Windows that do not start, by reason.
+	MetricPodsNotStarted = "wmco_pods_not_started"
 )
 
 // Metrics of the daemon on each node (WICD). windows_exporter serves them with its own, on port 9182 of the node.

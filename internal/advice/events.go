@@ -44,20 +44,6 @@ func nodeEvents() Table {
 	}
 }
 
-// Reasons of pods that do not run, made of what the container runtime says (see fleetstatus).
-const (
-	// ImageForAnotherBuild means that an image has no entry for the Windows build of the node.
-	ImageForAnotherBuild = "ImageForAnotherBuild"
-	// MirrorUnavailable means that no mirror or registry that may be asked has the image.
-	MirrorUnavailable = "MirrorUnavailable"
-	// RegistryDenied means that a registry does not accept the credentials, or wants some.
-	RegistryDenied = "RegistryDenied"
-	// RegistryUnreachable means that the node does not reach the registry.
-	RegistryUnreachable = "RegistryUnreachable"
-	// ProxyUnreachable means that the node does not reach the registry because its proxy does not answer.
-	ProxyUnreachable = "ProxyUnreachable"
-)
-
 // Reasons of the operator's Deployment (see fleetstatus).
 const (
 	// OperatorNotFound means that the namespace has no Deployment of the operator.
@@ -78,15 +64,22 @@ func operators() Table {
 // pods are the reasons of containers that wait (k8s.io/kubernetes, pkg/kubelet/images/types.go and
 // pkg/kubelet/kuberuntime).
 func pods() Table {
-	const page = "troubleshooting#images-are-not-pulled"
+	const page, start = "troubleshooting#images-are-not-pulled", "workloads#why-a-pod-does-not-start"
 	return Table{
-		ImageForAnotherBuild: {Error, "Use an image that is built for the node's Windows build (for example tag ltsc2022 for Windows Server 2022), or select nodes of the " +
+		api.EventImageForAnotherBuild: {Error, "Use an image that is built for the node's Windows build (for example tag ltsc2022 for Windows Server 2022), or select nodes of the " +
 			"image's build with label node.kubernetes.io/windows-build.", page},
-		MirrorUnavailable:   {Error, "Check whether the mirrors in the message answer and have the image.", page},
-		RegistryDenied:      {Error, "Add an entry for the registry to the pull secret of the nodes, or imagePullSecrets to the pod.", page},
-		RegistryUnreachable: {Error, "Check whether the node reaches the registry: DNS, proxy and firewalls.", page},
-		ProxyUnreachable:    {Error, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig (on OpenShift, Proxy cluster).", "settings#proxy"},
-		"ErrImagePull":      {Warning, "See the registry's answer in the message.", page},
+		api.EventMirrorUnavailable:     {Error, "Check whether the mirrors in the message answer and have the image.", page},
+		api.EventRegistryDenied:        {Error, "Add an entry for the registry to the pull secret of the nodes, or imagePullSecrets to the pod.", page},
+		api.EventRegistryUnreachable:   {Error, "Check whether the node reaches the registry: DNS, proxy and firewalls.", page},
+		api.EventProxyUnreachable:      {Error, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig (on OpenShift, Proxy cluster).", "settings#proxy"},
+		api.EventNoNodeForBuild:        {Error, "Add a Windows node of that build, or use an image and a RuntimeClass for a build that there is.", start},
+		api.EventNoNodeFits:            {Error, "Correct the node selector or the affinity of the pod, or label a node with: kubectl label node <node> <key>=<value>.", start},
+		api.EventNodesUnavailable:      {Warning, "Wait until a node is Ready and not cordoned any more; kubectl windows status says what keeps it.", start},
+		api.EventTaintNotTolerated:     {Error, "Use a RuntimeClass such as windows2022, which adds the toleration of the taint of Windows nodes, or tolerate the taint in the message.", start},
+		api.EventMemoryLimitMissing:    {Error, "Set resources.limits.memory of the containers, and free memory on the nodes.", start},
+		api.EventRuntimeClassMissing:   {Error, "Create the RuntimeClass again, or use another one; kubectl get runtimeclass lists them.", start},
+		api.EventCredentialSpecMissing: {Error, "Install the webhook of windows-gmsa with its CustomResourceDefinition, and create the pod again.", start},
+		"ErrImagePull":                 {Warning, "See the registry's answer in the message.", page},
 		"ImagePullBackOff": {Warning, "See the registry's answer in the message.",
 			page},
 		"InvalidImageName":           {Error, "Correct the name of the image.", page},

@@ -23,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/admission"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/controllers/csrapproval"
+	"github.com/windows-machine-config/wmco/internal/controllers/explain"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
 	"github.com/windows-machine-config/wmco/internal/controllers/runtimeclass"
@@ -109,11 +110,12 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Registry: o.Registry,
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
+		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Registry: o.Registry}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
 }
 
-// Cache limits what the manager keeps and may read: what is in our namespace, and of Secrets and Roles only those with
+// Cache limits what the manager keeps and may read: what is in our namespace, pods that have not started, and of Secrets and Roles only those with
 // our names. Of certificate requests, which whole clusters make, it keeps what is decided by.
 func Cache(namespace string) cache.Options {
 	ours := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}}}
@@ -124,10 +126,11 @@ func Cache(namespace string) cache.Options {
 		}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
-		&corev1.Secret{}:                            only(api.PrivateKeySecret),
-		&corev1.ConfigMap{}:                         ours,
-		&rbacv1.Role{}:                              only(api.WICDRole),
-		&v1alpha1.WindowsInstance{}:                 ours,
+		&corev1.Secret{}:            only(api.PrivateKeySecret),
+		&corev1.ConfigMap{}:         ours,
+		&corev1.Pod{}:               explain.Pending(),
+		&rbacv1.Role{}:              only(api.WICDRole),
+		&v1alpha1.WindowsInstance{}: ours,
 		&certificatesv1.CertificateSigningRequest{}: {Transform: csrapproval.Shorten},
 	}}
 }

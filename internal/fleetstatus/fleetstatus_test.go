@@ -117,7 +117,7 @@ func TestCausesOfFailures(t *testing.T) {
 		"mirror down": {instance: instance("win-1", api.ReasonSandboxImagePullFailed, "connection refused", condition(api.ConditionSandboxImage, "False", api.ReasonSandboxImagePullFailed, "")),
 			state: fleetstatus.Failed, reason: api.ReasonSandboxImagePullFailed, remedy: "mirror"},
 		"image of another build": {instance: ready, nodes: []corev1.Node{node("win-1")}, pods: []corev1.Pod{pod},
-			state: fleetstatus.Ready, reason: advice.ImageForAnotherBuild, remedy: "ltsc2022"},
+			state: fleetstatus.Ready, reason: api.EventImageForAnotherBuild, remedy: "ltsc2022"},
 		"not reported": {instance: instance("win-1", "", ""), state: fleetstatus.Pending},
 		"joining":      {instance: instance("win-1", api.ReasonJoining, ""), state: fleetstatus.Joining},
 		"paused":       {instance: instance("win-1", api.ReasonPaused, ""), state: fleetstatus.Waiting},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 )
@@ -17,13 +16,13 @@ import (
 func TestCausesOfPodsThatDoNotRun(t *testing.T) {
 	const get = `failed to resolve reference "example.com/web:1": failed to do request: Head "https://`
 	for name, test := range map[string]struct{ reason, message, want string }{
-		"another build":       {"ErrImagePull", "no match for platform in manifest: not found", advice.ImageForAnotherBuild},
-		"at its start":        {"RunContainerError", "hcs::System::Start: The container operating system does not match the host operating system. (0xc0370101)", advice.ImageForAnotherBuild},
-		"a proxy":             {"ImagePullBackOff", get + `example.com/v2/": proxyconnect tcp: dial tcp 10.0.0.1:3128: connectex: refused`, advice.ProxyUnreachable},
-		"a mirror":            {"ImagePullBackOff", get + `127.0.0.1:10280/v2/web/manifests/1?ns=example.com": 403 Forbidden: mirror.example.com: connection refused`, advice.MirrorUnavailable},
-		"an unknown image":    {"ErrImagePull", "127.0.0.1:10280: 404: " + mirrors.NobodyHasIt, advice.MirrorUnavailable},
-		"credentials":         {"ErrImagePull", "127.0.0.1:10280: 403 Forbidden: " + mirrors.RefusesCredentials, advice.RegistryDenied},
-		"DNS":                 {"ErrImagePull", get + `example.com/v2/": dial tcp: lookup example.com: no such host`, advice.RegistryUnreachable},
+		"another build":       {"ErrImagePull", "no match for platform in manifest: not found", api.EventImageForAnotherBuild},
+		"at its start":        {"RunContainerError", "hcs::System::Start: The container operating system does not match the host operating system. (0xc0370101)", api.EventImageForAnotherBuild},
+		"a proxy":             {"ImagePullBackOff", get + `example.com/v2/": proxyconnect tcp: dial tcp 10.0.0.1:3128: connectex: refused`, api.EventProxyUnreachable},
+		"a mirror":            {"ImagePullBackOff", get + `127.0.0.1:10280/v2/web/manifests/1?ns=example.com": 403 Forbidden: mirror.example.com: connection refused`, api.EventMirrorUnavailable},
+		"an unknown image":    {"ErrImagePull", "127.0.0.1:10280: 404: " + mirrors.NobodyHasIt, api.EventMirrorUnavailable},
+		"credentials":         {"ErrImagePull", "127.0.0.1:10280: 403 Forbidden: " + mirrors.RefusesCredentials, api.EventRegistryDenied},
+		"DNS":                 {"ErrImagePull", get + `example.com/v2/": dial tcp: lookup example.com: no such host`, api.EventRegistryUnreachable},
 		"something else":      {"CreateContainerConfigError", `secret "a" not found`, "CreateContainerConfigError"},
 		"nothing is known":    {"ErrImagePull", "strange", "ErrImagePull"},
 		"it is being created": {"ContainerCreating", "", "ContainerCreating"},

@@ -105,6 +105,10 @@ func Operator() []Metric {
 			[]Label{{"result", "`Connected`, or a reason of condition `Reachable`; `Other` for anything else"}},
 		},
 		{
+			api.MetricPodsNotStarted, Gauge, "Number of pods for Windows that do not start, by the reason that they were told.",
+			[]Label{{"reason", "a reason of annotation `does-not-start` ([workloads.md](workloads.md#why-a-pod-does-not-start))"}},
+		},
+		{
 			api.MetricCertificateDecisions, Counter, "Decisions about certificate requests of hosts. A refused request is decided again every 15 seconds.",
 			[]Label{{"signer", "one of the three signers of `deploy/rbac-operator.yaml`, or `other`"}, {"result", "`approved`, `refused`"}, {"rule", "the rule that a refused request breaks; empty for approved ones"}},
 		},

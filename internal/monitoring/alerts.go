@@ -99,6 +99,11 @@ func rolloutAlerts() Group {
 			"{{ $labels.action }} of WindowsInstance {{ $labels.windowsinstance }} has failed and is not retried. After a failed upgrade, the node runs its former version.",
 		},
 		{
+			"WindowsPodImageMismatch", warning, "15m", `sum by (job) (` + api.MetricPodsNotStarted + `{reason="` + api.EventImageForAnotherBuild + `"}) > 0`,
+			"Images of pods are built for another Windows than their nodes have.",
+			"{{ $value }} pods do not start because their image has no part for the Windows build of the node. An event of each pod says for which builds the image is.",
+		},
+		{
 			"WindowsSettingsNotArrived", warning, "1m", api.MetricSettingsLag + ` > 900`,
 			"A Windows node has not applied new settings.",
 			"Node {{ $labels.node }} has not applied the settings that were published {{ $value | humanizeDuration }} ago.",

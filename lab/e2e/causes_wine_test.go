@@ -13,7 +13,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -60,16 +59,16 @@ func (w windowsTeller) anotherBuild() {
 		w.t.Fatal(err)
 	}
 	d := w.deploy("old", mirrored+"/team/old:ltsc2019")
-	w.expectTold(w.Hosts()[0].Name, advice.ImageForAnotherBuild, "default/old-", mirrored+"/team/old:ltsc2019", "Use an image that is built for the node's Windows build")
+	w.expectTold(w.Hosts()[0].Name, api.EventImageForAnotherBuild, "default/old-", mirrored+"/team/old:ltsc2019", "Use an image that is built for the node's Windows build")
 	w.remove(d)
-	w.expectNotTold(advice.ImageForAnotherBuild)
+	w.expectNotTold(api.EventImageForAnotherBuild)
 }
 
 func (w windowsTeller) mirrorDown() {
 	w.pushWebserver(w.mirror, "team/shop")
 	w.mirror.Stop()
 	w.deploy("shop", mirrored+"/team/shop:1")
-	w.expectTold(w.Hosts()[0].Name, advice.MirrorUnavailable, "default/shop-", w.mirror.Host, "Check whether the mirrors in the message answer")
+	w.expectTold(w.Hosts()[0].Name, api.EventMirrorUnavailable, "default/shop-", w.mirror.Host, "Check whether the mirrors in the message answer")
 	if err := w.mirror.Start(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func (w windowsTeller) mirrorDown() {
 		w.t.Fatal(err)
 	}
 	w.expectServing("shop", 1)
-	w.expectNotTold(advice.MirrorUnavailable)
+	w.expectNotTold(api.EventMirrorUnavailable)
 }
 
 func (w windowsTeller) silentProxy() {
@@ -86,10 +85,10 @@ func (w windowsTeller) silentProxy() {
 	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy} })
 	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
 	d := w.deploy("far", beyond+"/team/far:1")
-	w.expectTold(w.Hosts()[0].Name, advice.ProxyUnreachable, "default/far-", beyond, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig")
+	w.expectTold(w.Hosts()[0].Name, api.EventProxyUnreachable, "default/far-", beyond, "Check whether the proxy answers the node, and spec.proxy of WindowsConfig")
 	w.remove(d)
 	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
-	w.expectNotTold(advice.ProxyUnreachable)
+	w.expectNotTold(api.EventProxyUnreachable)
 	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
 }
 

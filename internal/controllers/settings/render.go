@@ -11,6 +11,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 // Renderer reads the cluster and renders what its nodes must have.
@@ -52,4 +53,21 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 		Version: current.Version, Payload: current.Content, Cluster: known, Config: config, Settings: settings,
 	})
 	return known, r, err
+}
+
+// Access reads how nodes reach registries.
+func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {
+	config, err := kube.ReadConfig(ctx, c.Nodes)
+	if err != nil {
+		return desired.RegistryAccess{}, err
+	}
+	known, err := cluster.Read(ctx, c.Live, c.Namespace)
+	if err != nil {
+		return desired.RegistryAccess{}, err
+	}
+	settings, err := cluster.ReadSettings(ctx, c.Live, c.Namespace, config, time.Now())
+	if err != nil {
+		return desired.RegistryAccess{}, err
+	}
+	return desired.AccessOf(known, settings)
 }

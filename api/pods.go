@@ -1,0 +1,47 @@
+package api
+
+// AnnotationDoesNotStart on a pod for Windows says why it does not start, as "Reason: what is wrong, and what to do".
+// Written by the operator when the reason changes, and removed when the pod starts or nothing is known to be wrong any
+// more. Read by users.
+const AnnotationDoesNotStart = GroupName + "/does-not-start"
+
+// Reasons of events on pods for Windows that do not start. Annotation does-not-start begins with the same.
+const (
+	// EventImageForAnotherBuild is reported on a pod with an image that has no part for the Windows build of its node.
+	// The note says for which builds the image is, if its registry tells.
+	EventImageForAnotherBuild = "ImageForAnotherBuild"
+	// EventNoNodeForBuild is reported on a pod that asks for a build of Windows that no Windows node has or runs.
+	EventNoNodeForBuild = "NoNodeForBuild"
+	// EventNoNodeFits is reported on a pod whose node selector or required node affinity no Windows node has.
+	EventNoNodeFits = "NoNodeFits"
+	// EventNodesUnavailable is reported on a pod for which there are Windows nodes, which are cordoned or not Ready.
+	EventNodesUnavailable = "NodesUnavailable"
+	// EventTaintNotTolerated is reported on a pod that does not tolerate a taint of each Windows node that it could run
+	// on.
+	EventTaintNotTolerated = "TaintNotTolerated"
+	// EventMemoryLimitMissing is reported on a pod without requests and limits while the nodes that it could run on are
+	// short of memory: they take only pods that have some.
+	EventMemoryLimitMissing = "MemoryLimitMissing"
+	// EventRuntimeClassMissing is reported on a pod whose RuntimeClass does not exist any more.
+	EventRuntimeClassMissing = "RuntimeClassMissing"
+	// EventCredentialSpecMissing is reported on a pod that names a credential spec of a group Managed Service Account,
+	// whose content nothing has put into the pod.
+	EventCredentialSpecMissing = "CredentialSpecMissing"
+	// EventMirrorUnavailable is reported on a pod with an image that no mirror or registry has which may be asked.
+	EventMirrorUnavailable = "MirrorUnavailable"
+	// EventRegistryDenied is reported on a pod whose registry does not accept the credentials, or wants some.
+	EventRegistryDenied = "RegistryDenied"
+	// EventRegistryUnreachable is reported on a pod whose node does not reach the registry.
+	EventRegistryUnreachable = "RegistryUnreachable"
+	// EventProxyUnreachable is reported on a pod whose node does not reach the registry, because its proxy does not
+	// answer.
+	EventProxyUnreachable = "ProxyUnreachable"
+)
+
+// PodReasons are all reasons for which pods do not start.
+func PodReasons() []string {
+	return []string{
+		EventImageForAnotherBuild, EventNoNodeForBuild, EventNoNodeFits, EventNodesUnavailable, EventTaintNotTolerated, EventMemoryLimitMissing,
+		EventRuntimeClassMissing, EventCredentialSpecMissing, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
+	}
+}

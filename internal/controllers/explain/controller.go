@@ -1,0 +1,196 @@
+// Package explain tells why pods for Windows do not start: for each one event and one annotation, when the cause changes.
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/advice"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/podcause"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	// lookAgain is how often a pod is looked at without an event of its own: nodes and classes change as well.
+	lookAgain = time.Minute
+	// askAgain is how often it is looked whether a registry has answered.
+	askAgain = 500 * time.Millisecond
+	// knownFor is how long what is known of nodes and classes counts, for many pods that fail at once.
+	knownFor = 2 * time.Second
+	// patchWithin is how long a patch may take.
+	patchWithin = 10 * time.Second
+)
+
+// Controller tells of pods.
+type Controller struct {
+	Options
+	images *images
+	advice advice.Table
+	// known, as of a time. One worker uses it.
+	known podcause.Cluster
+	at    time.Time
+}
+
+// Options are what the controller needs.
+type Options struct {
+	// Client reads Pending pods only.
+	Client client.Client
+	// Live finds pods that were told of by an operator before this one, and have started.
+	Live   client.Reader
+	Events kube.Events
+	// Access says how nodes reach registries.
+	Access Access
+	// Registry takes the metrics.
+	Registry prometheus.Registerer
+}
+
+// New makes the controller, and registers its metric.
+func New(o Options) *Controller {
+	o.Registry.MustRegister(newCount(o.Client))
+	return &Controller{Options: o, images: newImages(readers(o.Access)), advice: advice.All()}
+}
+
+// request is a pod, and whether it is known to be annotated although it is not Pending any more.
+type request struct {
+	types.NamespacedName
+	UID     types.UID
+	Started bool
+}
+
+// Register adds the controller to the manager.
+func (c *Controller) Register(_ context.Context, m manager.Manager) error {
+	type queue = workqueue.TypedRateLimitingInterface[request]
+	of := func(o client.Object, started bool) request {
+		return request{client.ObjectKeyFromObject(o), o.GetUID(), started}
+	}
+	pods := handler.TypedFuncs[client.Object, request]{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { q.Add(of(e.Object, false)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { q.Add(of(e.ObjectNew, false)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { // deleted, or not Pending any more
+			if e.Object.GetAnnotations()[api.AnnotationDoesNotStart] != "" {
+				q.Add(of(e.Object, true))
+			}
+		},
+	}
+	if err := m.Add(manager.RunnableFunc(c.sweep)); err != nil {
+		return err
+	}
+	return builder.TypedControllerManagedBy[request](m).Named("pods-that-do-not-start").Watches(&corev1.Pod{}, pods).Complete(c)
+}
+
+// Reconcile says of a pod why it does not start.
+func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
+	if r.Started {
+		return reconcile.Result{}, c.annotate(ctx, r, "", "")
+	}
+	pod := &corev1.Pod{}
+	err := c.Client.Get(ctx, r.NamespacedName, pod)
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != r.UID {
+		return reconcile.Result{}, nil
+	}
+	if err == nil {
+		err = c.look(ctx)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	cause := podcause.Of(pod, c.known)
+	told := podcause.Told(pod).Reason
+	if cause.Reason == told {
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	if cause.Reason == api.EventImageForAnotherBuild {
+		is, answer := c.images.get(ctx, cause.Image)
+		switch answer {
+		case pending:
+			return reconcile.Result{RequeueAfter: askAgain}, nil
+		case answered:
+			cause = cause.For(is)
+		}
+	}
+	if err := c.tell(ctx, pod, r, cause); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: lookAgain}, nil
+}
+
+// look reads nodes and classes from the cache, unless it has just done so.
+func (c *Controller) look(ctx context.Context) error {
+	if time.Since(c.at) < knownFor {
+		return nil
+	}
+	nodes, err := kube.WindowsNodes(ctx, c.Client)
+	if err != nil {
+		return err
+	}
+	var classes nodev1.RuntimeClassList
+	if err := c.Client.List(ctx, &classes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing RuntimeClasses: %w", err)
+	}
+	handlers := map[string]string{}
+	for _, class := range classes.Items {
+		handlers[class.Name] = class.Handler
+	}
+	c.known, c.at = podcause.Cluster{Nodes: nodes, Handlers: handlers}, time.Now()
+	return nil
+}
+
+// tell annotates the pod, and reports the event when that was done: so there is one for each cause.
+func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause podcause.Cause) error {
+	if cause.Reason == "" {
+		return c.annotate(ctx, r, pod.ResourceVersion, "")
+	}
+	message := cause.Message + ". " + c.advice.For(cause.Reason).Remedy
+	if err := c.annotate(ctx, r, pod.ResourceVersion, shorten.Text(cause.Reason+": "+message, shorten.Note)); err != nil {
+		return err
+	}
+	c.Events.Emit(kube.Event{Object: pod, Type: corev1.EventTypeWarning, Reason: cause.Reason, Action: "Start"}, "%s", message)
+	return nil
+}
+
+// annotate sets the annotation, or removes it where the text is empty, on exactly this pod. With a version, it changes nothing that was not
+// read: a cache that does not have the annotation yet would tell a second time.
+func (c *Controller) annotate(ctx context.Context, r request, version, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, patchWithin)
+	defer cancel()
+	annotations := map[string]any{api.AnnotationDoesNotStart: text}
+	if text == "" {
+		annotations[api.AnnotationDoesNotStart] = nil
+	}
+	metadata := map[string]any{"uid": r.UID, "annotations": annotations}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err = c.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) || r.Started && apierrors.IsConflict(err) { // it is gone, or another one has its name
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("annotating pod %s: %w", r.NamespacedName, err)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// place is a cluster with a node of Windows Server 2022 and the controller, whose registries are a function.
+type place struct {
+	t *testing.T
+	client.Client
+	controller *Controller
+	events     *controllertest.Recorder
+	registry   *prometheus.Registry
+}
+
+func open(t *testing.T, r read, objects ...client.Object) place {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+	node.Status.NodeInfo.KernelVersion = "10.0.20348.2402"
+	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(append(objects, node)...).WithStatusSubresource(&corev1.Pod{}).Build()
+	p := place{t: t, Client: c, events: &controllertest.Recorder{}, registry: prometheus.NewRegistry()}
+	p.controller = New(Options{Client: c, Live: notPending(c), Events: kube.NewEvents(p.events), Registry: p.registry})
+	p.controller.images = newImages(r)
+	return p
+}
+
+// notPending answers the list of pods that are not Pending, with a selector that the fake client does not know.
+func notPending(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		asked := (&client.ListOptions{}).ApplyOptions(options)
+		if asked.FieldSelector.String() != "status.phase!=Pending" || asked.Limit == 0 {
+			return fmt.Errorf("%s is asked for, %d at once", asked.FieldSelector, asked.Limit)
+		}
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase != corev1.PodPending {
+				list := list.(*metav1.PartialObjectMetadataList)
+				list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
+			}
+		}
+		return nil
+	}})
+}
+
+// refused is a pod whose image has no part for its node.
+func refused(name, image string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}, Spec: corev1.PodSpec{NodeName: "win-1"}}
+	pod.Status.Phase = corev1.PodPending
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", Image: image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason: "ErrImagePull", Message: "no match for platform in manifest: not found",
+	}}}}
+	return pod
+}
+
+// reconcile looks at a pod until nothing is asked for it any more, and returns its annotation.
+func (p place) reconcile(ctx context.Context, pod *corev1.Pod) string {
+	p.t.Helper()
+	r := request{client.ObjectKeyFromObject(pod), pod.UID, false}
+	for {
+		result, err := p.controller.Reconcile(ctx, r)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if result.RequeueAfter != askAgain {
+			break
+		}
+		time.Sleep(askAgain)
+	}
+	return p.annotation(ctx, pod)
+}
+
+func (p place) annotation(ctx context.Context, pod *corev1.Pod) string {
+	p.t.Helper()
+	is := &corev1.Pod{}
+	if err := p.Get(ctx, client.ObjectKeyFromObject(pod), is); err != nil {
+		p.t.Fatal(err)
+	}
+	return is.Annotations[api.AnnotationDoesNotStart]
+}
+
+// expectCount reads the metric.
+func (p place) expectCount(reason string, want float64) {
+	p.t.Helper()
+	families, err := p.registry.Gather()
+	if err != nil || len(families) != 1 || len(families[0].Metric) != len(api.PodReasons()) {
+		p.t.Fatalf("the metrics are %v, %v", families, err)
+	}
+	for _, m := range families[0].Metric {
+		if m.Label[0].GetValue() == reason && m.Gauge.GetValue() != want {
+			p.t.Errorf("%v pods are counted for %s", m.Gauge.GetValue(), reason)
+		}
+	}
+}
+
+func for2019(context.Context, string) (windowsbuild.Image, error) {
+	time.Sleep(100 * time.Millisecond)
+	return windowsbuild.Image{Builds: []windowsbuild.Build{windowsbuild.Server2019}}, nil
+}
+
+func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := refused("web", "r.test/web:1")
+		p := open(t, for2019, pod)
+		began := time.Now()
+		for range 3 {
+			is := p.reconcile(t.Context(), pod)
+			if !strings.HasPrefix(is, "ImageForAnotherBuild: image r.test/web:1 has no part for node win-1") || !strings.Contains(is, "the image is for 10.0.17763 (Windows Server 2019). Use an image") {
+				t.Errorf("the annotation is %q", is)
+			}
+		}
+		if len(p.events.Events) != 1 || !strings.HasPrefix(p.events.Events[0], "Warning ImageForAnotherBuild *v1.Pod web image r.test/web:1") {
+			t.Errorf("the events are %q", p.events.Events)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		p.expectCount(api.EventImageForAnotherBuild, 1)
+
+		is := &corev1.Pod{}
+		if err := p.Get(t.Context(), client.ObjectKeyFromObject(pod), is); err != nil {
+			t.Fatal(err)
+		}
+		is.Status.ContainerStatuses = nil // the kubelet has the image
+		if err := p.Status().Update(t.Context(), is); err != nil {
+			t.Fatal(err)
+		}
+		if text := p.reconcile(t.Context(), pod); text != "" || len(p.events.Events) != 1 {
+			t.Errorf("the annotation is still %q, the events are %q", text, p.events.Events)
+		}
+	})
+}
+
+func TestWhatARegistryDoesNotSayIsNotWaitedFor(t *testing.T) {
+	for name, r := range map[string]read{
+		"it refuses": func(context.Context, string) (windowsbuild.Image, error) {
+			return windowsbuild.Image{}, errors.New("refused")
+		},
+		"it hangs": func(context.Context, string) (windowsbuild.Image, error) {
+			time.Sleep(time.Hour)
+			return windowsbuild.Image{}, errors.New("late")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := refused("web", "r.test/web:1")
+				p := open(t, r, pod)
+				began := time.Now()
+				is := p.reconcile(t.Context(), pod)
+				if !strings.HasPrefix(is, "ImageForAnotherBuild: ") || strings.Contains(is, "the image is for") || time.Since(began) > 10*time.Second {
+					t.Errorf("after %v it is told %q", time.Since(began), is)
+				}
+				time.Sleep(time.Hour) // the lookup ends
+			})
+		})
+	}
+}
+
+// TestAPodThatStartedKeepsNoAnnotation has two pods start, one while the operator watches; another pod has the name of a third.
+func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
+	mark := func(name string) *corev1.Pod {
+		pod := refused(name, "r.test/web:1")
+		pod.Status.Phase, pod.Annotations = corev1.PodRunning, map[string]string{api.AnnotationDoesNotStart: "ImageForAnotherBuild: x", "theirs": "stays"}
+		return pod
+	}
+	seen, missed, waits := mark("seen"), mark("missed"), mark("waits")
+	waits.Status.Phase = corev1.PodPending
+	p := open(t, for2019, seen, missed, waits)
+	for _, name := range []string{"seen", "gone"} {
+		if _, err := p.controller.Reconcile(t.Context(), request{types.NamespacedName{Namespace: "shop", Name: name}, types.UID("uid-" + name), true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.annotation(t.Context(), seen) != "" || p.annotation(t.Context(), missed) == "" {
+		t.Error("of the one that started, the annotation goes")
+	}
+	if err := p.controller.sweepOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p.annotation(t.Context(), missed) != "" || p.annotation(t.Context(), waits) == "" {
+		t.Error("of the one that started before, the annotation goes; of the one that waits, it stays")
+	}
+	is := &corev1.Pod{}
+	if err := p.Get(t.Context(), client.ObjectKeyFromObject(missed), is); err != nil || is.Annotations["theirs"] != "stays" {
+		t.Errorf("the other annotations are %v, %v", is.Annotations, err)
+	}
+}
+
+// TestRegistriesAreAskedLittle has 5,000 pods fail with 500 images of two registries, one of which hangs.
+func TestRegistriesAreAskedLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *images
+		asked, most, mostOfOne := map[string]int{}, 0, 0
+		m = newImages(func(_ context.Context, image string) (windowsbuild.Image, error) {
+			m.mu.Lock()
+			asked[image]++
+			most, mostOfOne = max(most, m.count), max(mostOfOne, m.running["a.test"], m.running["b.test"])
+			m.mu.Unlock()
+			if strings.HasPrefix(image, "b.test/") {
+				time.Sleep(10 * time.Second)
+				return windowsbuild.Image{}, context.DeadlineExceeded
+			}
+			time.Sleep(100 * time.Millisecond)
+			return windowsbuild.Image{Any: true}, nil
+		})
+		told := 0
+		for range 20 {
+			for i := range 5000 {
+				if _, a := m.get(t.Context(), fmt.Sprintf("%c.test/image:%d", 'a'+i%2, i%500)); a != pending {
+					told++
+				}
+			}
+			if len(m.queue) > maxQueued || len(m.asked) > maxQueued+maxLookups {
+				t.Fatalf("%d wait, %d are remembered", len(m.queue), len(m.asked))
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		for image, times := range asked {
+			if times > 1 {
+				t.Errorf("%s was asked for %d times", image, times)
+			}
+		}
+		if most > maxLookups || mostOfOne > perRegistry || len(asked) < 100 || told == 0 {
+			t.Errorf("%d lookups at once, %d of one registry, %d images", most, mostOfOne, len(asked))
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// TestTheCacheKeepsLittleOfAPod has users write large ones.
+func TestTheCacheKeepsLittleOfAPod(t *testing.T) {
+	pod := refused("web", strings.Repeat("x", 1<<20))
+	pod.Annotations, pod.ManagedFields = map[string]string{"theirs": strings.Repeat("x", 1<<18)}, []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+	pod.Spec.Containers = make([]corev1.Container, 1000)
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "secret"}}
+	pod.Status.ContainerStatuses[0].State.Waiting.Message += strings.Repeat("x", 1<<20)
+	kept, err := Pending().Transform(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := kept.(*corev1.Pod)
+	text := is.String()
+	if len(text) > 40_000 || strings.Contains(text, "secret") || is.UID != pod.UID || !strings.HasPrefix(is.Status.ContainerStatuses[0].State.Waiting.Message, "no match") {
+		t.Errorf("it keeps %d bytes: %.300s", len(text), text)
+	}
+	if kept, err := Pending().Transform("gone"); err != nil || kept != "gone" {
+		t.Errorf("of what is no pod it makes %v, %v", kept, err)
+	}
+}

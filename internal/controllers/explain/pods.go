@@ -1,0 +1,166 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/podcause"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	podsAtOnce  = 500
+	sweepWithin = 5 * time.Minute
+	sweepAgain  = time.Minute
+	// maxContainers are kept of a pod, whose texts have at most so many bytes as are reported.
+	maxContainers = 32
+)
+
+// Pending is what the manager's cache keeps of pods: those that have not started, and of them what causes are found in.
+func Pending() cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)), Transform: shortenPod}
+}
+
+// shortenPod keeps what podcause reads.
+func shortenPod(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil // what a watch says of one that it missed the end of
+	}
+	kept := &corev1.Pod{
+		TypeMeta: pod.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{
+			OS: pod.Spec.OS, NodeName: pod.Spec.NodeName, NodeSelector: pod.Spec.NodeSelector, RuntimeClassName: pod.Spec.RuntimeClassName, Tolerations: pod.Spec.Tolerations,
+			InitContainers: containers(pod.Spec.InitContainers), Containers: containers(pod.Spec.Containers),
+		},
+		Status: corev1.PodStatus{InitContainerStatuses: statuses(pod.Status.InitContainerStatuses), ContainerStatuses: statuses(pod.Status.ContainerStatuses)},
+	}
+	if told := pod.Annotations[api.AnnotationDoesNotStart]; told != "" {
+		kept.Annotations = map[string]string{api.AnnotationDoesNotStart: shorten.Text(told, shorten.Note)}
+	}
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution}}
+	}
+	if s := pod.Spec.SecurityContext; s != nil && s.WindowsOptions != nil {
+		kept.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: account(s.WindowsOptions)}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
+		}
+	}
+	return kept, nil
+}
+
+func containers(all []corev1.Container) (kept []corev1.Container) {
+	for _, c := range all[:min(len(all), maxContainers)] {
+		is := corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
+		if s := c.SecurityContext; s != nil && s.WindowsOptions != nil {
+			is.SecurityContext = &corev1.SecurityContext{WindowsOptions: account(s.WindowsOptions)}
+		}
+		kept = append(kept, is)
+	}
+	return kept
+}
+
+// account keeps whether there is a credential spec, not what it says.
+func account(o *corev1.WindowsSecurityContextOptions) *corev1.WindowsSecurityContextOptions {
+	kept := &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: o.GMSACredentialSpecName}
+	if o.GMSACredentialSpec != nil {
+		kept.GMSACredentialSpec = new("")
+	}
+	return kept
+}
+
+func statuses(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for _, s := range all[:min(len(all), maxContainers)] {
+		is := corev1.ContainerStatus{Name: s.Name, Image: shorten.Text(s.Image, shorten.Reported)}
+		if w := s.State.Waiting; w != nil {
+			is.State.Waiting = &corev1.ContainerStateWaiting{Reason: shorten.Text(w.Reason, shorten.Quoted), Message: shorten.Text(w.Message, shorten.Reported)}
+		}
+		kept = append(kept, is)
+	}
+	return kept
+}
+
+// sweep removes annotations of pods that started while no operator watched them.
+func (c *Controller) sweep(ctx context.Context) error {
+	for {
+		err := c.sweepOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		log.FromContext(ctx).Error(err, "annotations of pods that have started are looked for again", "after", sweepAgain.String())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(sweepAgain):
+		}
+	}
+}
+
+func (c *Controller) sweepOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
+	for next := ""; ; {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := c.Live.List(ctx, page, client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("status.phase", string(corev1.PodPending))},
+			client.Limit(podsAtOnce), client.Continue(next)); err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range page.Items {
+			pod := &page.Items[i]
+			if pod.Annotations[api.AnnotationDoesNotStart] == "" {
+				continue
+			}
+			if err := c.annotate(ctx, request{client.ObjectKeyFromObject(pod), pod.UID, true}, "", ""); err != nil {
+				return err
+			}
+		}
+		if next = page.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// count counts the pods when it is asked, by what they were told.
+type count struct {
+	pods client.Reader
+	desc *prometheus.Desc
+}
+
+func newCount(pods client.Reader) count { return count{pods, kube.Desc(api.MetricPodsNotStarted)} }
+
+// Describe implements prometheus.Collector.
+func (c count) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+// Collect implements prometheus.Collector. Users write annotations, too: only reasons of this operator count.
+func (c count) Collect(to chan<- prometheus.Metric) {
+	var pods corev1.PodList
+	if err := c.pods.List(context.Background(), &pods, client.UnsafeDisableDeepCopy); err != nil {
+		to <- prometheus.NewInvalidMetric(c.desc, err)
+		return
+	}
+	found := map[string]int{}
+	for i := range pods.Items {
+		found[podcause.Told(&pods.Items[i]).Reason]++
+	}
+	for _, reason := range api.PodReasons() {
+		to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(found[reason]), reason)
+	}
+}

@@ -1,0 +1,156 @@
+// Package podcause says why a pod for Windows does not start: from what the pod says, and what is known of Windows nodes,
+// RuntimeClasses and images. It is pure.
+package podcause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// maxMessage is for one sentence; kubelets and users write parts of it.
+const maxMessage = 700
+
+// Cause is why a pod does not start.
+type Cause struct {
+	// Reason is empty when nothing is wrong, or nothing is known to be.
+	Reason  string
+	Message string
+	// Image is the one that is for another build; it is known what to ask a registry for.
+	Image string
+	// Host is the build of the node that does not run the image; zero where the node does not say it.
+	Host windowsbuild.Build
+}
+
+// Cluster is what is known beside the pod.
+type Cluster struct {
+	// Nodes are the Windows nodes.
+	Nodes []corev1.Node
+	// Handlers are those of the RuntimeClasses, by their names.
+	Handlers map[string]string
+}
+
+// Of says why a pod does not start. The first thing that somebody has to mend is the cause.
+func Of(pod *corev1.Pod, known Cluster) Cause {
+	if pod.DeletionTimestamp != nil || !forWindows(pod, known) {
+		return Cause{}
+	}
+	for _, find := range []func(*corev1.Pod, Cluster) Cause{classMissing, containersWait, unscheduled, credentialSpecMissing} {
+		if c := find(pod, known); c.Reason != "" {
+			c.Message = shorten.Printable(c.Message, maxMessage)
+			return c
+		}
+	}
+	return Cause{}
+}
+
+// forWindows says whether a pod is to run on a Windows node. The API server writes what a RuntimeClass selects into the pod.
+func forWindows(pod *corev1.Pod, known Cluster) bool {
+	switch s := pod.Spec; {
+	case s.OS != nil:
+		return s.OS.Name == corev1.Windows
+	case s.NodeName != "":
+		return nodeOf(pod, known) != nil
+	case s.RuntimeClassName != nil && strings.HasPrefix(known.Handlers[*s.RuntimeClassName], "runhcs-wcow-"):
+		return true
+	default:
+		return s.NodeSelector[corev1.LabelOSStable] == "windows" || s.NodeSelector[corev1.LabelWindowsBuild] != ""
+	}
+}
+
+func nodeOf(pod *corev1.Pod, known Cluster) *corev1.Node {
+	if i := slices.IndexFunc(known.Nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName }); i >= 0 {
+		return &known.Nodes[i]
+	}
+	return nil
+}
+
+// classMissing finds a class that was deleted after the pod was made: the API server accepts no pod without its class.
+func classMissing(pod *corev1.Pod, known Cluster) Cause {
+	name := pod.Spec.RuntimeClassName
+	if name == nil {
+		return Cause{}
+	}
+	if _, exists := known.Handlers[*name]; exists {
+		return Cause{}
+	}
+	return Cause{Reason: api.EventRuntimeClassMissing, Message: fmt.Sprintf("there is no RuntimeClass %s any more, without which no kubelet starts the pod", *name)}
+}
+
+// containersWait finds what the kubelet says of containers.
+func containersWait(pod *corev1.Pod, known Cluster) Cause {
+	c := Waiting(pod)
+	switch {
+	case c.Reason == "ImagePullBackOff" && ofImages(Told(pod).Reason): // between two attempts, older kubelets do not say why
+		return Told(pod)
+	case !slices.Contains(api.PodReasons(), c.Reason):
+		return Cause{}
+	case c.Reason != api.EventImageForAnotherBuild:
+		return c
+	}
+	node := nodeOf(pod, known)
+	if node == nil {
+		return c
+	}
+	if c.Host = buildOf(node); c.Host == 0 {
+		return c
+	}
+	c.Message = fmt.Sprintf("image %s has no part for node %s, which has build %s", c.Image, node.Name, c.Host)
+	return c
+}
+
+// ofImages says whether a reason is one why an image is not pulled.
+func ofImages(reason string) bool {
+	return slices.Contains([]string{
+		api.EventImageForAnotherBuild, api.EventMirrorUnavailable, api.EventRegistryDenied, api.EventRegistryUnreachable, api.EventProxyUnreachable,
+	}, reason)
+}
+
+// For adds for which builds the image is, as its registry says.
+func (c Cause) For(is windowsbuild.Image) Cause {
+	var builds []string
+	for _, b := range is.Builds {
+		builds = append(builds, b.String())
+	}
+	switch {
+	case !is.ForWindows():
+		c.Message += "; the image is not for Windows"
+	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or lies
+		c.Message += "; its registry now says that it has one, which the node tries at its next attempt"
+	case len(builds) > 0:
+		c.Message += "; the image is for " + shorten.List(builds, 4, ", ")
+	}
+	return c
+}
+
+// credentialSpecMissing finds pods that the webhook of windows-gmsa has not seen: their containers would run without the account.
+func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
+	var all []*corev1.WindowsSecurityContextOptions
+	if pod.Spec.SecurityContext != nil {
+		all = append(all, pod.Spec.SecurityContext.WindowsOptions)
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.SecurityContext != nil {
+			all = append(all, c.SecurityContext.WindowsOptions)
+		}
+	}
+	for _, o := range all {
+		if o != nil && o.GMSACredentialSpecName != nil && o.GMSACredentialSpec == nil {
+			return Cause{Reason: api.EventCredentialSpecMissing, Message: fmt.Sprintf(
+				"the pod names credential spec %s, and nothing has put its content into the pod: the webhook of windows-gmsa is not installed, or did not answer", *o.GMSACredentialSpecName)}
+		}
+	}
+	return Cause{}
+}
+
+// Told is what the pod's annotation says.
+func Told(pod *corev1.Pod) Cause {
+	reason, message, _ := strings.Cut(pod.Annotations[api.AnnotationDoesNotStart], ": ")
+	return Cause{Reason: reason, Message: message}
+}

@@ -1,0 +1,173 @@
+package podcause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/klog/v2"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+)
+
+// maxListed is how many nodes, labels or builds a message lists.
+const maxListed = 4
+
+// buildOf is the build of a node, as its kubelet says; zero where it says none.
+func buildOf(node *corev1.Node) windowsbuild.Build {
+	b, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
+	if err != nil {
+		return 0
+	}
+	return b
+}
+
+// unscheduled finds why the scheduler has no Windows node for a pod. It says nothing when a node fits and takes the pod: what is missing
+// then, as processors or volumes, the scheduler tells in terms that are not about Windows.
+func unscheduled(pod *corev1.Pod, known Cluster) Cause {
+	if pod.Spec.NodeName != "" || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	}) {
+		return Cause{}
+	}
+	var fits []*corev1.Node
+	for i := range known.Nodes {
+		if selects(pod, &known.Nodes[i]) {
+			fits = append(fits, &known.Nodes[i])
+		}
+	}
+	if len(fits) == 0 {
+		return noneFits(pod, known.Nodes)
+	}
+	return noneTakes(pod, fits)
+}
+
+// selects says whether a node has what the pod's node selector and required affinity ask for.
+func selects(pod *corev1.Pod, node *corev1.Node) bool {
+	if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
+		return false
+	}
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return true
+	}
+	return slices.ContainsFunc(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return len(t.MatchExpressions)+len(t.MatchFields) > 0 &&
+			match(t.MatchExpressions, node.Labels) && match(t.MatchFields, labels.Set{metav1.ObjectNameField: node.Name})
+	})
+}
+
+// match has the rules of the scheduler (k8s.io/component-helpers, scheduling/corev1/nodeaffinity).
+func match(all []corev1.NodeSelectorRequirement, of labels.Set) bool {
+	operators := map[corev1.NodeSelectorOperator]selection.Operator{
+		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpExists: selection.Exists,
+		corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
+	}
+	for _, r := range all {
+		requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
+		if err != nil || !requirement.Matches(of) {
+			return false
+		}
+	}
+	return true
+}
+
+// noneFits says what the pod asks for and no Windows node has.
+func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
+	builds := map[windowsbuild.Build]bool{}
+	for i := range nodes {
+		builds[buildOf(&nodes[i])] = true
+	}
+	for key, value := range pod.Spec.NodeSelector {
+		release, isRuns := strings.CutPrefix(key, api.LabelRunsPrefix)
+		asks := "runs images of " + release
+		if key == corev1.LabelWindowsBuild {
+			asks = "has build " + value
+			if b, err := windowsbuild.Parse(value); err == nil {
+				asks = "has build " + b.String()
+			}
+		} else if !isRuns {
+			continue
+		}
+		if !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[key] == value }) {
+			return Cause{Reason: api.EventNoNodeForBuild, Message: fmt.Sprintf("no Windows node %s; %s", asks, there(builds))}
+		}
+	}
+	if len(nodes) == 0 {
+		return Cause{Reason: api.EventNoNodeFits, Message: "the cluster has no Windows node"}
+	}
+	message := fmt.Sprintf("none of the Windows nodes (%d) has what the pod's node selector and required affinity ask for", len(nodes))
+	if selector := pod.Spec.NodeSelector; len(selector) > 0 {
+		message += "; the selector is " + shorten.Text(labels.FormatLabels(selector), 300)
+	}
+	return Cause{Reason: api.EventNoNodeFits, Message: message}
+}
+
+// there says which builds there are.
+func there(builds map[windowsbuild.Build]bool) string {
+	var texts []string
+	for b := range builds {
+		if b != 0 {
+			texts = append(texts, b.String())
+		}
+	}
+	if len(texts) == 0 {
+		return "the cluster has no Windows node"
+	}
+	slices.Sort(texts)
+	return "there are nodes with " + shorten.List(texts, maxListed, ", ")
+}
+
+// noneTakes says which taints keep the pod from the nodes that fit.
+func noneTakes(pod *corev1.Pod, fits []*corev1.Node) Cause {
+	var down, short, tainted []string
+	for _, node := range fits {
+		taints := notTolerated(pod, node)
+		isOf := func(keys ...string) bool {
+			return !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+				return !slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(t.Key, key) })
+			})
+		}
+		switch {
+		case len(taints) == 0:
+			return Cause{}
+		case isOf(corev1.TaintNodeMemoryPressure):
+			short = append(short, node.Name)
+		case isOf("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"):
+			down = append(down, node.Name)
+		default:
+			tainted = append(tainted, node.Name+" has "+taints[0].ToString())
+		}
+	}
+	switch {
+	case len(short) > 0 && !limitsMemory(pod):
+		return Cause{Reason: api.EventMemoryLimitMissing, Message: "the pod has no request and no limit of memory, and the nodes it could run on are short of memory: " + shorten.List(short, maxListed, ", ")}
+	case len(down)+len(short) > 0:
+		return Cause{Reason: api.EventNodesUnavailable, Message: "the nodes that the pod could run on are cordoned, not Ready or short of something: " + shorten.List(append(down, short...), maxListed, ", ")}
+	}
+	return Cause{Reason: api.EventTaintNotTolerated, Message: "the pod does not tolerate the taints of the nodes that it could run on: " + shorten.List(tainted, maxListed, ", ")}
+}
+
+// notTolerated are the taints of a node that keep the pod away.
+func notTolerated(pod *corev1.Pod, node *corev1.Node) (taints []corev1.Taint) {
+	for _, t := range node.Spec.Taints {
+		isTolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.ToleratesTaint(klog.Logger{}, &t, false) })
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !isTolerated {
+			taints = append(taints, t)
+		}
+	}
+	return taints
+}
+
+// limitsMemory says whether any container says how much memory it needs.
+func limitsMemory(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool {
+		return !c.Resources.Limits.Memory().IsZero() || !c.Resources.Requests.Memory().IsZero()
+	})
+}
