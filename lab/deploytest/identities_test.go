@@ -54,6 +54,7 @@ func TestManifests(t *testing.T) {
 	t.Run("what kubectl prints", c.testColumns)
 	t.Run("fields that pods on Windows cannot have", c.testPodRules)
 	t.Run("RuntimeClasses", c.testRuntimeClasses)
+	t.Run("annotations of pods", c.testAnnotationsOfPods)
 	t.Run("policies about pods", c.testPodPolicies)
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)

@@ -186,7 +186,8 @@ func (c *Controller) annotate(ctx context.Context, r request, version, text stri
 	pod := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	err = c.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) || r.Started && apierrors.IsConflict(err) { // it is gone, or another one has its name
+	isAnother := r.Started && (apierrors.IsInvalid(err) || apierrors.IsConflict(err)) // the UID of an object cannot be changed
+	if apierrors.IsNotFound(err) || isAnother {
 		return nil
 	}
 	if err != nil {
