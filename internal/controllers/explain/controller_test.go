@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,10 +37,26 @@ func open(t *testing.T, r read, objects ...client.Object) place {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
 	node.Status.NodeInfo.KernelVersion = "10.0.20348.2402"
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(append(objects, node)...).WithStatusSubresource(&corev1.Pod{}).Build()
+	c = onlyByUID(c)
 	p := place{t: t, Client: c, events: &controllertest.Recorder{}, registry: prometheus.NewRegistry()}
 	p.controller = New(Options{Client: c, Live: notPending(c), Events: kube.NewEvents(p.events), Registry: p.registry})
 	p.controller.images = newImages(r)
 	return p
+}
+
+// onlyByUID refuses a patch of a pod that has the name only, as the API server does.
+func onlyByUID(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+		text, err := patch.Data(o)
+		if err != nil {
+			return err
+		}
+		is := &corev1.Pod{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), is); err == nil && !strings.Contains(string(text), fmt.Sprintf("%q:%q", "uid", is.UID)) {
+			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), o.GetName(), nil)
+		}
+		return c.Patch(ctx, o, patch, options...)
+	}})
 }
 
 // notPending answers the list of pods that are not Pending, with a selector that the fake client does not know.
@@ -186,8 +203,8 @@ func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	seen, missed, waits := mark("seen"), mark("missed"), mark("waits")
 	waits.Status.Phase = corev1.PodPending
 	p := open(t, for2019, seen, missed, waits)
-	for _, name := range []string{"seen", "gone"} {
-		if _, err := p.controller.Reconcile(t.Context(), request{types.NamespacedName{Namespace: "shop", Name: name}, types.UID("uid-" + name), true}); err != nil {
+	for name, uid := range map[string]types.UID{"seen": seen.UID, "gone": "uid-gone", "waits": "uid-of-one-before"} {
+		if _, err := p.controller.Reconcile(t.Context(), request{types.NamespacedName{Namespace: "shop", Name: name}, uid, true}); err != nil {
 			t.Fatal(err)
 		}
 	}
