@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,6 +222,44 @@ func TestAPodThatStartedKeepsNoAnnotation(t *testing.T) {
 	if err := p.Get(t.Context(), client.ObjectKeyFromObject(missed), is); err != nil || is.Annotations["theirs"] != "stays" {
 		t.Errorf("the other annotations are %v, %v", is.Annotations, err)
 	}
+}
+
+// TestFiveThousandPodsThatFail share 700 images.
+func TestFiveThousandPodsThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := map[string]int{}
+		var mu sync.Mutex
+		r := func(ctx context.Context, image string) (windowsbuild.Image, error) {
+			mu.Lock()
+			asked[image]++
+			mu.Unlock()
+			return for2019(ctx, image)
+		}
+		var pods []*corev1.Pod
+		var objects []client.Object
+		for i := range 5000 {
+			pods = append(pods, refused(fmt.Sprint("web-", i), fmt.Sprintf("r%d.test/web:%d", i%7, i%100)))
+			objects = append(objects, pods[i])
+		}
+		p := open(t, r, objects...)
+		for _, pod := range append(pods, pods[:500]...) {
+			if is := p.reconcile(t.Context(), pod); !strings.HasPrefix(is, api.EventImageForAnotherBuild) {
+				t.Fatalf("pod %s is told %q", pod.Name, is)
+			}
+		}
+		if len(p.events.Events) != len(pods) {
+			t.Errorf("there are %d events", len(p.events.Events))
+		}
+		for image, times := range asked {
+			if times != 1 {
+				t.Errorf("%s was asked for %d times", image, times)
+			}
+		}
+		if m := p.controller.images; len(m.asked)+len(m.queue)+len(m.running)+m.count != 0 || len(asked) != 700 {
+			t.Errorf("of %d images, it keeps %d, %d, %d, %d", len(asked), len(m.asked), len(m.queue), len(m.running), m.count)
+		}
+		p.expectCount(api.EventImageForAnotherBuild, 5000)
+	})
 }
 
 // TestRegistriesAreAskedLittle has 5,000 pods fail with 500 images of two registries, one of which hangs.

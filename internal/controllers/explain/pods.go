@@ -116,6 +116,10 @@ func (c *Controller) sweep(ctx context.Context) error {
 func (c *Controller) sweepOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()
+	// From when the cache has Pending pods, it tells of those that start.
+	if err := c.Client.List(ctx, &corev1.PodList{}, client.Limit(1)); err != nil {
+		return fmt.Errorf("waiting for the cache of pods: %w", err)
+	}
 	for next := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
