@@ -3,7 +3,11 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -27,7 +31,13 @@ func TestCausesOnWindowsAreTold(t *testing.T) {
 	mirror := p.startRegistry()
 	p.setPullSecret(api.DefaultNamespace, mirror)
 	p.trustRegistries()
+	// The operator has the names of hosts from a proxy only.
+	proxy, err := p.Lab.StartForwardProxy(t.Context(), map[string]string{lab.MachineName: p.Lab.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Proxy = v1alpha1.ProxySpec{HTTPSProxy: proxy.URL()}
 		s.Registries.Mirrors = append(s.Registries.Mirrors, v1alpha1.RegistryMirrors{
 			Source: mirrored, Mirrors: []v1alpha1.RegistryMirror{{Location: mirror.Host}},
 			PullBy: v1alpha1.PullByDigestAndTag, MirrorSourcePolicy: v1alpha1.NeverContactSource,
@@ -60,8 +70,61 @@ func (w windowsTeller) anotherBuild() {
 	}
 	d := w.deploy("old", mirrored+"/team/old:ltsc2019")
 	w.expectTold(w.Hosts()[0].Name, api.EventImageForAnotherBuild, "default/old-", mirrored+"/team/old:ltsc2019", "Use an image that is built for the node's Windows build")
+	w.expectPodTold("old", api.EventImageForAnotherBuild, "which has build 10.0.20348", "the image is for 10.0.17763 (Windows Server 2019)")
 	w.remove(d)
 	w.expectNotTold(api.EventImageForAnotherBuild)
+	w.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Proxy = v1alpha1.ProxySpec{} })
+	w.expectArrived([]joiner{{at: w.Hosts()[0]}})
+}
+
+// expectPodTold waits until a pod of an app has annotation and event of a reason, and counts what the operator asked the registry for.
+func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
+	w.t.Helper()
+	w.eventually("the pod's annotation and event tell "+reason, func(ctx context.Context) string {
+		var pods corev1.PodList
+		var events corev1.EventList
+		if err := errors.Join(w.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": app}), w.Client.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Sprintf("there are %d pods", len(pods.Items))
+		}
+		pod := &pods.Items[0]
+		told := 0
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID && e.Reason == reason {
+				told++
+			}
+		}
+		text := pod.Annotations[api.AnnotationDoesNotStart]
+		for _, part := range append(says, reason+": ") {
+			if !strings.Contains(text, part) {
+				return fmt.Sprintf("the annotation is %q, without %q", text, part)
+			}
+		}
+		if told != 1 {
+			return fmt.Sprintf("there are %d events", told)
+		}
+		return ""
+	})
+	all, err := w.mirror.Requests()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	served, refused := 0, 0
+	for _, q := range all {
+		switch {
+		case q.Agent != api.ManagedBy:
+		case q.Status == http.StatusUnauthorized:
+			refused++
+		default:
+			served++
+		}
+	}
+	w.t.Logf("the operator sent %d requests, and %d that asked whom to authenticate to", served, refused)
+	if served == 0 || served > 2 {
+		w.t.Errorf("the operator sent %d requests for one image: %+v", served, all)
+	}
 }
 
 func (w windowsTeller) mirrorDown() {
