@@ -47,7 +47,11 @@ func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
 				},
 			})
 			a := mirrors.Attempt{Name: mirrors.Name{Registry: "r.test", Repository: "a"}, Host: "r.test", Insecure: true}
-			if _, err := c.Do(t.Context(), Request{Method: http.MethodGet, Part: "manifests", Reference: "1", To: -1}, a); !errors.Is(err, refused) {
+			answer, err := c.Do(t.Context(), Request{Method: http.MethodGet, Part: "manifests", Reference: "1", To: -1}, a)
+			if err == nil {
+				answer.Body.Close()
+			}
+			if !errors.Is(err, refused) {
 				t.Errorf("it fails with %v", err)
 			}
 			if got := strings.Join(dialed, " "); got != "r.test:443 r.test:80" {
