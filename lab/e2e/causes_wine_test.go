@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -80,6 +81,7 @@ func (w windowsTeller) anotherBuild() {
 // expectPodTold waits until a pod of an app has annotation and event of a reason, and counts what the operator asked the registry for.
 func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 	w.t.Helper()
+	var failed, at time.Time
 	w.eventually("the pod's annotation and event tell "+reason, func(ctx context.Context) string {
 		var pods corev1.PodList
 		var events corev1.EventList
@@ -92,8 +94,13 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 		pod := &pods.Items[0]
 		told := 0
 		for _, e := range events.Items {
-			if e.InvolvedObject.UID == pod.UID && e.Reason == reason {
+			switch {
+			case e.InvolvedObject.UID != pod.UID:
+			case e.Reason == reason:
 				told++
+				at = e.EventTime.Time
+			case e.Reason == "Failed" && (failed.IsZero() || e.FirstTimestamp.Time.Before(failed)): // by the kubelet
+				failed = e.FirstTimestamp.Time
 			}
 		}
 		text := pod.Annotations[api.AnnotationDoesNotStart]
@@ -107,6 +114,11 @@ func (w windowsTeller) expectPodTold(app, reason string, says ...string) {
 		}
 		return ""
 	})
+	if took := at.Sub(failed); failed.IsZero() || took > 10*time.Second {
+		w.t.Errorf("it was told %v after the kubelet said that it failed, at %v", took, failed)
+	} else {
+		w.t.Logf("it was told %v after the kubelet said that it failed, to the second", took)
+	}
 	all, err := w.mirror.Requests()
 	if err != nil {
 		w.t.Fatal(err)
