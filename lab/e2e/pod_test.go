@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -135,8 +136,12 @@ func TestOperatorUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	planned := p.expectPlanned("v0.2.0")
 	watch := p.watchBudget(1)
 	p.rollImage("v0.2.0", func(is string) bool { return is != first })
+	if is := p.reported("win-1"); is != planned {
+		t.Errorf("the nodes have version %s; the plan said %s", is, planned)
+	}
 	for _, host := range p.Lab.Hosts() {
 		p.expectGuardGone(host) // else the node waits for it while drained: real updates are not that close together
 	}
@@ -144,6 +149,39 @@ func TestOperatorUpgrade(t *testing.T) {
 	for _, problem := range watch.problems() {
 		t.Error(problem)
 	}
+}
+
+// expectPlanned has kubectl windows plan the upgrade of two nodes to a tag of the operator's image, which is not installed yet, and returns
+// the version that they are to get.
+func (p place) expectPlanned(tag string) (version string) {
+	p.t.Helper()
+	plugin, err := p.Plugin(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, repository, _ := strings.Cut(testenv.OperatorRepository, "/")
+	image := p.Pod.Registry().Address + "/" + repository + ":" + tag
+	r, err := plugin.Run(p.t.Context(), "plan", "--upgrade", "--image", image, "--insecure-registries", "-o", "json")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var plan struct {
+		Version string
+		Steps   []struct{ Action, Disruption string }
+	}
+	if err := json.Unmarshal([]byte(r.Out), &plan); err != nil {
+		p.t.Fatalf("%v: %s", err, r.All())
+	}
+	drains := 0
+	for _, s := range plan.Steps {
+		if s.Action == string(v1alpha1.ActionUpgrade) && s.Disruption == string(v1alpha1.DisruptionDrain) { // another kubelet
+			drains++
+		}
+	}
+	if drains != len(p.Lab.Hosts()) {
+		p.t.Errorf("the plan has %d upgrades with a drain: %s", drains, r.Out)
+	}
+	return plan.Version
 }
 
 // rollImage installs a tag of the operator's image, and waits until the nodes have its version.
