@@ -5,6 +5,10 @@ package api
 // GroupName is the API group of the kinds and the prefix of the labels and annotations.
 const GroupName = "windowsmachineconfig.openshift.io"
 
+// ImageLabelPayload is the label of the operator's image with the list of its programs for hosts (payload.json). Written by make image, read
+// by kubectl windows plan --image.
+const ImageLabelPayload = GroupName + "/payload"
+
 // Objects in the operator's namespace.
 const (
 	// DefaultNamespace is the namespace the operator is installed in unless the user chooses another.

@@ -25,9 +25,6 @@ const (
 // Kubernetes returns the group of the programs of one minor version of Kubernetes, as in kubernetes-1.36 for 1.36.
 func Kubernetes(minor string) string { return kubernetes + minor }
 
-// Label is the label of the operator's image that has its manifest as JSON: whoever considers an upgrade reads it without the content.
-const Label = "windowsmachineconfig.openshift.io/payload"
-
 // Manifest is the list of files for hosts.
 type Manifest struct {
 	// Digest identifies the content: the SHA-256, in hexadecimal, over one line "<sha256>  <path>\n" for each file, sorted by path.

@@ -17,6 +17,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
@@ -63,13 +64,13 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 	if err != nil {
 		return release.Release{}, session.Failf(session.CodeFailed, "reading image %s: %s", image, printable(err.Error()))
 	}
-	text := labels[payload.Label]
+	text := labels[api.ImageLabelPayload]
 	if text == "" {
-		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not the operator's, or older than this program", image, payload.Label)
+		return release.Release{}, session.Failf(session.CodeUsage, "image %s has no label %s: it is not the operator's, or older than this program", image, api.ImageLabelPayload)
 	}
 	m, err := payload.Parse([]byte(text))
 	if err != nil {
-		return release.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", payload.Label, image, printable(err.Error()))
+		return release.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", api.ImageLabelPayload, image, printable(err.Error()))
 	}
 	server, err := serverVersion(ctx, s)
 	if err != nil {

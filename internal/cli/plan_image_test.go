@@ -98,13 +98,13 @@ func published(t *testing.T, server string) *clitest.Cluster {
 	return c
 }
 
-func labelled(t *testing.T, m payload.Manifest) map[string]string {
+func labelWith(t *testing.T, m payload.Manifest) map[string]string {
 	t.Helper()
 	text, err := json.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]string{payload.Label: string(text), "org.opencontainers.image.version": "1.3.0"}
+	return map[string]string{api.ImageLabelPayload: string(text), "org.opencontainers.image.version": "1.3.0"}
 }
 
 // TestPlanOfAnImage compares what nodes have with what the image of another operator has.
@@ -123,7 +123,7 @@ func TestPlanOfAnImage(t *testing.T) {
 		"the kubelet of a server": {nil, "v1.35.4", "Drain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			registry := operatorRegistry(t, labelled(t, content(test.versions)))
+			registry := operatorRegistry(t, labelWith(t, content(test.versions)))
 			r := published(t, test.server).Run(t, "", "plan", "--upgrade", "--image", registry+"/wmco:1.3.0", "-o", "json")
 			var got struct {
 				Version string
@@ -178,9 +178,9 @@ func chart(t *testing.T, name, text string) string {
 func TestPlanOfWhatIsNoOperator(t *testing.T) {
 	t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
-	good := operatorRegistry(t, labelled(t, content(nil)))
+	good := operatorRegistry(t, labelWith(t, content(nil)))
 	other := operatorRegistry(t, map[string]string{"a": "b"})
-	broken := operatorRegistry(t, map[string]string{payload.Label: `{"files": [{"path": "../../x"}]}`})
+	broken := operatorRegistry(t, map[string]string{api.ImageLabelPayload: `{"files": [{"path": "../../x"}]}`})
 	repository := func(registry string) string { return "image: {repository: " + registry + "/wmco, tag: 1.3.0}" }
 	for name, test := range map[string]struct {
 		args   []string

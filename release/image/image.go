@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -88,7 +89,7 @@ func (s Source) image(platform v1.Platform, m payload.Manifest, common []v1.Laye
 		return nil, err
 	}
 	labels := s.labels()
-	labels[payload.Label] = string(list)
+	labels[api.ImageLabelPayload] = string(list)
 	return s.platformImage(platform, v1.Config{
 		User: userID + ":" + userID, Entrypoint: []string{"/" + operatorName}, WorkingDir: "/", Labels: labels,
 		Env: []string{"PATH=/usr/bin"},

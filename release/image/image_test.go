@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/payload"
 	"github.com/windows-machine-config/wmco/release/image"
 )
@@ -132,7 +133,7 @@ func TestAnImageIsComplete(t *testing.T) {
 			len(config.Config.Entrypoint) != 1 || config.Config.Entrypoint[0] != "/wmco" || config.Config.Labels["org.opencontainers.image.version"] != "1.2.0" {
 			t.Errorf("the configuration for %s is %+v", architecture, config)
 		}
-		if m, err := payload.Parse([]byte(config.Config.Labels[payload.Label])); err != nil || len(m.Files) == 0 {
+		if m, err := payload.Parse([]byte(config.Config.Labels[api.ImageLabelPayload])); err != nil || len(m.Files) == 0 {
 			t.Errorf("the label with the payload of %s: %v, %+v", architecture, err, m)
 		}
 		layers, err := one.Layers()
