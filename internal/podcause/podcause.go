@@ -114,17 +114,13 @@ func ofImages(reason string) bool {
 
 // For adds for which builds the image is, as its registry says.
 func (c Cause) For(is windowsbuild.Image) Cause {
-	var builds []string
-	for _, b := range is.Builds {
-		builds = append(builds, b.String())
-	}
 	switch {
 	case !is.ForWindows():
 		c.Message += "; the image is not for Windows"
 	case c.Host != 0 && is.RunsOn(c.Host): // it was pushed again, or lies
 		c.Message += "; its registry now says that it has one, which the node tries at its next attempt"
-	case len(builds) > 0:
-		c.Message += "; the image is for " + shorten.List(builds, 4, ", ")
+	case len(is.Builds) > 0:
+		c.Message += "; the image is for " + is.String()
 	}
 	return c
 }
