@@ -286,8 +286,11 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 					told++
 				}
 			}
-			if len(m.queue) > maxQueued || len(m.asked) > maxQueued+maxLookups {
-				t.Fatalf("%d wait, %d are remembered", len(m.queue), len(m.asked))
+			m.mu.Lock()
+			queued, remembered := len(m.queue), len(m.asked)
+			m.mu.Unlock()
+			if queued > maxQueued || remembered > maxQueued+maxLookups {
+				t.Fatalf("%d wait, %d are remembered", queued, remembered)
 			}
 			time.Sleep(time.Second)
 		}
