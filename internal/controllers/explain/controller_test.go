@@ -295,6 +295,7 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
+		m.mu.Lock()
 		for image, times := range asked {
 			if times > 1 {
 				t.Errorf("%s was asked for %d times", image, times)
@@ -303,6 +304,7 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 		if most > maxLookups || mostOfOne > perRegistry || len(asked) < 100 || told == 0 {
 			t.Errorf("%d lookups at once, %d of one registry, %d images", most, mostOfOne, len(asked))
 		}
+		m.mu.Unlock()
 		time.Sleep(time.Hour)
 	})
 }
