@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Condition is a condition of a Node; nil where it has none of that type.
@@ -41,4 +42,13 @@ func InternalIP(node *corev1.Node) string {
 // WaitsForCloud says whether the controller of a cloud has yet to initialize the Node. It gets no pods before.
 func WaitsForCloud(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
+}
+
+// WindowsBuild is the build of Windows that the node's kubelet reports; zero where it reports none.
+func WindowsBuild(node *corev1.Node) windowsbuild.Build {
+	b, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
+	if err != nil {
+		return 0
+	}
+	return b
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
@@ -98,7 +99,7 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 	if node == nil {
 		return c
 	}
-	if c.Host = buildOf(node); c.Host == 0 {
+	if c.Host = nodestate.WindowsBuild(node); c.Host == 0 {
 		return c
 	}
 	c.Message = fmt.Sprintf("image %s has no part for node %s, which has build %s", c.Image, node.Name, c.Host)

@@ -12,21 +12,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // maxListed is how many nodes, labels or builds a message lists.
 const maxListed = 4
-
-// buildOf is the build of a node, as its kubelet says; zero where it says none.
-func buildOf(node *corev1.Node) windowsbuild.Build {
-	b, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
-	if err != nil {
-		return 0
-	}
-	return b
-}
 
 // unscheduled finds why the scheduler has no Windows node for a pod. It says nothing when a node fits and takes the pod: what is missing
 // then, as processors or volumes, the scheduler tells in terms that are not about Windows.
@@ -82,7 +74,7 @@ func match(all []corev1.NodeSelectorRequirement, of labels.Set) bool {
 func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	builds := map[windowsbuild.Build]bool{}
 	for i := range nodes {
-		builds[buildOf(&nodes[i])] = true
+		builds[nodestate.WindowsBuild(&nodes[i])] = true
 	}
 	for key, value := range pod.Spec.NodeSelector {
 		release, isRuns := strings.CutPrefix(key, api.LabelRunsPrefix)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Build is the third number of a version of Windows, 20348 in 10.0.20348.2402. Zero is none.
@@ -122,10 +124,7 @@ func (i Image) String() string {
 	if i.Any {
 		names = append(names, "any build")
 	}
-	if len(names) > maxNamed {
-		names = append(names[:maxNamed], "others")
-	}
-	return strings.Join(names, ", ")
+	return shorten.List(names, maxNamed, ", ")
 }
 
 // maxNamed is how many builds an image is said to be for.

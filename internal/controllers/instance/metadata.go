@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/remote"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
@@ -53,8 +54,8 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 
 // labelImages says in a Node's labels which images it can run. They follow its build, which changes when Windows is upgraded in place.
 func labelImages(node *corev1.Node) {
-	build, err := windowsbuild.Parse(node.Status.NodeInfo.KernelVersion)
-	if err != nil {
+	build := nodestate.WindowsBuild(node)
+	if build == 0 {
 		return // the kubelet has not reported it yet
 	}
 	for _, r := range windowsbuild.Releases() {

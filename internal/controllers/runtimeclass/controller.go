@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
@@ -114,8 +115,8 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 // buildsOf are the builds of nodes.
 func buildsOf(nodes []corev1.Node) map[windowsbuild.Build]bool {
 	builds := map[windowsbuild.Build]bool{}
-	for _, n := range nodes {
-		if build, err := windowsbuild.Parse(n.Status.NodeInfo.KernelVersion); err == nil {
+	for i := range nodes {
+		if build := nodestate.WindowsBuild(&nodes[i]); build != 0 {
 			builds[build] = true
 		}
 	}
