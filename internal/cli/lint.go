@@ -61,7 +61,7 @@ func lint(s *session.Session) *cobra.Command {
 					return err
 				}
 			}
-			builds := imageBuilds{}
+			var builds map[string]podrules.ImageBuilds
 			if images {
 				var err error
 				if builds, err = readImages(c.Context(), s, l.pods, insecure); err != nil {
@@ -193,14 +193,14 @@ func (l *linter) template(file string, object map[string]any) {
 }
 
 // check finds what is wrong with the pods.
-func (l *linter) check(builds imageBuilds) (lintResult, error) {
+func (l *linter) check(builds map[string]podrules.ImageBuilds) (lintResult, error) {
 	r := lintResult{Findings: []lintFinding{}, Checked: len(l.pods), Skipped: l.skipped}
 	for _, p := range l.pods {
 		found, err := podrules.Check(p.spec)
 		if err != nil {
 			return r, session.Failf(session.CodeUsage, "%s: %s: %w", p.file, p.object, err)
 		}
-		for _, f := range slices.Concat(found, builds.check(p.spec)) {
+		for _, f := range slices.Concat(found, podrules.CheckImages(p.spec, builds)) {
 			f.Field, f.Message = p.path+"."+f.Field, printable(f.Message) // it may name an image
 			r.Findings = append(r.Findings, lintFinding{p.file, p.object, f})
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/podrules"
-	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Limits of reading images.
@@ -17,35 +16,28 @@ const (
 	imagesAtOnce = 4
 )
 
-// imageBuilds is what registries say of images, or why they say nothing.
-type imageBuilds struct {
-	builds map[string]windowsbuild.Image
-	unread map[string]error
-}
-
 // readImages asks the registries for all images of pods, each image once.
-func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecure bool) (imageBuilds, error) {
+func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecure bool) (map[string]podrules.ImageBuilds, error) {
 	var all []string
 	for _, p := range pods {
-		_, images := podrules.Images(p.spec)
-		for _, image := range images {
-			if !slices.Contains(all, image) {
-				all = append(all, image)
+		for _, f := range podrules.Images(p.spec) {
+			if !slices.Contains(all, f.Image) {
+				all = append(all, f.Image)
 			}
 		}
 	}
 	if len(all) > maxImages {
-		return imageBuilds{}, session.Failf(session.CodeUsage, "the manifests name %d images; at most %d are read", len(all), maxImages)
+		return nil, session.Failf(session.CodeUsage, "the manifests name %d images; at most %d are read", len(all), maxImages)
 	}
 	reader, err := imageReader(all, insecure)
 	if err != nil {
-		return imageBuilds{}, session.Failf(session.CodeUsage, "%w", err)
+		return nil, session.Failf(session.CodeUsage, "%w", err)
 	}
 	defer reader.Close()
 	if len(all) > 0 {
 		fmt.Fprintf(s.ErrOut, "Asking registries for %d images\n", len(all))
 	}
-	found := imageBuilds{builds: map[string]windowsbuild.Image{}, unread: map[string]error{}}
+	found := map[string]podrules.ImageBuilds{}
 	var lock sync.Mutex
 	var work sync.WaitGroup
 	slots := make(chan struct{}, imagesAtOnce)
@@ -56,28 +48,9 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 			is, err := reader.Read(ctx, image)
 			lock.Lock()
 			defer lock.Unlock()
-			if err != nil {
-				found.unread[image] = err
-				return
-			}
-			found.builds[image] = is
+			found[image] = podrules.ImageBuilds{Is: is, Err: err}
 		})
 	}
 	work.Wait()
 	return found, ctx.Err()
-}
-
-// check finds images that do not run where a pod asks to be, and those that could not be read.
-func (b imageBuilds) check(spec map[string]any) []podrules.Finding {
-	found := podrules.CheckImages(spec, b.builds)
-	fields, images := podrules.Images(spec)
-	for _, field := range fields {
-		if err := b.unread[images[field]]; err != nil {
-			found = append(found, podrules.Finding{
-				Severity: podrules.Warning, Field: field, Message: fmt.Sprintf("Image %s could not be read: %v.", images[field], err),
-				Remedy: "Compare the name of the image, and log in to its registry with docker login or podman login.",
-			})
-		}
-	}
-	return found
 }

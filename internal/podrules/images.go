@@ -10,61 +10,69 @@ import (
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// container is a container of a pod, and where its image is in the pod's spec.
-type container struct{ field, image string }
+// ImageField is a field of a pod's spec that names an image.
+type ImageField struct{ Field, Image string }
 
-func containersOf(pod *corev1.PodSpec) (all []container) {
-	for i, c := range pod.InitContainers {
-		all = append(all, container{fmt.Sprintf("initContainers[%d].image", i), c.Image})
+// ImageBuilds is what a registry says of an image, or why it says nothing.
+type ImageBuilds struct {
+	Is  windowsbuild.Image
+	Err error
+}
+
+// Images are those that a pod names.
+func Images(spec map[string]any) []ImageField {
+	var pod corev1.PodSpec
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
+		return nil // as Check says
 	}
-	for i, c := range pod.Containers {
-		all = append(all, container{fmt.Sprintf("containers[%d].image", i), c.Image})
+	return imagesOf(&pod)
+}
+
+func imagesOf(pod *corev1.PodSpec) (all []ImageField) {
+	add := func(list string, containers []corev1.Container) {
+		for i, c := range containers {
+			if c.Image != "" { // a template without one is refused
+				all = append(all, ImageField{fmt.Sprintf("%s[%d].image", list, i), c.Image})
+			}
+		}
 	}
+	add("initContainers", pod.InitContainers)
+	add("containers", pod.Containers)
 	return all
 }
 
-// Images are those that a pod names, by the field that does; fields in the order of containers.
-func Images(spec map[string]any) (fields []string, images map[string]string) {
+// CheckImages finds which images do not run on the nodes that a pod asks for, and which could not be read. Images that are not in builds are
+// not checked.
+func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 	var pod corev1.PodSpec
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
-		return nil, nil
+		return nil // as Check says
 	}
-	images = map[string]string{}
-	for _, c := range containersOf(&pod) {
-		if c.image != "" { // a Deployment without one is refused
-			fields, images[c.field] = append(fields, c.field), c.image
-		}
-	}
-	return fields, images
-}
-
-// CheckImages finds which images do not run on the nodes that a pod asks for. Builds are what registries say of images; an image that is
-// missing there is not checked.
-func CheckImages(spec map[string]any, builds map[string]windowsbuild.Image) (found []Finding) {
-	var pod corev1.PodSpec
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &pod) != nil {
-		return nil
-	}
+	var found, unread []Finding
 	hosts, asked := hostsOf(&pod)
 	hostProcess := hostProcessOf(&pod).all()
-	for _, c := range containersOf(&pod) {
-		is, known := builds[c.image]
+	for _, c := range imagesOf(&pod) {
+		read, known := builds[c.Image]
 		if !known {
 			continue
 		}
-		runs := slices.DeleteFunc(slices.Clone(hosts), func(h windowsbuild.Build) bool { return !is.RunsOn(h) })
+		runs := slices.DeleteFunc(slices.Clone(hosts), func(h windowsbuild.Build) bool { return !read.Is.RunsOn(h) })
 		switch {
-		case !is.ForWindows():
-			found = append(found, Finding{Error, c.field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.image), "Use an image for Windows, or a tag that has one."})
+		case read.Err != nil:
+			unread = append(unread, Finding{Warning, c.Field, fmt.Sprintf("Image %s could not be read: %v.", c.Image, read.Err),
+				"Compare the name of the image, and log in to its registry with docker login or podman login."})
+		case len(hosts) == 0: // no node runs those before it, which says enough
+		case !read.Is.ForWindows():
+			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
 		case hostProcess: // they run on every build
 		case len(runs) == 0:
-			found = append(found, Finding{Error, c.field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.image, is, asked), instead(is)})
-			return found
+			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is)})
+			hosts = nil
 		default:
 			hosts, asked = runs, "nodes that run the images before it"
 		}
 	}
-	return found
+	return slices.Concat(found, unread)
 }
 
 // hostsOf are the builds of the nodes that a pod may be on, and their name for people.
