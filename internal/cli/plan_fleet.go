@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,14 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 		}
 		removed[h.Name] = true
 	}
-	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: version, next: next}
+	published := sync.OnceValue(func() *desired.Node { return a.published(ctx, version) })
+	costs := versionCosts{action: a, known: map[string]v1alpha1.PlanDisruption{}, to: func(was desired.Node) *desired.Node {
+		if next == nil {
+			return published()
+		}
+		is := withContent(was, *next)
+		return &is
+	}}
 	for i := range in.Instances {
 		instance := &in.Instances[i]
 		h := rollout.HostOf(instance, nodes[instance.Status.Hostname])
@@ -76,46 +84,41 @@ func (a *action) planFleet(ctx context.Context, p planOptions, in fleetstatus.In
 // operator, it does not check their signature.
 type versionCosts struct {
 	*action
-	to      string
-	next    *release.Release
-	target  *desired.Node
-	known   map[string]v1alpha1.PlanDisruption
-	started bool
+	// to is what a node gets; nil where that cannot be read.
+	to    func(was desired.Node) *desired.Node
+	known map[string]v1alpha1.PlanDisruption
 }
 
 func (v *versionCosts) from(ctx context.Context, version string) v1alpha1.PlanDisruption {
 	if d, known := v.known[version]; known {
 		return d
 	}
-	if !v.started && v.next == nil {
-		v.started = true
-		v.target = v.published(ctx, v.to)
-	}
-	was := v.published(ctx, version)
-	if was != nil && v.next != nil {
-		is := withContent(*was, *v.next)
-		v.target = &is
-	}
 	d := v1alpha1.DisruptionDrain // as the operator assumes where a version is not published any more
-	if was != nil && v.target != nil {
-		switch desired.Diff(*was, *v.target).Disruption {
-		case desired.None:
-			d = v1alpha1.DisruptionNone
-		case desired.Restart:
-			d = v1alpha1.DisruptionRestart
-		case desired.Drain:
-		default:
-			d = v1alpha1.DisruptionReboot
+	if was := v.published(ctx, version); was != nil {
+		if is := v.to(*was); is != nil {
+			d = disruptionOf(desired.Diff(*was, *is).Disruption)
 		}
 	}
 	v.known[version] = d
 	return d
 }
 
+func disruptionOf(d desired.Disruption) v1alpha1.PlanDisruption {
+	switch d {
+	case desired.None:
+		return v1alpha1.DisruptionNone
+	case desired.Restart:
+		return v1alpha1.DisruptionRestart
+	case desired.Drain:
+		return v1alpha1.DisruptionDrain
+	}
+	return v1alpha1.DisruptionReboot
+}
+
 // published are the settings for nodes of a version; nil where they cannot be read.
-func (v *versionCosts) published(ctx context.Context, version string) *desired.Node {
+func (a *action) published(ctx context.Context, version string) *desired.Node {
 	var cm corev1.ConfigMap
-	err := v.Get(ctx, client.ObjectKey{Namespace: v.namespace, Name: api.ServicesConfigMapPrefix + version}, &cm)
+	err := a.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: api.ServicesConfigMapPrefix + version}, &cm)
 	if err != nil && !apierrors.IsNotFound(err) || cm.Data == nil {
 		return nil
 	}

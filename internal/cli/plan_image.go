@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,23 +13,18 @@ import (
 	"slices"
 	"strings"
 
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/release"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
-// Limits of a chart and of the API server's version.
-const (
-	maxChart   = 16 << 20
-	maxVersion = 1 << 16
-)
+// maxChart is how much is read of a chart, in bytes.
+const maxChart = 16 << 20
 
 // notInImage is what an image does not tell.
 const notInImage = "the image says which programs change on each node, not which of their settings: those may make an upgrade more disruptive, and are known once the operator is installed"
@@ -72,7 +66,11 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 	if err != nil {
 		return release.Release{}, session.Failf(session.CodeFailed, "label %s of image %s: %s", api.ImageLabelPayload, image, printable(err.Error()))
 	}
-	server, err := serverVersion(ctx, s)
+	config, err := s.Config()
+	if err != nil {
+		return release.Release{}, err
+	}
+	server, err := serverVersion(config)
 	if err != nil {
 		return release.Release{}, err
 	}
@@ -83,53 +81,26 @@ func nextRelease(ctx context.Context, s *session.Session, image string, insecure
 	return next, nil
 }
 
-// serverVersion is that of the API server. Where a cluster has several, only one is asked.
-func serverVersion(ctx context.Context, s *session.Session) (string, error) {
-	config, err := s.Config()
-	if err != nil {
-		return "", err
-	}
-	c, err := nodefiles.New(config)
-	if err != nil {
-		return "", err
-	}
-	text, err := c.Get(ctx, "/version", nil, maxVersion)
-	if err != nil {
-		return "", err
-	}
-	var info apiversion.Info
-	if err := json.Unmarshal(text, &info); err != nil {
-		return "", session.Failf(session.CodeFailed, "the API server's version is no JSON: %w", err)
-	}
-	return info.GitVersion, nil
-}
-
 // withContent is a node that got the content of a release, and nothing else that an operator may change.
 func withContent(was desired.Node, next release.Release) desired.Node {
 	old, has := desired.VersionFolder(was.Digest), map[string]bool{}
 	for _, f := range was.Payload {
 		has[f.Path] = true
 	}
-	// Optional groups are for networks and clouds: a node has all of a group or nothing.
-	uses := map[string]bool{payload.Base: true, payload.Kubernetes(next.Minor): true}
+	var groups []string // a node has all of a group or nothing: some are for networks and clouds only
 	for _, f := range next.Content.Files {
-		uses[f.Group] = uses[f.Group] || has[backslashes(f.Path)]
-	}
-	is := was
-	is.Version, is.Digest, is.Payload = next.Version, next.Content.Digest, nil
-	for _, f := range next.Content.Files {
-		if uses[f.Group] {
-			is.Payload = append(is.Payload, desired.PayloadFile{Path: backslashes(f.Path), SHA256: f.SHA256, Size: f.Size})
+		if has[desired.WindowsPath(f.Path)] {
+			groups = append(groups, f.Group)
 		}
 	}
+	is := was
+	is.Version, is.Digest, is.Payload = next.Version, next.Content.Digest, desired.PayloadFiles(next.Content.Select(groups...))
 	is.Services = slices.Clone(was.Services)
 	for i := range is.Services {
 		is.Services[i].Command = strings.ReplaceAll(is.Services[i].Command, old, desired.VersionFolder(is.Digest))
 	}
 	return is
 }
-
-func backslashes(name string) string { return strings.ReplaceAll(name, "/", `\`) }
 
 // imageOfChart is the image in values.yaml of a packaged Helm chart.
 func imageOfChart(file string) (string, error) {

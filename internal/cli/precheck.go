@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/advice"
@@ -40,13 +41,8 @@ func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster,
 	if err != nil {
 		return is, "", err
 	}
-	asking, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return is, "", session.Explain(err, "connecting")
-	}
-	version, err := asking.ServerVersion()
-	if err != nil {
-		return is, "", session.Explain(err, "reading the version of the API server")
+	if server, err = serverVersion(config); err != nil {
+		return is, "", err
 	}
 	c, err := s.DiscoveringClient()
 	if err != nil {
@@ -57,8 +53,21 @@ func readCluster(ctx context.Context, s *session.Session) (is migration.Cluster,
 		namespace = api.DefaultNamespace
 	}
 	// Which kubelets the operator carries is in its image. Without them, only the oldest version counts.
-	is, err = migration.Read(ctx, c, namespace, release.Of(s.Version, payload.Manifest{}), version.GitVersion)
-	return is, version.GitVersion, session.Explain(err, "reading the cluster")
+	is, err = migration.Read(ctx, c, namespace, release.Of(s.Version, payload.Manifest{}), server)
+	return is, server, session.Explain(err, "reading the cluster")
+}
+
+// serverVersion is that of the API server. Where a cluster has several, only one is asked.
+func serverVersion(config *rest.Config) (string, error) {
+	asking, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return "", session.Explain(err, "connecting")
+	}
+	version, err := asking.ServerVersion()
+	if err != nil {
+		return "", session.Explain(err, "reading the version of the API server")
+	}
+	return version.GitVersion, nil
 }
 
 // run checks a cluster before the operator is installed.

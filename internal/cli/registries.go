@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpproxy"
+
 	"github.com/windows-machine-config/wmco/internal/mirrors"
 	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/internal/registryclient"
@@ -33,7 +35,10 @@ func imageReader(images []string, insecure bool) (*windowsimage.Reader, error) {
 		return nil, err
 	}
 	dialer := net.Dialer{Timeout: registryTimeout}
-	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Proxy: proxyVariables(), Dial: dialer.DialContext})
+	environment := httpproxy.FromEnvironment()
+	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Dial: dialer.DialContext, Proxy: map[string]string{
+		proxy.HTTPProxy: environment.HTTPProxy, proxy.HTTPSProxy: environment.HTTPSProxy, proxy.NoProxy: environment.NoProxy,
+	}})
 	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}), nil
 }
 
@@ -81,15 +86,4 @@ func registryCredentials() ([]byte, error) {
 		return io.ReadAll(io.LimitReader(f, maxCredentials))
 	}
 	return nil, nil
-}
-
-// proxyVariables are those of this program, in either spelling.
-func proxyVariables() map[string]string {
-	found := map[string]string{}
-	for _, name := range []string{proxy.HTTPProxy, proxy.HTTPSProxy, proxy.NoProxy} {
-		if found[name] = os.Getenv(name); found[name] == "" {
-			found[name] = os.Getenv(strings.ToLower(name))
-		}
-	}
-	return found
 }

@@ -63,7 +63,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 		Digest:      in.Payload.Digest,
 		Features:    []string{containersFeature},
 		Directories: directories(services),
-		Payload:     payloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
+		Payload:     PayloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
@@ -107,7 +107,8 @@ func directories(services []Service) []string {
 	return append(folders, Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates)
 }
 
-func payloadFiles(m payload.Manifest) []PayloadFile {
+// PayloadFiles are the files of a payload, as a Node has them.
+func PayloadFiles(m payload.Manifest) []PayloadFile {
 	var files []PayloadFile
 	for _, f := range m.Files {
 		files = append(files, PayloadFile{Path: WindowsPath(f.Path), SHA256: f.SHA256, Size: f.Size})

@@ -210,6 +210,13 @@ func FuzzRead(f *testing.F) {
 		if err == nil && config != "" && !registryclient.IsDigest(config) || len(is.Builds) > maxEntries || !slices.IsSorted(is.Builds) {
 			t.Errorf("readManifest() = %+v, %q, %v", is, config, err)
 		}
+		manifest, config, err := readLinuxManifest([]byte(text))
+		if err == nil && (manifest == "") == (config == "") || manifest != "" && !registryclient.IsDigest(manifest) || config != "" && !registryclient.IsDigest(config) {
+			t.Errorf("readLinuxManifest() = %q, %q, %v", manifest, config, err)
+		}
+		if labels, err := readLabels([]byte(text)); err != nil && labels != nil {
+			t.Errorf("readLabels() = %v, %v", labels, err)
+		}
 		if is, err := readConfig([]byte(text)); err != nil && is.ForWindows() {
 			t.Errorf("readConfig() = %+v, %v", is, err)
 		}
