@@ -66,10 +66,11 @@ func buildImageTool(ctx context.Context, root, out string, progress io.Writer) e
 // Registry is where the node pulls images from, whichever registry their names have. This machine can push to its Address, without TLS.
 func (p *OperatorPod) Registry() *lab.Registry { return p.images }
 
-// Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from.
+// Push builds the operator's image with a payload and pushes it to where the node pulls OperatorRepository from. The image has no version of a
+// release, as its operator has none.
 func (p *OperatorPod) Push(ctx context.Context, payload, tag string) error {
 	_, repository, _ := strings.Cut(OperatorRepository, "/")
-	command := exec.CommandContext(ctx, p.tool, "--payload", payload, "--operator", runtime.GOARCH+"="+p.program, "--version", tag,
+	command := exec.CommandContext(ctx, p.tool, "--payload", payload, "--operator", runtime.GOARCH+"="+p.program,
 		"--created", "2026-01-01T00:00:00Z", "--push", p.images.Address+"/"+repository+":"+tag, "--plain-http")
 	if out, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("pushing the operator's image: %w: %s", err, out)
