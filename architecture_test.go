@@ -88,7 +88,7 @@ func mayImport() map[string][]string {
 		"internal/cli/dashboard": {"api/v1alpha1", "internal/advice", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten"},
 		"internal/cli/collect":   {"api", "api/v1alpha1", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten", "internal/supportbundle"},
 		"internal/cli/exec":      {"internal/cli/nodefiles", "internal/cli/session", "internal/shorten"},
-		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal", "internal/shorten"},
+		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal"},
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shorten"},
 
 		"internal/claim":                      {"api", "api/v1alpha1"},

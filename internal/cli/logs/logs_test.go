@@ -165,6 +165,38 @@ func TestAnAbsentLogIsTold(t *testing.T) {
 	}
 }
 
+func TestLinesAreShownWhole(t *testing.T) {
+	long := strings.Repeat("x", 2*maxLine)
+	for line, want := range map[string]string{
+		long:                 long,
+		"caf\xe9":            "caf\uFFFD", // as a program writes it in the code page of its Windows
+		"\x1b[2Ja\tb\u202ec": "?[2Ja b?c",
+	} {
+		if got := printable(line); got != want {
+			t.Errorf("%.40q is shown as %.40q (%d bytes), want %.40q (%d bytes)", line, got, len(got), want, len(want))
+		}
+	}
+}
+
+func TestLinesWithoutEndAreBounded(t *testing.T) {
+	client, folder := server(t)
+	mustWrite(t, folder, "endless.log", strings.Repeat("x", 5*maxLine))
+	s, lines := newStream(client, "endless.log", -1)
+	if err := s.print(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := len(s.half)
+	for _, line := range drained(lines) {
+		if len(line) > maxLine+firstRead {
+			t.Errorf("%d bytes of a line were held", len(line))
+		}
+		got += len(line)
+	}
+	if got != 5*maxLine || len(s.half) > maxLine {
+		t.Errorf("of %d bytes %d were read, %d of them held", 5*maxLine, got, len(s.half))
+	}
+}
+
 func FuzzTimes(f *testing.F) {
 	f.Add("I1123 16:45:20.123456    1234 x.go:1] x")
 	f.Add(`time="2026-11-23T16:45:20Z" level=info`)

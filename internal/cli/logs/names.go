@@ -1,11 +1,11 @@
 package logs
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
-	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // usual are the logs of a node that are shown where none is named.
@@ -97,7 +97,16 @@ func zoneOf(last string, modified time.Time) time.Duration {
 	return ahead
 }
 
-// printable is a line of a log as a terminal may get it: one line, with what would control the terminal written out.
+// printable replaces what would control a terminal. Unlike shorten.Printable it keeps a line whole, and shows where bytes
+// are no UTF-8: programs write their messages in the code page of their Windows.
 func printable(line string) string {
-	return strings.ReplaceAll(shorten.Printable(line, maxLine), "\n", " ")
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !strconv.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, line)
 }

@@ -16,7 +16,8 @@ import (
 const (
 	firstRead = 64 << 10
 	maxTail   = 64 << 20
-	maxLine   = 64 << 10
+	// maxLine is how much of a line is held; a longer one is shown as several.
+	maxLine = 1 << 20
 )
 
 // stream is one log of one node.
@@ -117,11 +118,11 @@ func (s *stream) choose(lines []string, modified time.Time) (shown []string, eno
 func (s *stream) copy(part *nodefiles.Part) error {
 	defer part.Body.Close()
 	s.next = part.From
-	r := bufio.NewReaderSize(part.Body, maxLine)
+	r := bufio.NewReaderSize(part.Body, firstRead)
 	for {
-		text, err := r.ReadString('\n')
+		text, err := r.ReadSlice('\n')
 		s.next += int64(len(text))
-		s.half += text
+		s.half += string(text)
 		if strings.HasSuffix(s.half, "\n") || len(s.half) > maxLine {
 			line := strings.TrimRight(s.half, "\r\n")
 			s.half = ""
@@ -129,10 +130,10 @@ func (s *stream) copy(part *nodefiles.Part) error {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return session.Explain(err, "reading log "+s.file+" of node "+s.node)
 		}
 	}
