@@ -54,6 +54,9 @@ type Options struct {
 	FIPS bool
 	// Network is the pod network of Wine hosts.
 	Network Network
+	// Pods runs pods with NetworkHybridOverlay; with NetworkLab they always do. There, the real kube-proxy writes load balancers, so that
+	// Services work.
+	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
 	// External is the folder of files that cannot be built here, as make payload EXTERNAL takes it.
@@ -94,6 +97,7 @@ type Env struct {
 	addresses  *lab.Addresses // of simulated hosts
 	authorized ssh.PublicKey  // that of Key
 	network    Network
+	pods       bool
 	images     *lab.Registry              // of pods
 	running    context.Context            // of what runs until Close
 	stop       context.CancelFunc         // ends running
@@ -162,7 +166,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if err := env.startHosts(o); err != nil {
 		return err
 	}
-	env.network = o.Network
+	env.network, env.pods = o.Network, o.Pods || o.Network == NetworkLab
 	if o.WineHosts > 0 {
 		if err := env.startImages(ctx); err != nil {
 			return err
@@ -307,8 +311,6 @@ func (env *Env) Configure(ctx context.Context) error {
 	switch env.network {
 	case NetworkLab:
 		config.Spec.Network.Custom.CNIConfig = podCNIConfig
-		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
-		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	case NetworkHybridOverlay:
 		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	case NetworkFlannel:
@@ -316,6 +318,10 @@ func (env *Env) Configure(ctx context.Context) error {
 		if err := configureFlannel(ctx, env.Client); err != nil {
 			return err
 		}
+	}
+	if env.pods {
+		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
+		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	}
 	return errors.Join(env.Client.Create(ctx, secret), env.Client.Create(ctx, config))
 }
