@@ -47,6 +47,7 @@ func TestServices(t *testing.T) {
 		{"a local policy keeps the address of clients", servicesTest.localPolicy},
 		{"the address of a load balancer works in pods", servicesTest.loadBalancer},
 		{"ports can have different pods", servicesTest.differentPods},
+		{"names of Services lead to them", servicesTest.names},
 		{"Services follow their pods", servicesTest.follow},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(servicesTest{s.in(t)}) })

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -224,7 +225,9 @@ func (env *Env) connect() error {
 		return err
 	}
 	var err error
-	if env.Client, err = client.NewWithWatch(env.Lab.ControlPlane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+	config := env.Lab.ControlPlane.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{} // they would need a logger: without one, the first prints a stack
+	if env.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	if env.Clients, err = kubernetes.NewForConfig(env.Lab.ControlPlane.RESTConfig()); err != nil {
