@@ -217,7 +217,7 @@ unit-race: | $(if $(WMCO_RUN),unit-root) ## Ring 2: tests of the packages where 
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./bench ./hcs ./hns ./image ./proxy ./winbuild'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./hcs ./hns ./image ./proxy ./winbuild'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...

@@ -67,7 +67,7 @@ func (h *Host) turnOn() error {
 	}
 	spec := hostspec.Host{
 		Name: h.name, Names: map[string]string{h.name: h.Address(), MachineName: h.lab.Address()}, Template: h.lab.template, Wine: h.lab.wine,
-		PodNetwork: h.lab.network.pods(),
+		PodNetwork: h.lab.network.pods(), NFT: findNFT(),
 		Files: map[string][]byte{
 			below(guestapi.UserFile):           []byte(user),
 			below(guestapi.AuthorizedKeysFile): h.lab.options.AuthorizedKeys,

@@ -132,7 +132,7 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	if err := hostspec.Write(n.folder.Path, spec); err != nil {
 		return err
 	}
-	if err := pushLinuxPause(ctx, c, images); err != nil {
+	if err := pushLinux(ctx, c, linuxPauseProgram(), images, pauseRepository, "1"); err != nil {
 		return err
 	}
 	if err := n.writeFiles(images); err != nil {
@@ -141,8 +141,9 @@ func (n *LinuxNode) prepare(ctx context.Context, images *Registry) error {
 	return n.createNode(ctx)
 }
 
-func pushLinuxPause(ctx context.Context, c cache, images *Registry) error {
-	path, err := c.build(ctx, linuxPauseProgram())
+// pushLinux builds a program and pushes an image for Linux that has only that.
+func pushLinux(ctx context.Context, c cache, p program, images *Registry, repository, tag string) error {
+	path, err := c.build(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -150,11 +151,11 @@ func pushLinuxPause(ctx context.Context, c cache, images *Registry) error {
 	if err != nil {
 		return err
 	}
-	pause, err := image.NewLinux(runtime.GOARCH, content)
+	i, err := image.NewLinux(runtime.GOARCH, content)
 	if err != nil {
 		return err
 	}
-	return images.Push(ctx, pauseRepository, "1", pause)
+	return images.Push(ctx, repository, tag, i)
 }
 
 func (n *LinuxNode) createNode(ctx context.Context) error {

@@ -5,6 +5,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,6 +88,34 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 		return err
 	}
 	return r.pushProgram(ctx, AgnhostImage, agnhost, "")
+}
+
+// coreDNSImage is the cluster's DNS; coredns/deploy uses it.
+const coreDNSImage = "lab.test/coredns:1"
+
+func coreDNSProgram() program {
+	const module = "github.com/windows-machine-config/wmco/lab/coredns"
+	return program{pkg: module, module: "coredns", about: "building CoreDNS (a minute the first time)", sources: []string{"main.go"}}
+}
+
+// PrepareDNS builds the cluster's DNS unless it is in the cache.
+func PrepareDNS(ctx context.Context, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	_, err = c.build(ctx, coreDNSProgram())
+	return err
+}
+
+// AddCoreDNS adds the image of the cluster's DNS to a registry, for a Linux node.
+func (l *Lab) AddCoreDNS(ctx context.Context, r *Registry) error {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return err
+	}
+	repository, tag := inMirror(coreDNSImage)
+	return pushLinux(ctx, c, coreDNSProgram(), r, repository, tag)
 }
 
 // AddPause adds a pause image to a registry, as an index with an entry for each platform. The name is that of its source.

@@ -36,7 +36,7 @@ func guestProgram() program {
 func reaperProgram() program {
 	return program{
 		pkg: "reaper", about: "building the reaper",
-		sources: []string{"hostspec", "guestapi", "hns"},
+		sources: []string{"hostspec", "guestapi", "hns", "balancer"},
 	}
 }
 
@@ -60,6 +60,24 @@ func CanRunWindows() error {
 		return fmt.Errorf("%w: %s not found; install gcc-mingw-w64-x86-64", ErrNoWindows, compiler)
 	}
 	return nil
+}
+
+// CanBalance returns nil if Services work on this machine's hosts, or an error that says what is missing.
+func CanBalance() error {
+	if findNFT() == "" {
+		return fmt.Errorf("%s not found; install nftables", nft)
+	}
+	return CanRunWindows()
+}
+
+const nft = "/usr/sbin/nft"
+
+// findNFT returns the path of nft, which sets the kernel's rules for Services; "" if there is none.
+func findNFT() string {
+	if _, err := os.Stat(nft); err != nil {
+		return ""
+	}
+	return nft
 }
 
 const compiler = "x86_64-w64-mingw32-gcc"

@@ -11,6 +11,7 @@ const demo = `go: downloading something
   0.5 s  <win-1>   Connect    Running
 node/win-1 Ready
 ==> 2 of 2 pods of win-webserver are Running and answer, 2.5 s after they were asked for
+==> The Service answers at its ClusterIP and by its name, and a pod shows a ConfigMap
 Kubeconfig: /tmp/kubeconfig
 `
 
@@ -19,7 +20,7 @@ func TestARecordingHasTheDemoAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) != 4 || !strings.HasPrefix(lines[0].text, "==> Secret") || !strings.Contains(lines[3].text, "answer") {
+	if len(lines) != 5 || !strings.HasPrefix(lines[0].text, "==> Secret") || !strings.Contains(lines[4].text, "ConfigMap") {
 		t.Fatalf("recorded %v", lines)
 	}
 }

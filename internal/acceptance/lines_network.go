@@ -35,9 +35,10 @@ func networkLines() []Line {
 		},
 		{
 			ID: "load-balancers", Title: "Load balancers and routes in Windows",
-			Text: "packets from pods to Services, name resolution in pods, and packet loss without direct server " +
-				"return (reported for Windows Server 2019) can only be tested on Windows. kube-proxy is " +
-				"configured for direct server return, and pods get the cluster's name server.",
+			Text: "how Windows forwards packets from pods to Services, and packet loss without direct server return " +
+				"(reported for Windows Server 2019), can only be tested on Windows. On hosts of the lab, pods " +
+				"reach Services as kube-proxy wrote them, by Linux' kernel, and resolve names by glibc, with the " +
+				"DNS settings of their endpoints. kube-proxy is configured for direct server return.",
 			Reason: "it takes a cluster and pods",
 		},
 		{

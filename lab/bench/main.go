@@ -39,6 +39,7 @@ func groups() []group {
 		{"cli", "kubectl windows with a thousand hosts: milliseconds and requests of its status, and the size of the program", measureCLI},
 		{"page", "kubectl windows dashboard with a thousand hosts: milliseconds until they are on the screen, and until a change is; its size", measurePage},
 		{"settings-idle", "the idle daemon of a node: memory, requests and processes; the series and the scrapes of the node", measureIdle},
+		{"workloads-services", "pods that use a Service: milliseconds until the first byte, compared with the address of its pod", measureServices},
 		{"collect", "kubectl windows collect: seconds for a Windows host, and for twenty simulated ones at once", measureCollect},
 	}
 }

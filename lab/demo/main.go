@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command demo shows how a Windows host becomes a node: it brings up a cluster, installs the operator, announces
-// hosts the way users do, and shows each step until every host is a Ready node and runs pods.
+// hosts the way users do, and shows each step until every host is a Ready node, runs pods, and reaches them by a Service.
 package main
 
 import (
@@ -70,8 +70,10 @@ func run(ctx context.Context, hosts string, exit bool, timeout time.Duration) er
 	}
 	podCtx, cancelPods := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the pods did not run within %s", timeout))
 	defer cancelPods()
-	if err := runPods(podCtx, env); err != nil {
-		return errors.Join(err, errors.New(env.Diagnosis()))
+	for _, show := range []func(context.Context, *testenv.Env) error{startDNS, runPods, useService} {
+		if err := show(podCtx, env); err != nil {
+			return errors.Join(err, errors.New(env.Diagnosis()))
+		}
 	}
 	fmt.Print(next(env))
 	if !exit {
@@ -101,7 +103,7 @@ func parse(hosts string) (testenv.Options, error) {
 	if simulated {
 		o.SimulatedHosts = n
 	} else {
-		o.WineHosts, o.Network = n, testenv.NetworkLab
+		o.WineHosts, o.Network, o.Pods = n, testenv.NetworkHybridOverlay, true
 	}
 	if err := lab.CanRunLinuxNodes(); err != nil {
 		say("%v: the operator runs without a pod", err)
@@ -150,6 +152,7 @@ func nextWithPods(env *testenv.Env) string {
 	return fmt.Sprintf(`  kubectl --kubeconfig %[1]s get pods -o wide
   kubectl --kubeconfig %[1]s logs deployment/%[2]s
   kubectl --kubeconfig %[1]s exec deployment/%[2]s -- webserver echo hello
+  kubectl --kubeconfig %[1]s exec deployment/%[2]s -- webserver get http://%[2]s
   curl http://<address of a pod>:%[3]d
 `, env.Kubeconfig, webserver, testenv.WebserverPort)
 }

@@ -33,8 +33,11 @@ func runPods(ctx context.Context, env *testenv.Env) error {
 		say("No pods are shown: simulated hosts run no programs. Hosts on Wine run a Deployment here, its images from a registry of the lab")
 		return nil
 	}
+	if err := createGreeting(ctx, env); err != nil {
+		return err
+	}
 	created := time.Now()
-	if _, err := env.WinWebserver(ctx, webserver, replicas, nil); err != nil {
+	if _, err := env.WinWebserver(ctx, webserver, replicas, showGreeting); err != nil {
 		return err
 	}
 	say("Deployment %s is created: %d replicas, each must answer a request with its name", webserver, replicas)

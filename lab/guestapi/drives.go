@@ -12,7 +12,9 @@ type Drive struct {
 	// Root is the folder of the host with the files of the container's layers, in MountsDir.
 	Root   string
 	Mounts []Mount `json:",omitempty"`
-	Remove bool    `json:",omitempty"`
+	// Namespace is the network namespace of the container, whose endpoint says how its programs resolve names.
+	Namespace string `json:",omitempty"`
+	Remove    bool   `json:",omitempty"`
 }
 
 // Mount is a folder or a file of the host that a container sees; the names are those of Windows' MappedDirectory.

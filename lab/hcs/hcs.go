@@ -59,6 +59,8 @@ type System struct {
 	Root string
 	// Mounts are folders and files of the host that it sees on its drive C:.
 	Mounts []guestapi.Mount `json:",omitempty"`
+	// Namespace is its namespace of the network service.
+	Namespace string `json:",omitempty"`
 	// EndsWithHandle makes it end with its last handle.
 	EndsWithHandle bool
 	Created        time.Time
@@ -79,6 +81,7 @@ func ParseDocument(id, document string) (System, error) {
 			Storage           struct{ Path string }
 			GuestOs           struct{ HostName string }
 			MappedDirectories []guestapi.Mount
+			Networking        struct{ Namespace string }
 		}
 	}
 	if err := json.Unmarshal([]byte(document), &d); err != nil {
@@ -88,7 +91,7 @@ func ParseDocument(id, document string) (System, error) {
 		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
 	}
 	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path, Mounts: d.Container.MappedDirectories,
-		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
+		Namespace: d.Container.Networking.Namespace, EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
 	if s.Root == "" {
 		s.Root, s.Host, s.Mounts = d.VolumePath, d.HostName, d.MappedDirectories
 	}

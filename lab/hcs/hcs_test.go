@@ -20,8 +20,8 @@ func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
 		result   Result
 	}{
 		"schema 2": {
-			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"},"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b","ReadOnly":true}]}}`,
-			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, EndsWithHandle: true,
+			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"},"Networking":{"Namespace":"n1"},"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b","ReadOnly":true}]}}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, Namespace: "n1", EndsWithHandle: true,
 				Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`, ReadOnly: true}}}, 0,
 		},
 		"schema 1": {

@@ -168,6 +168,17 @@ func (s *Store) readMark() (mark, error) {
 	return mark{binary.LittleEndian.Uint64(raw[:8]), binary.LittleEndian.Uint64(raw[8:])}, nil
 }
 
+// Revision returns a text that changes with every change of an object.
+func (s *Store) Revision() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.open(); err != nil {
+		return "", err
+	}
+	now, err := s.readMark()
+	return fmt.Sprint(now), err
+}
+
 func (s *Store) writeMark(m mark) error {
 	var raw [16]byte
 	binary.LittleEndian.PutUint64(raw[:8], m.Journal)

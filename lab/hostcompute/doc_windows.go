@@ -3,5 +3,5 @@
 // C library with mingw. Packages hcs and hns implement the calls; here are handles, processes, jobs and callbacks.
 //
 // A compute system is a named job with ordinary processes, so that, as on Windows, it ends when its last handle is closed in any
-// process. Processes see drive C: of the host; see Inside in package hcs.
+// process. Processes see a drive C: of the container, which the host's reaper mounts.
 package main

@@ -43,6 +43,8 @@ type Host struct {
 	Template string            // folder, created by a reaper from a Template
 	Wine     Wine
 	Files    map[string][]byte // path below drive_c -> content, written before the first boot
+	// NFT is the program that sets the kernel's rules for Services; empty if there is none.
+	NFT string
 	// PodNetwork is the range of the cluster's pod addresses. If it is empty, the host has no network for pods.
 	PodNetwork string
 }

@@ -1,17 +1,19 @@
 //go:build linux
 
 // Command prepare builds the programs for the tests of the lab and stores them in the cache: the control plane, the template of
-// Windows hosts, the payload, the operator and Helm. Otherwise the first test that needs one builds it.
+// Windows hosts, the payload, the operator, CoreDNS and Helm. Otherwise the first test that needs one builds it.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/helm"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -30,7 +32,7 @@ func main() {
 	defer stop()
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
-		err = buildHelm(ctx)
+		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), buildHelm(ctx))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)

@@ -89,7 +89,7 @@ func makeDrive(d guestapi.Drive) error {
 			return err
 		}
 	}
-	return nil
+	return writeResolver(name, d.Namespace)
 }
 
 // mountWindows mounts the host's Windows read-only, with folders of the container's own where Windows has files of its own.

@@ -50,6 +50,11 @@ func runHost(dir string) error {
 	if err := errors.Join(servePods(), serveDrives()); err != nil {
 		return err
 	}
+	if h.spec.NFT != "" {
+		if err := h.balance(); err != nil {
+			return err
+		}
+	}
 	for again := true; again; {
 		if again, err = h.boot(); err != nil {
 			return err

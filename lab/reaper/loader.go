@@ -17,17 +17,22 @@ import (
 const loaderName = "wine64-preloader"
 
 // load replaces this process by Wine's loader. Processes of containers get the Wine prefix of their container: the same server and the
-// same registry, but another drive C:.
+// same registry, but another drive C:, and the container's own way to resolve names.
 func load(args, environment []string) error {
 	if len(args) == 0 {
 		return errors.New("want Wine's loader and its arguments")
 	}
-	return syscall.Exec(args[0], args, ofContainer(environment))
+	environment, drive := ofContainer(environment)
+	if drive != "" {
+		if err := resolveAs(drive); err != nil {
+			return err
+		}
+	}
+	return syscall.Exec(args[0], args, environment)
 }
 
-// ofContainer returns the environment with the prefix of the container that is named in it, if any.
-func ofContainer(environment []string) []string {
-	drive := ""
+// ofContainer returns the environment with the prefix of the container that is named in it, if any, and the name of its drive.
+func ofContainer(environment []string) (own []string, drive string) {
 	for i, variable := range environment {
 		if name, found := strings.CutPrefix(variable, "WINEDEBUG="+guestapi.DriveTag); found {
 			drive = filepath.Base(name)
@@ -35,14 +40,14 @@ func ofContainer(environment []string) []string {
 		}
 	}
 	if drive == "" {
-		return environment
+		return environment, ""
 	}
 	for i, variable := range environment {
 		if strings.HasPrefix(variable, "WINEPREFIX=") {
 			environment[i] = "WINEPREFIX=" + drivePrefix(drive)
 		}
 	}
-	return environment
+	return environment, drive
 }
 
 // placeLoader puts this program in front of Wine's loader. It needs the machine's /tmp.

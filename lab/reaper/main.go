@@ -27,6 +27,7 @@ import (
 
 func main() {
 	if filepath.Base(os.Args[0]) == loaderName {
+		runtime.LockOSThread() // the mounts of a container are this thread's
 		fmt.Fprintln(os.Stderr, "reaper:", load(os.Args[1:], os.Environ()))
 		os.Exit(1)
 	}

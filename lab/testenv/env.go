@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,6 +55,9 @@ type Options struct {
 	FIPS bool
 	// Network is the pod network of Wine hosts.
 	Network Network
+	// Pods runs pods with NetworkHybridOverlay; with NetworkLab they always do. There, the real kube-proxy writes load balancers, so that
+	// Services work.
+	Pods bool
 	// Components are the names of additional components for Wine hosts.
 	Components []string
 	// External is the folder of files that cannot be built here, as make payload EXTERNAL takes it.
@@ -94,6 +98,7 @@ type Env struct {
 	addresses  *lab.Addresses // of simulated hosts
 	authorized ssh.PublicKey  // that of Key
 	network    Network
+	pods       bool
 	images     *lab.Registry              // of pods
 	running    context.Context            // of what runs until Close
 	stop       context.CancelFunc         // ends running
@@ -162,7 +167,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if err := env.startHosts(o); err != nil {
 		return err
 	}
-	env.network = o.Network
+	env.network, env.pods = o.Network, o.Pods || o.Network == NetworkLab
 	if o.WineHosts > 0 {
 		if err := env.startImages(ctx); err != nil {
 			return err
@@ -220,7 +225,9 @@ func (env *Env) connect() error {
 		return err
 	}
 	var err error
-	if env.Client, err = client.NewWithWatch(env.Lab.ControlPlane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+	config := env.Lab.ControlPlane.RESTConfig()
+	config.WarningHandler = rest.NoWarnings{} // they would need a logger: without one, the first prints a stack
+	if env.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	if env.Clients, err = kubernetes.NewForConfig(env.Lab.ControlPlane.RESTConfig()); err != nil {
@@ -307,8 +314,6 @@ func (env *Env) Configure(ctx context.Context) error {
 	switch env.network {
 	case NetworkLab:
 		config.Spec.Network.Custom.CNIConfig = podCNIConfig
-		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
-		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	case NetworkHybridOverlay:
 		config.Spec.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkOVNHybridOverlay}
 	case NetworkFlannel:
@@ -316,6 +321,10 @@ func (env *Env) Configure(ctx context.Context) error {
 		if err := configureFlannel(ctx, env.Client); err != nil {
 			return err
 		}
+	}
+	if env.pods {
+		// The drives of the hosts are folders of this machine, whose disk may be fuller than a host's.
+		config.Spec.Kubelet.EvictionHard = map[string]string{"nodefs.available": "1Gi", "imagefs.available": "1Gi"}
 	}
 	return errors.Join(env.Client.Create(ctx, secret), env.Client.Create(ctx, config))
 }

@@ -30,6 +30,15 @@ func (n Network) Components() []string {
 	return nil
 }
 
+// networkComponents are those of the network, and what pods need.
+func (o Options) networkComponents() []string {
+	names := o.Network.Components()
+	if o.Pods {
+		names = append(names, NetworkLab.Components()...)
+	}
+	return names
+}
+
 // bridgeCNIConfig is the CNI configuration of NetworkBridge: win-bridge with addresses of host-local.
 const bridgeCNIConfig = `{
   "cniVersion": "0.3.1",

@@ -232,7 +232,7 @@ func (env *Env) Command(ctx context.Context, args ...string) (string, error) {
 func (o Options) components() ([]build.Component, error) {
 	if !o.WholePayload {
 		base := []string{"wicd", "kubelet", "kube-log-runner", "containerd", "win-bridge", "host-local"}
-		all, err := build.Named(slices.Concat(base, o.Network.Components(), o.Components)...)
+		all, err := build.Named(slices.Concat(base, o.networkComponents(), o.Components)...)
 		return slices.DeleteFunc(all, o.isOfOtherMinor), err
 	}
 	ofSome := func(c build.Component) bool { return c.Minor == "" && c.Group != payload.Base || o.isOfOtherMinor(c) }

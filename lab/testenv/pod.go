@@ -51,7 +51,7 @@ func (env *Env) startPod(ctx context.Context, root string, o Options) (err error
 	if err != nil {
 		return err
 	}
-	if p.Node, err = env.Lab.StartLinuxNode(ctx, "linux-1", p.images); err != nil {
+	if p.Node, err = env.Lab.StartLinuxNode(ctx, linuxNode, p.images); err != nil {
 		return err
 	}
 	env.Pod = p

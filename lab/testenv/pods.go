@@ -39,7 +39,7 @@ const podCNIConfig = `{
 `
 
 // RunsPods reports whether the hosts run pods.
-func (env *Env) RunsPods() bool { return env.network == NetworkLab }
+func (env *Env) RunsPods() bool { return env.pods }
 
 // startImages starts the registry with the images of pods, and adds it to the mirrors of WindowsConfig.
 func (env *Env) startImages(ctx context.Context) error {

@@ -1,15 +1,18 @@
 // Command webserver runs in the pods of the lab: it answers every request with the name of its pod.
 //
-//	webserver          serves
-//	webserver echo ... prints its arguments; without arguments, its standard input
-//	webserver exit N   exits with a code
-//	webserver read F   prints a file
-//	webserver write F  writes its standard input to a file
+//	webserver            serves
+//	webserver echo ...   prints its arguments; without arguments, its standard input
+//	webserver exit N     exits with a code
+//	webserver read F     prints a file
+//	webserver write F    writes its standard input to a file
+//	webserver get URL... prints a line for each answer
+//	webserver time N URL... sends N requests to each, in turn, and prints microseconds until the answer begins
+//	webserver lookup N   prints the addresses of a name
 //
-// Environment variables configure it. PORT is the port, 8080 by default. POD_IP is the address to listen on: pods share the ports
-// of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
+// Environment variables configure it. PORT has the ports, with commas, 8080 by default. POD_IP is the address to listen on: pods share
+// the ports of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
 // GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
-// /exit?code=3 makes it exit with a code.
+// /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address.
 package main
 
 import (
@@ -53,6 +56,18 @@ func run(args []string) error {
 		content, err := os.ReadFile(args[1])
 		fmt.Print(string(content))
 		return err
+	case args[0] == "get":
+		return getAll(args[1:])
+	case args[0] == "time" && len(args) > 2:
+		rounds, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		return timeAll(rounds, args[2:])
+	case args[0] == "lookup" && len(args) == 2:
+		addresses, err := net.LookupHost(args[1])
+		fmt.Println(strings.Join(addresses, "\n"))
+		return err
 	case args[0] == "write" && len(args) == 2:
 		content, err := io.ReadAll(os.Stdin)
 		if err != nil {
@@ -60,25 +75,28 @@ func run(args []string) error {
 		}
 		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo, exit, read or write, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read, write, get, time or lookup, got %q", args)
 }
 
 func serve() error {
 	name := cmp.Or(os.Getenv("POD_NAME"), os.Getenv("COMPUTERNAME"))
-	address := net.JoinHostPort(os.Getenv("POD_IP"), cmp.Or(os.Getenv("PORT"), "8080"))
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s listens on %s\n", name, listener.Addr())
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })
+	http.HandleFunc("/client", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.RemoteAddr) })
+	http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.FormValue("name")) })
 	http.HandleFunc("/exit", func(_ http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
 		fmt.Printf("%s was told to end with code %d\n", name, code)
 		os.Exit(code)
 	})
 	failed := make(chan error, 1)
-	go func() { failed <- http.Serve(listener, nil) }()
+	for port := range strings.SplitSeq(cmp.Or(os.Getenv("PORT"), "8080"), ",") {
+		listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("POD_IP"), port))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s listens on %s\n", name, listener.Addr())
+		go func() { failed <- http.Serve(listener, nil) }()
+	}
 	return until(failed, name)
 }
 

@@ -1,0 +1,62 @@
+//go:build linux
+
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+)
+
+// linuxNode is the name of the Linux node.
+const linuxNode = "linux-1"
+
+// StartDNS starts CoreDNS as the cluster's DNS, and returns when it answers. It runs on the Linux node, which is started for it unless the
+// operator runs there. Pods on Wine hosts reach it through its Service.
+func (env *Env) StartDNS(ctx context.Context) error {
+	if env.images == nil {
+		return errors.New("starting the cluster's DNS: its image needs the registry of Wine hosts")
+	}
+	root, err := Repository(ctx)
+	if err != nil {
+		return err
+	}
+	if err := env.Lab.AddCoreDNS(ctx, env.images); err != nil {
+		return fmt.Errorf("pushing the image of CoreDNS: %w", err)
+	}
+	if env.Pod == nil {
+		if _, err := env.Lab.StartLinuxNode(ctx, linuxNode, env.images); err != nil {
+			return err
+		}
+	}
+	if err := manifest.Apply(ctx, env.Lab.ControlPlane.RESTConfig(), filepath.Join(root, "lab", "coredns", "deploy")); err != nil {
+		return fmt.Errorf("installing CoreDNS: %w", err)
+	}
+	return env.waitForDNS(ctx)
+}
+
+func (env *Env) waitForDNS(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(2*time.Minute))
+	defer cancel()
+	for {
+		var d appsv1.Deployment
+		err := env.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "coredns"}, &d)
+		if err == nil && d.Status.ReadyReplicas > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for CoreDNS: %w: %+v", errors.Join(ctx.Err(), err), d.Status)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
