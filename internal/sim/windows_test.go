@@ -311,6 +311,7 @@ func TestSimulatedContainersKeepTheContract(t *testing.T) {
 				w.AddProgram(path)
 			},
 			Running:   func(_ *testing.T, path string) bool { return slices.Contains(w.Remnants(), path) },
+			Hang:      func(*testing.T) { w.SetHCS(sim.HCS{Hangs: true}) },
 			Container: func(_ *testing.T, name string) { w.AddContainer(name, `C:\shim.exe`) },
 			Network: func(*testing.T) string {
 				const id = "0F1a2b3c-0000-4000-8000-000000000001"
@@ -350,3 +351,12 @@ type (
 	latest       struct{ host.NextStart }
 	latestSystem struct{ host.System }
 )
+
+func TestTheSimulatedMemoryKeepsTheContract(t *testing.T) {
+	contract.Memory(t, func(t *testing.T) contract.MemoryFixture {
+		w := mustNewComputer(t, nil)
+		return contract.MemoryFixture{
+			Memory: w.Host().Memory, System: w.Host().System, Commit: func(_ *testing.T, bytes uint64) { w.Commit(bytes) },
+		}
+	})
+}
