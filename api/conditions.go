@@ -65,6 +65,53 @@ const (
 	// answer, or has lost networks, endpoints or load balancers. The message says which; the daemon repairs them.
 	// Absent when the user supplies the network (provider Custom). Bad when True.
 	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
+	// ConditionCommitPressure is True while Windows has committed 90% or more of the memory it can commit, which is the
+	// physical memory and the paging files. Beyond that, programs get no memory. Absent until the first time. Bad when
+	// True.
+	ConditionCommitPressure = "WindowsCommitPressure"
+	// ConditionHostComputeUnavailable is True while the Host Compute Service of Windows, which runs the containers, does
+	// not answer. Absent until the first time. Bad when True.
+	ConditionHostComputeUnavailable = "WindowsHostComputeUnavailable"
+	// ConditionClockSkewed is True while the clock of the host is off by a minute or more, compared with the API server.
+	// Absent until the first time. Bad when True.
+	ConditionClockSkewed = "WindowsClockSkewed"
+	// ConditionDefenderInterference is True while the real-time protection of Microsoft Defender scans what containerd
+	// writes, although WindowsConfig asks for exclusions. Absent until the first time. Bad when True.
+	ConditionDefenderInterference = "WindowsDefenderInterference"
+)
+
+// Reasons of condition WindowsCommitPressure.
+const (
+	// ReasonCommitLimitNear means that the committed memory is near its limit.
+	ReasonCommitLimitNear = "CommitLimitNear"
+	// ReasonCommitAvailable means that Windows can commit enough memory again.
+	ReasonCommitAvailable = "CommitAvailable"
+)
+
+// Reasons of condition WindowsHostComputeUnavailable.
+const (
+	// ReasonHCSUnavailable means that the Host Compute Service (vmcompute) does not answer. The message has its state.
+	ReasonHCSUnavailable = "HCSUnavailable"
+	// ReasonHCSWorks means that the Host Compute Service answers again.
+	ReasonHCSWorks = "HCSWorks"
+)
+
+// Reasons of condition WindowsClockSkewed.
+const (
+	// ReasonClockOutOfSync means that the clock of the host differs from that of the API server. The message says by how
+	// much, and the state of the service Windows Time (W32Time).
+	ReasonClockOutOfSync = "ClockOutOfSync"
+	// ReasonClockInSync means that the clock of the host agrees with that of the API server again.
+	ReasonClockInSync = "ClockInSync"
+)
+
+// Reasons of condition WindowsDefenderInterference.
+const (
+	// ReasonDefenderExclusionsMissing means that exclusions are missing, because a policy or tamper protection prevents
+	// them. The message names them.
+	ReasonDefenderExclusionsMissing = "DefenderExclusionsMissing"
+	// ReasonDefenderExclusionsInForce means that Defender has the exclusions again, or scans no more.
+	ReasonDefenderExclusionsInForce = "DefenderExclusionsInForce"
 )
 
 // Reasons of condition WindowsNetworkUnavailable of Nodes.
