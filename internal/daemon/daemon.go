@@ -107,6 +107,7 @@ type parts struct {
 	network    *podnetwork.Reconciler
 	reboot     *nodestatus.RebootPending
 	problems   *nodestatus.Problems
+	accounts   *nodestatus.Accounts
 	verifier   *nodesettings.Verifier
 	follower   *nodesettings.Follower
 	sandbox    *sandboximage.Reconciler
@@ -124,6 +125,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.reboot = nodestatus.NewRebootPending(s, wake)
 	p.metrics.Services, p.metrics.Reboot = p.supervisor, p.reboot
 	p.problems = nodestatus.NewProblems(s, wake, p.metrics, &clients.Clock)
+	p.accounts = nodestatus.NewAccounts(s, wake)
 	p.verifier = nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, p.verifier)
 	p.sandbox = sandboximage.New(s, wake, p.follower)
@@ -134,7 +136,9 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.problems, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector},
+		Sources: []nodestatus.Source{
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector,
+		},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
 	return p
@@ -160,6 +164,7 @@ func (p *parts) run(ctx context.Context) {
 		podnetwork.Routes{Session: p.Session}.Run,
 		p.reboot.Run,
 		p.problems.Run,
+		p.accounts.Run,
 		p.metrics.Run,
 		p.registry.Run,
 		p.exclusions.Run,

@@ -231,6 +231,7 @@ type Host struct {
 	Firewall     Firewall
 	Defender     Defender
 	Memory       Memory
+	Accounts     Accounts
 	Routes       Routes
 	EventLogs    EventLogs
 	Inventory    Inventory

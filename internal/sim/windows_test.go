@@ -351,12 +351,3 @@ type (
 	latest       struct{ host.NextStart }
 	latestSystem struct{ host.System }
 )
-
-func TestTheSimulatedMemoryKeepsTheContract(t *testing.T) {
-	contract.Memory(t, func(t *testing.T) contract.MemoryFixture {
-		w := mustNewComputer(t, nil)
-		return contract.MemoryFixture{
-			Memory: w.Host().Memory, System: w.Host().System, Commit: func(_ *testing.T, bytes uint64) { w.Commit(bytes) },
-		}
-	})
-}

@@ -37,6 +37,7 @@ func Host() (host.Host, error) {
 		Firewall:     firewall{},
 		Defender:     defender{wmi: newWMI(30 * time.Second)},
 		Memory:       memory{},
+		Accounts:     accounts{},
 		Routes:       newRoutes(),
 		Networks:     networks,
 		EventLogs:    newEventLogs(),
