@@ -18,7 +18,7 @@ import (
 
 // How long until a problem is told, and until its end is: WICD looks each minute.
 const (
-	problemTold = 4 * time.Minute
+	problemTold = 5 * time.Minute // a look at a service that hangs takes half a minute
 	problemOver = 8 * time.Minute
 	// clockTold and clockOver are those of the clock, which is compared when a watch begins again.
 	clockTold, clockOver = 12 * time.Minute, 17 * time.Minute

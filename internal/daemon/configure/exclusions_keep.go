@@ -140,9 +140,7 @@ func (e *Exclusions) judge(problem error, interferes bool) {
 			Service: "defender", Reason: api.EventDefenderExclusions, Message: shorten.Text(e.message(problem), shorten.Note), Since: time.Now(),
 		}
 	}
-	if e.isKnown {
-		e.metrics.SetProblem(api.ConditionDefenderInterference, e.interferes)
-	}
+	e.metrics.SetProblem(api.ConditionDefenderInterference, e.interferes)
 	if e.reported != was || e.interferes != interfered {
 		e.wake.Send()
 	}

@@ -89,7 +89,9 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if !w.see(now, wrong != "") {
+	changed := w.see(now, wrong != "")
+	p.metrics.SetProblem(string(w.Type), w.isBad)
+	if !changed {
 		return
 	}
 	w.told = Problem{}
@@ -97,7 +99,6 @@ func (p *Problems) see(ctx context.Context, w *watched) {
 		w.told = Problem{Service: "windows-" + w.reason, Reason: w.reason, Message: wrong, Since: now}
 		p.Log.Warn("Windows has a problem", "condition", w.Type, "reason", w.reason, "message", wrong)
 	}
-	p.metrics.SetProblem(string(w.Type), w.isBad)
 	p.wake.Send()
 }
 
