@@ -46,7 +46,7 @@ func nodes() Table {
 		api.ReasonCredentialPlugin:          good(),
 		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",
 			"workloads#group-managed-service-accounts"},
-		api.ReasonServicesRunning:           good(),
+		api.ReasonServicesRunning: good(),
 		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
 			nodeConditions},
 		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},
