@@ -48,41 +48,6 @@ const (
 	ConditionAnotherOperator = "AnotherOperator"
 )
 
-// Conditions of a Node. Only the daemon on the host (WICD) writes them.
-const (
-	// ConditionServicesHealthy is False while a service of the node crashes repeatedly, or runs without working while
-	// other services depend on it. The message names the service and ends with the last lines of its log. It is True
-	// again when no service has crashed for five minutes. Absent until all services have run once. Good when True.
-	ConditionServicesHealthy = "WindowsServicesHealthy"
-	// ConditionUpdated is False after an update to another version failed and the node rolled back. The message says
-	// why and ends with the last lines of the relevant log. It is True again when the node's version is the desired
-	// one. Absent until an update fails. Good when True.
-	ConditionUpdated = "WindowsUpdated"
-	// ConditionNodeRebootRequired is True while Windows itself has a restart pending; the message says what for. Absent
-	// until the first pending restart. Bad when True.
-	ConditionNodeRebootRequired = "WindowsRebootRequired"
-	// ConditionWindowsNetworkUnavailable is True while the pod network does not work: the Host Network Service does not
-	// answer, or has lost networks, endpoints or load balancers. The message says which; the daemon repairs them.
-	// Absent when the user supplies the network (provider Custom). Bad when True.
-	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
-)
-
-// Reasons of condition WindowsNetworkUnavailable of Nodes.
-const (
-	// ReasonNetworkWorks means that all networks, endpoints and load balancers exist as expected.
-	ReasonNetworkWorks = "NetworkWorks"
-	// ReasonHNSUnavailable means that the Host Network Service of Windows does not answer.
-	ReasonHNSUnavailable = "HNSUnavailable"
-	// ReasonHNSNetworkMissing means that the pod network does not exist: it has not been created yet, or was lost.
-	ReasonHNSNetworkMissing = "HNSNetworkMissing"
-	// ReasonHNSEndpointLost means that pods, or the host itself, have no endpoint in the pod network.
-	ReasonHNSEndpointLost = "HNSEndpointLost"
-	// ReasonLoadBalancersLost means that Services have no load balancer on the node.
-	ReasonLoadBalancersLost = "LoadBalancersLost"
-	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
-	ReasonNetworkRepaired = "NetworkRepaired"
-)
-
 // Reasons of condition SandboxImage.
 const (
 	// ReasonSandboxImagePresent means that the host has the sandbox image.
@@ -98,32 +63,6 @@ const (
 	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. This reason, and
 	// those above but the first, are also reasons of NodeReady as long as the node waits for its first image.
 	ReasonSandboxImagePullFailed = "SandboxImagePullFailed"
-)
-
-// Reasons of condition WindowsRebootRequired.
-const (
-	// ReasonRebootPending means that Windows has a restart pending.
-	ReasonRebootPending = "RebootPending"
-	// ReasonNoRebootPending means that Windows no longer has a restart pending.
-	ReasonNoRebootPending = "NoRebootPending"
-)
-
-// Reasons of condition WindowsUpdated.
-const (
-	// ReasonUpToDate means that the node has the desired version.
-	ReasonUpToDate = "UpToDate"
-	// ReasonUpdateFailed means that the desired version did not work and the node runs its previous version.
-	ReasonUpdateFailed = "UpdateFailed"
-)
-
-// Reasons of condition WindowsServicesHealthy.
-const (
-	// ReasonServicesRunning means that every service runs.
-	ReasonServicesRunning = "ServicesRunning"
-	// ReasonServiceCrashLoop means that a service crashed, or failed to start, three times within five minutes.
-	ReasonServiceCrashLoop = "ServiceCrashLoop"
-	// ReasonServiceNotReady means that a service runs but has not worked for a minute, and other services depend on it.
-	ReasonServiceNotReady = "ServiceNotReady"
 )
 
 // Reasons of condition AnotherOperator.

@@ -69,7 +69,13 @@ const (
 	// EventDefenderExclusions is reported on a Node on which Microsoft Defender does not have the exclusions of containerd
 	// that WindowsConfig asks for, because a policy or tamper protection prevents it, or because Defender does not answer.
 	// The note says what to do.
-	EventDefenderExclusions = "DefenderExclusionsMissing"
+	EventDefenderExclusions = ReasonDefenderExclusionsMissing
+	// EventCommitLimitNear is reported on a Node when condition WindowsCommitPressure becomes True.
+	EventCommitLimitNear = ReasonCommitLimitNear
+	// EventHCSUnavailable is reported on a Node when condition WindowsHostComputeUnavailable becomes True.
+	EventHCSUnavailable = ReasonHCSUnavailable
+	// EventClockOutOfSync is reported on a Node when condition WindowsClockSkewed becomes True.
+	EventClockOutOfSync = ReasonClockOutOfSync
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
 	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.

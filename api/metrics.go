@@ -53,6 +53,8 @@ const (
 	MetricNodeNetworkUnavailable = "wicd_network_unavailable"
 	// MetricNodeNetworkRepairs counts repairs of the pod network.
 	MetricNodeNetworkRepairs = "wicd_network_repairs_total"
+	// MetricNodeProblem is 1 while a problem of Windows lasts, by the condition that the Node has then.
+	MetricNodeProblem = "wicd_node_problem"
 	// MetricNodeRegistryRequests counts requests to the registry on loopback, by result.
 	MetricNodeRegistryRequests = "wicd_registry_requests_total"
 )

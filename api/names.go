@@ -116,6 +116,10 @@ const (
 	// by the operator.
 	LabelRunsPrefix = GroupName + "/runs."
 
+	// LabelGMSA on a Node says that its condition WindowsGMSACapable is True, so that pods with a group Managed Service
+	// Account can select it. Written by the operator, with value true.
+	LabelGMSA = GroupName + "/gmsa"
+
 	// LabelImages on a RuntimeClass says which images it is for, as Microsoft's tags do: ltsc2019, ltsc2022 or ltsc2025.
 	// Where deploy/workloads is installed, pods with such images that name no class get this one. Written by the
 	// operator.

@@ -27,6 +27,9 @@ const (
 	// EventCredentialSpecMissing is reported on a pod that names a credential spec of a group Managed Service Account,
 	// whose content nothing has put into the pod.
 	EventCredentialSpecMissing = "CredentialSpecMissing"
+	// EventNodeNotInDomain is reported on a pod with a group Managed Service Account whose node, or each node that it
+	// could run on, is neither joined to a domain nor has a plugin of Container Credential Guard.
+	EventNodeNotInDomain = "NodeNotInDomain"
 	// EventMirrorUnavailable is reported on a pod with an image that no mirror or registry has which may be asked.
 	EventMirrorUnavailable = "MirrorUnavailable"
 	// EventRegistryDenied is reported on a pod whose registry does not accept the credentials, or wants some.
@@ -42,6 +45,6 @@ const (
 func PodReasons() []string {
 	return []string{
 		EventImageForAnotherBuild, EventNoNodeForBuild, EventNoNodeFits, EventNodesUnavailable, EventTaintNotTolerated, EventMemoryLimitMissing,
-		EventRuntimeClassMissing, EventCredentialSpecMissing, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
+		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
 	}
 }

@@ -45,12 +45,31 @@ func featureLines() []Line {
 			Text: "Wine has none. Its class `MSFT_MpPreference` and methods `Add` and `Remove` are used after their " +
 				"documentation; what Defender does was simulated. Connecting to WMI, reading an instance, calling " +
 				"a method with parameters, and lists of strings in both directions were tried with other classes " +
-				"of Wine (`StdRegProv`). Not tried: passing a list to a method, the rights that WMI wants " +
+				"of Wine (`StdRegProv`), and a truth with `Win32_OperatingSystem`. Not tried: passing a list to a method, the rights that WMI wants " +
 				"(`CoSetProxyBlanket` has no effect there), and which errors policies and tamper protection " +
 				"really cause. How much faster pulls become is unknown.",
-			Claim:   "an exclusion that WICD adds is in force, and it is gone when WICD removes it",
+			Claim:   "an exclusion that WICD adds is in force, and it is gone when WICD removes it; Defender says whether its real-time protection is on",
 			Changes: "adds the exclusion C:\\ProgramData\\wmco-acceptance\\excluded for a moment",
 			Try:     tryDefender,
+		},
+	}
+}
+
+// healthLines are the lines about what WICD tells of Windows on the Node.
+func healthLines() []Line {
+	return []Line{
+		{
+			ID: "node-problems", Title: "Problems of Windows",
+			Text: "the commit charge is read with the documented call; Wine returns the memory that Linux uses. A Host Compute " +
+				"Service that hangs or fails was simulated, and so was a clock that is off.",
+			Claim: "memory that a program commits is counted, without being used",
+			Tests: []string{"TestMemoryKeepsItsPromises/TheLimitIsBeyondWhatIsCommitted", "TestMemoryKeepsItsPromises/WhatProgramsCommitIsCounted"},
+		},
+		{
+			ID: "gmsa", Title: "Group Managed Service Accounts",
+			Text: "the domain of a host is read with the documented call, and the plugins of Container Credential Guard from " +
+				"the documented keys of the registry. Wine can join no domain, and no container had such an account.",
+			Reason: "it takes a domain of Active Directory",
 		},
 	}
 }

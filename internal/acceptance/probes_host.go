@@ -205,7 +205,11 @@ func tryDefender(ctx context.Context, s *session) (string, error) {
 	if in, err := isIn(); err != nil || in {
 		return "", errors.Join(err, errors.New("it was removed without an error, and is still in force"))
 	}
-	return "", nil
+	scans, err := s.Host.Defender.Scans(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("real-time protection is on: %v", scans), nil
 }
 
 func tryMetadata(ctx context.Context, _ *session) (string, error) {

@@ -89,7 +89,7 @@ func TestAddressesOfPages(t *testing.T) {
 func reasons(t *testing.T) map[string]string {
 	t.Helper()
 	found, aliases := map[string]string{}, map[string]string{}
-	for _, name := range []string{"conditions.go", "events.go"} {
+	for _, name := range []string{"conditions.go", "conditions_node.go", "events.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", name), nil, 0)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,8 @@ package advice
 
 import "github.com/windows-machine-config/wmco/api"
 
+const nodeProblems = "node-problems#problems-of-windows"
+
 const nodeConditions = "troubleshooting#conditions-of-a-node"
 
 // nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
@@ -31,6 +33,19 @@ func nodes() Table {
 		api.ReasonUpToDate:        good(),
 		api.ReasonUpdateFailed: {Error, "Fix the cause in the message (see C:\\var\\log\\wicd\\update.log on the host); then run kubectl windows retry <host>.",
 			nodeConditions},
+		api.ReasonHCSUnavailable: {Error, "On the host, start the service vmcompute (Host Compute Service); if it does not answer, restart the host with kubectl windows reboot <host>.",
+			nodeProblems},
+		api.ReasonHCSWorks: good(),
+		api.ReasonCommitLimitNear: {Warning, "Give pods memory limits, move some to other nodes, or add memory to the host or to its paging file.",
+			nodeProblems},
+		api.ReasonCommitAvailable:           good(),
+		api.ReasonClockOutOfSync:            {Warning, "Synchronize the host's clock: w32tm /resync.", nodeProblems},
+		api.ReasonClockInSync:               good(),
+		api.ReasonDefenderExclusionsInForce: good(),
+		api.ReasonDomainJoined:              good(),
+		api.ReasonCredentialPlugin:          good(),
+		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",
+			"workloads#group-managed-service-accounts"},
 		api.ReasonServicesRunning: good(),
 		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
 			nodeConditions},

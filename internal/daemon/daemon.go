@@ -106,6 +106,8 @@ type parts struct {
 	metrics    *nodestatus.Metrics
 	network    *podnetwork.Reconciler
 	reboot     *nodestatus.RebootPending
+	problems   *nodestatus.Problems
+	accounts   *nodestatus.Accounts
 	verifier   *nodesettings.Verifier
 	follower   *nodesettings.Follower
 	sandbox    *sandboximage.Reconciler
@@ -122,17 +124,21 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.supervisor = supervisor.New(s, wake)
 	p.reboot = nodestatus.NewRebootPending(s, wake)
 	p.metrics.Services, p.metrics.Reboot = p.supervisor, p.reboot
+	p.problems = nodestatus.NewProblems(s, wake, p.metrics, &clients.Clock)
+	p.accounts = nodestatus.NewAccounts(s, wake)
 	p.verifier = nodesettings.NewVerifier(s, wake)
 	p.follower = nodesettings.NewFollower(s, p.verifier)
 	p.sandbox = sandboximage.New(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
-	p.exclusions = configure.NewExclusions(s, wake)
+	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
 	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
-		Sources:  []nodestatus.Source{p.supervisor, p.updates, p.reboot, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector},
+		Sources: []nodestatus.Source{
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector,
+		},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
 	return p
@@ -157,6 +163,8 @@ func (p *parts) run(ctx context.Context) {
 		(&eventlog.Copier{Session: p.Session}).Run,
 		podnetwork.Routes{Session: p.Session}.Run,
 		p.reboot.Run,
+		p.problems.Run,
+		p.accounts.Run,
 		p.metrics.Run,
 		p.registry.Run,
 		p.exclusions.Run,

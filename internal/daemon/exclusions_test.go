@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/agent"
@@ -134,11 +135,14 @@ func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 		says string
 		// writes is how often WICD may try to change exclusions within two days.
 		writes int
+		// interferes is true where it is known that Defender scans what it should not.
+		interferes bool
 	}{
-		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection has the last word", 4},
-		"access denied":              {func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") }, "0x80070005", 4},
-		"a policy hides them":        {func(d *sim.Defender) { d.Hidden = true }, "a policy hides", 0},
-		"it hangs":                   {func(d *sim.Defender) { d.Hangs = true }, "no answer within 30s", 0},
+		"a policy has the last word": {func(d *sim.Defender) { d.PolicyOnly = true }, "a policy or tamper protection has the last word", 4, true},
+		"access denied":              {func(d *sim.Defender) { d.Refuses = errors.New("error 0x80070005") }, "0x80070005", 4, true},
+		"another program scans":      {func(d *sim.Defender) { d.PolicyOnly, d.RealTimeOff = true, true }, "a policy or tamper protection has the last word", 4, false},
+		"a policy hides them":        {func(d *sim.Defender) { d.Hidden = true }, "a policy hides", 0, false},
+		"it hangs":                   {func(d *sim.Defender) { d.Hangs = true }, "no answer within 30s", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -158,8 +162,15 @@ func TestADefenderThatKeepsItsExclusionsIsToldOnTheNodeOnce(t *testing.T) {
 				if n := m.windows.Defender().Writes; n > test.writes {
 					t.Errorf("exclusions were changed %d times in two days", n)
 				}
+				c := m.conditionOf(api.ConditionDefenderInterference)
+				if is := c.Status == corev1.ConditionTrue; is != test.interferes || is && (c.Reason != api.ReasonDefenderExclusionsMissing || c.Message != notes[0]) {
+					t.Errorf("the condition is %+v, and Defender interferes: %v", c, test.interferes)
+				}
 				m.windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Policy: node.Exclusions} })
 				time.Sleep(servicesLook)
+				if c := m.conditionOf(api.ConditionDefenderInterference); test.interferes && (c.Status != corev1.ConditionFalse || c.Reason != api.ReasonDefenderExclusionsInForce) {
+					t.Errorf("after a policy has them, the condition is %+v", c)
+				}
 				m.windows.EditDefender(func(d *sim.Defender) { *d = sim.Defender{Set: somebodys()} })
 				time.Sleep(servicesLook)
 				expectExclusions(t, m.windows, somebodys().And(node.Exclusions))

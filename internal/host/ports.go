@@ -185,7 +185,8 @@ type Runtime interface {
 // Containers are what containerd, its shims and its network plugins made of parts of Windows. It goes on, or stays, when their
 // processes have ended.
 type Containers interface {
-	// List returns the names of the containers that containerd's shims made and that exist still, sorted.
+	// List returns the names of the containers that containerd's shims made and that exist still, sorted. An error means that the Host
+	// Compute Service does not answer. It ends with ctx.
 	List(ctx context.Context) ([]string, error)
 	// End ends a container with all its processes, and waits until it is gone. An absent one is no error.
 	End(ctx context.Context, name string) error
@@ -229,6 +230,8 @@ type Host struct {
 	Networks     Networks
 	Firewall     Firewall
 	Defender     Defender
+	Memory       Memory
+	Accounts     Accounts
 	Routes       Routes
 	EventLogs    EventLogs
 	Inventory    Inventory

@@ -67,6 +67,9 @@ type Defender interface {
 	// Remove removes exclusions from those that are set on the host. Absent ones are no error; those of a policy stay in force. Where
 	// nothing scans, that is ErrNoDefender.
 	Remove(ctx context.Context, e desired.Exclusions) error
+	// Scans tells whether files are scanned when programs use them: Defender's real-time protection is on. It can be off while another
+	// program does that. Where nothing scans, that is ErrNoDefender.
+	Scans(ctx context.Context) (bool, error)
 }
 
 // ErrNoDefender is what Defender returns where it scans nothing: it is not installed, or its service does not run.

@@ -136,6 +136,10 @@ func Node() []Metric {
 		{api.MetricNodeNetworkUnavailable, Gauge, "1 while the pod network does not work.", nil},
 		{api.MetricNodeNetworkRepairs, Counter, "How often the pod network was repaired since the daemon started, or since its settings changed.", nil},
 		{
+			api.MetricNodeProblem, Gauge, "1 while a problem of Windows lasts.",
+			[]Label{{"condition", "of the Node: `WindowsHostComputeUnavailable`, `WindowsCommitPressure`, `WindowsClockSkewed`, `WindowsDefenderInterference`"}},
+		},
+		{
 			api.MetricNodeRegistryRequests, Counter, "Requests to the registry on loopback, which serves containerd from mirrors, since the daemon started.",
 			[]Label{{"result", "`served`, `not_found`, `denied`, `failed`, `unauthorized`"}},
 		},

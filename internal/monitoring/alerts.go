@@ -157,6 +157,11 @@ func nodeAlerts() Group {
 			"Windows on node {{ $labels.instance }} has had a restart pending for a day, for example for an update.",
 		},
 		{
+			"WindowsNodeProblem", warning, "10m", api.MetricNodeProblem + ` == 1`,
+			"Windows on a node has a problem that lasts.",
+			"Node {{ $labels.instance }} has condition {{ $labels.condition }}. Its message says what is wrong.",
+		},
+		{
 			"WindowsNodeDiskFilling", warning, "1h",
 			`windows_logical_disk_free_bytes` + disks + ` / windows_logical_disk_size_bytes` + disks + ` < 0.2 and predict_linear(windows_logical_disk_free_bytes` + disks + `[6h], 24 * 3600) < 0`,
 			"The disk of a Windows node will be full within a day.",

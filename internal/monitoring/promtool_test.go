@@ -136,6 +136,7 @@ func others() []any {
 		series(api.MetricActionSeconds+`_sum{action="Upgrade",result="done"}`, "0+60x60"), series(api.MetricActionSeconds+`_count{action="Upgrade",result="done"}`, "0+1x60"),
 		series(api.MetricNodeBuildInfo+wicd+`,version="1.0.0-a"}`, "1x60"), series(api.MetricNodeSettingsApplied+wicd+`}`, "0x60"), series(api.MetricNodeRebootPending+wicd+`}`, "0x60"),
 		series(api.MetricNodeServiceRestarts+wicd+`,service="kubelet"}`, "0x60"), series(api.MetricNodeNetworkUnavailable+wicd+`}`, "0x60"), series(api.MetricNodeNetworkRepairs+wicd+`}`, "0x60"),
+		series(api.MetricNodeProblem+wicd+`,condition="WindowsClockSkewed"}`, "0x60"),
 		series(api.MetricNodeRegistryRequests+wicd+`,result="served"}`, "0+1x60"), series(api.MetricNodeCertificate+wicd+`,file="a",serial="1",subject="b"}`, "1e9x60"),
 		series(api.MetricNodeCertificateLifetime+wicd+`,file="a",serial="1"}`, "1e6x60"), series(`ALERTS{alertname="WindowsX",alertstate="firing",severity="info"}`, "1x60"),
 	}
@@ -223,6 +224,7 @@ func TestAlertsFire(t *testing.T) {
 		"WindowsSettingsNotArrived":        {[]any{series(api.MetricSettingsLag+`{node="win-1"}`, "1000x200")}, 1},
 		"WindowsExporterDown":              {[]any{series(`up`+on+`}`, "0x200")}, 15},
 		"WindowsNodeNetworkUnavailable":    {[]any{series(api.MetricNodeNetworkUnavailable+on+`}`, "1x200")}, 5},
+		"WindowsNodeProblem":               {[]any{series(api.MetricNodeProblem+on+`,condition="WindowsClockSkewed"}`, "1x200")}, 10},
 		"WindowsNodeRebootPending":         {[]any{series(api.MetricNodeRebootPending+on+`}`, "1x1500")}, 24 * 60},
 		"WindowsMemoryPressure":            {[]any{series(`windows_memory_available_bytes`+on+`}`, "5e8x200"), series(`windows_os_visible_memory_bytes`+on+`}`, "8e9x200")}, 15},
 		"WindowsNodeCertificateExpiring": {[]any{

@@ -42,7 +42,7 @@ func Of(pod *corev1.Pod, known Cluster) Cause {
 	if pod.DeletionTimestamp != nil || !forWindows(pod, known) {
 		return Cause{}
 	}
-	for _, find := range []func(*corev1.Pod, Cluster) Cause{classMissing, containersWait, unscheduled, credentialSpecMissing} {
+	for _, find := range []func(*corev1.Pod, Cluster) Cause{classMissing, containersWait, unscheduled, credentialSpecMissing, nodeNotInDomain} {
 		if c := find(pod, known); c.Reason != "" {
 			c.Message = shorten.Printable(c.Message, maxMessage)
 			return c
@@ -124,26 +124,6 @@ func (c Cause) For(is windowsbuild.Image) Cause {
 		c.Message += "; the image is for " + is.String()
 	}
 	return c
-}
-
-// credentialSpecMissing finds pods that the webhook of windows-gmsa has not seen: their containers would run without the account.
-func credentialSpecMissing(pod *corev1.Pod, _ Cluster) Cause {
-	var all []*corev1.WindowsSecurityContextOptions
-	if pod.Spec.SecurityContext != nil {
-		all = append(all, pod.Spec.SecurityContext.WindowsOptions)
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.SecurityContext != nil {
-			all = append(all, c.SecurityContext.WindowsOptions)
-		}
-	}
-	for _, o := range all {
-		if o != nil && o.GMSACredentialSpecName != nil && o.GMSACredentialSpec == nil {
-			return Cause{Reason: api.EventCredentialSpecMissing, Message: fmt.Sprintf(
-				"the pod names credential spec %s, and nothing has put its content into the pod: the webhook of windows-gmsa is not installed, or did not answer", *o.GMSACredentialSpecName)}
-		}
-	}
-	return Cause{}
 }
 
 // Told is what the pod's annotation says.

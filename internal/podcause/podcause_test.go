@@ -43,6 +43,20 @@ func refused(on, reason, message string) *corev1.Pod {
 	})
 }
 
+// withAccount is a pod on a node that waits, with the content of a credential spec.
+func withAccount(on string) *corev1.Pod {
+	pod := refused(on, "ContainerCreating", "")
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa"), GMSACredentialSpec: new("{}")}}
+	return pod
+}
+
+// gmsa is a node that says whether it can have group Managed Service Accounts.
+func gmsa(name string, capable corev1.ConditionStatus) corev1.Node {
+	n := node(name, "10.0.20348")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionGMSACapable, Status: capable}}
+	return n
+}
+
 const noMatch = "no match for platform in manifest: not found"
 
 func TestCauses(t *testing.T) {
@@ -97,7 +111,14 @@ func TestCauses(t *testing.T) {
 		"a webhook": {waits(func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa"), GMSACredentialSpec: new("{}")}}
 		}), nodes, "", ""},
-		"not looked at yet": {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
+		"a node without a domain": {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "False")}, api.EventNodeNotInDomain,
+			"node win-1 does not report that it is joined to a domain or has a plugin of Container Credential Guard; 0 of 2 Windows nodes do"},
+		"another node has one":      {withAccount("win-1"), []corev1.Node{gmsa("win-1", "False"), gmsa("win-2", "True")}, api.EventNodeNotInDomain, "1 of 2 Windows nodes do"},
+		"a node with a domain":      {withAccount("win-1"), []corev1.Node{gmsa("win-1", "True")}, "", ""},
+		"a node that does not say":  {withAccount("win-1"), nodes, api.EventNodeNotInDomain, "0 of 2 Windows nodes do"},
+		"no account, and no domain": {refused("win-1", "ContainerCreating", ""), []corev1.Node{gmsa("win-1", "False")}, "", ""},
+		"selects a domain":          {waits(selects(api.LabelGMSA, "true")), nodes, api.EventNodeNotInDomain, "no Windows node is joined to a domain or has a plugin"},
+		"not looked at yet":         {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := podcause.Of(test.pod, podcause.Cluster{Nodes: test.nodes, Handlers: map[string]string{"other": "runhcs-wcow-process"}})
@@ -120,6 +141,17 @@ func TestTheRegistryMaySayMore(t *testing.T) {
 	} {
 		if got := c.For(test.is).Message; !strings.Contains(got, test.tells) {
 			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestWhatIsMissingOfWindowsGMSAIsSaid(t *testing.T) {
+	c := podcause.Of(waits(func(p *corev1.Pod) {
+		p.Spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}}
+	}), podcause.Cluster{Nodes: []corev1.Node{node("win-1", "10.0.20348")}})
+	for exists, tells := range map[bool]string{true: "the webhook of windows-gmsa is not installed", false: "kind GMSACredentialSpec is missing"} {
+		if got := c.WithKind(exists).Message; !strings.Contains(got, tells) || !strings.Contains(got, "web-gmsa") {
+			t.Errorf("%v: %s", exists, got)
 		}
 	}
 }

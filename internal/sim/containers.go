@@ -17,6 +17,21 @@ import (
 // ErrInUse is the error of removing the file of a running program, or a file of a layer with ordinary calls.
 var ErrInUse = errors.New("the process cannot access the file because it is being used by another process")
 
+// HCS is the Host Compute Service.
+type HCS struct {
+	// Hangs makes it answer no list.
+	Hangs bool
+	// Fails makes each list fail.
+	Fails error
+}
+
+// SetHCS changes the Host Compute Service.
+func (w *Windows) SetHCS(is HCS) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hcs = is
+}
+
 // containers are those created by containerd's shims.
 type containers struct{ boot *boot }
 
@@ -24,11 +39,20 @@ type containers struct{ boot *boot }
 func (c containers) List(ctx context.Context) ([]string, error) {
 	w := c.boot.w
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c.boot.off {
-		return nil, ErrPower
+	silent, fails := w.hcs.Hangs, w.hcs.Fails
+	w.mu.Unlock()
+	if silent {
+		<-ctx.Done()
 	}
-	return slices.Sorted(maps.Keys(w.containers)), ctx.Err()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case c.boot.off:
+		return nil, ErrPower
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return slices.Sorted(maps.Keys(w.containers)), fails
 }
 
 // End implements daemon.Containers.

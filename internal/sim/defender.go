@@ -20,6 +20,8 @@ type Defender struct {
 	PolicyOnly bool
 	// Hidden is true where a policy hides exclusions from administrators of the host.
 	Hidden bool
+	// RealTimeOff is true where it scans no files when programs use them.
+	RealTimeOff bool
 	// Refuses makes each change of exclusions fail.
 	Refuses error
 	// Hangs makes each call fail after half a minute.
@@ -54,6 +56,15 @@ func (d defender) Add(ctx context.Context, e desired.Exclusions) error {
 // Remove implements host.Defender.
 func (d defender) Remove(ctx context.Context, e desired.Exclusions) error {
 	return d.change(ctx, "include", e, func(is *Defender) { is.Set = is.Set.Without(e) })
+}
+
+// Scans implements host.Defender.
+func (d defender) Scans(ctx context.Context) (scans bool, err error) {
+	err = d.use(ctx, func(is *Defender) error {
+		scans = !is.RealTimeOff
+		return nil
+	})
+	return scans, err
 }
 
 func (d defender) change(ctx context.Context, operation string, e desired.Exclusions, change func(*Defender)) error {

@@ -16,6 +16,7 @@ func TestTheSimulatedDefenderKeepsTheContract(t *testing.T) {
 			Stop:        func(*testing.T) { w.EditDefender(func(d *sim.Defender) { d.Stopped = true }) },
 			SetByPolicy: func(_ *testing.T, e desired.Exclusions) { w.EditDefender(func(d *sim.Defender) { d.Policy = e }) },
 			Hide:        func(*testing.T) { w.EditDefender(func(d *sim.Defender) { d.Hidden = true }) },
+			Protect:     func(_ *testing.T, on bool) { w.EditDefender(func(d *sim.Defender) { d.RealTimeOff = !on }) },
 		}
 	})
 }

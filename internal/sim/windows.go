@@ -89,6 +89,10 @@ type Windows struct {
 	pullTakes       time.Duration
 	firewallStopped bool
 	defender        Defender
+	hcs             HCS
+	// committed is the memory that programs have committed, beside that of Windows itself.
+	committed uint64
+	accounts  Accounts
 	// events are the logs of events by channel; nil if they cannot be read.
 	events map[string]*eventLog
 	// nextName is the host name after the next start; empty if it does not change. waits are the reasons why Windows needs a

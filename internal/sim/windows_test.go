@@ -311,6 +311,7 @@ func TestSimulatedContainersKeepTheContract(t *testing.T) {
 				w.AddProgram(path)
 			},
 			Running:   func(_ *testing.T, path string) bool { return slices.Contains(w.Remnants(), path) },
+			Hang:      func(*testing.T) { w.SetHCS(sim.HCS{Hangs: true}) },
 			Container: func(_ *testing.T, name string) { w.AddContainer(name, `C:\shim.exe`) },
 			Network: func(*testing.T) string {
 				const id = "0F1a2b3c-0000-4000-8000-000000000001"

@@ -26,6 +26,13 @@ type containers struct {
 	patience time.Duration
 	// networks has the namespaces of pods.
 	networks *network.HNS
+	// turn is held while a list is read. The service can hang, and a call of it cannot be canceled: one that hangs keeps its thread and
+	// the turn, and further calls wait without taking threads, too.
+	turn chan struct{}
+}
+
+func newContainers(networks *network.HNS) containers {
+	return containers{patience: time.Minute, networks: networks, turn: make(chan struct{}, 1)}
 }
 
 // shimOwner is the owner of the shims' compute systems: the name of their program.
@@ -38,19 +45,45 @@ const (
 	hcsAlreadyStopped = syscall.Errno(0xc0370110)
 )
 
+// enumerate is the function that lists compute systems.
+const enumerate = "HcsEnumerateComputeSystems"
+
 // List implements daemon.Containers.
 func (c containers) List(ctx context.Context) ([]string, error) {
-	const function = "HcsEnumerateComputeSystems"
 	dll := windows.NewLazySystemDLL("vmcompute.dll")
 	if dll.Load() != nil || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: an earlier call is still in progress: %w", enumerate, ctx.Err())
+	}
+	type answer struct {
+		names []string
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		names, err := listSystems(dll)
+		<-c.turn
+		answered <- answer{names, err}
+	}()
+	select {
+	case a := <-answered:
+		return a.names, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s does not answer: %w", enumerate, ctx.Err())
+	}
+}
+
+func listSystems(dll *windows.LazyDLL) ([]string, error) {
 	query, err := windows.UTF16PtrFromString("{}")
 	if err != nil {
 		return nil, err
 	}
 	var systems, result *uint16
-	err = hcsCall(dll, function, uintptr(unsafe.Pointer(query)), uintptr(unsafe.Pointer(&systems)), uintptr(unsafe.Pointer(&result)))
+	err = hcsCall(dll, enumerate, uintptr(unsafe.Pointer(query)), uintptr(unsafe.Pointer(&systems)), uintptr(unsafe.Pointer(&result)))
 	list := textOf(systems)
 	textOf(result)
 	if err != nil {
@@ -61,7 +94,7 @@ func (c containers) List(ctx context.Context) ([]string, error) {
 		Owner string `json:"Owner"`
 	}
 	if err := json.Unmarshal([]byte(list), &all); err != nil && list != "" {
-		return nil, fmt.Errorf("reading what %s says: %w", function, err)
+		return nil, fmt.Errorf("reading what %s says: %w", enumerate, err)
 	}
 	var names []string
 	for _, system := range all {

@@ -3,11 +3,13 @@ package win
 import (
 	"bufio"
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/Microsoft/hcsshim/hcn"
@@ -103,4 +105,22 @@ func wide(t *testing.T, text string) *uint16 {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// TestAListWaitsForNoOther: a call of the Host Compute Service that hangs takes the turn with it.
+func TestAListWaitsForNoOther(t *testing.T) {
+	if windows.NewLazySystemDLL("vmcompute.dll").Load() != nil {
+		t.Skip("this Windows has no vmcompute.dll: its feature Containers is not enabled, or this Wine lacks lab/hostcompute")
+	}
+	c := newContainers(nil)
+	c.turn <- struct{}{}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := c.List(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "earlier call") {
+		t.Errorf("beside a call that hangs, a list gives %v", err)
+	}
+	<-c.turn
+	if _, err := c.List(t.Context()); err != nil {
+		t.Errorf("afterwards, a list gives %v", err)
+	}
 }

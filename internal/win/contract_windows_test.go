@@ -91,6 +91,7 @@ func TestContainersKeepTheirPromises(t *testing.T) {
 		f := contract.ContainersFixture{
 			Containers: host.Containers, Disk: host.Disk, Folder: tempFolder(t),
 			Start:   func(t *testing.T, path string) { running[path] = mustStartCopy(t, path) },
+			NoHang:  "a test cannot make the service hang",
 			Running: func(_ *testing.T, path string) bool { return !scm.Died(uint32(running[path].Process.Pid)) },
 		}
 		switch {

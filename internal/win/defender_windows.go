@@ -19,6 +19,9 @@ const (
 	defenderClass     = "MSFT_MpPreference"
 	excludedPaths     = "ExclusionPath"
 	excludedProcesses = "ExclusionProcess"
+	// https://learn.microsoft.com/previous-versions/windows/desktop/defender/msft-mpcomputerstatus
+	defenderStatus = "MSFT_MpComputerStatus"
+	realTime       = "RealTimeProtectionEnabled"
 )
 
 // defender is Microsoft Defender Antivirus.
@@ -59,6 +62,24 @@ func (d defender) Add(ctx context.Context, e desired.Exclusions) error {
 // Remove implements host.Defender.
 func (d defender) Remove(ctx context.Context, e desired.Exclusions) error {
 	return d.change(ctx, "Remove", e)
+}
+
+// Scans implements host.Defender.
+func (d defender) Scans(ctx context.Context) (bool, error) {
+	if err := checkDefender(); err != nil {
+		return false, err
+	}
+	scans, err := withNamespace(ctx, d.wmi, defenderNamespace, func(s wmiServices) (scans bool, err error) {
+		err = s.instance(defenderStatus, func(o wmiClassObject) (err error) {
+			scans, err = o.truth(realTime)
+			return err
+		})
+		return scans, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("reading the state of Microsoft Defender: %w", err)
+	}
+	return scans, nil
 }
 
 func (d defender) change(ctx context.Context, method string, e desired.Exclusions) error {

@@ -32,7 +32,8 @@ func TestADefenderThatCannotBeManagedIsAFailure(t *testing.T) {
 	mustRunInstead(t, h.Services, defenderService)
 	some := desired.Exclusions{Paths: []string{`C:\x`}}
 	_, err := h.Defender.Exclusions(t.Context())
-	for _, err := range []error{err, h.Defender.Add(t.Context(), some), h.Defender.Remove(t.Context(), some)} {
+	_, errScans := h.Defender.Scans(t.Context())
+	for _, err := range []error{err, errScans, h.Defender.Add(t.Context(), some), h.Defender.Remove(t.Context(), some)} {
 		if err == nil || errors.Is(err, host.ErrNoDefender) || !strings.Contains(err.Error(), defenderNamespace) {
 			t.Errorf("without its namespace of WMI, Defender gives %v", err)
 		}

@@ -154,6 +154,18 @@ func (o wmiClassObject) number(property string) (n int32, err error) {
 	return n, err
 }
 
+// truth reads a boolean.
+func (o wmiClassObject) truth(property string) (is bool, err error) {
+	err = o.get(property, func(v *ole.VARIANT) error {
+		if v.VT != ole.VT_BOOL {
+			return fmt.Errorf("it is of type %#x, want a boolean", uint16(v.VT))
+		}
+		is = v.Val&0xffff != 0
+		return nil
+	})
+	return is, err
+}
+
 // put sets a property. Its value stays the caller's.
 func (o wmiClassObject) put(property string, value *ole.VARIANT) error {
 	const put = 5

@@ -45,6 +45,19 @@ func TestWMIReadsAnInstance(t *testing.T) {
 	}
 }
 
+func TestWMIReadsATruth(t *testing.T) {
+	isPrimary := ask(t, `root\cimv2`, func(s wmiServices) (is bool, err error) {
+		err = s.instance("Win32_OperatingSystem", func(o wmiClassObject) (err error) {
+			is, err = o.truth("Primary")
+			return err
+		})
+		return is, err
+	})
+	if !isPrimary {
+		t.Error("the system that runs is not the primary one")
+	}
+}
+
 func TestWMICallsAMethodWithParameters(t *testing.T) {
 	keys := ask(t, registryNamespace, func(s wmiServices) (keys []string, err error) {
 		err = s.do("StdRegProv", "EnumKey", func(in wmiClassObject) error { return putKey(in, `SOFTWARE\Microsoft\Windows NT`) },
@@ -97,6 +110,9 @@ func TestErrorsOfWMIAreTold(t *testing.T) {
 		"type": {`root\cimv2`, func(s wmiServices) error {
 			return s.instance("Win32_OperatingSystem", func(o wmiClassObject) error { _, err := o.strings("Caption"); return err })
 		}, "want a list of strings"},
+		"truth": {`root\cimv2`, func(s wmiServices) error {
+			return s.instance("Win32_OperatingSystem", func(o wmiClassObject) error { _, err := o.truth("Caption"); return err })
+		}, "want a boolean"},
 		"instances": {`root\cimv2`, func(s wmiServices) error { return s.instance("Missing", none) }, "Missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

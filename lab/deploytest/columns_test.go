@@ -101,20 +101,22 @@ func (c *cluster) kubectl(t *testing.T, args ...string) []string {
 // reasons are the reasons of conditions.
 func reasons(t *testing.T) (all []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/conditions.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
-			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, value)
+	for _, name := range []string{"conditions.go", "conditions_node.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), "../../api/"+name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Reason") {
+				value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, value)
+			}
+			return true
+		})
+	}
 	slices.Sort(all)
 	all = slices.Compact(all)
 	if len(all) < 80 {

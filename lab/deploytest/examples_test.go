@@ -27,7 +27,7 @@ type example struct {
 
 // foreignGroups are API groups of examples that only other programs serve.
 func foreignGroups() []string {
-	return []string{"cert-manager.io", "config.openshift.io", "kustomize.config.k8s.io", "monitoring.coreos.com", "olm.operatorframework.io", "operators.coreos.com"}
+	return []string{"cert-manager.io", "config.openshift.io", "kustomize.config.k8s.io", "monitoring.coreos.com", "olm.operatorframework.io", "operators.coreos.com", "windows.k8s.io"}
 }
 
 // examples are all objects in documents. A block that begins with spec is part of a WindowsConfig, or of a WindowsInstance if it has

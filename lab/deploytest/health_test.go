@@ -88,11 +88,19 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	}
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}
 	const policy = "ValidatingAdmissionPolicy 'windows-instance-config-daemon-status'"
+	var problems []corev1.NodeCondition
+	for _, kind := range []corev1.NodeConditionType{
+		"WindowsHostComputeUnavailable", "WindowsCommitPressure", "WindowsClockSkewed", "WindowsDefenderInterference",
+		"WindowsGMSACapable",
+	} {
+		problems = append(problems, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "x"})
+	}
 	try(t, []attempt{
 		{"sets its condition", "", set(healthy("first"))},
 		{"changes its condition", "", set(healthy("second"))},
 		{"tells of an update that failed", "", set(corev1.NodeCondition{Type: "WindowsUpdated", Status: corev1.ConditionFalse, Reason: "UpdateFailed"})},
 		{"tells that Windows waits for a restart", "", set(corev1.NodeCondition{Type: "WindowsRebootRequired", Status: corev1.ConditionTrue, Reason: "RebootPending"})},
+		{"tells of problems of Windows", "", set(problems...)},
 		{"says that the node is ready", policy, set(ready)},
 		{"hides that behind its condition", policy, set(healthy("third"), ready)},
 		{"adds a condition of others", policy, set(corev1.NodeCondition{Type: "NetworkUnavailable", Status: corev1.ConditionTrue})},
@@ -123,7 +131,7 @@ func (c *cluster) testWICDOnItsCondition(t *testing.T) {
 	})
 	node, err := c.admin.CoreV1().Nodes().Get(t.Context(), "win-ill", metav1.GetOptions{})
 	isOurs := func(c corev1.NodeCondition) bool { return c.Type == "WindowsServicesHealthy" && c.Message == "second" }
-	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 5 || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
+	if err != nil || node.Spec.Unschedulable || len(node.Status.Conditions) != 5+len(problems) || !slices.ContainsFunc(node.Status.Conditions, isOurs) {
 		t.Errorf("the node has spec %+v and conditions %+v, %v", node.Spec, node.Status.Conditions, err)
 	}
 }

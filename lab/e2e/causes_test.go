@@ -36,6 +36,7 @@ func TestCausesAreTold(t *testing.T) {
 		{"TheBuildIsTooOld", oldBuild},
 		{"APodDisruptionBudgetBlocks", blockingBudget},
 		{"TheKubeletCrashes", crashingKubelet},
+		{"AnAccountOfAPodIsMissing", missingAccount},
 		{"TheCanaryFailed", failedCanary},
 	} {
 		t.Run(cause.name, func(t *testing.T) { cause.fails(told.in(t)) })

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +15,9 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -31,6 +35,7 @@ func TestWindowsHostBecomesReadyNode(t *testing.T) {
 	t.Run("TheTokenIsGone", func(t *testing.T) { p.in(t).checkTokenGone(host, name) })
 	t.Run("TheKubeletFollowsTheTLSSecurityProfile", func(t *testing.T) { p.in(t).checkTLS(host) })
 	t.Run("ARebootedHostComesBackByItself", func(t *testing.T) { p.in(t).checkReboot(host, name) })
+	t.Run("APluginForGroupAccountsIsToldAndLabeled", func(t *testing.T) { p.in(t).checkPlugin(host, name) })
 	t.Run("AReleasedHostComesBackAndNothingIsSentAgain", func(t *testing.T) { p.in(t).checkRejoin(host, name) })
 }
 
@@ -102,6 +107,41 @@ func (p place) checkReboot(host *lab.Host, name types.NamespacedName) {
 	}
 	p.expectBooted("win-1", before)
 	p.expectReady(name)
+}
+
+// checkPlugin registers a plugin of Container Credential Guard. WICD sees it when it starts, with Windows, or within ten minutes.
+func (p place) checkPlugin(host *lab.Host, name types.NamespacedName) {
+	if c := nodestate.Condition(p.node("win-1"), api.ConditionGMSACapable); c != nil {
+		p.t.Errorf("a host without a plugin has condition %+v", c)
+	}
+	const id = "{CCC2A336-D7F3-4818-A213-272B7924213E}"
+	for _, key := range []string{`HKLM\SYSTEM\CurrentControlSet\Control\CCG\COMClasses\` + id, `HKLM\SOFTWARE\Classes\CLSID\` + id} {
+		if err := host.WriteRegistry(p.t.Context(), key, "", guestapi.RegistryValue{Type: "REG_SZ", Text: "a plugin"}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	p.checkReboot(host, name)
+	p.eventually("the node says that it has a plugin", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: "win-1"}, &node); err != nil {
+			return err.Error()
+		}
+		c := nodestate.Condition(&node, api.ConditionGMSACapable)
+		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != api.ReasonCredentialPlugin || !strings.Contains(c.Message, id) {
+			return fmt.Sprintf("the condition is %+v", c)
+		}
+		if label := node.Labels[api.LabelGMSA]; label != "true" {
+			return fmt.Sprintf("label %s is %q", api.LabelGMSA, label)
+		}
+		return ""
+	})
+	for _, c := range p.node("win-1").Status.Conditions {
+		if slices.Contains([]corev1.NodeConditionType{
+			api.ConditionHostComputeUnavailable, api.ConditionCommitPressure, api.ConditionClockSkewed, api.ConditionDefenderInterference,
+		}, c.Type) {
+			p.t.Errorf("a node without problems has condition %+v", c)
+		}
+	}
 }
 
 // expectBooted waits until a node reports another boot and is Ready.

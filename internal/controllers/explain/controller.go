@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -117,6 +119,13 @@ func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result
 	if cause.Reason == told {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
+	if cause.Reason == api.EventCredentialSpecMissing {
+		exists, err := c.hasCredentialSpecs()
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		cause = cause.WithKind(exists)
+	}
 	if cause.Reason == api.EventImageForAnotherBuild {
 		is, answer := c.images.get(ctx, cause.Image)
 		switch answer {
@@ -151,6 +160,18 @@ func (c *Controller) look(ctx context.Context) error {
 	}
 	c.known, c.at = podcause.Cluster{Nodes: nodes, Handlers: handlers}, time.Now()
 	return nil
+}
+
+// hasCredentialSpecs says whether the cluster has the kind of windows-gmsa. While it has not, the mapper asks the API server for its group.
+func (c *Controller) hasCredentialSpecs() (bool, error) {
+	_, err := c.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "windows.k8s.io", Kind: "GMSACredentialSpec"})
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the kind of credential specs: %w", err)
+	}
+	return true, nil
 }
 
 // tell annotates the pod, and reports the event when that was done: so there is one for each cause.

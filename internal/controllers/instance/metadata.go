@@ -31,6 +31,7 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 		node.Labels[api.LabelBYOH] = "true"
 	}
 	labelImages(node)
+	labelAccounts(node)
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
 	patch := client.MergeFrom(v.Node)
 	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
@@ -64,6 +65,17 @@ func labelImages(node *corev1.Node) {
 		} else {
 			delete(node.Labels, api.LabelRunsPrefix+r.Class)
 		}
+	}
+}
+
+// labelAccounts says in a Node's labels whether its pods can have group Managed Service Accounts, as WICD reports it.
+func labelAccounts(node *corev1.Node) {
+	switch c := nodestate.Condition(node, api.ConditionGMSACapable); {
+	case c == nil:
+	case c.Status == corev1.ConditionTrue:
+		node.Labels[api.LabelGMSA] = "true"
+	default:
+		delete(node.Labels, api.LabelGMSA)
 	}
 }
 

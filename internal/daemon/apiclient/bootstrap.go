@@ -39,7 +39,7 @@ func (b Bootstrap) Bootstrap(ctx context.Context, m *identity.Manager) (identity
 var errExpiredToken = errors.New("the API server does not know it")
 
 func (b Bootstrap) requestAs(ctx context.Context, m *identity.Manager, c Credentials) (identity.Identity, error) {
-	client, err := New(b.Host, b.Record.Bootstrap, c)
+	client, err := newClient(b.Host, b.Record.Bootstrap, c, nil)
 	if err != nil {
 		return identity.Identity{}, err
 	}

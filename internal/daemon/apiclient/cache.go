@@ -11,6 +11,9 @@ import (
 // Cache is the connection to the API server. A new session with the same identity goes on with it: when a thousand nodes follow a
 // change, a thousand handshakes are most of the work.
 type Cache struct {
+	// Clock is the API server's, as far as its answers tell.
+	Clock Clock
+
 	client *Client
 	server agent.Bootstrap
 	leaf   *x509.Certificate
@@ -21,7 +24,7 @@ func (n *Cache) Get(h host.Host, server agent.Bootstrap, id identity.Identity) (
 	if n.client != nil && n.server == server && n.leaf.Equal(id.Leaf) {
 		return n.client, nil
 	}
-	client, err := New(h, server, Credentials{certificate: &id.Certificate})
+	client, err := newClient(h, server, Credentials{certificate: &id.Certificate}, &n.Clock)
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,8 @@ type Client struct {
 	transport                             *http.Transport
 }
 
-// New makes a client; it connects with the first request.
-func New(h host.Host, b agent.Bootstrap, c Credentials) (*Client, error) {
+// newClient makes a client; it connects with the first request. clock hears what answers say of the time; nil for nobody.
+func newClient(h host.Host, b agent.Bootstrap, c Credentials, clock *Clock) (*Client, error) {
 	server := identity.Server{
 		Address: b.Server, CA: []byte(b.CA), Dial: h.Dial, Pings: http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
@@ -63,6 +63,9 @@ func New(h host.Host, b agent.Bootstrap, c Credentials) (*Client, error) {
 	}
 	config := rest.Config{Host: b.Server, BearerToken: c.token, QPS: -1, UserAgent: "wicd", WarningHandler: rest.NoWarnings{}}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	if clock != nil {
+		config.Wrap(func(t http.RoundTripper) http.RoundTripper { return timed{t, clock} })
+	}
 	authenticated, err := rest.HTTPWrappersForConfig(&config, transport)
 	if err != nil {
 		return nil, err

@@ -30,14 +30,19 @@ type Exclusions struct {
 	// failure is why the last change failed, and notBefore when there may be another one. lastProblem is what the last look has shown.
 	failure, lastProblem error
 	notBefore            time.Time
+	metrics              *nodestatus.Metrics
+	// missing is true when the last look has shown that exclusions are missing.
+	missing bool
 
 	mu       sync.Mutex
 	reported nodestatus.Problem
+	// isKnown is true after the first look. interferes is true while the problem is that Defender scans what it should not.
+	isKnown, interferes bool
 }
 
 // NewExclusions makes the part, which sends wake when there is something to tell.
-func NewExclusions(s state.Session, wake state.Signal) *Exclusions {
-	return &Exclusions{Session: s, wake: wake}
+func NewExclusions(s state.Session, wake state.Signal, m *nodestatus.Metrics) *Exclusions {
+	return &Exclusions{Session: s, wake: wake, metrics: m}
 }
 
 // Run keeps exclusions until ctx is done.
@@ -52,7 +57,7 @@ func (e *Exclusions) Run(ctx context.Context) {
 		case err != nil && !errors.Is(err, errExclusions):
 			e.Log.Error("Keeping exclusions of Microsoft Defender failed", "error", err.Error())
 		default:
-			e.judge(err)
+			e.judge(err, err != nil && e.missing && e.scans(ctx))
 		}
 		_ = backoff.Sleep(ctx, wait)
 	}
@@ -66,6 +71,7 @@ func (e *Exclusions) keep(ctx context.Context) error {
 	}
 	all.begin("keeping exclusions of Microsoft Defender")
 	err := all.check(ctx)
+	e.missing = errors.Is(err, errMissing)
 	if err == nil || errors.Is(err, host.ErrNoDefender) { // who scans nothing needs no exclusions
 		e.notBefore = time.Time{}
 		return nil
@@ -86,6 +92,9 @@ func (e *Exclusions) keep(ctx context.Context) error {
 // errNotAsWanted is the class of errors for which a change of exclusions can help.
 var errNotAsWanted = fmt.Errorf("%w: they are not as wanted", errExclusions)
 
+// errMissing is the one of them for which Defender scans too much.
+var errMissing = fmt.Errorf("%w: missing", errNotAsWanted)
+
 // check says why exclusions are not as wanted. It changes nothing.
 func (e exclusions) check(ctx context.Context) error {
 	ours, err := e.ours()
@@ -103,26 +112,36 @@ func (e exclusions) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errExclusions, err)
 	}
 	if missing := e.wanted.Beyond(is); !missing.IsEmpty() {
-		return fmt.Errorf("%w: missing are %s", errNotAsWanted, strings.Join(missing.List(), ", "))
+		return fmt.Errorf("%w are %s", errMissing, strings.Join(missing.List(), ", "))
 	}
 	return nil
 }
 
+// scans tells whether Defender scans files when programs use them. A Defender that does not say so may.
+func (e *Exclusions) scans(ctx context.Context) bool {
+	scans, err := e.Host.Defender.Scans(ctx)
+	return scans || err != nil && !errors.Is(err, host.ErrNoDefender)
+}
+
 // judge takes notice of what a look has shown. A problem is reported when the next look shows one, too: Defender and WMI may be starting.
-func (e *Exclusions) judge(problem error) {
+func (e *Exclusions) judge(problem error, interferes bool) {
 	wasProblem := e.lastProblem != nil
 	e.lastProblem = problem
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	isReported := e.reported.Reason != ""
+	was, interfered := e.reported, e.interferes
 	switch {
 	case problem == nil:
-		e.reported = nodestatus.Problem{}
-	case wasProblem && !isReported:
+		e.isKnown, e.reported, e.interferes = true, nodestatus.Problem{}, false
+	case wasProblem && (e.reported.Reason == "" || interferes && !e.interferes):
 		e.Log.Warn("Microsoft Defender does not have the wanted exclusions", "error", problem.Error())
+		e.isKnown, e.interferes = true, interferes
 		e.reported = nodestatus.Problem{
 			Service: "defender", Reason: api.EventDefenderExclusions, Message: shorten.Text(e.message(problem), shorten.Note), Since: time.Now(),
 		}
+	}
+	e.metrics.SetProblem(api.ConditionDefenderInterference, e.interferes)
+	if e.reported != was || e.interferes != interfered {
 		e.wake.Send()
 	}
 }
@@ -136,13 +155,23 @@ func (e *Exclusions) message(problem error) string {
 	return fmt.Sprintf("%v; %s", problem, advice)
 }
 
-// ReportTo tells the node by an event that exclusions cannot be kept.
+// ReportTo tells the node by an event that exclusions cannot be kept, and by a condition whether Defender scans what it should not.
 func (e *Exclusions) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	e.mu.Lock()
-	problem := e.reported
+	problem, isKnown, interferes := e.reported, e.isKnown, e.interferes
 	e.mu.Unlock()
-	if problem.Reason == "" {
-		return nil
+	condition := nodestatus.Condition{
+		Type: api.ConditionDefenderInterference, Works: api.ReasonDefenderExclusionsInForce, Message: "Microsoft Defender scans nothing that it should not",
 	}
-	return w.CreateEvents(ctx, node, []nodestatus.Problem{problem})
+	switch {
+	case !isKnown:
+		return nil
+	case interferes:
+		return w.ReportProblem(ctx, node, condition, problem)
+	case problem.Reason != "":
+		if err := w.CreateEvents(ctx, node, []nodestatus.Problem{problem}); err != nil {
+			return err
+		}
+	}
+	return w.ReportProblem(ctx, node, condition, nodestatus.Problem{})
 }

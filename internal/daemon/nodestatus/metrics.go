@@ -40,6 +40,8 @@ type Metrics struct {
 	// isNetworkKnown is true once the network of pods was looked at.
 	isNetworkKnown, isNetworkUnavailable bool
 	repairs                              int
+	// problems are the kinds of problems that were looked for, and whether there is one.
+	problems map[string]bool
 }
 
 // SetNetwork takes notice of how the network of pods is.
@@ -56,7 +58,17 @@ func (m *Metrics) CountRepair() {
 	m.repairs++
 }
 
-// Run writes the metrics when services ended, or Windows waits for a restart, until ctx is done. Who else has something to tell writes them.
+// SetProblem takes notice of whether a problem lasts that is a condition of the node.
+func (m *Metrics) SetProblem(condition string, is bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.problems == nil {
+		m.problems = map[string]bool{}
+	}
+	m.problems[condition] = is
+}
+
+// Run writes the metrics when services ended, Windows waits for a restart, or a problem begins or ends, until ctx is done. Who else has something to tell writes them.
 func (m *Metrics) Run(ctx context.Context) {
 	for was := ""; ctx.Err() == nil; _ = backoff.Sleep(ctx, countsEvery) {
 		var b exposition
@@ -100,6 +112,7 @@ func (m *Metrics) writeCounts(b *exposition) {
 	if m.Services != nil {
 		b.counts(api.MetricNodeServiceRestarts, m.Services.Restarts())
 	}
+	b.counts(api.MetricNodeProblem, m.countProblems())
 	if m.Reboot == nil {
 		return
 	}
@@ -107,6 +120,16 @@ func (m *Metrics) writeCounts(b *exposition) {
 		b.metric(api.MetricNodeRebootPending)
 		b.sample(api.MetricNodeRebootPending, numberOf(pending))
 	}
+}
+
+func (m *Metrics) countProblems() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := map[string]int64{}
+	for condition, is := range m.problems {
+		counts[condition] = numberOf(is)
+	}
+	return counts
 }
 
 func (m *Metrics) writeNetwork(b *exposition) {

@@ -76,6 +76,8 @@ func TestMetricsAreWritten(t *testing.T) {
 	m.Record.Desired.Version, m.Wanted.Registries = "1.2.3-abc", &mirrors.Table{}
 	m.SetNetwork(true)
 	m.CountRepair()
+	m.SetProblem("WindowsClockSkewed", true)
+	m.SetProblem("WindowsCommitPressure", false)
 	if _, err := m.Host.Disk.WriteFile(state.RecordFile, "{}"); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +98,8 @@ func TestMetricsAreWritten(t *testing.T) {
 		`wicd_service_restarts_total{service="containerd"} 0`,
 		`wicd_service_restarts_total{service="kubelet"} 2`,
 		"wicd_reboot_pending 1",
+		`wicd_node_problem{condition="WindowsClockSkewed"} 1`,
+		`wicd_node_problem{condition="WindowsCommitPressure"} 0`,
 		"wicd_network_unavailable 1",
 		"wicd_network_repairs_total 1",
 		`wicd_registry_requests_total{result="served"} 7`,

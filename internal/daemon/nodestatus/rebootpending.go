@@ -8,13 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
-	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -79,42 +76,18 @@ func (r *RebootPending) get() awaited {
 	return r.wait
 }
 
-// restartOf is what condition WindowsRebootRequired should become; is is nil when the node has none. It is set when Windows
-// waits for a restart, and after that only.
-func restartOf(now time.Time, w awaited, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
-	c = corev1.NodeCondition{
-		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionFalse, Reason: api.ReasonNoRebootPending,
-		Message: "Windows does not wait for a restart", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-	}
-	if len(w.why) > 0 {
-		c.Status, c.Reason = corev1.ConditionTrue, api.ReasonRebootPending
-		c.Message = shorten.Text("Windows waits for a restart: "+strings.Join(w.why, "; "), shorten.Note)
-	}
-	if is != nil && is.Status == c.Status {
-		c.LastTransitionTime = is.LastTransitionTime
-	}
-	switch {
-	case !w.known:
-		return c, false
-	case is == nil:
-		return c, c.Status == corev1.ConditionTrue
-	}
-	return c, is.Status != c.Status || is.Message != c.Message
-}
-
 // ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
 func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
-	wait, is := r.get(), nodestate.Condition(node, api.ConditionNodeRebootRequired)
-	c, change := restartOf(time.Now(), wait, is)
-	if !change {
+	wait := r.get()
+	if !wait.known {
 		return nil
 	}
-	begins := c.Status == corev1.ConditionTrue && (is == nil || is.Status != corev1.ConditionTrue)
-	if begins { // before the condition, which would say that it was told
-		p := Problem{Service: "windows", Reason: api.EventRebootPending, Message: c.Message, Since: wait.since}
-		if err := w.CreateEvents(ctx, node, []Problem{p}); err != nil {
-			return err
+	p := Problem{}
+	if len(wait.why) > 0 {
+		p = Problem{
+			Service: "windows", Reason: api.EventRebootPending, Message: "Windows waits for a restart: " + strings.Join(wait.why, "; "), Since: wait.since,
 		}
 	}
-	return w.SetCondition(ctx, node, c)
+	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "Windows does not wait for a restart"}
+	return w.ReportProblem(ctx, node, c, p)
 }

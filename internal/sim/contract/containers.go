@@ -1,8 +1,11 @@
 package contract
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,6 +27,9 @@ type ContainersFixture struct {
 	Network      func(t *testing.T) (id string)
 	Layer        func(t *testing.T, folder string)
 	NoContainers string
+	// Hang makes the Host Compute Service answer no more until the test ends; nil if a test cannot, and NoHang is the reason.
+	Hang   func(t *testing.T)
+	NoHang string
 }
 
 // Containers checks the contract of daemon.Containers.
@@ -36,6 +42,7 @@ func Containers(t *testing.T, fixture func(t *testing.T) ContainersFixture) {
 		{"EndingNoProgramsIsNoError", endingNoProgramsIsNoError},
 		{"WhatIsNotThereIsNoError", whatIsNotThereIsNoError},
 		{"ContainersAreListedUntilTheyEnd", containersAreListedUntilTheyEnd},
+		{"AListEndsWithItsContext", aListEndsWithItsContext},
 		{"NetworksOfPodsAreRemovedOnce", networksOfPodsAreRemovedOnce},
 		{"LayersAreRemoved", layersAreRemoved},
 	} {
@@ -65,6 +72,18 @@ func programsBelowAFolderEndAndOthersGoOn(t *testing.T, f ContainersFixture) {
 	}
 	if ended, err := f.Containers.EndPrograms(deadline(t), f.Folder); err != nil || !slices.Equal(ended, []string{beside}) {
 		t.Errorf("EndPrograms() of all = %q, %v, want %q", ended, err, beside)
+	}
+}
+
+func aListEndsWithItsContext(t *testing.T, f ContainersFixture) {
+	if f.Hang == nil {
+		t.Skip(f.NoHang)
+	}
+	f.Hang(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := f.Containers.List(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a service that hangs gives %v, want DeadlineExceeded", err)
 	}
 }
 

@@ -25,6 +25,8 @@ type DefenderFixture struct {
 	SetByPolicy func(t *testing.T, e desired.Exclusions)
 	// Hide makes a policy hide exclusions.
 	Hide func(t *testing.T)
+	// Protect turns real-time protection on or off.
+	Protect func(t *testing.T, on bool)
 }
 
 // Defender checks the contract of host.Defender.
@@ -37,6 +39,7 @@ func Defender(t *testing.T, fixture func(t *testing.T) DefenderFixture) {
 		{"ExclusionsAreRemoved", exclusionsAreRemoved},
 		{"ExclusionsOfAPolicyStay", exclusionsOfAPolicyStay},
 		{"HiddenExclusionsAreTold", hiddenExclusionsAreTold},
+		{"RealTimeProtectionIsTold", realTimeProtectionIsTold},
 		{"CallsEndWithTheirContext", callsEndWithTheirContext},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -110,11 +113,21 @@ func hiddenExclusionsAreTold(t *testing.T, f DefenderFixture) {
 	}
 }
 
+func realTimeProtectionIsTold(t *testing.T, f DefenderFixture) {
+	for _, on := range []bool{true, false} {
+		f.Protect(t, on)
+		if scans, err := f.Defender.Scans(deadline(t)); err != nil || scans != on {
+			t.Errorf("Scans() = %v, %v, want %v", scans, err, on)
+		}
+	}
+}
+
 func callsEndWithTheirContext(t *testing.T, f DefenderFixture) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := f.Defender.Exclusions(ctx)
-	for _, err := range []error{err, f.Defender.Add(ctx, someExclusions()), f.Defender.Remove(ctx, someExclusions())} {
+	_, errScans := f.Defender.Scans(ctx)
+	for _, err := range []error{err, errScans, f.Defender.Add(ctx, someExclusions()), f.Defender.Remove(ctx, someExclusions())} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a canceled call gives %v", err)
 		}
@@ -124,7 +137,8 @@ func callsEndWithTheirContext(t *testing.T, f DefenderFixture) {
 func aStoppedDefenderIsTold(t *testing.T, f DefenderFixture) {
 	f.Stop(t)
 	_, err := f.Defender.Exclusions(deadline(t))
-	for _, err := range []error{err, f.Defender.Add(deadline(t), someExclusions()), f.Defender.Remove(deadline(t), someExclusions())} {
+	_, errScans := f.Defender.Scans(deadline(t))
+	for _, err := range []error{err, errScans, f.Defender.Add(deadline(t), someExclusions()), f.Defender.Remove(deadline(t), someExclusions())} {
 		if !errors.Is(err, host.ErrNoDefender) {
 			t.Errorf("a call gives %v, want %v", err, host.ErrNoDefender)
 		}

@@ -21,8 +21,9 @@ import (
 func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.counts[r.Method+" "+r.URL.Path]++
-	away, token := c.away, c.Token
+	away, token, now := c.away, c.Token, time.Now().Add(c.ahead)
 	c.mu.Unlock()
+	w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
 	known := c.knows(r)
 	switch {
 	case away:

@@ -1,0 +1,124 @@
+package api
+
+// Conditions of a Node. Only the daemon on the host (WICD) writes them.
+const (
+	// ConditionServicesHealthy is False while a service of the node crashes repeatedly, or runs without working while
+	// other services depend on it. The message names the service and ends with the last lines of its log. It is True
+	// again when no service has crashed for five minutes. Absent until all services have run once. Good when True.
+	ConditionServicesHealthy = "WindowsServicesHealthy"
+	// ConditionUpdated is False after an update to another version failed and the node rolled back. The message says
+	// why and ends with the last lines of the relevant log. It is True again when the node's version is the desired
+	// one. Absent until an update fails. Good when True.
+	ConditionUpdated = "WindowsUpdated"
+	// ConditionNodeRebootRequired is True while Windows itself has a restart pending; the message says what for. Absent
+	// until the first pending restart. Bad when True.
+	ConditionNodeRebootRequired = "WindowsRebootRequired"
+	// ConditionWindowsNetworkUnavailable is True while the pod network does not work: the Host Network Service does not
+	// answer, or has lost networks, endpoints or load balancers. The message says which; the daemon repairs them.
+	// Absent when the user supplies the network (provider Custom). Bad when True.
+	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
+	// ConditionCommitPressure is True while Windows has committed 90% or more of the memory it can commit, which is the
+	// physical memory and the paging files. Beyond that, programs get no memory. Absent until the first time. Bad when
+	// True.
+	ConditionCommitPressure = "WindowsCommitPressure"
+	// ConditionHostComputeUnavailable is True while the Host Compute Service of Windows, which runs the containers, does
+	// not answer. Absent until the first time. Bad when True.
+	ConditionHostComputeUnavailable = "WindowsHostComputeUnavailable"
+	// ConditionClockSkewed is True while the clock of the host is off by a minute or more, compared with the API server.
+	// Absent until the first time. Bad when True.
+	ConditionClockSkewed = "WindowsClockSkewed"
+	// ConditionDefenderInterference is True while the real-time protection of Microsoft Defender scans what containerd
+	// writes, although WindowsConfig asks for exclusions. Absent until the first time. Bad when True.
+	ConditionDefenderInterference = "WindowsDefenderInterference"
+	// ConditionGMSACapable is True when containers on the node can get the identity of a group Managed Service Account,
+	// as far as the host can tell: it is joined to a domain, or has a plugin of Container Credential Guard. It is False
+	// when the host has neither any more, and absent when it never had one. Whether the domain answers is not checked.
+	// Good when True.
+	ConditionGMSACapable = "WindowsGMSACapable"
+)
+
+// Reasons of condition WindowsGMSACapable.
+const (
+	// ReasonDomainJoined means that the host is joined to the domain that the message names.
+	ReasonDomainJoined = "DomainJoined"
+	// ReasonCredentialPlugin means that the host is joined to no domain, and has a plugin of Container Credential Guard.
+	ReasonCredentialPlugin = "CredentialPluginRegistered"
+	// ReasonNotInDomain means that the host has neither any more.
+	ReasonNotInDomain = "NotInDomain"
+)
+
+// Reasons of condition WindowsCommitPressure.
+const (
+	// ReasonCommitLimitNear means that the committed memory is near its limit.
+	ReasonCommitLimitNear = "CommitLimitNear"
+	// ReasonCommitAvailable means that Windows can commit enough memory again.
+	ReasonCommitAvailable = "CommitAvailable"
+)
+
+// Reasons of condition WindowsHostComputeUnavailable.
+const (
+	// ReasonHCSUnavailable means that the Host Compute Service (vmcompute) does not answer. The message has its state.
+	ReasonHCSUnavailable = "HCSUnavailable"
+	// ReasonHCSWorks means that the Host Compute Service answers again.
+	ReasonHCSWorks = "HCSWorks"
+)
+
+// Reasons of condition WindowsClockSkewed.
+const (
+	// ReasonClockOutOfSync means that the clock of the host differs from that of the API server. The message says by how
+	// much, and the state of the service Windows Time (W32Time).
+	ReasonClockOutOfSync = "ClockOutOfSync"
+	// ReasonClockInSync means that the clock of the host agrees with that of the API server again.
+	ReasonClockInSync = "ClockInSync"
+)
+
+// Reasons of condition WindowsDefenderInterference.
+const (
+	// ReasonDefenderExclusionsMissing means that exclusions are missing, because a policy or tamper protection prevents
+	// them. The message names them.
+	ReasonDefenderExclusionsMissing = "DefenderExclusionsMissing"
+	// ReasonDefenderExclusionsInForce means that Defender has the exclusions again, or scans no more.
+	ReasonDefenderExclusionsInForce = "DefenderExclusionsInForce"
+)
+
+// Reasons of condition WindowsNetworkUnavailable of Nodes.
+const (
+	// ReasonNetworkWorks means that all networks, endpoints and load balancers exist as expected.
+	ReasonNetworkWorks = "NetworkWorks"
+	// ReasonHNSUnavailable means that the Host Network Service of Windows does not answer.
+	ReasonHNSUnavailable = "HNSUnavailable"
+	// ReasonHNSNetworkMissing means that the pod network does not exist: it has not been created yet, or was lost.
+	ReasonHNSNetworkMissing = "HNSNetworkMissing"
+	// ReasonHNSEndpointLost means that pods, or the host itself, have no endpoint in the pod network.
+	ReasonHNSEndpointLost = "HNSEndpointLost"
+	// ReasonLoadBalancersLost means that Services have no load balancer on the node.
+	ReasonLoadBalancersLost = "LoadBalancersLost"
+	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
+	ReasonNetworkRepaired = "NetworkRepaired"
+)
+
+// Reasons of condition WindowsRebootRequired.
+const (
+	// ReasonRebootPending means that Windows has a restart pending.
+	ReasonRebootPending = "RebootPending"
+	// ReasonNoRebootPending means that Windows no longer has a restart pending.
+	ReasonNoRebootPending = "NoRebootPending"
+)
+
+// Reasons of condition WindowsUpdated.
+const (
+	// ReasonUpToDate means that the node has the desired version.
+	ReasonUpToDate = "UpToDate"
+	// ReasonUpdateFailed means that the desired version did not work and the node runs its previous version.
+	ReasonUpdateFailed = "UpdateFailed"
+)
+
+// Reasons of condition WindowsServicesHealthy.
+const (
+	// ReasonServicesRunning means that every service runs.
+	ReasonServicesRunning = "ServicesRunning"
+	// ReasonServiceCrashLoop means that a service crashed, or failed to start, three times within five minutes.
+	ReasonServiceCrashLoop = "ServiceCrashLoop"
+	// ReasonServiceNotReady means that a service runs but has not worked for a minute, and other services depend on it.
+	ReasonServiceNotReady = "ServiceNotReady"
+)

@@ -1,0 +1,43 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// mapped is a cluster that has the kinds of a mapper.
+type mapped struct {
+	client.Client
+	mapper meta.RESTMapper
+}
+
+func (m mapped) RESTMapper() meta.RESTMapper { return m.mapper }
+
+func TestWhatIsMissingOfWindowsGMSAIsTold(t *testing.T) {
+	with, without := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "windows.k8s.io", Version: "v1"}}), meta.NewDefaultRESTMapper(nil)
+	with.Add(schema.GroupVersionKind{Group: "windows.k8s.io", Version: "v1", Kind: "GMSACredentialSpec"}, meta.RESTScopeRoot)
+	for tells, mapper := range map[string]meta.RESTMapper{"the webhook of windows-gmsa is not installed": with, "its kind GMSACredentialSpec is missing": without} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"}, Spec: corev1.PodSpec{
+			OS: &corev1.PodOS{Name: corev1.Windows}, NodeName: "win-1", Containers: []corev1.Container{{Name: "web"}},
+			SecurityContext: &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web-gmsa")}},
+		}}
+		p := open(t, nil, pod)
+		p.controller.Client = mapped{p.controller.Client, mapper}
+		for range 2 {
+			if is := p.reconcile(t.Context(), pod); !strings.HasPrefix(is, api.EventCredentialSpecMissing+": ") || !strings.Contains(is, tells) || !strings.Contains(is, "web-gmsa") {
+				t.Errorf("the annotation is %q, want %q in it", is, tells)
+			}
+		}
+		if len(p.events.Events) != 1 {
+			t.Errorf("the events are %q", p.events.Events)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// accountsEvery is how often it is looked whether the host can have group Managed Service Accounts. Nobody tells.
+const accountsEvery = 10 * time.Minute
+
+// Accounts looks whether the host has what containers need for group Managed Service Accounts, and has the node told.
+type Accounts struct {
+	state.Session
+	wake state.Signal
+
+	mu sync.Mutex
+	is accounts
+}
+
+// accounts is what a look has shown; reason is empty until there was one.
+type accounts struct{ reason, message string }
+
+// NewAccounts makes the part, which sends wake when there is something to tell.
+func NewAccounts(s state.Session, wake state.Signal) *Accounts {
+	return &Accounts{Session: s, wake: wake}
+}
+
+// Run looks until ctx is done.
+func (a *Accounts) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		is, err := a.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			a.Log.Warn("Asking Windows for its domain and for plugins of Container Credential Guard failed", "error", err.Error())
+		}
+		if err == nil && a.set(is) {
+			a.wake.Send()
+		}
+		_ = backoff.Sleep(ctx, accountsEvery)
+	}
+}
+
+func (a *Accounts) look(ctx context.Context) (accounts, error) {
+	domain, err := a.Host.Accounts.Domain(ctx)
+	if err != nil {
+		return accounts{}, err
+	}
+	plugins, err := a.Host.Accounts.Plugins(ctx)
+	if err != nil {
+		return accounts{}, err
+	}
+	return capability(domain, plugins), nil
+}
+
+// capability says of a domain and plugins what the node is told.
+func capability(domain string, plugins []string) accounts {
+	var parts []string
+	is := accounts{reason: api.ReasonNotInDomain}
+	if len(plugins) > 0 {
+		is.reason = api.ReasonCredentialPlugin
+		parts = append(parts, "plugins of Container Credential Guard are registered: "+shorten.List(plugins, 4, ", "))
+	}
+	if domain != "" {
+		is.reason = api.ReasonDomainJoined
+		parts = append([]string{fmt.Sprintf("the host is joined to domain %q", domain)}, parts...)
+	}
+	if len(parts) == 0 {
+		parts = []string{"the host is joined to no domain, and has no plugin of Container Credential Guard"}
+	}
+	is.message = shorten.Text(strings.Join(parts, "; "), shorten.Note)
+	return is
+}
+
+// set tells whether that is new.
+func (a *Accounts) set(is accounts) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	changed = a.is != is
+	a.is = is
+	return changed
+}
+
+// ReportTo reports to the node by a condition what there is for group Managed Service Accounts. A node that never had anything has none.
+func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
+	a.mu.Lock()
+	told := a.is
+	a.mu.Unlock()
+	is, now := nodestate.Condition(node, api.ConditionGMSACapable), metav1.NewTime(time.Now())
+	next := corev1.NodeCondition{
+		Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: told.reason, Message: told.message,
+		LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+	if told.reason == api.ReasonNotInDomain {
+		next.Status = corev1.ConditionFalse
+	}
+	switch {
+	case told.reason == "", is == nil && next.Status == corev1.ConditionFalse:
+		return nil
+	case is == nil:
+	case is.Status == next.Status && is.Reason == next.Reason && is.Message == next.Message:
+		return nil
+	case is.Status == next.Status:
+		next.LastTransitionTime = is.LastTransitionTime
+	}
+	return w.SetCondition(ctx, node, next)
+}

@@ -1,0 +1,48 @@
+package nodestatus
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAProblemIsToldWhenItLasts: each letter is a look, a minute after the one before; x shows a problem, a dot none, a dash nothing.
+func TestAProblemIsToldWhenItLasts(t *testing.T) {
+	for name, test := range map[string]struct{ looks, told string }{
+		"none":                  {"......", "?????f"},
+		"from the beginning":    {"xxxx", "??tt"},
+		"a moment":              {"......x.xx.", "?????ffffff"},
+		"it lasts":              {"......xxx", "?????ffft"},
+		"it is gone":            {"xxx......", "??ttttttf"},
+		"it comes back":         {"xxx....x......", "??tttttttttttf"},
+		"looks without results": {"x-x-x.", "??tttt"},
+		"unknown at first":      {"x....xxx", "???????t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s steady
+			var told strings.Builder
+			at := time.Unix(0, 0)
+			for _, look := range test.looks {
+				before := s
+				if look != '-' {
+					changed := s.see(at, look == 'x')
+					if is := s.isKnown != before.isKnown || s.isBad != before.isBad; changed != is {
+						t.Errorf("a change is told: %v, and there is one: %v", changed, is)
+					}
+				}
+				switch {
+				case !s.isKnown:
+					told.WriteByte('?')
+				case s.isBad:
+					told.WriteByte('t')
+				default:
+					told.WriteByte('f')
+				}
+				at = at.Add(time.Minute)
+			}
+			if told.String() != test.told {
+				t.Errorf("looks %s are told as %s, want %s", test.looks, told.String(), test.told)
+			}
+		})
+	}
+}

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// ownCommit is what Windows and its own services commit.
+const ownCommit = 1 << 30
+
+// memory is that of the computer in one boot. It has a paging file of a quarter of its size.
+type memory struct{ boot *boot }
+
+// Commit implements host.Memory.
+func (m memory) Commit(ctx context.Context) (host.Commit, error) {
+	w := m.boot.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return host.Commit{}, ctx.Err()
+	case m.boot.off:
+		return host.Commit{}, ErrPower
+	}
+	limit := w.options.MemoryBytes / 4 * 5
+	return host.Commit{Used: min(ownCommit+w.committed, limit), Limit: limit}, nil
+}
+
+// Commit makes programs have committed this much memory.
+func (w *Windows) Commit(bytes uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.committed = bytes
+}

@@ -1,0 +1,85 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/sim"
+)
+
+// missingAccount has pods with a group Managed Service Account wait for all that it takes, one after the other: the kind and the webhook of
+// windows-gmsa, and a node with a domain.
+func missingAccount(p teller) {
+	j := p.ready("alone")
+	account := corev1.WindowsSecurityContextOptions{GMSACredentialSpecName: new("web")}
+	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec is missing")
+	kind := credentialSpecs()
+	p.create(kind)
+	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "the webhook of windows-gmsa is not installed")
+	account.GMSACredentialSpec = new("{}")
+	p.expectPodTold(j.at.Name, account, api.EventNodeNotInDomain, "node alone does not report that it is joined to a domain", "0 of 1 Windows nodes do")
+	p.remove(kind)
+	p.leaves(j.name)
+	j = p.joiner("member", func(h *sim.Host) { h.Windows().EditAccounts(func(a *sim.Accounts) { a.Domain = "CONTOSO" }) })
+	p.expectReady(j.name)
+	p.eventually("the node of a host in a domain has the label", func(ctx context.Context) string {
+		var node corev1.Node
+		if err := p.Client.Get(ctx, types.NamespacedName{Name: "member"}, &node); err != nil {
+			return err.Error()
+		}
+		if node.Labels[api.LabelGMSA] != "true" {
+			return fmt.Sprintf("the labels are %v, the conditions %+v", node.Labels, node.Status.Conditions)
+		}
+		return ""
+	})
+	p.leaves(j.name)
+}
+
+// expectPodTold creates a pod with an account on a node, and waits until it is told why it does not start.
+func (p teller) expectPodTold(node string, account corev1.WindowsSecurityContextOptions, reason string, says ...string) {
+	p.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "gmsa-"}, Spec: corev1.PodSpec{
+		OS: &corev1.PodOS{Name: corev1.Windows}, NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "web", Image: "web"}},
+		SecurityContext: &corev1.PodSecurityContext{WindowsOptions: &account},
+	}}
+	p.create(pod)
+	p.eventually("a pod is told "+reason, func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		text := pod.Annotations[api.AnnotationDoesNotStart]
+		for _, part := range append(says, reason+": ") {
+			if !strings.Contains(text, part) {
+				return fmt.Sprintf("the annotation is %q, without %q", text, part)
+			}
+		}
+		return ""
+	})
+	p.remove(pod)
+}
+
+// credentialSpecs is the definition of the kind of windows-gmsa.
+func credentialSpecs() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{
+			"name": "gmsacredentialspecs.windows.k8s.io", "annotations": map[string]any{"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/1"},
+		},
+		"spec": map[string]any{
+			"group": "windows.k8s.io", "scope": "Cluster", "names": map[string]any{"kind": "GMSACredentialSpec", "plural": "gmsacredentialspecs"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			}},
+		},
+	}}
+}
