@@ -204,6 +204,11 @@ const (
 	// by WICD, read by users.
 	AnnotationCollected = GroupName + "/collected"
 
+	// AnnotationServices on a Node has the state of each service that WICD supervises, in the order in which they start, as
+	// JSON: name, state (Running, Stopped, Waiting, CrashLoop, NotReady), and what a waiting service waits for. Written by
+	// WICD, read by users.
+	AnnotationServices = GroupName + "/services"
+
 	// AnnotationAcceptHostname on a WindowsInstance is the one new name under which its host may join from now on. A
 	// host that has received a token for one name is rejected under any other name. Written by the user, who drains and
 	// renames the host first.

@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/clitest"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -86,6 +87,9 @@ func fleet(t *testing.T) *clitest.Cluster {
 	c.Add("v1/nodes", node("win-1"))
 	cordoned := node("win-2")
 	cordoned.Spec.Unschedulable, cordoned.Annotations[api.AnnotationCordoned] = true, "Upgrade"
+	cordoned.Annotations[api.AnnotationServices] = nodestate.FormatServices([]nodestate.Service{
+		{Name: "containerd", State: api.ServiceRunning}, {Name: "kubelet", State: api.ServiceCrashLoop}, {Name: "kube-proxy", State: api.ServiceWaiting, WaitsFor: "hybrid-overlay-node"},
+	})
 	c.Add("v1/nodes", cordoned)
 	config := &v1alpha1.WindowsConfig{ObjectMeta: metav1.ObjectMeta{Name: api.WindowsConfigName}}
 	config.Spec.Rollout.MaxUnavailable = &intstr.IntOrString{IntVal: 1}

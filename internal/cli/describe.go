@@ -18,9 +18,9 @@ func describe(s *session.Session) *cobra.Command {
 	var o output
 	c := &cobra.Command{
 		Use:   "describe HOST",
-		Short: "Shows a host: its state, the cause, what to do, conditions, steps, pods and events",
+		Short: "Shows a host: its state, the cause, what to do, services, conditions, steps, pods and events",
 		Long: "Shows everything that the cluster tells about a host: the cause of its state and what to do next, the plan, the conditions of the\n" +
-			"WindowsInstance and of the Node, the steps of the last join, pods that do not run, versions, and events.\n\n" +
+			"WindowsInstance and of the Node, services, the steps of the last join, pods that do not run, versions, and events.\n\n" +
 			"HOST is the name of the WindowsInstance or of the Node, or the address.",
 		Example:           "  kubectl windows describe win-1\n  kubectl windows describe 10.1.42.1 -o yaml",
 		Args:              oneHost,
@@ -68,6 +68,7 @@ func printHost(p *terminal.Printer, f fleetstatus.Fleet, h fleetstatus.Host) {
 		}
 	}
 	printSteps(p, h)
+	printServices(p, h.Services)
 	printConditions(p, f.At, h)
 	printPods(p, h)
 	printEvents(p, f.At, h.Events, false)
@@ -157,6 +158,26 @@ func printSteps(p *terminal.Printer, h fleetstatus.Host) {
 		rows = append(rows, []string{s.Name, s.State, took, s.Message})
 	}
 	p.Table([]terminal.Column{{Name: "STEP", Weight: 9}, {Name: "STATE", Weight: 8, Style: styleOf}, {Name: "TIME", Weight: 5}, {Name: "MESSAGE", Weight: 6}}, rows)
+}
+
+func printServices(p *terminal.Printer, services *fleetstatus.Services) {
+	if services == nil {
+		return
+	}
+	part(p, "Services")
+	if services.Outdated {
+		p.Text(0, terminal.Faint, "The node does not answer. It reported last:")
+	}
+	for _, s := range services.List {
+		severity, state := advice.OK, s.State
+		if !s.Good {
+			severity = advice.Warning
+		}
+		if s.WaitsFor != "" {
+			state += " for " + s.WaitsFor
+		}
+		p.Line("  " + p.Styled(styleOf(string(severity)), mark(string(severity))) + " " + s.Name + ": " + state)
+	}
 }
 
 func printConditions(p *terminal.Printer, now time.Time, h fleetstatus.Host) {

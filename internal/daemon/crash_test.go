@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
@@ -48,6 +49,22 @@ func (m *member) conditionOf(kind corev1.NodeConditionType) (c corev1.NodeCondit
 	return c
 }
 
+// stateOf is the state of a service as the node has it.
+func (m *member) stateOf(t *testing.T, service string) string {
+	t.Helper()
+	node := m.node()
+	all, err := nodestate.Services(&node)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, s := range all {
+		if s.Name == service {
+			return s.State
+		}
+	}
+	return ""
+}
+
 func (m *member) events() (events []eventsv1.Event) {
 	for _, path := range m.cluster.Paths() {
 		var e eventsv1.Event
@@ -65,9 +82,15 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 	m.giveRange(t)
 	m.awaitVersion(t)
 	m.await(t, "the node says that its services run", func() bool { return m.condition().Status == corev1.ConditionTrue })
+	m.await(t, "the node has their states", func() bool {
+		return m.stateOf(t, "containerd") == api.ServiceRunning && m.stateOf(t, "kubelet") == api.ServiceRunning
+	})
 	kubelet.dies.Store(true)
 	m.windows.Crash("kubelet")
 	m.await(t, "the node says that one keeps dying", func() bool { return m.condition().Status == corev1.ConditionFalse })
+	m.await(t, "the node has the state of each", func() bool {
+		return m.stateOf(t, "containerd") == api.ServiceRunning && m.stateOf(t, "kubelet") == api.ServiceCrashLoop
+	})
 	m.await(t, "there is an event", func() bool { return len(m.events()) > 0 })
 	if c := m.condition(); c.Reason != api.ReasonServiceCrashLoop || !strings.Contains(c.Message, "it cannot go on") {
 		t.Errorf("the condition is %+v", c)
@@ -75,12 +98,15 @@ func TestACrashLoopIsToldOnTheNodeOnce(t *testing.T) {
 	if n := len(m.node().Status.Conditions); n < 5 {
 		t.Errorf("the node has %d conditions: those of the kubelet are gone", n)
 	}
-	patches := m.cluster.Count(http.MethodPatch, nodePath+"/status")
+	patches, annotated := m.cluster.Count(http.MethodPatch, nodePath+"/status"), m.cluster.Count(http.MethodPatch, nodePath)
 	deaths := kubelet.deaths.Load()
 	m.await(t, "it died again, and again", func() bool { return kubelet.deaths.Load() > deaths+2 })
 	events := m.events()
 	if now := m.cluster.Count(http.MethodPatch, nodePath+"/status"); len(events) != 1 || now != patches {
 		t.Errorf("there are %d events, and the status was patched %d times more", len(events), now-patches)
+	}
+	if now := m.cluster.Count(http.MethodPatch, nodePath); now != annotated {
+		t.Errorf("the node was patched %d times more", now-annotated)
 	}
 	e := events[0]
 	if e.Regarding.Kind != "Node" || e.Regarding.Name != "win-1" || e.Reason != api.EventServiceCrashLoop || e.Type != "Warning" ||

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -216,7 +218,8 @@ func TestTextsOfHostsAreHarmless(t *testing.T) {
 	i.Status.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.PlanAction(evil), Message: evil}
 	i.Status.Plan = &v1alpha1.Plan{Action: v1alpha1.PlanAction(evil), WaitsFor: evil, Message: evil}
 	n := node("win-1", nodeCondition(api.ConditionServicesHealthy, "False", evil, evil), nodeCondition(evil, evil, evil, evil))
-	n.Annotations = map[string]string{api.AnnotationVersion: evil, api.AnnotationSettings: evil, api.AnnotationCordoned: evil, api.AnnotationDesiredVersion: evil, "k8s.ovn.org/hybrid-overlay-node-subnet": evil}
+	n.Annotations = map[string]string{api.AnnotationVersion: evil, api.AnnotationSettings: evil, api.AnnotationCordoned: evil, api.AnnotationDesiredVersion: evil, "k8s.ovn.org/hybrid-overlay-node-subnet": evil,
+		api.AnnotationServices: nodestate.FormatServices([]nodestate.Service{{Name: evil[:200], State: api.ServiceWaiting, WaitsFor: evil[:200]}})}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{OSImage: evil, KubeletVersion: evil, ContainerRuntimeVersion: evil}
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"}, Spec: corev1.PodSpec{NodeName: "win-1"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: evil, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: evil, Message: evil}}}}
@@ -242,6 +245,31 @@ func TestProblemsOfManyHostsAreOne(t *testing.T) {
 	}
 	if f.Counts.States[fleetstatus.Failed] != 3 {
 		t.Errorf("the states are %v", f.Counts.States)
+	}
+}
+
+func TestServicesAreThoseThatTheNodeReports(t *testing.T) {
+	reported := []nodestate.Service{{Name: "containerd", State: api.ServiceRunning}, {Name: "kubelet", State: api.ServiceWaiting, WaitsFor: "containerd"}}
+	all := []fleetstatus.Service{{Name: "containerd", State: "Running", Good: true}, {Name: "kubelet", State: "Waiting", WaitsFor: "containerd"}}
+	for name, test := range map[string]struct {
+		services string
+		ready    corev1.ConditionStatus
+		want     *fleetstatus.Services
+	}{
+		"a node that answers":              {nodestate.FormatServices(reported), corev1.ConditionTrue, &fleetstatus.Services{List: all}},
+		"a node that is off":               {nodestate.FormatServices(reported), corev1.ConditionUnknown, &fleetstatus.Services{Outdated: true, List: all}},
+		"a node that reports none":         {"", corev1.ConditionTrue, nil},
+		"a report that WICD did not write": {`[{"name":"kubelet","state":"Fine"}]`, corev1.ConditionTrue, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("win-1")
+			n.Annotations[api.AnnotationServices] = test.services
+			n.Status.Conditions[0].Status = test.ready
+			f := fleetstatus.Of(fleetstatus.Input{Now: now(), Instances: []v1alpha1.WindowsInstance{instance("win-1", api.ReasonReady, "")}, Nodes: []corev1.Node{n}})
+			if got := f.Hosts[0].Services; !reflect.DeepEqual(got, test.want) {
+				t.Errorf("the services are %+v, want %+v", got, test.want)
+			}
+		})
 	}
 }
 

@@ -82,6 +82,8 @@ type Host struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Conditions of the WindowsInstance and of its Node.
 	Conditions []Condition `json:"conditions,omitempty"`
+	// Services of the host, where its Node reports them.
+	Services *Services `json:"services,omitempty"`
 	// Pods of the node that do not run.
 	Pods []Pod `json:"pods,omitempty"`
 	// Events of the host and its Node; the latest comes first.
@@ -178,7 +180,7 @@ func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 	node := r.nodeOf(i)
 	if node != nil {
 		h.Node, h.Cordoned, h.CordonedFor = node.Name, node.Spec.Unschedulable, label(node.Annotations[api.AnnotationCordoned])
-		h.PodNetworks = podNetworks(node)
+		h.PodNetworks, h.Services = podNetworks(node), servicesOf(node)
 	}
 	h.Versions = r.versions(i, node)
 	h.Conditions = conditionsOf(i, node)

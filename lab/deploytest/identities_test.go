@@ -84,6 +84,8 @@ func (c *cluster) testWICDOnItsNode(t *testing.T) {
 		}},
 		{"reports a collection", "", patch(annotate(group+"/collected", strings.Repeat("x", 1024)))},
 		{"reports a collection at length", policy, patch(annotate(group+"/collected", strings.Repeat("x", 1025)))},
+		{"reports its services", "", patch(annotate(group+"/services", strings.Repeat("x", 2048)))},
+		{"reports its services at length", policy, patch(annotate(group+"/services", strings.Repeat("x", 2049)))},
 		{"takes its report away", "", patch(annotate(group+"/collected", nil))},
 		{"asks itself for a collection", policy, patch(annotate(group+"/collect", "x"))},
 		{"changes the version it shall have", policy, patch(annotate(group+"/desired-version", "3"))},

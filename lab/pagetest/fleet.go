@@ -18,6 +18,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 const (
@@ -200,12 +201,26 @@ func stepsOf(s situation) (steps []v1alpha1.StepStatus) {
 	return steps
 }
 
+// services are what the Node says of its services: all run, but for the kubelet where a condition says so.
+func services(c *corev1.NodeCondition) string {
+	var all []nodestate.Service
+	for _, name := range []string{"containerd", "windows_exporter", "hybrid-overlay-node", "kubelet", "csi-proxy", "kube-proxy"} {
+		s := nodestate.Service{Name: name, State: api.ServiceRunning}
+		if name == "kubelet" && c != nil && c.Reason == api.ReasonServiceCrashLoop {
+			s.State = api.ServiceCrashLoop
+		}
+		all = append(all, s)
+	}
+	return nodestate.FormatServices(all)
+}
+
 // fillNode creates the Node of a host.
 func fillNode(ctx context.Context, c client.Client, i int, s situation) error {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: HostName(i), Labels: map[string]string{corev1.LabelOSStable: "windows", corev1.LabelArchStable: "amd64"},
 		Annotations: map[string]string{api.AnnotationVersion: s.version, api.AnnotationSettings: settings, api.AnnotationDesiredVersion: s.version},
 	}}
+	n.Annotations[api.AnnotationServices] = services(s.condition)
 	if s.maintenance != nil {
 		n.Spec.Unschedulable = true
 		n.Annotations[api.AnnotationCordoned] = string(s.maintenance.Action)

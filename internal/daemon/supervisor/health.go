@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -26,6 +27,8 @@ type health struct {
 	problems []nodestatus.Problem
 	// stable is when none of them has died for long, if none dies any more.
 	stable time.Time
+	// services are their states, in the order in which they start; nil before the first look.
+	services []nodestate.Service
 }
 
 // maxCause bounds what a message says before the lines of the log, in bytes.
@@ -91,7 +94,29 @@ func conditionOf(now, began time.Time, h health, is *corev1.NodeCondition) (c co
 	return c, true
 }
 
-// ReportTo reports to the node how its services are: by a condition, and each new problem by an event.
+// stateOf is the state of a service after a pass. h is what is known of all of them.
+func (h health) stateOf(name string, p *pass) nodestate.Service {
+	s := nodestate.Service{Name: name, State: api.ServiceStopped}
+	if o, isStuck := p.stuck[name]; isStuck {
+		s.State, s.WaitsFor = api.ServiceWaiting, cmp.Or(o.file, o.dependency.Name)
+	}
+	if p.found[name].State == host.Running {
+		s.State = api.ServiceRunning
+	}
+	for _, problem := range h.problems {
+		switch {
+		case problem.Service != name:
+		case problem.Reason == api.ReasonServiceCrashLoop:
+			s.State, s.WaitsFor = api.ServiceCrashLoop, ""
+		case problem.Reason == api.ReasonServiceNotReady:
+			s.State, s.WaitsFor = api.ServiceNotReady, ""
+		}
+	}
+	return s
+}
+
+// ReportTo reports to the node how its services are: by a condition, each new problem by an event, and the state of each by an
+// annotation.
 func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
 	s.mu.Lock()
 	h := s.health
@@ -101,7 +126,14 @@ func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 			return err
 		}
 	}
-	return w.CreateEvents(ctx, node, h.problems)
+	if err := w.CreateEvents(ctx, node, h.problems); err != nil {
+		return err
+	}
+	states := nodestate.FormatServices(h.services)
+	if h.services == nil || node.Annotations[api.AnnotationServices] == states {
+		return nil
+	}
+	return w.Annotate(ctx, node, api.AnnotationServices, states)
 }
 
 func later(a, b time.Time) time.Time {

@@ -246,6 +246,9 @@ func (v *supervision) note(now time.Time, p *pass) {
 		h.stable = later(h.stable, c.stableAt())
 		h.running = h.running && p.found[s.Name].State == host.Running
 	}
+	for _, s := range v.Wanted {
+		h.services = append(h.services, h.stateOf(s.Name, p))
+	}
 	v.stuck = p.stuck
 	v.supervisor.mu.Lock()
 	defer v.supervisor.mu.Unlock()

@@ -30,6 +30,8 @@ export function showHost(update, name) {
   fill(parts.steps, h.steps, () => steps(h.steps || []));
   parts.stepsBox.hidden = !(h.steps || []).length;
   fill(parts.facts, [h.versions, h.node, h.address, h.nodeIP, h.podNetworks, h.hostname, h.source, h.machine, h.hostKey], () => facts(h));
+  fill(parts.services, h.services, () => services(h.services));
+  parts.servicesBox.hidden = !h.services;
   fill(parts.conditions, h.conditions, () => conditions(h.conditions || []));
   fill(parts.pods, update.pods, () => pods(update.pods || {}));
   fill(parts.events, h.events, () => events(h.events || []));
@@ -46,15 +48,16 @@ function section(title, body, attributes) {
 function build(services) {
   parts = {
     name: el("span"), state: el("span", { class: "state" }), cause: el("div", { class: "problems" }), action: el("div"),
-    steps: el("ol", { class: "timeline" }), facts: el("dl", { class: "facts" }), conditions: el("div"), pods: el("div"), events: el("div"),
+    steps: el("ol", { class: "timeline" }), facts: el("dl", { class: "facts" }), services: el("div"), conditions: el("div"), pods: el("div"), events: el("div"),
     log: el("div", { "aria-live": "polite" }),
   };
   parts.stepsBox = section("Steps of the last join", parts.steps);
+  parts.servicesBox = section("Services", parts.services);
   const buttons = services.map((s) => el("button", { type: "button", "aria-pressed": "false", onclick: (e) => readLog(s.name, e.currentTarget) }, s.name));
   parts.logBox = section("Logs", el("div", {}, el("div", { class: "buttons" }, ...buttons), parts.log));
   byId("host").replaceChildren(back(), el("h1", { class: "host" }, parts.name, " ", parts.state), parts.cause, parts.action,
     el("div", { class: "pair" }, parts.stepsBox, section("Host", parts.facts)),
-    section("Conditions", parts.conditions), section("Pods", parts.pods), section("Events", parts.events), parts.logBox);
+    parts.servicesBox, section("Conditions", parts.conditions), section("Pods", parts.pods), section("Events", parts.events), parts.logBox);
 }
 
 function cause(h) {
@@ -118,6 +121,12 @@ function table(heads, rows, label) {
   return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" },
     el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((c) => el("th", { scope: "col" }, c)))),
       el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells.map((c) => el("td", {}, c === null || c === undefined ? "" : c)))))));
+}
+
+function services(reported) {
+  if (!reported) return [];
+  return [reported.outdated ? el("p", { class: "muted" }, "The node does not answer. It reported last:") : null,
+    table(["Service", "State", "Waits for"], reported.list.map((s) => [el("span", {}, sign(s.good ? "ok" : "warning"), ` ${s.name}`), s.state, s.waitsFor || ""]), "Services")].filter(Boolean);
 }
 
 function conditions(all) {
