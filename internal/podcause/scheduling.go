@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -40,34 +39,10 @@ func unscheduled(pod *corev1.Pod, known Cluster) Cause {
 	return noneTakes(pod, fits)
 }
 
-// selects says whether a node has what the pod's node selector and required affinity ask for.
+// selects says whether a node has what the pod's node selector and required affinity ask for, by the scheduler's own rules.
 func selects(pod *corev1.Pod, node *corev1.Node) bool {
-	if !labels.SelectorFromSet(pod.Spec.NodeSelector).Matches(labels.Set(node.Labels)) {
-		return false
-	}
-	a := pod.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return true
-	}
-	return slices.ContainsFunc(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
-		return len(t.MatchExpressions)+len(t.MatchFields) > 0 &&
-			match(t.MatchExpressions, node.Labels) && match(t.MatchFields, labels.Set{metav1.ObjectNameField: node.Name})
-	})
-}
-
-// match has the rules of the scheduler (k8s.io/component-helpers, scheduling/corev1/nodeaffinity).
-func match(all []corev1.NodeSelectorRequirement, of labels.Set) bool {
-	operators := map[corev1.NodeSelectorOperator]selection.Operator{
-		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpExists: selection.Exists,
-		corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
-	}
-	for _, r := range all {
-		requirement, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
-		if err != nil || !requirement.Matches(of) {
-			return false
-		}
-	}
-	return true
+	fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return fits && err == nil
 }
 
 // noneFits says what the pod asks for and no Windows node has.
