@@ -18,18 +18,8 @@ func Write(dir string, s Source) (packed string, err error) {
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(dir, Name)
-	if err := os.RemoveAll(folder); err != nil {
+	if err := archive.WriteFolder(filepath.Join(dir, Name), files); err != nil {
 		return "", err
-	}
-	for _, name := range names(files) {
-		file := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(file, files[name], 0o644); err != nil {
-			return "", err
-		}
 	}
 	content, err := Pack(files)
 	if err != nil {

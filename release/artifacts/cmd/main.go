@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,7 +11,7 @@ import (
 )
 
 func main() {
-	set := flag.NewFlagSet("release", flag.ContinueOnError)
+	set := flag.NewFlagSet("release", flag.ExitOnError)
 	var s artifacts.Source
 	set.StringVar(&s.Version, "version", "", "semantic `version` of the release, without v")
 	set.StringVar(&s.Layout, "image", "../_image", "`folder` with the image that make image wrote")
@@ -22,12 +21,7 @@ func main() {
 	set.StringVar(&s.Deploy, "deploy", "../deploy", "`folder` with the manifests")
 	set.StringVar(&s.Changelog, "changelog", "../CHANGELOG.md", "`file` with the changes of each version")
 	out := set.String("out", "../_release", "`folder` for the release, which is replaced")
-	if err := set.Parse(os.Args[1:]); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		os.Exit(2) // Parse has said why
-	}
+	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
 	names, err := artifacts.Write(*out, s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)

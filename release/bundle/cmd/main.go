@@ -19,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
+	"github.com/windows-machine-config/wmco/release/archive"
 	"github.com/windows-machine-config/wmco/release/bundle"
 	"github.com/windows-machine-config/wmco/release/catalog"
 	"github.com/windows-machine-config/wmco/release/image"
@@ -130,7 +131,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := bundle.WriteFiles(filepath.Join(o.out, "bundle"), files); err != nil {
+	if err := archive.WriteFolder(filepath.Join(o.out, "bundle"), files); err != nil {
 		return err
 	}
 	index, err := b.Image(o.source())
@@ -153,7 +154,7 @@ func run(ctx context.Context, o options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := bundle.WriteFiles(filepath.Join(o.out, "catalog"), map[string][]byte{"catalog.yaml": text}); err != nil {
+	if err := archive.WriteFolder(filepath.Join(o.out, "catalog"), map[string][]byte{"catalog.yaml": text}); err != nil {
 		return err
 	}
 	if index, err = former.Image(o.source()); err != nil {

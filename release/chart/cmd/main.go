@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -11,18 +10,13 @@ import (
 )
 
 func main() {
-	set := flag.NewFlagSet("chart", flag.ContinueOnError)
+	set := flag.NewFlagSet("chart", flag.ExitOnError)
 	var s chart.Source
 	set.StringVar(&s.Deploy, "deploy", "../deploy", "`folder` with the manifests")
 	set.StringVar(&s.Version, "version", "0.0.0-devel", "semantic `version` of chart and operator, without v")
 	set.StringVar(&s.Image, "image", "", "the operator's `image`, as repository:tag, repository@digest or repository:tag@digest; that of the manifests by default")
 	out := set.String("out", "../_chart", "`folder` for the chart and its archive")
-	if err := set.Parse(os.Args[1:]); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		os.Exit(2) // Parse has said why
-	}
+	_ = set.Parse(os.Args[1:]) // it says what is wrong, and exits
 	archive, err := chart.Write(*out, s)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
