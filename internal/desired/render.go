@@ -53,15 +53,20 @@ func Render(in Inputs) (Rendered, error) {
 	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in)}, nil
 }
 
-// containersFeature is the feature of Windows that containers need.
-const containersFeature = "Containers"
+// Features of Windows, as DISM names them.
+const (
+	// ContainersFeature is what containers need.
+	ContainersFeature = "Containers"
+	// HyperVFeature is what pods with Hyper-V isolation need besides. A host that cannot have it is a node without it.
+	HyperVFeature = "Microsoft-Hyper-V"
+)
 
 func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
 	services, files := services(in, logs)
 	return Node{
 		Version:     in.Version,
 		Digest:      in.Payload.Digest,
-		Features:    []string{containersFeature},
+		Features:    []string{ContainersFeature},
 		Directories: directories(services),
 		Payload:     PayloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
