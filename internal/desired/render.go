@@ -44,7 +44,11 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	node := renderNode(in, kubeletConf, logs)
+	machine, err := machineOf(in.Config.RuntimeClasses.HyperV)
+	if err != nil {
+		return Rendered{}, err
+	}
+	node := renderNode(in, kubeletConf, logs, machine)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Registries = settings.registries
 	if err := node.CheckBounds(); err != nil {
@@ -61,18 +65,25 @@ const (
 	HyperVFeature = "Microsoft-Hyper-V"
 )
 
-func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
+func features(machine *virtualMachine) []string {
+	if machine == nil {
+		return []string{ContainersFeature}
+	}
+	return []string{ContainersFeature, HyperVFeature}
+}
+
+func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualMachine) Node {
 	services, files := services(in, logs)
 	return Node{
 		Version:     in.Version,
 		Digest:      in.Payload.Digest,
-		Features:    []string{ContainersFeature},
+		Features:    features(machine),
 		Directories: directories(services),
 		Payload:     PayloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest))},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine)},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
