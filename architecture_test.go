@@ -104,7 +104,7 @@ func mayImport() map[string][]string {
 		"internal/controllers/source":         {"api", "api/v1alpha1", "internal/addresses", "internal/cluster", "internal/kube", "internal/machines", "internal/remote", "internal/shorten"},
 		"internal/controllers/sshkey":         {"api", "internal/join", "internal/remote"},
 		"internal/controllers/explain":        {"api", "internal/advice", "internal/desired", "internal/kube", "internal/mirrors", "internal/podcause", "internal/registryclient", "internal/shorten", "internal/windowsbuild", "internal/windowsimage"},
-		"internal/controllers/runtimeclass":   {"api", "api/v1alpha1", "internal/desired", "internal/kube", "internal/nodestate", "internal/windowsbuild"},
+		"internal/controllers/runtimeclass":   {"api", "api/v1alpha1", "internal/kube", "internal/nodestate", "internal/windowsbuild"},
 		"internal/controllers/upgradeable":    {"api", "api/v1alpha1", "internal/kube", "internal/shorten"},
 		"internal/controllers/userdata":       {"api", "api/v1alpha1", "internal/cluster", "internal/controllers/source", "internal/controllers/sshkey", "internal/desired", "internal/kube", "internal/userdata"},
 
@@ -126,7 +126,7 @@ func mayImport() map[string][]string {
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/desired", "internal/hns", "internal/host", "internal/mirrors",
-			"internal/shorten", "internal/trust"},
+			"internal/nodestate", "internal/shorten", "internal/trust"},
 		"internal/daemon/nodesettings": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/desired", "internal/shorten"},
 		"internal/daemon/sandboximage": {"api", "internal/agent", "internal/backoff", "internal/cri", "internal/daemon/nodestatus", "internal/daemon/state",

@@ -166,6 +166,15 @@ const (
 // start. Written by the operator; the user names it in MachineSets.
 const UserDataSecret = "windows-user-data"
 
+// Handlers of RuntimeClasses for Windows nodes: the names of containerd's runtimes. Users name them in classes of their own.
+const (
+	// HandlerProcessIsolation is the default: containers share the kernel of the host.
+	HandlerProcessIsolation = "runhcs-wcow-process"
+	// HandlerHyperVIsolation gives each pod a virtual machine of its own. Nodes know it where runtimeClasses.hyperV of
+	// WindowsConfig asks for it.
+	HandlerHyperVIsolation = "runhcs-wcow-hypervisor"
+)
+
 // Annotations of Nodes, ConfigMaps and WindowsInstances.
 const (
 	// AnnotationVersion is the version the node is fully configured with. Written by WICD as its last step; read by the

@@ -8,15 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-)
-
-// Runtimes of containerd, which RuntimeClasses name as their handlers. Each is an isolation of Windows containers.
-const (
-	// ProcessIsolation is the default: containers share the kernel of the host.
-	ProcessIsolation = "runhcs-wcow-process"
-	// HyperVIsolation gives each pod a virtual machine. Nodes have it where WindowsConfig asks for it.
-	HyperVIsolation = "runhcs-wcow-hypervisor"
 )
 
 // runtimeEndpoint is where containerd answers, as the kubelet writes it.
@@ -51,9 +44,9 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   config_path = '@registries@'
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
-  default_runtime_name = '` + ProcessIsolation + `'
+  default_runtime_name = '` + api.HandlerProcessIsolation + `'
 
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + ProcessIsolation + `]
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerProcessIsolation + `]
   runtime_type = 'io.containerd.runhcs.v1'
   runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
   container_annotations = []
@@ -68,13 +61,13 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
 // hyperVTemplate is the runtime for Hyper-V isolation. Annotations of a pod could give its virtual machine more memory and processors than
 // the pod asks for (io.microsoft.virtualmachine.*), and so none reaches the shim here, either: all virtual machines are as WindowsConfig says.
 const hyperVTemplate = `
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + HyperVIsolation + `]
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerHyperVIsolation + `]
   runtime_type = 'io.containerd.runhcs.v1'
   runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
   container_annotations = []
   pod_annotations = []
 
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + HyperVIsolation + `.options]
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerHyperVIsolation + `.options]
   SandboxIsolation = 1
   ScaleCpuLimitsToSandbox = true
   VmMemorySizeInMb = @memory@

@@ -83,8 +83,8 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 		}
 	}
 	for _, r := range windowsbuild.Releases() {
-		if pod.RuntimeClassName != nil && *pod.RuntimeClassName == r.Class {
-			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + r.Class + " is"
+		if class := pod.RuntimeClassName; class != nil && (*class == r.Class || *class == r.HyperVClass()) {
+			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + *class + " is"
 		}
 		hosts = append(hosts, r.Build)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
@@ -27,7 +26,7 @@ type declared struct {
 }
 
 // isolates says whether its pods have Hyper-V isolation.
-func (d declared) isolates() bool { return d.class.Handler == desired.HyperVIsolation }
+func (d declared) isolates() bool { return d.class.Handler == api.HandlerHyperVIsolation }
 
 // declare lists the classes that WindowsConfig says, those of versions first.
 func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
@@ -73,7 +72,7 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	return declared{
 		class: nodev1.RuntimeClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy}},
-			Handler:    desired.ProcessIsolation,
+			Handler:    api.HandlerProcessIsolation,
 			Scheduling: &nodev1.Scheduling{
 				NodeSelector: selector,
 				Tolerations:  []corev1.Toleration{tolerates(api.TaintValue), tolerates(api.TaintValueLowerCase)},
@@ -86,7 +85,7 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 // isolated is the class with Hyper-V isolation. Which images a node runs is the same as without it: containerd pulls them for the build of
 // the node, and the virtual machine starts from the sandbox image, which is for that build, too.
 func (d declared) isolated() declared {
-	d.class.Handler = desired.HyperVIsolation
+	d.class.Handler = api.HandlerHyperVIsolation
 	d.class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
 	d.class.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(virtualMachineMemory)}}
 	return d

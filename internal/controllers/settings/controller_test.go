@@ -98,7 +98,7 @@ func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
 	class := func(name, handler, managedBy string) *nodev1.RuntimeClass {
 		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: managedBy}}, Handler: handler}
 	}
-	others := []client.Object{class("windows2022", desired.ProcessIsolation, api.ManagedBy), class("theirs", desired.HyperVIsolation, "them")}
+	others := []client.Object{class("windows2022", api.HandlerProcessIsolation, api.ManagedBy), class("theirs", api.HandlerHyperVIsolation, "them")}
 	for name, test := range map[string]struct {
 		config v1alpha1.RuntimeClassesSpec
 		more   []client.Object
@@ -106,7 +106,7 @@ func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
 	}{
 		"nobody asks for it":   {v1alpha1.RuntimeClassesSpec{}, nil, false},
 		"somebody asks for it": {v1alpha1.RuntimeClassesSpec{HyperV: &v1alpha1.HyperVSpec{}}, nil, true},
-		"a class is there":     {v1alpha1.RuntimeClassesSpec{}, []client.Object{class("tenants", desired.HyperVIsolation, api.ManagedBy)}, true},
+		"a class is there":     {v1alpha1.RuntimeClassesSpec{}, []client.Object{class("tenants", api.HandlerHyperVIsolation, api.ManagedBy)}, true},
 	} {
 		c, _ := newTestSettings(t, append(test.more, others...)...)
 		var config v1alpha1.WindowsConfig

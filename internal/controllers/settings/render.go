@@ -77,7 +77,7 @@ func (c *Renderer) remainingHyperV(ctx context.Context) (*v1alpha1.HyperVSpec, e
 	return &v1alpha1.HyperVSpec{}, nil
 }
 
-func isolates(class nodev1.RuntimeClass) bool { return class.Handler == desired.HyperVIsolation }
+func isolates(class nodev1.RuntimeClass) bool { return class.Handler == api.HandlerHyperVIsolation }
 
 // Access reads how nodes reach registries.
 func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {
