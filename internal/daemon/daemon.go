@@ -134,7 +134,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
-	p.hyperV = configure.NewHyperV(s, wake)
+	p.hyperV = configure.NewHyperV(s, wake, p.reboot)
 	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,

@@ -30,6 +30,13 @@ func windowsClass(name string) *nodev1.RuntimeClass {
 	}
 }
 
+// makeHyperV makes of a class the one for Hyper-V isolation.
+func makeHyperV(class *nodev1.RuntimeClass) {
+	class.Name, class.Handler = "windows2022-hyperv", api.HandlerHyperVIsolation
+	class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
+	class.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}
+}
+
 func (c *cluster) testRuntimeClasses(t *testing.T) {
 	const onlyOurs, onlyWindows = "changes and deletes only those", "must have label"
 	theirs := windowsClass("theirs")
@@ -55,25 +62,20 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 			return drop(classes.Update(ctx, class, metav1.UpdateOptions{}))
 		}
 	}
-	hyperV := func(class *nodev1.RuntimeClass) {
-		class.Name, class.Handler = "windows2022-hyperv", "runhcs-wcow-hypervisor"
-		class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
-		class.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}
-	}
 	try(t, []attempt{
 		{"the operator creates one without its label", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Labels = nil })},
 		{"the operator creates one for another runtime", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Handler = "runc" })},
 		{"the operator creates one for Linux nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling.NodeSelector[corev1.LabelOSStable] = "linux" })},
 		{"the operator creates one for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling = nil })},
 		{"the operator creates its own", "", create(func(*nodev1.RuntimeClass) {})},
-		{"the operator creates one with overhead for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { hyperV(class); class.Handler = "runhcs-wcow-process" })},
+		{"the operator creates one with overhead for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-process" })},
 		{"the operator creates one with Hyper-V for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) {
-			hyperV(class)
+			makeHyperV(class)
 			delete(class.Scheduling.NodeSelector, api.LabelHyperV)
 		})},
-		{"the operator creates one with Hyper-V for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { hyperV(class); class.Overhead = nil })},
-		{"the operator creates one with another hypervisor", onlyWindows, create(func(class *nodev1.RuntimeClass) { hyperV(class); class.Handler = "runhcs-wcow-hypervisor-17763" })},
-		{"the operator creates one with Hyper-V", "", create(hyperV)},
+		{"the operator creates one with Hyper-V for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Overhead = nil })},
+		{"the operator creates one with another hypervisor", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-hypervisor-17763" })},
+		{"the operator creates one with Hyper-V", "", create(makeHyperV)},
 		{"the operator changes its own", "", update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels[api.LabelImages] = "ltsc2022" })},
 		{"the operator gives its own away", onlyWindows, update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels = nil })},
 		{"the operator changes another", onlyOurs, update("theirs", func(class *nodev1.RuntimeClass) { class.Labels = map[string]string{api.LabelManagedBy: api.ManagedBy} })},

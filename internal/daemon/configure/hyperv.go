@@ -64,14 +64,17 @@ func (s hyperVState) mayBeEnabled() bool {
 // nothing: Windows waits for a restart then, which is told as any other, and which the operator plans.
 type HyperV struct {
 	state.Session
-	wake state.Signal
+	wake   state.Signal
+	reboot *nodestatus.RebootPending
 
 	mu sync.Mutex
 	is hyperVState
 }
 
 // NewHyperV makes the part, which sends wake when there is something to tell.
-func NewHyperV(s state.Session, wake state.Signal) *HyperV { return &HyperV{Session: s, wake: wake} }
+func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) *HyperV {
+	return &HyperV{Session: s, wake: wake, reboot: r}
+}
 
 // Run looks until ctx is done.
 func (h *HyperV) Run(ctx context.Context) {
@@ -121,6 +124,7 @@ func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
 	if failure != nil {
 		return hyperVState{api.ReasonHyperVEnablingFailed, shorten.Text(fmt.Sprintf("%v; WICD tries again within an hour", failure), shorten.Note)}, nil
 	}
+	h.reboot.LookAgain()
 	if facts, err = h.Host.System.Facts(ctx); err != nil {
 		return is, err
 	}
