@@ -65,6 +65,7 @@ const (
 	HyperVFeature = "Microsoft-Hyper-V"
 )
 
+// features are those that a node has, and with Hyper-V isolation that of virtual machines.
 func features(machine *virtualMachine) []string {
 	if machine == nil {
 		return []string{ContainersFeature}

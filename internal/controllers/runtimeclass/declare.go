@@ -82,8 +82,7 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	}
 }
 
-// isolated is the class with Hyper-V isolation. Which images a node runs is the same as without it: containerd pulls them for the build of
-// the node, and the virtual machine starts from the sandbox image, which is for that build, too.
+// isolated is the class with Hyper-V isolation. Nodes run the same images as without it: see windowsbuild.Runs.
 func (d declared) isolated() declared {
 	d.class.Handler = api.HandlerHyperVIsolation
 	d.class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
