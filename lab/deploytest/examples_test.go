@@ -152,6 +152,7 @@ func exampleOfField() *regexp.Regexp {
 func (c *cluster) testExamplesOfFields(t *testing.T) {
 	place := map[string]string{
 		"WindowsInstance.spec.network.cidr":                          `{address: 10.1.42.1, username: a, network: {cidr: %}}`,
+		"WindowsConfig.spec":                                         `{pods: {defaultRuntimeClass: %}}`,
 		"WindowsConfig.spec.kubelet.evictionHard":                    `{kubelet: {evictionHard: {memory.available: %}}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriod":             `{kubelet: {shutdownGracePeriod: %}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriodCriticalPods": `{kubelet: {shutdownGracePeriod: 1h, shutdownGracePeriodCriticalPods: %}}`,
@@ -165,6 +166,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		"WindowsConfig.spec.rollout.maintenanceWindows.duration":     `{rollout: {maintenanceWindows: [{schedule: 0 2 * * 6, duration: %}]}}`,
 		"WindowsConfig.spec.rollout.stagingBandwidth":                `{rollout: {stagingBandwidth: %}}`,
 		"WindowsConfig.spec.runtime.sandboxImage":                    `{runtime: {sandboxImage: %}}`,
+		"WindowsConfig.spec.runtimeClasses.hyperV.memory":            `{runtimeClasses: {hyperV: {memory: %}}}`,
 	}
 	for path, values := range c.examplesInSchemas(t) {
 		if strings.Contains(path, ".status.") {
