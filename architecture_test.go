@@ -126,7 +126,7 @@ func mayImport() map[string][]string {
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/desired", "internal/hns", "internal/host", "internal/mirrors",
-			"internal/shorten", "internal/trust"},
+			"internal/nodestate", "internal/shorten", "internal/trust"},
 		"internal/daemon/nodesettings": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/nodestatus",
 			"internal/daemon/state", "internal/desired", "internal/shorten"},
 		"internal/daemon/sandboximage": {"api", "internal/agent", "internal/backoff", "internal/cri", "internal/daemon/nodestatus", "internal/daemon/state",

@@ -35,6 +35,31 @@ const (
 	// when the host has neither any more, and absent when it never had one. Whether the domain answers is not checked.
 	// Good when True.
 	ConditionGMSACapable = "WindowsGMSACapable"
+	// ConditionHyperVCapable is True when pods on the node can have Hyper-V isolation: Hyper-V runs on the host. While it
+	// is False, the message says what is missing and what to do. It is Unknown when WindowsConfig no longer asks for
+	// Hyper-V isolation, and absent when it never did. Good when True.
+	ConditionHyperVCapable = "WindowsHyperVCapable"
+)
+
+// Reasons of condition WindowsHyperVCapable.
+const (
+	// ReasonHyperVRuns means that Hyper-V runs on the host.
+	ReasonHyperVRuns = "HyperVRuns"
+	// ReasonHyperVRestartPending means that the feature Microsoft-Hyper-V of Windows takes effect with the next restart.
+	ReasonHyperVRestartPending = "HyperVRestartPending"
+	// ReasonHyperVDisabled means that the feature is not enabled yet. WICD enables it.
+	ReasonHyperVDisabled = "HyperVDisabled"
+	// ReasonHyperVEnablingFailed means that Windows could not enable the feature. WICD tries again every hour.
+	ReasonHyperVEnablingFailed = "HyperVEnablingFailed"
+	// ReasonHyperVUnavailable means that the Windows of the host does not have the feature.
+	ReasonHyperVUnavailable = "HyperVUnavailable"
+	// ReasonVirtualizationUnavailable means that the processor or the firmware of the host does not allow virtual machines,
+	// or that the cloud does not give the machine nested virtualization.
+	ReasonVirtualizationUnavailable = "VirtualizationUnavailable"
+	// ReasonHypervisorStopped means that the feature is enabled, and the hypervisor does not run.
+	ReasonHypervisorStopped = "HypervisorStopped"
+	// ReasonHyperVNotWanted means that WindowsConfig no longer asks for Hyper-V isolation.
+	ReasonHyperVNotWanted = "HyperVNotWanted"
 )
 
 // Reasons of condition WindowsGMSACapable.

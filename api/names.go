@@ -111,7 +111,7 @@ const (
 	// LabelWorker gives the Node the role worker. Written by the operator, with an empty value.
 	LabelWorker = "node-role.kubernetes.io/worker"
 
-	// LabelRunsPrefix begins the labels that say which images a Node can run without Hyper-V: runs.windows2019,
+	// LabelRunsPrefix begins the labels that say which images a Node can run: runs.windows2019,
 	// runs.windows2022 and runs.windows2025, with value true. A node with Windows Server 2025 has the last two. Written
 	// by the operator.
 	LabelRunsPrefix = GroupName + "/runs."
@@ -119,6 +119,10 @@ const (
 	// LabelGMSA on a Node says that its condition WindowsGMSACapable is True, so that pods with a group Managed Service
 	// Account can select it. Written by the operator, with value true.
 	LabelGMSA = GroupName + "/gmsa"
+
+	// LabelHyperV on a Node says that its condition WindowsHyperVCapable is True, so that pods with Hyper-V isolation can
+	// select it; their RuntimeClasses do. Written by the operator, with value true.
+	LabelHyperV = GroupName + "/hyperv"
 
 	// LabelImages on a RuntimeClass says which images it is for, as Microsoft's tags do: ltsc2019, ltsc2022 or ltsc2025.
 	// Where deploy/workloads is installed, pods with such images that name no class get this one. Written by the
@@ -161,6 +165,15 @@ const (
 // UserDataSecret is the Secret, in the namespace of the Machines, with the script that a new Machine runs at its first
 // start. Written by the operator; the user names it in MachineSets.
 const UserDataSecret = "windows-user-data"
+
+// Handlers of RuntimeClasses for Windows nodes: the names of containerd's runtimes. Users name them in classes of their own.
+const (
+	// HandlerProcessIsolation is the default: containers share the kernel of the host.
+	HandlerProcessIsolation = "runhcs-wcow-process"
+	// HandlerHyperVIsolation gives each pod a virtual machine of its own. Nodes know it where runtimeClasses.hyperV of
+	// WindowsConfig asks for it.
+	HandlerHyperVIsolation = "runhcs-wcow-hypervisor"
+)
 
 // Annotations of Nodes, ConfigMaps and WindowsInstances.
 const (

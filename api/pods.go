@@ -30,6 +30,8 @@ const (
 	// EventNodeNotInDomain is reported on a pod with a group Managed Service Account whose node, or each node that it
 	// could run on, is neither joined to a domain nor has a plugin of Container Credential Guard.
 	EventNodeNotInDomain = "NodeNotInDomain"
+	// EventNoNodeWithHyperV is reported on a pod that needs Hyper-V isolation when no Windows node has it.
+	EventNoNodeWithHyperV = "NoNodeWithHyperV"
 	// EventMirrorUnavailable is reported on a pod with an image that no mirror or registry has which may be asked.
 	EventMirrorUnavailable = "MirrorUnavailable"
 	// EventRegistryDenied is reported on a pod whose registry does not accept the credentials, or wants some.
@@ -45,6 +47,6 @@ const (
 func PodReasons() []string {
 	return []string{
 		EventImageForAnotherBuild, EventNoNodeForBuild, EventNoNodeFits, EventNodesUnavailable, EventTaintNotTolerated, EventMemoryLimitMissing,
-		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
+		EventRuntimeClassMissing, EventCredentialSpecMissing, EventNodeNotInDomain, EventNoNodeWithHyperV, EventMirrorUnavailable, EventRegistryDenied, EventRegistryUnreachable, EventProxyUnreachable,
 	}
 }

@@ -41,7 +41,7 @@ type WindowsConfigList struct {
 
 // WindowsConfigSpec groups the settings by topic.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.pods) || !has(self.pods.defaultRuntimeClass) || self.pods.defaultRuntimeClass in ['windows2019', 'windows2022', 'windows2025'] || has(self.runtimeClasses) && has(self.runtimeClasses.additional) && self.runtimeClasses.additional.exists(c, c.name == self.pods.defaultRuntimeClass)",message="pods.defaultRuntimeClass must be windows2019, windows2022, windows2025 or a name of runtimeClasses.additional"
+// +kubebuilder:validation:XValidation:rule="!has(self.pods) || !has(self.pods.defaultRuntimeClass) || self.pods.defaultRuntimeClass in ['windows2019', 'windows2022', 'windows2025'] || has(self.runtimeClasses) && (has(self.runtimeClasses.hyperV) && self.pods.defaultRuntimeClass in ['windows2019-hyperv', 'windows2022-hyperv', 'windows2025-hyperv'] || has(self.runtimeClasses.additional) && self.runtimeClasses.additional.exists(c, c.name == self.pods.defaultRuntimeClass))",message="pods.defaultRuntimeClass must be a class of the operator, such as windows2022, or a name of runtimeClasses.additional"
 type WindowsConfigSpec struct {
 	// rollout limits how many hosts change at the same time, and when.
 	// +optional

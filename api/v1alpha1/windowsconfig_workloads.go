@@ -3,7 +3,8 @@ package v1alpha1
 // RuntimeClassesSpec says which RuntimeClasses the operator keeps. A pod that names one in spec.runtimeClassName is
 // scheduled to a node that runs its images, and needs neither a node selector nor tolerations.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.additional) || self.additional.all(c, !(c.name in ['windows2019', 'windows2022', 'windows2025']))",message="names of additional classes must not be windows2019, windows2022 or windows2025"
+// +kubebuilder:validation:XValidation:rule="!has(self.additional) || self.additional.all(c, !c.name.matches('^windows(2019|2022|2025)(-hyperv)?$'))",message="names of additional classes must not be windows2019, windows2022, windows2025, or one of these with -hyperv"
+// +kubebuilder:validation:XValidation:rule="!has(self.additional) || has(self.hyperV) || self.additional.all(c, !has(c.hyperV) || !c.hyperV)",message="additional classes with hyperV need runtimeClasses.hyperV, which offers Hyper-V isolation; {} takes its defaults"
 type RuntimeClassesSpec struct {
 	// versions are the versions of Windows Server that have a RuntimeClass: 2019, 2022 and 2025, whose classes are named
 	// windows2019, windows2022 and windows2025. The operator creates a class when the first node of the version joins,
@@ -20,6 +21,17 @@ type RuntimeClassesSpec struct {
 	// nodes with the version of their class.
 	// +optional
 	NewerHosts bool `json:"newerHosts,omitempty"`
+
+	// hyperV offers Hyper-V isolation: a pod with RuntimeClass windows2022-hyperv runs in a virtual machine of its own, with
+	// its own Windows kernel. {} takes the defaults. Nodes enable the Windows feature Microsoft-Hyper-V, which takes effect
+	// with a restart: new hosts restart while they join, and nodes that exist wait for a restart that rollout.reboots
+	// allows or that you request. A host whose processor or firmware does not allow virtual machines is a node without
+	// Hyper-V isolation, and its condition WindowsHyperVCapable says why; in a cloud, the machine needs nested
+	// virtualization. Each version in versions gets a class with -hyperv in its name when the first node can run it. By
+	// default, there is no Hyper-V isolation. When hyperV is removed, its classes are deleted once no pod uses them, and
+	// nodes keep the feature. It was never tried on Windows.
+	// +optional
+	HyperV *HyperVSpec `json:"hyperV,omitempty"`
 
 	// additional are further RuntimeClasses, for example with the names that manifests already use.
 	// +kubebuilder:validation:MaxItems=16
@@ -44,6 +56,30 @@ type AdditionalRuntimeClass struct {
 	// newerHosts is as runtimeClasses.newerHosts, for this class.
 	// +optional
 	NewerHosts bool `json:"newerHosts,omitempty"`
+
+	// hyperV gives pods of this class Hyper-V isolation. It needs runtimeClasses.hyperV.
+	// +optional
+	HyperV bool `json:"hyperV,omitempty"`
+}
+
+// HyperVSpec says what virtual machine each pod with Hyper-V isolation has. A change concerns pods that start after it;
+// containerd and the kubelet restart for it, and pods keep running.
+type HyperVSpec struct {
+	// memory is the memory of the virtual machine: its Windows and all containers of the pod share it. A pod cannot change
+	// it. It is from 512Mi to 1Ti. Of it, the node gives what is used.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('512Mi')) >= 0 && quantity(self).compareTo(quantity('1Ti')) <= 0",message="memory must be a quantity of bytes from 512Mi to 1Ti, for example 2Gi"
+	// +kubebuilder:default="1Gi"
+	// +optional
+	Memory string `json:"memory,omitempty"`
+
+	// processors is the number of virtual processors of the virtual machine. A node with fewer processors gives as many as
+	// it has.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	// +kubebuilder:default=2
+	// +optional
+	Processors int32 `json:"processors,omitempty"`
 }
 
 // WindowsVersion is a version of Windows Server.

@@ -25,18 +25,15 @@ const checksums = "SHA256SUMS"
 // neededBytes on drive C: the files of a join, what they unpack to, and an image.
 const neededBytes = 6 << 30
 
-// containersFeature is the feature of Windows that pods need.
-const containersFeature = "Containers"
-
 // refuseJoin says why this machine cannot become a node for a while, or returns the address at which the operator reaches it. It changes
 // nothing.
 func (s *session) refuseJoin(ctx context.Context, o JoinOptions) (netip.Addr, error) {
 	refused := func(format string, values ...any) (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%w: %w", ErrRefused, fmt.Errorf(format, values...))
 	}
-	if state := s.facts.Features[containersFeature]; state != agent.FeatureEnabled {
+	if state := s.facts.Features[desired.ContainersFeature]; state != agent.FeatureEnabled {
 		return refused("feature %s of Windows is %s, and pods need it: install it with \"Install-WindowsFeature Containers -Restart\" in PowerShell, "+
-			"and start this program again", containersFeature, state)
+			"and start this program again", desired.ContainersFeature, state)
 	}
 	if len(s.facts.PendingReboot) > 0 && !s.Wine {
 		return refused("Windows waits for a restart (%s): restart it first", strings.Join(s.facts.PendingReboot, ", "))

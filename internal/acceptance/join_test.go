@@ -48,7 +48,7 @@ type withContainers struct{ host.System }
 
 func (w withContainers) Facts(ctx context.Context) (agent.HostFacts, error) {
 	f, err := w.System.Facts(ctx)
-	f.Features = map[string]agent.FeatureState{containersFeature: agent.FeatureEnabled}
+	f.Features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled}
 	return f, err
 }
 

@@ -30,6 +30,17 @@ func podLines() []Line {
 			Reason: "it takes a cluster; step pod of --join tries a pod of one image",
 		},
 		{
+			ID: "hyper-v", Title: "Hyper-V isolation",
+			Text: "no pod ever ran with it. What was tried: the feature's state and its enabling with the stand-in " +
+				"of `DismApi.dll`, what the processor says with Wine on a virtual machine without nested " +
+				"virtualization, condition, label and RuntimeClasses with simulated hosts, and that containerd and " +
+				"the options of its shim take the configuration. Whether Hyper-V runs on a real host after the " +
+				"restart, whether the pause image has what a virtual machine starts from, how much memory its " +
+				"Windows takes, and networks and volumes in it, are unknown.",
+			Claim: "the state of feature Microsoft-Hyper-V is what dism.exe says, and Hyper-V is said to run only where it is enabled",
+			Try:   tryHyperV,
+		},
+		{
 			ID: "missed-network", Title: "A network configuration that containerd missed",
 			Text: "on Wine, containerd missed one on a busy machine, and tells WICD whether it has a network. That " +
 				"it reads the folder again when WICD changes a file in it is from its source " +

@@ -19,12 +19,13 @@ import (
 type computer struct {
 	*sim.Windows
 	feature string // state of triedFeature
+	hyperV  string // state of Hyper-V as dism.exe tells it, if it does
 	restart bool   // whether one is scheduled
 }
 
 func newComputer(t *testing.T) *computer {
 	t.Helper()
-	c := &computer{feature: "Disabled", Windows: sim.NewWindows(sim.WindowsOptions{
+	c := &computer{feature: "Disabled", hyperV: "Disabled", Windows: sim.NewWindows(sim.WindowsOptions{
 		Root: t.TempDir(), Hostname: "WIN-ACC", Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled, triedFeature: agent.FeatureDisabled},
 	})}
 	t.Cleanup(c.PowerOff)
@@ -61,7 +62,15 @@ func (c *computer) Run(_ context.Context, command string, _ io.Reader, stdout io
 	words := strings.Fields(strings.TrimPrefix(command, system32))
 	switch {
 	case words[0] == "dism.exe" && words[3] == "/Get-FeatureInfo":
-		fmt.Fprintf(stdout, "Feature Name : %s\r\n\r\nState : %s\r\nRestart Required : Possible\r\n", triedFeature, c.feature)
+		name, state := strings.TrimPrefix(words[4], "/FeatureName:"), c.feature
+		if name == desired.HyperVFeature {
+			state = c.hyperV
+		}
+		if state == "" { // an edition without it
+			fmt.Fprint(stdout, "Error: 0x800f080c\r\n")
+			return exitCode(1)
+		}
+		fmt.Fprintf(stdout, "Feature Name : %s\r\n\r\nState : %s\r\nRestart Required : Possible\r\n", name, state)
 	case words[0] == "dism.exe":
 		c.feature = "Disabled"
 	case words[0] == "route.exe":

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/platform"
@@ -88,6 +89,24 @@ func tryFeature(ctx context.Context, s *session) (string, error) {
 		err = fmt.Errorf("it is %s afterwards", after)
 	}
 	return fmt.Sprintf("enabled after %.1f s, needs a restart: %v", took.Seconds(), reboot), err
+}
+
+func tryHyperV(ctx context.Context, s *session) (string, error) {
+	state, err := s.featureState(ctx, desired.HyperVFeature)
+	if err != nil {
+		return "", untriedf("%w", err)
+	}
+	is, v := s.facts.Features[desired.HyperVFeature], s.facts.Virtualization
+	seen := fmt.Sprintf("the feature is %q; the processor lets Windows have virtual machines: %v, the hypervisor is %q, and Hyper-V runs: %v",
+		state, v.Processor, v.Hypervisor, v.HyperV)
+	isEnabled := state == "Enabled"
+	switch {
+	case isEnabled != (is == agent.FeatureEnabled):
+		err = fmt.Errorf("WICD says that the feature is %s", is)
+	case v.HyperV && !isEnabled:
+		err = errors.New("WICD says that Hyper-V runs")
+	}
+	return seen, err
 }
 
 func tryRename(ctx context.Context, s *session) (string, error) {

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
@@ -52,6 +54,42 @@ func TestARunAnswersEachLineAndLeavesNothing(t *testing.T) {
 			t.Errorf("it does not say before what it changes: %s", said.String())
 		}
 	})
+}
+
+func TestHyperVIsComparedWithWhatWindowsSays(t *testing.T) {
+	for _, test := range []struct {
+		says string
+		is   agent.FeatureState
+		want Verdict
+	}{
+		{"Disabled", agent.FeatureDisabled, Confirmed},
+		{"Enabled", agent.FeatureEnabled, Confirmed},
+		{"Enable Pending", agent.FeaturePending, Confirmed},
+		{"Enabled", agent.FeatureDisabled, Refuted},
+		{"Disabled", agent.FeatureEnabled, Refuted},
+		{"", agent.FeatureDisabled, Untried},
+	} {
+		c := newComputer(t)
+		c.hyperV = test.says
+		m := c.machine()
+		m.Host.System = withFeature{m.Host.System, test.is}
+		r, err := Run(t.Context(), m, Options{Version: "v1", Only: []string{"hyper-v"}, Out: io.Discard})
+		if err != nil || len(r.Lines) != 1 || r.Lines[0].Verdict != test.want {
+			t.Errorf("dism.exe says %q, and WICD %s: %+v, %v; want %s", test.says, test.is, r.Lines, err, test.want)
+		}
+	}
+}
+
+// withFeature is a System whose feature Hyper-V is in a state.
+type withFeature struct {
+	host.System
+	is agent.FeatureState
+}
+
+func (w withFeature) Facts(ctx context.Context) (agent.HostFacts, error) {
+	f, err := w.System.Facts(ctx)
+	f.Features = map[string]agent.FeatureState{desired.HyperVFeature: w.is}
+	return f, err
 }
 
 // TestACutRunIsPutBackByTheNext cuts the power at each change of the computer, probe by probe.

@@ -81,6 +81,8 @@ func pods() Table {
 		api.EventRuntimeClassMissing: {Error, "Create the RuntimeClass again, or use another one; kubectl get runtimeclass lists them.", start},
 		api.EventNodeNotInDomain: {Error, "Join a Windows host to the domain, or register a plugin of Container Credential Guard on it, and let the pod select " +
 			api.LabelGMSA + "=true.", accounts},
+		api.EventNoNodeWithHyperV: {Error, "Follow the message of condition WindowsHyperVCapable of the Nodes, or use a RuntimeClass without Hyper-V isolation.",
+			"workloads#hyper-v-isolation"},
 		api.EventCredentialSpecMissing: {Error, "Install the webhook of windows-gmsa with its CustomResourceDefinition, and create the pod again.", accounts},
 		"ErrImagePull":                 {Warning, "See the registry's answer in the message.", page},
 		"ImagePullBackOff": {Warning, "See the registry's answer in the message.",

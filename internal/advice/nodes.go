@@ -8,7 +8,7 @@ const nodeConditions = "troubleshooting#conditions-of-a-node"
 
 // nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
 func nodes() Table {
-	const repair = "network#repair"
+	const repair, hyperV = "network#repair", "workloads#hyper-v-isolation"
 	return Table{
 		api.ReasonNodeReady: good(),
 		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
@@ -46,7 +46,16 @@ func nodes() Table {
 		api.ReasonCredentialPlugin:          good(),
 		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",
 			"workloads#group-managed-service-accounts"},
-		api.ReasonServicesRunning: good(),
+		api.ReasonHyperVRuns:           good(),
+		api.ReasonHyperVNotWanted:      good(),
+		api.ReasonHyperVDisabled:       {Info, "Wait: WICD enables the feature, which takes Windows some minutes.", hyperV},
+		api.ReasonHyperVRestartPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", hyperV},
+		api.ReasonHyperVEnablingFailed: {Warning, "See C:\\Windows\\Logs\\DISM\\dism.log on the host; WICD tries again every hour.", hyperV},
+		api.ReasonHyperVUnavailable:    {Info, "Run pods with Hyper-V isolation on hosts with Windows Server Standard or Datacenter.", hyperV},
+		api.ReasonVirtualizationUnavailable: {Info, "Enable virtualization in the firmware of the host, or nested virtualization for the virtual machine; then restart the host.",
+			hyperV},
+		api.ReasonHypervisorStopped: {Warning, "On the host, run bcdedit /set hypervisorlaunchtype auto; then run kubectl windows reboot <host>.", hyperV},
+		api.ReasonServicesRunning:   good(),
 		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
 			nodeConditions},
 		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},

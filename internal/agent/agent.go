@@ -76,6 +76,8 @@ type HostFacts struct {
 	MemoryBytes uint64 `json:"memoryBytes"`
 	// Features maps each Windows feature we may need to its state.
 	Features map[string]FeatureState `json:"features,omitempty"`
+	// Virtualization is what the host has for virtual machines of its own.
+	Virtualization Virtualization `json:"virtualization,omitzero"`
 	// PendingReboot lists why Windows itself waits for a restart; empty when it does not.
 	PendingReboot []string `json:"pendingReboot,omitempty"`
 }
@@ -92,6 +94,18 @@ const (
 	// FeatureUnknown means that this Windows does not have the feature or cannot say.
 	FeatureUnknown FeatureState = "Unknown"
 )
+
+// Virtualization is what a host has for virtual machines of its own.
+type Virtualization struct {
+	// Processor says that the processor has what Hyper-V needs, and that the firmware, or the hypervisor below a virtual machine, lets
+	// Windows use it. While Hyper-V runs, it has taken that for itself, and Windows may say that it is not there.
+	Processor bool `json:"processor,omitempty"`
+	// Hypervisor is the name of the hypervisor below Windows, as the processor has it: "KVMKVMKVM", or "Microsoft Hv". It is empty where
+	// there is none.
+	Hypervisor string `json:"hypervisor,omitempty"`
+	// HyperV says that Hyper-V runs, and that this Windows may create virtual machines.
+	HyperV bool `json:"hyperV,omitempty"`
+}
 
 // Interface is one network interface.
 type Interface struct {

@@ -114,6 +114,7 @@ type parts struct {
 	updates    *update.Requester
 	registry   registry.Part
 	exclusions *configure.Exclusions
+	hyperV     *configure.HyperV
 	collector  *collect.Collector
 	reporter   *nodestatus.Reporter
 }
@@ -133,11 +134,12 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
+	p.hyperV = configure.NewHyperV(s, wake, p.reboot)
 	p.collector = collect.New(s, wake)
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
-			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.collector,
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.collector,
 		},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
@@ -168,6 +170,7 @@ func (p *parts) run(ctx context.Context) {
 		p.metrics.Run,
 		p.registry.Run,
 		p.exclusions.Run,
+		p.hyperV.Run,
 		p.collector.Run,
 	} {
 		work.Go(func() { run(ctx) })

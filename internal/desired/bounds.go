@@ -236,8 +236,8 @@ func (n Node) checkPayload() error {
 // checkRest wants of everything else what is rendered.
 func (n Node) checkRest() error {
 	for _, feature := range n.Features {
-		if feature != containersFeature {
-			return fmt.Errorf("it has the feature %.64q of Windows; allowed is %s", feature, containersFeature)
+		if feature != ContainersFeature && feature != HyperVFeature {
+			return fmt.Errorf("it has the feature %.64q of Windows; allowed are %s and %s", feature, ContainersFeature, HyperVFeature)
 		}
 	}
 	if err := checkVariables(append(slices.Collect(maps.Keys(n.Environment)), n.WatchedEnvironment...), n.Environment); err != nil {

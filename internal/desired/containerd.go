@@ -1,6 +1,16 @@
 package desired
 
-import "strings"
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
 
 // runtimeEndpoint is where containerd answers, as the kubelet writes it.
 const runtimeEndpoint = "npipe://./pipe/containerd-containerd"
@@ -34,26 +44,83 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   config_path = '@registries@'
 
 [plugins.'io.containerd.cri.v1.runtime'.containerd]
-  default_runtime_name = 'runhcs-wcow-process'
+  default_runtime_name = '` + api.HandlerProcessIsolation + `'
 
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runhcs-wcow-process]
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerProcessIsolation + `]
   runtime_type = 'io.containerd.runhcs.v1'
   runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
   container_annotations = []
   pod_annotations = []
-
+@hyperv@
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['@folder@\cni']
   conf_dir = '@cni@'
   max_conf_num = 1
 `
 
-func renderContainerdConfig(folder string) string {
+// hyperVTemplate is the runtime for Hyper-V isolation. Annotations of a pod could give its virtual machine more memory and processors than
+// the pod asks for (io.microsoft.virtualmachine.*), and so none reaches the shim here, either: all virtual machines are as WindowsConfig says.
+const hyperVTemplate = `
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerHyperVIsolation + `]
+  runtime_type = 'io.containerd.runhcs.v1'
+  runtime_path = '@folder@\containerd\containerd-shim-runhcs-v1.exe'
+  container_annotations = []
+  pod_annotations = []
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.` + api.HandlerHyperVIsolation + `.options]
+  SandboxIsolation = 1
+  ScaleCpuLimitsToSandbox = true
+  VmMemorySizeInMb = @memory@
+  VmProcessorCount = @processors@
+`
+
+func renderContainerdConfig(folder string, machine *virtualMachine) string {
+	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
 	return strings.NewReplacer(
 		"@root@", ContainerdRoot,
 		"@state@", ContainerdState,
 		"@registries@", Registries,
 		"@folder@", folder,
 		"@cni@", CNIFolder,
-	).Replace(containerdTemplate)
+	).Replace(config)
+}
+
+// virtualMachine is what each pod with Hyper-V isolation has; nil where there is no such isolation.
+type virtualMachine struct {
+	megabytes  int64
+	processors int32
+}
+
+func (m *virtualMachine) runtime() string {
+	if m == nil {
+		return ""
+	}
+	return strings.NewReplacer("@memory@", strconv.FormatInt(m.megabytes, 10), "@processors@", strconv.Itoa(int(m.processors))).Replace(hyperVTemplate)
+}
+
+// Limits of virtual machines, and what they have by default.
+const (
+	minMachineMemory, maxMachineMemory = 512, 1 << 20 // megabytes
+	maxMachineProcessors               = 64
+	defaultMachineMemory               = "1Gi"
+	defaultMachineProcessors           = 2
+)
+
+// machineOf reads what WindowsConfig says of virtual machines.
+func machineOf(spec *v1alpha1.HyperVSpec) (*virtualMachine, error) {
+	if spec == nil {
+		return nil, nil
+	}
+	wrong := func(field string, value any, want string) (*virtualMachine, error) {
+		return nil, fmt.Errorf(`%w: WindowsConfig "cluster": spec.runtimeClasses.hyperV.%s is %.64q; set %s`, ErrSettings, field, fmt.Sprint(value), want)
+	}
+	memory, err := resource.ParseQuantity(cmp.Or(spec.Memory, defaultMachineMemory))
+	m := virtualMachine{megabytes: memory.Value() >> 20, processors: cmp.Or(spec.Processors, defaultMachineProcessors)}
+	if err != nil || m.megabytes < minMachineMemory || m.megabytes > maxMachineMemory {
+		return wrong("memory", spec.Memory, "bytes from 512Mi to 1Ti, such as 2Gi")
+	}
+	if m.processors < 1 || m.processors > maxMachineProcessors {
+		return wrong("processors", spec.Processors, "a number from 1 to 64")
+	}
+	return &m, nil
 }

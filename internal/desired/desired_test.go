@@ -74,6 +74,9 @@ func TestRender(t *testing.T) {
 		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
+		"hyperv": func(in *desired.Inputs) {
+			in.Config.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{Memory: "3Gi", Processors: 4}
+		},
 		// What hosts get on each platform, from a payload in which everything that is declared is there.
 		"platform-none": func(in *desired.Inputs) {
 			in.Payload, in.Settings.TLS = declared(), new(tlsprofile.Profile{}.Server())
@@ -122,10 +125,12 @@ func settings(t *testing.T) desired.Settings {
 	}
 }
 
-// fileOf is the content of a file that nodes must have.
+// fileOf is the content of a file that nodes must have, where everything is asked for.
 func fileOf(t *testing.T, path string) string {
 	t.Helper()
-	rendered, err := desired.Render(inputs())
+	in := inputs()
+	in.Config.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{}
+	rendered, err := desired.Render(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +157,24 @@ func TestPodsTellTheShimNothing(t *testing.T) {
 	for line := range strings.Lines(fileOf(t, `C:\k\containerd\containerd_conf.toml`)) {
 		if key, value, _ := strings.Cut(line, "="); strings.HasSuffix(strings.TrimSpace(key), "_annotations") && strings.TrimSpace(value) != "[]" {
 			t.Errorf("%q: annotations of pods reach the shim", strings.TrimSpace(line))
+		}
+	}
+}
+
+// TestVirtualMachinesHaveLimits: an API server with the CRD lets none of these in.
+func TestVirtualMachinesHaveLimits(t *testing.T) {
+	for want, specs := range map[string][]v1alpha1.HyperVSpec{
+		"":                                  {{}, {Memory: "512Mi"}, {Memory: "1Ti", Processors: 64}, {Memory: "2000000000"}},
+		"spec.runtimeClasses.hyperV.memory": {{Memory: "much"}, {Memory: "511Mi"}, {Memory: "-1Gi"}, {Memory: "2Ti"}, {Memory: strings.Repeat("9", 100)}},
+		"hyperV.processors":                 {{Processors: -1}, {Processors: 65}},
+	} {
+		for _, spec := range specs {
+			in := inputs()
+			in.Config.RuntimeClasses.HyperV = &spec
+			_, err := desired.Render(in)
+			if want == "" && err != nil || want != "" && (!errors.Is(err, desired.ErrSettings) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%+v gives %v, want %q", spec, err, want)
+			}
 		}
 	}
 }

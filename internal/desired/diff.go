@@ -123,10 +123,15 @@ func find(services []Service, name string) (Service, bool) {
 	return services[i], true
 }
 
-// features that are new may need a restart of Windows; it says so only when asked to enable them. Others stay.
+// features that are new may need a restart of Windows; it says so only when asked to enable them. Hyper-V waits for a restart of its own
+// on a node. Others stay.
 func (c *comparison) features() {
 	for _, f := range c.new.Features {
-		if !slices.Contains(c.old.Features, f) {
+		switch {
+		case slices.Contains(c.old.Features, f):
+		case f == HyperVFeature:
+			c.add("feature "+f+" of Windows, which takes effect with a later restart", None)
+		default:
 			c.add("feature "+f+" of Windows", Reboot)
 		}
 	}

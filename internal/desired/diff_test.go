@@ -124,6 +124,7 @@ func TestDiffOfNodes(t *testing.T) {
 		"environment":                        {same, func(n *desired.Node) { n.Services[1].Environment = map[string]string{"X": "1"} }, "restart of b, c", "service b"},
 		"what it needs":                      {same, func(n *desired.Node) { n.Services[0].Needs = []string{"x"} }, "none", "service a, in what its process does not mind"},
 		"a feature":                          {same, func(n *desired.Node) { n.Features = []string{"Containers"} }, "reboot", "feature Containers"},
+		"Hyper-V":                            {same, func(n *desired.Node) { n.Features = append(slices.Clone(n.Features), desired.HyperVFeature) }, "none", "feature Microsoft-Hyper-V of Windows, which"},
 		"a feature that goes":                {func(n *desired.Node) { n.Features = []string{"Containers"} }, same, "none", "feature Containers of Windows is wanted no more"},
 		"the greatest counts": {same, func(n *desired.Node) {
 			n.Features = []string{"Containers"}

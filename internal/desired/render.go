@@ -44,7 +44,11 @@ func Render(in Inputs) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	node := renderNode(in, kubeletConf, logs)
+	machine, err := machineOf(in.Config.RuntimeClasses.HyperV)
+	if err != nil {
+		return Rendered{}, err
+	}
+	node := renderNode(in, kubeletConf, logs, machine)
 	node.Environment, node.Certificates = settings.environment, settings.certificates
 	node.Registries = settings.registries
 	if err := node.CheckBounds(); err != nil {
@@ -53,21 +57,34 @@ func Render(in Inputs) (Rendered, error) {
 	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in)}, nil
 }
 
-// containersFeature is the feature of Windows that containers need.
-const containersFeature = "Containers"
+// Features of Windows, as DISM names them.
+const (
+	// ContainersFeature is what containers need.
+	ContainersFeature = "Containers"
+	// HyperVFeature is what pods with Hyper-V isolation need besides. A host that cannot have it is a node without it.
+	HyperVFeature = "Microsoft-Hyper-V"
+)
 
-func renderNode(in Inputs, kubeletConf string, logs LogLimits) Node {
+// features are those that a node has, and with Hyper-V isolation that of virtual machines.
+func features(machine *virtualMachine) []string {
+	if machine == nil {
+		return []string{ContainersFeature}
+	}
+	return []string{ContainersFeature, HyperVFeature}
+}
+
+func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualMachine) Node {
 	services, files := services(in, logs)
 	return Node{
 		Version:     in.Version,
 		Digest:      in.Payload.Digest,
-		Features:    []string{containersFeature},
+		Features:    features(machine),
 		Directories: directories(services),
 		Payload:     PayloadFiles(OnPlatform(Content(in.Payload, in.Config.Network.Provider), in.Cluster.Network.Platform)),
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest))},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine)},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),

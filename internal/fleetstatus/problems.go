@@ -97,7 +97,8 @@ func (r *reader) failed(i *v1alpha1.WindowsInstance, object string) (Problem, bo
 
 // isBadOnNode says whether a condition of a Node reports a problem. Types of other programs are not judged.
 func isBadOnNode(c corev1.NodeCondition) bool {
-	known := append(badNode(), string(corev1.NodeReady), api.ConditionServicesHealthy, api.ConditionUpdated, api.ConditionSandboxImage, api.ConditionGMSACapable)
+	known := append(badNode(), string(corev1.NodeReady), api.ConditionServicesHealthy, api.ConditionUpdated, api.ConditionSandboxImage, api.ConditionGMSACapable,
+		api.ConditionHyperVCapable)
 	return slices.Contains(known, string(c.Type)) && !isGood(string(c.Type), string(c.Status), badNode()) &&
 		(c.Status != corev1.ConditionUnknown || c.Type == corev1.NodeReady)
 }

@@ -103,6 +103,9 @@ func containersWait(pod *corev1.Pod, known Cluster) Cause {
 		return c
 	}
 	c.Message = fmt.Sprintf("image %s has no part for node %s, which has build %s", c.Image, node.Name, c.Host)
+	if class := pod.Spec.RuntimeClassName; class != nil && known.Handlers[*class] == api.HandlerHyperVIsolation {
+		c.Message += "; with Hyper-V isolation, containerd pulls images for the build of the node, too"
+	}
 	return c
 }
 

@@ -76,6 +76,8 @@ func TestCauses(t *testing.T) {
 	deleted.DeletionTimestamp = new(metav1.Now())
 	linux := refused("linux-1", "ErrImagePull", noMatch)
 	linux.Spec.OS, linux.Spec.NodeSelector = nil, nil
+	isolated := refused("win-1", "ErrImagePull", noMatch)
+	isolated.Spec.RuntimeClassName = new("isolated")
 	nodes := []corev1.Node{node("win-1", "10.0.20348"), node("win-2", "10.0.26100")}
 	for name, test := range map[string]struct {
 		pod           *corev1.Pod
@@ -118,10 +120,13 @@ func TestCauses(t *testing.T) {
 		"a node that does not say":  {withAccount("win-1"), nodes, api.EventNodeNotInDomain, "0 of 2 Windows nodes do"},
 		"no account, and no domain": {refused("win-1", "ContainerCreating", ""), []corev1.Node{gmsa("win-1", "False")}, "", ""},
 		"selects a domain":          {waits(selects(api.LabelGMSA, "true")), nodes, api.EventNodeNotInDomain, "no Windows node is joined to a domain or has a plugin"},
-		"not looked at yet":         {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
+		"selects Hyper-V":           {waits(selects(api.LabelHyperV, "true")), nodes, api.EventNoNodeWithHyperV, "none of the Windows nodes (2) has it; condition WindowsHyperVCapable"},
+		"another build, Hyper-V": {isolated, nodes, api.EventImageForAnotherBuild,
+			"build 10.0.20348 (Windows Server 2022); with Hyper-V isolation, containerd pulls images for the build of the node, too"},
+		"not looked at yet": {waits(func(p *corev1.Pod) { p.Status.Conditions, p.Spec.Tolerations = nil, nil }), nodes, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := podcause.Of(test.pod, podcause.Cluster{Nodes: test.nodes, Handlers: map[string]string{"other": "runhcs-wcow-process"}})
+			c := podcause.Of(test.pod, podcause.Cluster{Nodes: test.nodes, Handlers: map[string]string{"other": "runhcs-wcow-process", "isolated": "runhcs-wcow-hypervisor"}})
 			if c.Reason != test.reason || !strings.Contains(c.Message, test.tells) || c.Reason == "" && c.Message != "" {
 				t.Errorf("Of() = %+v, want %s: %s", c, test.reason, test.tells)
 			}

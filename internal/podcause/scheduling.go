@@ -72,6 +72,10 @@ func noneFits(pod *corev1.Pod, nodes []corev1.Node) Cause {
 	if value, asks := pod.Spec.NodeSelector[api.LabelGMSA]; asks && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelGMSA] == value }) {
 		return Cause{Reason: api.EventNodeNotInDomain, Message: "the pod selects nodes for group Managed Service Accounts, and no Windows node " + needs}
 	}
+	if value, asks := pod.Spec.NodeSelector[api.LabelHyperV]; asks && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Labels[api.LabelHyperV] == value }) {
+		return Cause{Reason: api.EventNoNodeWithHyperV, Message: fmt.Sprintf("the pod needs Hyper-V isolation, and none of the Windows nodes (%d) has it; "+
+			"condition %s of a Node says what is missing there", len(nodes), api.ConditionHyperVCapable)}
+	}
 	message := fmt.Sprintf("none of the Windows nodes (%d) has what the pod's node selector and required affinity ask for", len(nodes))
 	if selector := pod.Spec.NodeSelector; len(selector) > 0 {
 		message += "; the selector is " + shorten.Text(labels.FormatLabels(selector), 300)

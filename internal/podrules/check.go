@@ -147,7 +147,7 @@ func images(pod *corev1.PodSpec) []Finding {
 		of[GenerationOf(c.Image)] = c.Image
 		for _, pair := range apart() {
 			if of[pair[0].Tag] != "" && of[pair[1].Tag] != "" {
-				return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: without Hyper-V, no node runs both.",
+				return []Finding{{Error, fmt.Sprintf("containers[%d].image", i), fmt.Sprintf("Image %s is for %s, and %s for %s: no node runs both.",
 					of[pair[0].Tag], pair[0].Name, of[pair[1].Tag], pair[1].Name), "Use images for the same build of Windows."}}
 			}
 		}

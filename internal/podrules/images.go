@@ -66,7 +66,7 @@ func CheckImages(spec map[string]any, builds map[string]ImageBuilds) []Finding {
 			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is not for Windows on amd64.", c.Image), "Use an image for Windows, or a tag that has one."})
 		case hostProcess: // they run on every build
 		case len(runs) == 0:
-			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is)})
+			found = append(found, Finding{Error, c.Field, fmt.Sprintf("Image %s is for %s, which does not run on %s.", c.Image, read.Is, asked), instead(read.Is, pod.RuntimeClassName)})
 			hosts = nil
 		default:
 			hosts, asked = runs, "nodes that run the images before it"
@@ -83,19 +83,27 @@ func hostsOf(pod *corev1.PodSpec) (hosts []windowsbuild.Build, name string) {
 		}
 	}
 	for _, r := range windowsbuild.Releases() {
-		if pod.RuntimeClassName != nil && *pod.RuntimeClassName == r.Class {
+		switch class := pod.RuntimeClassName; {
+		case class != nil && *class == r.Class:
 			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + r.Class + " is"
+		case class != nil && *class == r.HyperVClass():
+			return []windowsbuild.Build{r.Build}, r.Name + ", for which RuntimeClass " + *class + " is; with Hyper-V isolation, containerd pulls images for the build of the node, too"
 		}
 		hosts = append(hosts, r.Build)
 	}
 	return hosts, "any Windows Server that nodes have"
 }
 
-// instead names the RuntimeClass for the image.
-func instead(is windowsbuild.Image) string {
+// instead names the RuntimeClass for the image, with Hyper-V isolation where the pod's class has it.
+func instead(is windowsbuild.Image, class *string) string {
+	isolated := class != nil && slices.ContainsFunc(windowsbuild.Releases(), func(r windowsbuild.Release) bool { return r.HyperVClass() == *class })
 	for _, r := range windowsbuild.Releases() {
 		if is.RunsOn(r.Build) {
-			return "Use an image for the build of the nodes; or RuntimeClass " + r.Class + ", where all images of the pod are for " + r.Name + "."
+			name := r.Class
+			if isolated {
+				name = r.HyperVClass()
+			}
+			return "Use an image for the build of the nodes; or RuntimeClass " + name + ", where all images of the pod are for " + r.Name + "."
 		}
 	}
 	return "Use an image for the build of the nodes."

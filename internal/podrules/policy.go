@@ -203,7 +203,7 @@ func togetherOnANode() admissionv1.Validation {
 	}
 	return admissionv1.Validation{
 		Expression: strings.Join(both, " && "),
-		Message:    "containers[*].image of a pod for Windows: without Hyper-V, no node runs images for Windows Server 2019 and for a later one. Use images for the same build.",
+		Message:    "containers[*].image of a pod for Windows: no node runs images for Windows Server 2019 and for a later one. Use images for the same build.",
 	}
 }
 

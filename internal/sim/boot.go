@@ -33,6 +33,8 @@ type boot struct {
 	locks   map[string]bool
 	watches map[*watcher]bool
 	reboot  bool
+	// virtualization follows from the features that are enabled at its start.
+	virtualization agent.Virtualization
 	// routes are the added routes, routeWatches the channels to notify.
 	routes       []host.Route
 	routeWatches map[chan struct{}]bool
@@ -126,6 +128,7 @@ func (b *boot) Facts(context.Context) (agent.HostFacts, error) {
 		Installation: o.Installation, Architecture: o.Architecture, BootID: b.id, Clock: time.Now().Add(o.Skew).UTC(),
 		Interfaces: o.Interfaces,
 		FreeBytes:  o.FreeBytes, MemoryBytes: o.MemoryBytes, Features: features, PendingReboot: w.waitsLocked(),
+		Virtualization: b.virtualization,
 	}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/cri"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -35,8 +36,10 @@ type WindowsOptions struct {
 	FreeBytes, MemoryBytes uint64
 	// Skew is how far the clock is ahead.
 	Skew time.Duration
-	// Features are the initial features; {"Containers": Enabled} if nil.
+	// Features are the initial features; if nil, Containers is enabled, and Hyper-V is not.
 	Features map[string]agent.FeatureState
+	// Virtualization is what the machine has for Hyper-V, before that runs.
+	Virtualization agent.Virtualization
 	// Programs are the services' programs, by the name of the service. A service without one runs until it is stopped.
 	Programs map[string]Program
 	// Damaged are programs, by a part of their path, that do not start.
@@ -134,7 +137,7 @@ func NewWindows(o WindowsOptions) *Windows {
 		failNext: map[string]error{}, cutAfter: -1, roomFor: -1, next: make(chan struct{}),
 	}
 	if w.features == nil {
-		w.features = map[string]agent.FeatureState{"Containers": agent.FeatureEnabled}
+		w.features = map[string]agent.FeatureState{desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: agent.FeatureDisabled}
 	}
 	w.PowerOn()
 	return w
@@ -257,6 +260,10 @@ func (w *Windows) takeEffectLocked() {
 		if state == agent.FeaturePending {
 			w.features[name] = agent.FeatureEnabled
 		}
+	}
+	w.boot.virtualization = w.options.Virtualization
+	if w.options.Virtualization.Processor && w.features[desired.HyperVFeature] == agent.FeatureEnabled {
+		w.boot.virtualization = agent.Virtualization{Hypervisor: "Microsoft Hv", HyperV: true} // it takes the processor's for itself
 	}
 	if w.nextName != "" {
 		w.options.Hostname, w.nextName = w.nextName, ""

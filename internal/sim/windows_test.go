@@ -154,7 +154,9 @@ func TestSimulatedImagesKeepTheContract(t *testing.T) {
 
 func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 	contract.System(t, func(t *testing.T) contract.SystemFixture {
-		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Features: map[string]agent.FeatureState{"Containers": agent.FeatureDisabled}})
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Features: map[string]agent.FeatureState{
+			desired.ContainersFeature: agent.FeatureDisabled, desired.HyperVFeature: agent.FeatureUnknown,
+		}})
 		t.Cleanup(w.PowerOff)
 		if err := os.MkdirAll(w.Disk().Local(`C:\test`), 0o700); err != nil {
 			t.Fatal(err)
@@ -162,6 +164,24 @@ func TestSimulatedSystemKeepsTheContract(t *testing.T) {
 		h := w.Host()
 		return contract.SystemFixture{System: h.System, Disk: h.Disk, Folder: `C:\test`, Feature: "Containers"}
 	})
+}
+
+// TestHyperVRunsFromTheNextStartOn: a machine whose processor cannot has the feature, and no Hyper-V.
+func TestHyperVRunsFromTheNextStartOn(t *testing.T) {
+	for _, can := range []bool{true, false} {
+		w := sim.NewWindows(sim.WindowsOptions{Root: t.TempDir(), Virtualization: agent.Virtualization{Processor: can}})
+		t.Cleanup(w.PowerOff)
+		if reboot, err := w.Host().System.EnableFeature(t.Context(), desired.HyperVFeature); err != nil || !reboot {
+			t.Fatal(reboot, err)
+		}
+		for _, want := range []bool{false, can} {
+			facts, err := w.Host().System.Facts(t.Context())
+			if err != nil || facts.Virtualization.HyperV != want {
+				t.Errorf("where the processor can: %v, Hyper-V runs: %v, %v; want %v", can, facts.Virtualization.HyperV, err, want)
+			}
+			w.Restart()
+		}
+	}
 }
 
 func TestSimulatedRightsKeepTheContract(t *testing.T) {

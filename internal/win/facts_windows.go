@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/windows/registry"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // Keys below HKEY_LOCAL_MACHINE.
@@ -27,13 +28,14 @@ const (
 // Facts implements daemon.System. Reading the state of features takes Windows a few seconds.
 func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	f := agent.HostFacts{
-		Architecture:  architecture(),
-		Build:         int(windows.RtlGetVersion().BuildNumber),
-		UBR:           int(number(currentVersion, "UBR")),
-		Product:       text(currentVersion, "ProductName"),
-		Installation:  text(currentVersion, "InstallationType"),
-		Clock:         time.Now().UTC(),
-		PendingReboot: pendingReboot(),
+		Architecture:   architecture(),
+		Virtualization: virtualization(),
+		Build:          int(windows.RtlGetVersion().BuildNumber),
+		UBR:            int(number(currentVersion, "UBR")),
+		Product:        text(currentVersion, "ProductName"),
+		Installation:   text(currentVersion, "InstallationType"),
+		Clock:          time.Now().UTC(),
+		PendingReboot:  pendingReboot(),
 	}
 	var err, errs error
 	f.BootID, err = bootID()
@@ -48,7 +50,7 @@ func (s *system) Facts(ctx context.Context) (agent.HostFacts, error) {
 	errs = errors.Join(errs, about("the free space of drive C:", err))
 	f.MemoryBytes, err = memoryBytes()
 	errs = errors.Join(errs, about("the memory", err))
-	f.Features, err = s.features(ctx, "Containers")
+	f.Features, err = s.features(ctx, desired.ContainersFeature, desired.HyperVFeature)
 	return f, errors.Join(errs, about("the state of its features", err))
 }
 

@@ -77,6 +77,31 @@ func TestFactsAreThoseOfTheServer(t *testing.T) {
 	}
 }
 
+// TestVirtualizationIsThatOfTheProcessor compares it with what Linux says of the same processor. Wine does not run as a guest of its own.
+func TestVirtualizationIsThatOfTheProcessor(t *testing.T) {
+	mustBeWine(t)
+	content, err := os.ReadFile(`\\?\unix\proc\cpuinfo`)
+	if err != nil {
+		t.Skipf("what Linux says of the processor cannot be read: %v", err)
+	}
+	_, flags, _ := strings.Cut(string(content), "\nflags")
+	flags, _, _ = strings.Cut(flags, "\n")
+	has := func(any ...string) bool {
+		return slices.ContainsFunc(strings.Fields(flags), func(flag string) bool { return slices.Contains(any, flag) })
+	}
+	is := mustFacts(t).Virtualization
+	t.Logf("%+v", is)
+	if isGuest := has("hypervisor"); isGuest != (is.Hypervisor != "") {
+		t.Errorf("the hypervisor is %q, and Linux is a guest of one: %v", is.Hypervisor, isGuest)
+	}
+	if is.Processor && !has("vmx", "svm") {
+		t.Error("the processor has virtualization, of which Linux says nothing")
+	}
+	if is.HyperV {
+		t.Error("Wine runs on Hyper-V, and may create virtual machines")
+	}
+}
+
 func TestMissingBootIDIsNamed(t *testing.T) {
 	mustBeWine(t)
 	mustSet(t, prefetch, "BootId", 1) // restores it afterwards

@@ -34,6 +34,9 @@ type Release struct {
 	Name string
 }
 
+// HyperVClass is the usual name of a RuntimeClass for the build with Hyper-V isolation, as windows2022-hyperv.
+func (r Release) HyperVClass() string { return r.Class + "-hyperv" }
+
 // Releases are those that nodes can have, the oldest first.
 func Releases() []Release {
 	return []Release{
@@ -84,9 +87,11 @@ func Parse(version string) (Build, error) {
 	return Build(numbers[2]), nil
 }
 
-// Runs says whether a host runs containers of an image without Hyper-V, as containerd decides: hosts before Windows Server
-// 2022 run only images of their own build, later ones all from 20348 up to their own build. Every host tries an image that
-// does not tell its build.
+// Runs says whether a host runs containers of an image, as containerd decides: hosts before Windows Server 2022 run only
+// images of their own build, later ones all from 20348 up to their own build. Every host tries an image that does not tell
+// its build. With Hyper-V isolation it is the same, although Windows could run images of all older builds then: containerd
+// pulls what is for the host (WithPlatforms in internal/cri/server/images/image_pull.go of containerd 2.4), and the virtual
+// machine starts from the layers of the sandbox image.
 func Runs(host, image Build) bool {
 	switch {
 	case host == 0:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,14 +96,18 @@ func complete(o *unstructured.Unstructured) bool {
 func (c *cluster) testExamples(t *testing.T) {
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.admin.Discovery()))
 	kinds := map[string]int{}
-	if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), windowsClass("windows2022"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err) // the examples have a class that the operator creates
-	}
-	defer func() {
-		if err := c.admin.NodeV1().RuntimeClasses().Delete(t.Context(), "windows2022", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+	isolated := windowsClass("windows2022")
+	makeHyperV(isolated)
+	for _, class := range []*nodev1.RuntimeClass{windowsClass("windows2022"), isolated} {
+		if _, err := c.admin.NodeV1().RuntimeClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err) // the examples have classes that the operator creates
 		}
-	}()
+		defer func() {
+			if err := c.admin.NodeV1().RuntimeClasses().Delete(t.Context(), class.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
 	for _, o := range examples(t) {
 		if slices.Contains(foreignGroups(), o.GroupVersionKind().Group) {
 			continue
@@ -147,6 +152,7 @@ func exampleOfField() *regexp.Regexp {
 func (c *cluster) testExamplesOfFields(t *testing.T) {
 	place := map[string]string{
 		"WindowsInstance.spec.network.cidr":                          `{address: 10.1.42.1, username: a, network: {cidr: %}}`,
+		"WindowsConfig.spec":                                         `{pods: {defaultRuntimeClass: %}}`,
 		"WindowsConfig.spec.kubelet.evictionHard":                    `{kubelet: {evictionHard: {memory.available: %}}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriod":             `{kubelet: {shutdownGracePeriod: %}}`,
 		"WindowsConfig.spec.kubelet.shutdownGracePeriodCriticalPods": `{kubelet: {shutdownGracePeriod: 1h, shutdownGracePeriodCriticalPods: %}}`,
@@ -160,6 +166,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		"WindowsConfig.spec.rollout.maintenanceWindows.duration":     `{rollout: {maintenanceWindows: [{schedule: 0 2 * * 6, duration: %}]}}`,
 		"WindowsConfig.spec.rollout.stagingBandwidth":                `{rollout: {stagingBandwidth: %}}`,
 		"WindowsConfig.spec.runtime.sandboxImage":                    `{runtime: {sandboxImage: %}}`,
+		"WindowsConfig.spec.runtimeClasses.hyperV.memory":            `{runtimeClasses: {hyperV: {memory: %}}}`,
 	}
 	for path, values := range c.examplesInSchemas(t) {
 		if strings.Contains(path, ".status.") {

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -27,6 +28,13 @@ func windowsClass(name string) *nodev1.RuntimeClass {
 			Tolerations:  []corev1.Toleration{tolerates("Windows"), tolerates("windows")},
 		},
 	}
+}
+
+// makeHyperV makes of a class the one for Hyper-V isolation.
+func makeHyperV(class *nodev1.RuntimeClass) {
+	class.Name, class.Handler = "windows2022-hyperv", api.HandlerHyperVIsolation
+	class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
+	class.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}
 }
 
 func (c *cluster) testRuntimeClasses(t *testing.T) {
@@ -60,13 +68,24 @@ func (c *cluster) testRuntimeClasses(t *testing.T) {
 		{"the operator creates one for Linux nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling.NodeSelector[corev1.LabelOSStable] = "linux" })},
 		{"the operator creates one for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) { class.Scheduling = nil })},
 		{"the operator creates its own", "", create(func(*nodev1.RuntimeClass) {})},
+		{"the operator creates one with overhead for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-process" })},
+		{"the operator creates one with Hyper-V for all nodes", onlyWindows, create(func(class *nodev1.RuntimeClass) {
+			makeHyperV(class)
+			delete(class.Scheduling.NodeSelector, api.LabelHyperV)
+		})},
+		{"the operator creates one with Hyper-V for nothing", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Overhead = nil })},
+		{"the operator creates one with another hypervisor", onlyWindows, create(func(class *nodev1.RuntimeClass) { makeHyperV(class); class.Handler = "runhcs-wcow-hypervisor-17763" })},
+		{"the operator creates one with Hyper-V", "", create(makeHyperV)},
 		{"the operator changes its own", "", update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels[api.LabelImages] = "ltsc2022" })},
 		{"the operator gives its own away", onlyWindows, update("windows2022", func(class *nodev1.RuntimeClass) { class.Labels = nil })},
 		{"the operator changes another", onlyOurs, update("theirs", func(class *nodev1.RuntimeClass) { class.Labels = map[string]string{api.LabelManagedBy: api.ManagedBy} })},
 		{"the operator deletes another", onlyOurs, func(ctx context.Context) error { return classes.Delete(ctx, "theirs", metav1.DeleteOptions{}) }},
 	})
 	t.Run("a pod gets what its class says", c.testPodOfAClass)
-	try(t, []attempt{{"the operator deletes its own", "", func(ctx context.Context) error { return classes.Delete(ctx, "windows2022", metav1.DeleteOptions{}) }}})
+	t.Run("a pod with Hyper-V isolation gets what its class says", c.testPodWithHyperV)
+	for _, name := range []string{"windows2022", "windows2022-hyperv"} {
+		try(t, []attempt{{"the operator deletes " + name, "", func(ctx context.Context) error { return classes.Delete(ctx, name, metav1.DeleteOptions{}) }}})
+	}
 }
 
 func (c *cluster) testPodOfAClass(t *testing.T) {
@@ -86,6 +105,18 @@ func (c *cluster) testPodOfAClass(t *testing.T) {
 		}) {
 			t.Errorf("it does not tolerate %s: %+v", taint.ToString(), is.Spec.Tolerations)
 		}
+	}
+}
+
+func (c *cluster) testPodWithHyperV(t *testing.T) {
+	pod := windowsPod("web", "example.com/web:1")
+	pod.Spec.RuntimeClassName = new("windows2022-hyperv")
+	is, err := c.dryRun(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if memory := is.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" || is.Spec.NodeSelector[api.LabelHyperV] != "true" {
+		t.Errorf("its overhead is %v, and its node selector %v", is.Spec.Overhead, is.Spec.NodeSelector)
 	}
 }
 

@@ -1,6 +1,7 @@
 // DismApi.dll: Windows features, which Wine does not have. Their states are numbers in the registry, in
 // HKLM\Software\WMCOLab\Features: 0 disabled, 1 enabled, 2 enabled from the next boot. What has no value there does not
-// exist, but Containers is disabled then. With 2 goes a value <name>.BootId, the boot in which it was enabled.
+// exist, but Containers and Microsoft-Hyper-V are disabled then. With 2 goes a value <name>.BootId, the boot in which it
+// was enabled.
 #include <windows.h>
 #include <dismapi.h>
 #include <wchar.h>
@@ -35,7 +36,10 @@ static void boot_value(const WCHAR *feature, WCHAR name[256]) { swprintf(name, 2
 static int state(const WCHAR *feature) {
     WCHAR name[256];
     DWORD value, since;
-    if (!read(FEATURES, feature, &value)) return _wcsicmp(feature, L"Containers") == 0 ? DISABLED : ABSENT;
+    if (!read(FEATURES, feature, &value)) {
+        BOOL every = _wcsicmp(feature, L"Containers") == 0 || _wcsicmp(feature, L"Microsoft-Hyper-V") == 0;
+        return every ? DISABLED : ABSENT;
+    }
     if (value != PENDING) return value == ENABLED ? ENABLED : DISABLED;
     boot_value(feature, name);
     if (read(FEATURES, name, &since) && since == boot()) return PENDING;

@@ -31,7 +31,8 @@ func (c *Controller) syncNodeMetadata(ctx context.Context, p *pass) (outcome, er
 		node.Labels[api.LabelBYOH] = "true"
 	}
 	labelImages(node)
-	labelAccounts(node)
+	labelCapability(node, api.ConditionGMSACapable, api.LabelGMSA)
+	labelCapability(node, api.ConditionHyperVCapable, api.LabelHyperV)
 	node.Annotations = kube.Merge(node.Annotations, nodeAnnotations(v))
 	patch := client.MergeFrom(v.Node)
 	taints, tainted := desired.Taints(node.Spec.Taints, v.config.Taint)
@@ -68,14 +69,14 @@ func labelImages(node *corev1.Node) {
 	}
 }
 
-// labelAccounts says in a Node's labels whether its pods can have group Managed Service Accounts, as WICD reports it.
-func labelAccounts(node *corev1.Node) {
-	switch c := nodestate.Condition(node, api.ConditionGMSACapable); {
+// labelCapability says in a label of the Node what WICD reports by a condition: that pods which need something can have it there.
+func labelCapability(node *corev1.Node, condition corev1.NodeConditionType, label string) {
+	switch c := nodestate.Condition(node, condition); {
 	case c == nil:
 	case c.Status == corev1.ConditionTrue:
-		node.Labels[api.LabelGMSA] = "true"
+		node.Labels[label] = "true"
 	default:
-		delete(node.Labels, api.LabelGMSA)
+		delete(node.Labels, label)
 	}
 }
 

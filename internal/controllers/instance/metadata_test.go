@@ -9,8 +9,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 )
 
-// TestTheLabelForAccountsFollowsTheCondition: without the condition, a label that somebody has set stays.
-func TestTheLabelForAccountsFollowsTheCondition(t *testing.T) {
+// TestALabelFollowsItsCondition: without the condition, a label that somebody has set stays.
+func TestALabelFollowsItsCondition(t *testing.T) {
 	for _, test := range []struct {
 		status    corev1.ConditionStatus
 		was, want string
@@ -25,7 +25,7 @@ func TestTheLabelForAccountsFollowsTheCondition(t *testing.T) {
 		if test.status != "" {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: api.ConditionGMSACapable, Status: test.status}}
 		}
-		if labelAccounts(node); node.Labels[api.LabelGMSA] != test.want {
+		if labelCapability(node, api.ConditionGMSACapable, api.LabelGMSA); node.Labels[api.LabelGMSA] != test.want {
 			t.Errorf("with status %q and label %q, the label becomes %q, want %q", test.status, test.was, node.Labels[api.LabelGMSA], test.want)
 		}
 	}

@@ -24,8 +24,6 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/kube"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
-	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 const (
@@ -62,19 +60,19 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Named("runtime-classes").
 		Watches(&nodev1.RuntimeClass{}, one).
 		Watches(&v1alpha1.WindowsConfig{}, one, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, one, builder.WithPredicates(buildChanged())).
+		Watches(&corev1.Node{}, one, builder.WithPredicates(capabilityChanged())).
 		Complete(c)
 }
 
-// buildChanged lets events of Nodes through with which a build of Windows may come.
-func buildChanged() predicate.Predicate {
+// capabilityChanged lets events of Nodes through with which a build of Windows, or Hyper-V on it, may come.
+func capabilityChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return kube.IsWindows(e.Object.(*corev1.Node)) },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return was.Status.NodeInfo.KernelVersion != is.Status.NodeInfo.KernelVersion
+			return was.Status.NodeInfo.KernelVersion != is.Status.NodeInfo.KernelVersion || was.Labels[api.LabelHyperV] != is.Labels[api.LabelHyperV]
 		},
 	}
 }
@@ -100,7 +98,11 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	declared := declare(config)
 	var errs []error
 	for _, want := range declared {
-		errs = append(errs, c.keep(ctx, is[want.class.Name], want, buildsOf(nodes)))
+		class := is[want.class.Name]
+		if class != nil && isOurs(class) && class.Handler != want.class.Handler {
+			continue // the handler of a class cannot be changed: it goes when no pod uses it, and comes again
+		}
+		errs = append(errs, c.keep(ctx, class, want, nodes))
 		delete(is, want.class.Name)
 	}
 	maps.DeleteFunc(is, func(_ string, class *nodev1.RuntimeClass) bool { return !isOurs(class) })
@@ -112,32 +114,21 @@ func (c *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// buildsOf are the builds of nodes.
-func buildsOf(nodes []corev1.Node) map[windowsbuild.Build]bool {
-	builds := map[windowsbuild.Build]bool{}
-	for i := range nodes {
-		if build := nodestate.WindowsBuild(&nodes[i]); build != 0 {
-			builds[build] = true
-		}
-	}
-	return builds
-}
-
 func isOurs(class *nodev1.RuntimeClass) bool {
 	return class.Labels[api.LabelManagedBy] == api.ManagedBy
 }
 
 // keep creates a class when there is a node for it, and mends one that is there. One that somebody else created stays as it is.
-func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, builds map[windowsbuild.Build]bool) error {
+func (c *Controller) keep(ctx context.Context, is *nodev1.RuntimeClass, want declared, nodes []corev1.Node) error {
 	switch {
-	case is == nil && !want.hasNode(builds):
+	case is == nil && !want.hasNode(nodes):
 		return nil
 	case is == nil:
 		if err := c.Client.Create(ctx, &want.class); err != nil {
 			return fmt.Errorf("creating RuntimeClass %s: %w", want.class.Name, err)
 		}
 		return nil
-	case !isOurs(is) || is.Handler != want.class.Handler: // the handler of a class cannot be changed
+	case !isOurs(is):
 		c.Events.Emit(kube.Event{Object: is, Type: corev1.EventTypeWarning, Reason: api.EventRuntimeClassConflict, Action: "Keep"},
 			"The operator did not create this RuntimeClass, and leaves it as it is; pods that use it are scheduled as it says. Delete it, and the operator creates its own; "+
 				"or remove the name from spec.runtimeClasses of WindowsConfig %s", api.WindowsConfigName)

@@ -55,9 +55,12 @@ func (p place) reconcile(ctx context.Context) (classes map[string]string, result
 		}
 		selector := maps.Clone(class.Scheduling.NodeSelector)
 		delete(selector, corev1.LabelOSStable)
+		var parts []string
 		for name, value := range selector {
-			classes[class.Name] += strings.TrimPrefix(name, api.GroupName+"/") + "=" + value
+			parts = append(parts, strings.TrimPrefix(name, api.GroupName+"/")+"="+value)
 		}
+		slices.Sort(parts)
+		classes[class.Name] = strings.Join(parts, ",")
 	}
 	return classes, result
 }
@@ -69,8 +72,13 @@ func (p place) expect(ctx context.Context, want map[string]string) {
 	}
 }
 
+// node is a Windows node; with " hyperv" behind its version, pods can have Hyper-V isolation there.
 func node(name, version string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+	version, isolates := strings.CutSuffix(version, " hyperv")
+	if isolates {
+		n.Labels[api.LabelHyperV] = "true"
+	}
 	n.Status.NodeInfo.KernelVersion = version
 	return n
 }
@@ -107,6 +115,20 @@ func TestEachVersionWithANodeHasAClass(t *testing.T) {
 		"additional": {[]string{"10.0.20348.1"}, func(s *spec) {
 			s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "windows-2022", Version: "2022"}, {Name: "old", Version: "2019"}, {Name: "any", Version: "2022", NewerHosts: true}}
 		}, map[string]string{"windows2022": is2022, "windows-2022": is2022, "any": "runs.windows2022=true"}},
+		"nobody asks for Hyper-V": {[]string{"10.0.20348.1 hyperv"}, nil, map[string]string{"windows2022": is2022}},
+		"no node has Hyper-V":     {[]string{"10.0.20348.1"}, hyperV(nil), map[string]string{"windows2022": is2022}},
+		"Hyper-V of one version":  {[]string{"10.0.20348.1 hyperv", "10.0.17763.1"}, hyperV(nil), map[string]string{"windows2019": is2019, "windows2022": is2022, "windows2022-hyperv": "hyperv=true," + is2022}},
+		"Hyper-V on newer hosts": {[]string{"10.0.26100.1 hyperv"}, hyperV(func(s *spec) { s.RuntimeClasses.NewerHosts = true }), map[string]string{
+			"windows2022": "runs.windows2022=true", "windows2022-hyperv": "hyperv=true,runs.windows2022=true",
+			"windows2025": "runs.windows2025=true", "windows2025-hyperv": "hyperv=true,runs.windows2025=true",
+		}},
+		"additional with Hyper-V": {[]string{"10.0.20348.1 hyperv"}, hyperV(func(s *spec) {
+			s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{}
+			s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "tenants", Version: "2022", HyperV: true}, {Name: "old", Version: "2019", HyperV: true}}
+		}), map[string]string{"tenants": "hyperv=true," + is2022}},
+		"additional, without hyperV": {[]string{"10.0.20348.1 hyperv"}, func(s *spec) {
+			s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "tenants", Version: "2022", HyperV: true}}
+		}, map[string]string{"windows2022": is2022}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{linux.DeepCopy()}
@@ -124,6 +146,64 @@ func TestEachVersionWithANodeHasAClass(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hyperV asks for Hyper-V isolation, and changes more.
+func hyperV(change func(*v1alpha1.WindowsConfigSpec)) func(*v1alpha1.WindowsConfigSpec) {
+	return func(s *v1alpha1.WindowsConfigSpec) {
+		s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{}
+		if change != nil {
+			change(s)
+		}
+	}
+}
+
+func TestAClassWithHyperVHasItsHandlerAndOverhead(t *testing.T) {
+	p := open(t, node("a", "10.0.20348.1 hyperv"), config(hyperV(nil)))
+	p.reconcile(t.Context())
+	class := p.class("windows2022-hyperv")
+	if class.Handler != "runhcs-wcow-hypervisor" || class.Labels[api.LabelImages] != "" || len(class.Scheduling.Tolerations) != 2 {
+		t.Errorf("the class is %+v", class)
+	}
+	if memory := class.Overhead.PodFixed[corev1.ResourceMemory]; memory.String() != "512Mi" || len(class.Overhead.PodFixed) != 1 {
+		t.Errorf("the overhead is %v", class.Overhead.PodFixed)
+	}
+	class.Overhead = nil
+	if err := p.Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	if p.reconcile(t.Context()); p.class("windows2022-hyperv").Overhead == nil {
+		t.Error("the overhead that was removed stays so")
+	}
+	if process := p.class("windows2022"); process.Overhead != nil {
+		t.Errorf("without Hyper-V, the overhead is %v", process.Overhead)
+	}
+}
+
+// TestAClassGetsAnotherHandlerWhenNoPodUsesIt: the API server lets nobody change it.
+func TestAClassGetsAnotherHandlerWhenNoPodUsesIt(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{RuntimeClassName: new("tenants")}}
+	additional := func(isolated bool) func(*v1alpha1.WindowsConfigSpec) {
+		return hyperV(func(s *v1alpha1.WindowsConfigSpec) {
+			s.RuntimeClasses.Versions = []v1alpha1.WindowsVersion{}
+			s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "tenants", Version: "2022", HyperV: isolated}}
+		})
+	}
+	c := config(additional(false))
+	p := open(t, node("a", "10.0.20348.1 hyperv"), pod, c)
+	p.expect(t.Context(), map[string]string{"tenants": is2022})
+	additional(true)(&c.Spec)
+	if err := p.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if classes, result := p.reconcile(t.Context()); classes["tenants"] != is2022 || result.RequeueAfter == 0 || len(p.events.Events) > 0 {
+		t.Errorf("while a pod uses it, the classes are %v, it is tried again after %v, and the events are %v", classes, result.RequeueAfter, p.events.Events)
+	}
+	if err := p.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	p.reconcile(t.Context()) // deletes it
+	p.expect(t.Context(), map[string]string{"tenants": "hyperv=true," + is2022})
 }
 
 func TestAClassToleratesBothTaints(t *testing.T) {
@@ -224,13 +304,18 @@ func TestAClassGoesWhenNoPodUsesIt(t *testing.T) {
 	}
 }
 
-func TestOnlyNewBuildsOfWindowsAreLookedAt(t *testing.T) {
-	looks := buildChanged()
+func TestOnlyNewBuildsOfWindowsAndHyperVAreLookedAt(t *testing.T) {
+	looks := capabilityChanged()
 	was, is := node("a", "10.0.20348.1"), node("a", "10.0.20348.1")
 	is.Labels["x"] = "y"
 	if looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
 		t.Error("a label of a Node is looked at")
 	}
+	is.Labels[api.LabelHyperV] = "true"
+	if !looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("Hyper-V on a node is not looked at")
+	}
+	delete(is.Labels, api.LabelHyperV)
 	is.Status.NodeInfo.KernelVersion = "10.0.26100.1"
 	if !looks.Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) || !looks.Create(event.CreateEvent{Object: was}) {
 		t.Error("a new build is not looked at")

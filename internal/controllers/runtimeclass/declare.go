@@ -5,15 +5,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
-// processIsolation is containerd's runtime for Windows containers with process isolation; the kubelet's default runtime on nodes is the same.
-const processIsolation = "runhcs-wcow-process"
+// virtualMachineMemory is what the Windows of a virtual machine takes of the node's memory, beside the containers of its pod. It is a guess,
+// as nobody has measured it with these images.
+const virtualMachineMemory = "512Mi"
 
 // declared is a class that the administrator wants.
 type declared struct {
@@ -21,6 +24,9 @@ type declared struct {
 	build      windowsbuild.Build
 	newerHosts bool
 }
+
+// isolates says whether its pods have Hyper-V isolation.
+func (d declared) isolates() bool { return d.class.Handler == api.HandlerHyperVIsolation }
 
 // declare lists the classes that WindowsConfig says, those of versions first.
 func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
@@ -30,12 +36,19 @@ func declare(config v1alpha1.WindowsConfigSpec) (all []declared) {
 			d := newClass(r.Class, r, spec.NewerHosts)
 			d.class.Labels[api.LabelImages] = r.Tag
 			all = append(all, d)
+			if spec.HyperV != nil {
+				all = append(all, newClass(r.HyperVClass(), r, spec.NewerHosts).isolated())
+			}
 		}
 	}
 	for _, additional := range spec.Additional {
 		for _, r := range windowsbuild.Releases() {
-			if string(additional.Version) == r.Version {
-				all = append(all, newClass(additional.Name, r, additional.NewerHosts))
+			switch d := newClass(additional.Name, r, additional.NewerHosts); {
+			case string(additional.Version) != r.Version:
+			case !additional.HyperV:
+				all = append(all, d)
+			case spec.HyperV != nil: // the CRD wants it
+				all = append(all, d.isolated())
 			}
 		}
 	}
@@ -59,7 +72,7 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	return declared{
 		class: nodev1.RuntimeClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: api.ManagedBy}},
-			Handler:    processIsolation,
+			Handler:    api.HandlerProcessIsolation,
 			Scheduling: &nodev1.Scheduling{
 				NodeSelector: selector,
 				Tolerations:  []corev1.Toleration{tolerates(api.TaintValue), tolerates(api.TaintValueLowerCase)},
@@ -69,12 +82,19 @@ func newClass(name string, r windowsbuild.Release, newerHosts bool) declared {
 	}
 }
 
-// hasNode says whether pods of the class have a node, among nodes of some builds.
-func (d declared) hasNode(builds map[windowsbuild.Build]bool) bool {
-	for build := range builds {
-		if build == d.build || d.newerHosts && windowsbuild.Runs(build, d.build) {
-			return true
-		}
-	}
-	return false
+// isolated is the class with Hyper-V isolation. Nodes run the same images as without it: see windowsbuild.Runs.
+func (d declared) isolated() declared {
+	d.class.Handler = api.HandlerHyperVIsolation
+	d.class.Scheduling.NodeSelector[api.LabelHyperV] = "true"
+	d.class.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(virtualMachineMemory)}}
+	return d
+}
+
+// hasNode says whether one of the nodes is for pods of the class.
+func (d declared) hasNode(nodes []corev1.Node) bool {
+	return slices.ContainsFunc(nodes, func(n corev1.Node) bool {
+		build := nodestate.WindowsBuild(&n)
+		runs := build == d.build || d.newerHosts && windowsbuild.Runs(build, d.build)
+		return runs && (!d.isolates() || n.Labels[api.LabelHyperV] == "true")
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,7 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 		Watches(&corev1.ConfigMap{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(IsSetting))).
 		Watches(&corev1.Secret{}, one). // the SSH key
 		Watches(&rbacv1.Role{}, one).
+		Watches(&nodev1.RuntimeClass{}, one, builder.WithPredicates(predicate.NewPredicateFuncs(isIsolating))).
 		WatchesRawSource(ctrlsource.Channel(c.Policies.Changed, one)).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Releases.Changed(), one)).
 		Watches(&corev1.Node{}, nodesReported{}, builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, providerIDChanged())))
@@ -142,6 +144,9 @@ func only(m manager.Manager, kind client.Object, name types.NamespacedName, h ha
 func IsSetting(o client.Object) bool {
 	return o.GetName() == api.TrustedCAConfigMap || strings.HasPrefix(o.GetName(), api.ServicesConfigMapPrefix)
 }
+
+// isIsolating tells whether a RuntimeClass is for pods with Hyper-V isolation.
+func isIsolating(o client.Object) bool { return isolates(*o.(*nodev1.RuntimeClass)) }
 
 func theSettings() reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: api.WindowsConfigName}}

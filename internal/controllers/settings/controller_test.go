@@ -6,6 +6,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,6 +90,34 @@ func TestACertificateThatNodesCannotHaveIsTold(t *testing.T) {
 				t.Errorf("nodes trust (%v)\n%s", err, node.Certificates)
 			}
 		})
+	}
+}
+
+// TestNodesKeepHyperVWhileItsClassIsThere: pods still use the class then.
+func TestNodesKeepHyperVWhileItsClassIsThere(t *testing.T) {
+	class := func(name, handler, managedBy string) *nodev1.RuntimeClass {
+		return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{api.LabelManagedBy: managedBy}}, Handler: handler}
+	}
+	others := []client.Object{class("windows2022", api.HandlerProcessIsolation, api.ManagedBy), class("theirs", api.HandlerHyperVIsolation, "them")}
+	for name, test := range map[string]struct {
+		config v1alpha1.RuntimeClassesSpec
+		more   []client.Object
+		want   bool
+	}{
+		"nobody asks for it":   {v1alpha1.RuntimeClassesSpec{}, nil, false},
+		"somebody asks for it": {v1alpha1.RuntimeClassesSpec{HyperV: &v1alpha1.HyperVSpec{}}, nil, true},
+		"a class is there":     {v1alpha1.RuntimeClassesSpec{}, []client.Object{class("tenants", api.HandlerHyperVIsolation, api.ManagedBy)}, true},
+	} {
+		c, _ := newTestSettings(t, append(test.more, others...)...)
+		var config v1alpha1.WindowsConfig
+		if err := c.Live.Get(t.Context(), client.ObjectKey{Name: api.WindowsConfigName}, &config); err != nil {
+			t.Fatal(err)
+		}
+		config.Spec.RuntimeClasses = test.config
+		_, rendered, err := c.Renderer.Render(t.Context(), config.Spec)
+		if has := slices.Contains(rendered.Node.Features, desired.HyperVFeature); err != nil || has != test.want {
+			t.Errorf("%s: nodes have it: %v, %v", name, has, err)
+		}
 	}
 }
 

@@ -3,10 +3,14 @@ package settings
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
+	nodev1 "k8s.io/api/node/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers/clusterversion"
@@ -18,7 +22,7 @@ import (
 type Renderer struct {
 	Live      client.Reader
 	Namespace string
-	// Nodes lists Nodes: a cache, for there may be thousands.
+	// Nodes lists Nodes and RuntimeClasses: a cache, for there may be thousands.
 	Nodes client.Reader
 	// Releases say what nodes get.
 	Releases *clusterversion.Releases
@@ -29,6 +33,11 @@ type Renderer struct {
 // Render reads the cluster and says what nodes must have.
 func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec) (known desired.Cluster, r desired.Rendered, err error) {
 	defer func() { c.Network.record(config, known.Network, err) }()
+	if config.RuntimeClasses.HyperV == nil {
+		if config.RuntimeClasses.HyperV, err = c.remainingHyperV(ctx); err != nil {
+			return known, r, err
+		}
+	}
 	if known, err = cluster.Read(ctx, c.Live, c.Namespace); err != nil {
 		return known, r, err
 	}
@@ -54,6 +63,21 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	})
 	return known, r, err
 }
+
+// remainingHyperV is what nodes keep for pods with Hyper-V isolation that nobody asks for any more: while a class of the operator for them is
+// there, pods use it, and their kubelets need the runtime to start their containers again.
+func (c *Renderer) remainingHyperV(ctx context.Context) (*v1alpha1.HyperVSpec, error) {
+	var classes nodev1.RuntimeClassList
+	if err := c.Nodes.List(ctx, &classes, client.MatchingLabels{api.LabelManagedBy: api.ManagedBy}); err != nil {
+		return nil, fmt.Errorf("listing RuntimeClasses: %w", err)
+	}
+	if !slices.ContainsFunc(classes.Items, isolates) {
+		return nil, nil
+	}
+	return &v1alpha1.HyperVSpec{}, nil
+}
+
+func isolates(class nodev1.RuntimeClass) bool { return class.Handler == api.HandlerHyperVIsolation }
 
 // Access reads how nodes reach registries.
 func (c *Renderer) Access(ctx context.Context) (desired.RegistryAccess, error) {

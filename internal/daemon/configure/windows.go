@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
 // windows is what of Windows itself takes effect with a restart.
@@ -50,7 +51,15 @@ func (w *windows) enableFeatures(ctx context.Context) error {
 			w.recordNone("this Windows does not know feature %s", name)
 			continue
 		}
+		optional := name == desired.HyperVFeature
+		if optional && !w.mayEnableHyperV() {
+			continue
+		}
 		reboot, err := w.System.EnableFeature(ctx, name)
+		if err != nil && optional && ctx.Err() == nil {
+			w.recordNone("feature %s could not be enabled: %v", name, err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("enabling feature %s: %w", name, err)
 		}
@@ -62,6 +71,16 @@ func (w *windows) enableFeatures(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// mayEnableHyperV says whether a join enables Hyper-V. A host that cannot have it is a node without it, which its WICD tells; one that may
+// not restart now gets it from its WICD later.
+func (w *windows) mayEnableHyperV() bool {
+	if is := judgeHyperV(w.facts); !is.mayBeEnabled() {
+		w.recordNone("%s", is.message)
+		return false
+	}
+	return w.mayReboot
 }
 
 // restart restarts Windows once for all that takes effect only then. The join is repeated after it.

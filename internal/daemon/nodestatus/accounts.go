@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/backoff"
@@ -96,22 +95,12 @@ func (a *Accounts) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) e
 	a.mu.Lock()
 	told := a.is
 	a.mu.Unlock()
-	is, now := nodestate.Condition(node, api.ConditionGMSACapable), metav1.NewTime(time.Now())
-	next := corev1.NodeCondition{
-		Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: told.reason, Message: told.message,
-		LastHeartbeatTime: now, LastTransitionTime: now,
-	}
+	next := corev1.NodeCondition{Type: api.ConditionGMSACapable, Status: corev1.ConditionTrue, Reason: told.reason, Message: told.message}
 	if told.reason == api.ReasonNotInDomain {
 		next.Status = corev1.ConditionFalse
 	}
-	switch {
-	case told.reason == "", is == nil && next.Status == corev1.ConditionFalse:
+	if told.reason == "" || next.Status == corev1.ConditionFalse && nodestate.Condition(node, next.Type) == nil {
 		return nil
-	case is == nil:
-	case is.Status == next.Status && is.Reason == next.Reason && is.Message == next.Message:
-		return nil
-	case is.Status == next.Status:
-		next.LastTransitionTime = is.LastTransitionTime
 	}
-	return w.SetCondition(ctx, node, next)
+	return w.KeepCondition(ctx, node, next)
 }

@@ -53,3 +53,16 @@ func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Conditi
 	}
 	return w.SetCondition(ctx, node, next)
 }
+
+// KeepCondition sets a condition of the node that has no times yet, unless the node has it so.
+func (w *Writer) KeepCondition(ctx context.Context, node *corev1.Node, next corev1.NodeCondition) error {
+	now := metav1.NewTime(time.Now())
+	next.LastHeartbeatTime, next.LastTransitionTime = now, now
+	if is := nodestate.Condition(node, next.Type); is != nil && is.Status == next.Status {
+		if is.Reason == next.Reason && is.Message == next.Message {
+			return nil
+		}
+		next.LastTransitionTime = is.LastTransitionTime
+	}
+	return w.SetCondition(ctx, node, next)
+}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 )
 
@@ -28,7 +27,7 @@ type awaited struct {
 // RebootPending looks whether Windows waits for a restart, and has the node told when that changes.
 type RebootPending struct {
 	state.Session
-	wake state.Signal
+	wake, again state.Signal
 
 	mu   sync.Mutex
 	wait awaited
@@ -36,8 +35,11 @@ type RebootPending struct {
 
 // NewRebootPending makes the part, which sends wake when there is something to tell.
 func NewRebootPending(s state.Session, wake state.Signal) *RebootPending {
-	return &RebootPending{Session: s, wake: wake}
+	return &RebootPending{Session: s, wake: wake, again: state.NewSignal()}
 }
+
+// LookAgain has it look at once: something was changed that takes effect with a restart.
+func (r *RebootPending) LookAgain() { r.again.Send() }
 
 // Run looks until ctx is done.
 func (r *RebootPending) Run(ctx context.Context) {
@@ -49,7 +51,11 @@ func (r *RebootPending) Run(ctx context.Context) {
 		if err == nil && r.set(why) {
 			r.wake.Send()
 		}
-		_ = backoff.Sleep(ctx, restartEvery)
+		select {
+		case <-ctx.Done():
+		case <-r.again:
+		case <-time.After(restartEvery):
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -30,6 +31,7 @@ func System(t *testing.T, fixture func(t *testing.T) SystemFixture) {
 	}{
 		{"FactsAreWhole", factsAreWhole},
 		{"FactsStayWhileWindowsRuns", factsStayWhileWindowsRuns},
+		{"WhatIsThereForHyperVIsTold", whatIsThereForHyperVIsTold},
 		{"UnknownFeaturesAreNotFound", unknownFeaturesAreNotFound},
 		{"EnablingAFeatureTwiceIsHarmless", enablingAFeatureTwiceIsHarmless},
 		{"ALockExcludesOthers", aLockExcludesOthers},
@@ -87,6 +89,21 @@ func factsStayWhileWindowsRuns(t *testing.T, f SystemFixture) {
 	one, two := mustFacts(t, f), mustFacts(t, f)
 	if one.BootID != two.BootID || one.Hostname != two.Hostname {
 		t.Errorf("boot %q of %q became %q of %q", one.BootID, one.Hostname, two.BootID, two.Hostname)
+	}
+}
+
+// whatIsThereForHyperVIsTold checks that the parts of it agree.
+func whatIsThereForHyperVIsTold(t *testing.T, f SystemFixture) {
+	facts := mustFacts(t, f)
+	is, feature := facts.Virtualization, facts.Features[desired.HyperVFeature]
+	if feature == "" {
+		t.Errorf("the state of feature %s is missing", desired.HyperVFeature)
+	}
+	if is.HyperV && (feature != agent.FeatureEnabled || is.Hypervisor != "Microsoft Hv") {
+		t.Errorf("Hyper-V runs, and its feature is %q; the hypervisor is %q", feature, is.Hypervisor)
+	}
+	if len(is.Hypervisor) > 12 || strings.ContainsRune(is.Hypervisor, 0) {
+		t.Errorf("the hypervisor is %q", is.Hypervisor)
 	}
 }
 

@@ -1,0 +1,163 @@
+package configure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/backoff"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+const (
+	// hyperVEvery is how often it is looked whether Hyper-V runs. Only a restart of Windows, or somebody else, changes that.
+	hyperVEvery = time.Hour
+	// hyperVWithin is how long Windows may take to enable the feature.
+	hyperVWithin = 20 * time.Minute
+)
+
+// hyperVState is how a host is for Hyper-V isolation: a reason of condition WindowsHyperVCapable, and its message.
+type hyperVState struct{ reason, message string }
+
+// judgeHyperV says how a host is.
+func judgeHyperV(f agent.HostFacts) hyperVState {
+	v := f.Virtualization
+	switch is := f.Features[desired.HyperVFeature]; {
+	case is == agent.FeatureEnabled && v.HyperV:
+		return hyperVState{api.ReasonHyperVRuns, "Hyper-V runs, and pods can have Hyper-V isolation"}
+	case is != agent.FeatureEnabled && is != agent.FeaturePending && is != agent.FeatureDisabled:
+		return hyperVState{api.ReasonHyperVUnavailable, fmt.Sprintf(
+			"this Windows (%.64q) does not have the feature %s; pods with Hyper-V isolation need a host with Windows Server Standard or Datacenter", f.Product, desired.HyperVFeature)}
+	case !v.Processor && !v.HyperV && v.Hypervisor == "":
+		return hyperVState{api.ReasonVirtualizationUnavailable, "the processor or its firmware does not allow virtual machines with second level address translation; " +
+			"enable Intel VT-x or AMD-V in the firmware of the host, then restart it"}
+	case !v.Processor && !v.HyperV:
+		return hyperVState{api.ReasonVirtualizationUnavailable, fmt.Sprintf("the host is a virtual machine of hypervisor %.16q, which does not let it have virtual machines of its own; "+
+			"turn on nested virtualization for it, or use a type of machine that has it, then restart the host", v.Hypervisor)}
+	case is == agent.FeaturePending:
+		return hyperVState{api.ReasonHyperVRestartPending, fmt.Sprintf("the feature %s takes effect with a restart of the host; "+
+			"set spec.rollout.reboots of WindowsConfig to Allowed, or request it with kubectl windows reboot", desired.HyperVFeature)}
+	case is == agent.FeatureDisabled:
+		return hyperVState{api.ReasonHyperVDisabled, fmt.Sprintf("the feature %s of Windows is not enabled yet", desired.HyperVFeature)}
+	}
+	return hyperVState{api.ReasonHypervisorStopped, fmt.Sprintf("the feature %s is enabled, and its hypervisor does not run; "+
+		"on the host, run bcdedit /set hypervisorlaunchtype auto, then restart it", desired.HyperVFeature)}
+}
+
+// mayBeEnabled says whether enabling the feature, or a restart after it, lets Hyper-V run.
+func (s hyperVState) mayBeEnabled() bool {
+	return s.reason == api.ReasonHyperVDisabled || s.reason == api.ReasonHyperVRestartPending
+}
+
+// HyperV enables the feature on a host that is a node already, where it is asked for, and tells the Node how the host is. It restarts
+// nothing: Windows waits for a restart then, which is told as any other, and which the operator plans.
+type HyperV struct {
+	state.Session
+	wake   state.Signal
+	reboot *nodestatus.RebootPending
+
+	mu sync.Mutex
+	is hyperVState
+}
+
+// NewHyperV makes the part, which sends wake when there is something to tell.
+func NewHyperV(s state.Session, wake state.Signal, r *nodestatus.RebootPending) *HyperV {
+	return &HyperV{Session: s, wake: wake, reboot: r}
+}
+
+// Run looks until ctx is done.
+func (h *HyperV) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := hyperVEvery
+		is, err := h.keep(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, state.ErrBusy):
+			wait = settingsSoon
+		case err != nil:
+			h.Log.Warn("Asking Windows for Hyper-V failed", "error", err.Error())
+			wait = settingsEvery
+		default:
+			h.set(is)
+		}
+		_ = backoff.Sleep(ctx, wait)
+	}
+}
+
+// keep looks, and enables the feature where that is missing.
+func (h *HyperV) keep(ctx context.Context) (hyperVState, error) {
+	if !slices.Contains(h.Wanted.Features, desired.HyperVFeature) {
+		return hyperVState{api.ReasonHyperVNotWanted, "WindowsConfig does not ask for Hyper-V isolation any more; the feature of Windows stays"}, nil
+	}
+	facts, err := h.Host.System.Facts(ctx)
+	if err != nil {
+		return hyperVState{}, err
+	}
+	is := judgeHyperV(facts)
+	if is.reason != api.ReasonHyperVDisabled {
+		return is, nil
+	}
+	h.set(is) // Windows takes its time now
+	var failure error
+	err = h.IfIdle(func() error {
+		ctx, cancel := context.WithTimeout(ctx, hyperVWithin)
+		defer cancel()
+		if _, failure = h.Host.System.EnableFeature(ctx, desired.HyperVFeature); failure == nil {
+			h.RecordChange(featureEnabled, desired.HyperVFeature)
+		}
+		return nil
+	})
+	if err != nil {
+		return is, err
+	}
+	if failure != nil {
+		return hyperVState{api.ReasonHyperVEnablingFailed, shorten.Text(fmt.Sprintf("%v; WICD tries again within an hour", failure), shorten.Note)}, nil
+	}
+	h.reboot.LookAgain()
+	if facts, err = h.Host.System.Facts(ctx); err != nil {
+		return is, err
+	}
+	return judgeHyperV(facts), nil
+}
+
+// set takes notice of how the host is.
+func (h *HyperV) set(is hyperVState) {
+	h.mu.Lock()
+	changed := h.is != is
+	h.is = is
+	h.mu.Unlock()
+	if changed {
+		h.wake.Send()
+	}
+}
+
+// ReportTo reports to the node by a condition how the host is. A node of which nobody asked for Hyper-V isolation has none.
+func (h *HyperV) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	h.mu.Lock()
+	is := h.is
+	h.mu.Unlock()
+	next := corev1.NodeCondition{Type: api.ConditionHyperVCapable, Status: corev1.ConditionFalse, Reason: is.reason, Message: is.message}
+	switch is.reason {
+	case "":
+		return nil
+	case api.ReasonHyperVRuns:
+		next.Status = corev1.ConditionTrue
+	case api.ReasonHyperVNotWanted:
+		next.Status = corev1.ConditionUnknown
+		if nodestate.Condition(node, next.Type) == nil {
+			return nil
+		}
+	}
+	return w.KeepCondition(ctx, node, next)
+}

@@ -1,0 +1,176 @@
+package daemon_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/internal/sim/servers"
+)
+
+// hyperVComputer are the options of a computer, whose feature is in a state.
+func hyperVComputer(feature agent.FeatureState, is agent.Virtualization) sim.WindowsOptions {
+	return sim.WindowsOptions{Virtualization: is, Features: map[string]agent.FeatureState{
+		desired.ContainersFeature: agent.FeatureEnabled, desired.HyperVFeature: feature,
+	}}
+}
+
+func stateOfHyperV(t *testing.T, w *sim.Windows) (agent.FeatureState, bool) {
+	t.Helper()
+	facts, err := w.Host().System.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts.Features[desired.HyperVFeature], facts.Virtualization.HyperV
+}
+
+func TestAJoinEnablesHyperVWhereTheHostCanHaveIt(t *testing.T) {
+	can := agent.Virtualization{Processor: true}
+	for name, test := range map[string]struct {
+		options   sim.WindowsOptions
+		mayReboot bool
+		fails     string
+		restarts  bool
+		becomes   agent.FeatureState
+	}{
+		"it can":                  {hyperVComputer(agent.FeatureDisabled, can), true, "", true, agent.FeatureEnabled},
+		"enabled by hand":         {hyperVComputer(agent.FeaturePending, can), true, "", false, agent.FeatureEnabled}, // it starts
+		"it has it":               {hyperVComputer(agent.FeatureEnabled, can), true, "", false, agent.FeatureEnabled},
+		"the processor cannot":    {hyperVComputer(agent.FeatureDisabled, agent.Virtualization{}), true, "", false, agent.FeatureDisabled},
+		"a cloud that does not":   {hyperVComputer(agent.FeatureDisabled, agent.Virtualization{Hypervisor: "KVMKVMKVM"}), true, "", false, agent.FeatureDisabled},
+		"the edition lacks it":    {hyperVComputer(agent.FeatureUnknown, can), true, "", false, agent.FeatureUnknown},
+		"no restart is allowed":   {hyperVComputer(agent.FeatureDisabled, can), false, "", false, agent.FeatureDisabled},
+		"Windows does not enable": {hyperVComputer(agent.FeatureDisabled, can), true, "feature " + desired.HyperVFeature, false, agent.FeatureDisabled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWindows(t, test.options), newCargo("1")
+				mustSend(t, w, c)
+				r := newRequest(c)
+				r.Desired.Features, r.MayReboot = append(r.Desired.Features, desired.HyperVFeature), test.mayReboot
+				if test.fails != "" {
+					w.FailNext(test.fails)
+				}
+				first := mustJoin(t, w, r)
+				if restarts := strings.Contains(first.Rebooting, desired.HyperVFeature); restarts != test.restarts {
+					t.Fatalf("the result is %+v, want a restart: %v", first, test.restarts)
+				}
+				if test.restarts {
+					time.Sleep(10 * time.Second)
+					if last := mustJoin(t, w, r); last.Rebooting != "" {
+						t.Errorf("the result after the restart is %+v", last)
+					}
+				}
+				expectJoined(t, w, r)
+				if is, runs := stateOfHyperV(t, w); is != test.becomes || runs != (is == agent.FeatureEnabled) {
+					t.Errorf("the feature is %s, and Hyper-V runs: %v; want %s", is, runs, test.becomes)
+				}
+			})
+		})
+	}
+}
+
+// expectHyperV checks what the node says of Hyper-V.
+func (m *member) expectHyperV(t *testing.T, when string, status corev1.ConditionStatus, reason, says string) {
+	t.Helper()
+	synctest.Wait()
+	c := m.conditionOf(api.ConditionHyperVCapable)
+	if c.Status != status || c.Reason != reason || !strings.Contains(c.Message, says) || len(c.Message) > 1024 {
+		t.Errorf("%s: the condition is %+v; want %s, %s, %q", when, c, status, reason, says)
+	}
+}
+
+func (m *member) restart(t *testing.T) {
+	t.Helper()
+	m.stop()
+	m.windows.Restart()
+	m.start(t)
+	time.Sleep(time.Minute)
+}
+
+// TestANodeGetsHyperVWithoutARestartOfItsOwn has a node that exists when Hyper-V isolation is asked for.
+func TestANodeGetsHyperVWithoutARestartOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, err := servers.NewIsolatedCluster()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := hyperVComputer(agent.FeatureDisabled, agent.Virtualization{Processor: true})
+		o.Programs = map[string]sim.Program{"kubelet": sim.KubeletOptions{Heartbeat: 5 * time.Minute}.Program()}
+		m := newMemberOf(t, cluster, func(*servers.Cluster) {}, o)
+		m.giveRange(t)
+		m.awaitVersion(t)
+		m.expectHyperV(t, "before it is asked for", "", "", "")
+
+		boot, without := m.windows.BootID(), m.request.Desired
+		with := without
+		with.Features = append(slices.Clone(with.Features), desired.HyperVFeature)
+		m.windows.FailNext("feature " + desired.HyperVFeature)
+		m.publish(t, with)
+		m.awaitSettings(t, with)
+		time.Sleep(time.Minute)
+		m.expectHyperV(t, "when Windows fails", corev1.ConditionFalse, api.ReasonHyperVEnablingFailed, "simulated failure")
+		time.Sleep(61 * time.Minute)
+		m.expectHyperV(t, "an hour later", corev1.ConditionFalse, api.ReasonHyperVRestartPending, "kubectl windows reboot")
+		if c := m.conditionOf(api.ConditionNodeRebootRequired); c.Status != corev1.ConditionTrue || !strings.Contains(c.Message, desired.HyperVFeature) {
+			t.Errorf("the restart that Windows waits for is told so: %+v", c)
+		}
+		if m.windows.BootID() != boot {
+			t.Error("the host restarted by itself")
+		}
+		m.restart(t)
+		m.expectHyperV(t, "after the restart", corev1.ConditionTrue, api.ReasonHyperVRuns, "Hyper-V runs")
+
+		m.publish(t, without)
+		m.awaitSettings(t, without)
+		time.Sleep(time.Minute)
+		m.expectHyperV(t, "when it is asked for no more", corev1.ConditionUnknown, api.ReasonHyperVNotWanted, "stays")
+		if is, _ := stateOfHyperV(t, m.windows); is != agent.FeatureEnabled {
+			t.Errorf("the feature is %s", is)
+		}
+	})
+}
+
+func TestANodeSaysWhyItHasNoHyperV(t *testing.T) {
+	for reason, test := range map[string]struct {
+		options sim.WindowsOptions
+		says    string
+	}{
+		api.ReasonHyperVUnavailable:                         {hyperVComputer(agent.FeatureUnknown, agent.Virtualization{Processor: true}), "Standard or Datacenter"},
+		api.ReasonVirtualizationUnavailable:                 {hyperVComputer(agent.FeatureDisabled, agent.Virtualization{}), "in the firmware"},
+		api.ReasonVirtualizationUnavailable + " in a cloud": {hyperVComputer(agent.FeatureEnabled, agent.Virtualization{Hypervisor: "KVM\x1b[31m" + strings.Repeat("x", 4096)}), `"KVM\x1b[31mxxxxxxxx", which`},
+		api.ReasonHyperVRuns:                                {hyperVComputer(agent.FeatureEnabled, agent.Virtualization{Processor: true}), ""},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, err := servers.NewIsolatedCluster()
+				if err != nil {
+					t.Fatal(err)
+				}
+				test.options.Programs = map[string]sim.Program{"kubelet": sim.KubeletOptions{}.Program()}
+				m := newMemberOf(t, cluster, func(*servers.Cluster) {}, test.options)
+				m.stop()
+				m.request.Desired.Features = append(m.request.Desired.Features, desired.HyperVFeature)
+				mustJoin(t, m.windows, m.request)
+				m.start(t)
+				m.giveRange(t)
+				m.awaitVersion(t)
+				time.Sleep(time.Minute)
+				reason, _, _ := strings.Cut(reason, " ")
+				status := corev1.ConditionFalse
+				if reason == api.ReasonHyperVRuns {
+					status = corev1.ConditionTrue
+				}
+				m.expectHyperV(t, "then", status, reason, test.says)
+			})
+		})
+	}
+}

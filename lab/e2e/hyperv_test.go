@@ -1,0 +1,183 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// hyperVClass is the RuntimeClass for pods with Hyper-V isolation on the simulated hosts.
+const hyperVClass = "windows2022-hyperv"
+
+// TestHyperV asks for Hyper-V isolation on simulated hosts, of which one cannot have it, with a real API server and the operator's own
+// permissions. No pod runs in a virtual machine.
+func TestHyperV(t *testing.T) {
+	p := newPlace(t, testenv.Options{})
+	joins := func(name string, is agent.Virtualization) *sim.Host {
+		host, at := p.host(sim.Options{Windows: sim.WindowsOptions{Hostname: name, Virtualization: is}})
+		p.expectReady(p.announce(at, nil))
+		return host
+	}
+	can := agent.Virtualization{Processor: true}
+	able, unable := joins("able", can), joins("unable", agent.Virtualization{Hypervisor: "KVMKVMKVM"})
+	before := []string{able.Windows().BootID(), unable.Windows().BootID()}
+
+	t.Run("nodes that exist wait for a restart", func(t *testing.T) {
+		p := p.in(t)
+		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{} })
+		p.expectHyperV("able", corev1.ConditionFalse, api.ReasonHyperVRestartPending)
+		p.expectHyperV("unable", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
+		p.eventually("the restart is told", func(context.Context) string {
+			if c := nodestate.Condition(p.node("able"), api.ConditionNodeRebootRequired); c == nil || c.Status != corev1.ConditionTrue {
+				return fmt.Sprintf("the condition is %+v", c)
+			}
+			return ""
+		})
+		time.Sleep(5 * time.Second) // in which nothing happens
+		if is := []string{able.Windows().BootID(), unable.Windows().BootID()}; !slices.Equal(is, before) {
+			t.Errorf("boot IDs are %v, before they were %v", is, before)
+		}
+		p.expectClass(false)
+	})
+	t.Run("the operator restarts them when it may", func(t *testing.T) {
+		p := p.in(t)
+		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Reboots = v1alpha1.RebootsAllowed })
+		p.expectHyperV("able", corev1.ConditionTrue, api.ReasonHyperVRuns)
+		p.expectClass(true)
+		p.expectInService()
+		if unable.Windows().BootID() != before[1] || p.node("unable").Labels[api.LabelHyperV] != "" {
+			t.Error("the host that cannot have Hyper-V restarted, or has its label")
+		}
+	})
+	t.Run("a new host restarts while it joins", func(t *testing.T) {
+		p := p.in(t)
+		host := joins("new", can)
+		p.expectHyperV("new", corev1.ConditionTrue, api.ReasonHyperVRuns)
+		if id := host.Windows().BootID(); id != "2" {
+			t.Errorf("its boot ID is %s, want 2", id)
+		}
+	})
+	t.Run("it ends when no pod uses it", func(t *testing.T) { p.in(t).endHyperV() })
+}
+
+// expectHyperV waits until a node says how it is, and has the label if it has Hyper-V.
+func (p place) expectHyperV(name string, status corev1.ConditionStatus, reason string) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("node %s has %s", name, reason), func(context.Context) string {
+		node := p.node(name)
+		c := nodestate.Condition(node, api.ConditionHyperVCapable)
+		if c == nil || c.Status != status || c.Reason != reason {
+			return fmt.Sprintf("the condition is %+v", c)
+		}
+		if labeled := node.Labels[api.LabelHyperV] == "true"; labeled != (status == corev1.ConditionTrue) {
+			return fmt.Sprintf("the labels are %v", node.Labels)
+		}
+		return ""
+	})
+}
+
+// expectClass waits until the class is there, or is not.
+func (p place) expectClass(exists bool) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("RuntimeClass %s exists: %v", hyperVClass, exists), func(ctx context.Context) string {
+		var class nodev1.RuntimeClass
+		err := p.Client.Get(ctx, types.NamespacedName{Name: hyperVClass}, &class)
+		if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) == exists {
+			return fmt.Sprintf("it is %+v, %v", class, err)
+		}
+		return ""
+	})
+}
+
+// endHyperV has a pod that still uses Hyper-V isolation when nobody asks for it any more.
+func (p place) endHyperV() {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: corev1.PodSpec{
+		OS: &corev1.PodOS{Name: corev1.Windows}, RuntimeClassName: new(hyperVClass), TerminationGracePeriodSeconds: new(int64),
+		Containers: []corev1.Container{{Name: "web", Image: "web"}},
+	}}
+	p.create(pod)
+	p.eventually("the pod is scheduled to a node with Hyper-V", func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		if on := pod.Spec.NodeName; on != "able" && on != "new" {
+			return fmt.Sprintf("it is on node %q", on)
+		}
+		return ""
+	})
+	if memory := pod.Spec.Overhead[corev1.ResourceMemory]; memory.String() != "512Mi" {
+		p.t.Errorf("the pod has overhead %v", pod.Spec.Overhead)
+	}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = nil })
+	time.Sleep(5 * time.Second) // in which nothing happens
+	p.expectClass(true)
+	p.expectHyperV(pod.Spec.NodeName, corev1.ConditionTrue, api.ReasonHyperVRuns)
+	if err := p.Client.Delete(p.t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.expectClass(false)
+	p.expectHyperV("able", corev1.ConditionUnknown, api.ReasonHyperVNotWanted)
+}
+
+// TestHyperVOnWindows shows how far a pod with Hyper-V isolation gets with the real containerd and its shim: to the container service of the
+// lab, which has no virtual machines. The operator creates no class there, because the node tells that it cannot have Hyper-V.
+func TestHyperVOnWindows(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
+	p.joinAll()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{} })
+	p.expectHyperV("win-1", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
+	p.eventually("the node has the settings", func(context.Context) string {
+		if is, want := p.node("win-1").Annotations[api.AnnotationSettings], p.config().Status.Settings; is != want {
+			return fmt.Sprintf("it has %s, want %s", is, want)
+		}
+		return ""
+	})
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "of-the-test"}, Handler: api.HandlerHyperVIsolation}
+	p.create(class)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: testenv.WebserverPod()}
+	pod.Spec.RuntimeClassName = &class.Name
+	p.create(pod)
+	p.eventually("the shim asks Windows for a virtual machine", func(ctx context.Context) string {
+		var events corev1.EventList
+		if err := p.Client.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			return err.Error()
+		}
+		var said []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID {
+				said = append(said, e.Reason+": "+e.Message)
+			}
+		}
+		if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, "FailedCreatePodSandBox") }) {
+			return fmt.Sprintf("the events are %q", said)
+		}
+		t.Log(said)
+		return ""
+	})
+	p.remove(pod)
+	if _, err := p.WinWebserver(t.Context(), "web", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.ExpectServing(t, patience, "web", 1)
+}
