@@ -31,7 +31,7 @@ func standIns() []standIn {
 	iis := v1.ImageConfig{Entrypoint: []string{WebserverProgram}, Env: []string{"PORT=80"}, WorkingDir: `C:\`}
 	shell := v1.ImageConfig{Cmd: []string{"cmd.exe"}, WorkingDir: `C:\`}
 	logs := iis
-	logs.Entrypoint = []string{`C:\LogMonitor\LogMonitor.exe`, "/CONFIG", `C:\LogMonitorConfig\LogMonitorConfig.json`, WebserverProgram}
+	logs.Entrypoint = []string{`C:\LogMonitor\LogMonitor.exe`, "/CONFIG", `C:\config\logs.json`, WebserverProgram}
 	return []standIn{
 		{microsoft + "servercore/iis:windowsservercore-ltsc2019", windowsbuild.Server2019, iis, []string{own}},
 		{microsoft + "servercore/iis:windowsservercore-ltsc2022", windowsbuild.Server2022, iis, []string{own}},
