@@ -6,12 +6,16 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
 func (x examplesTest) hooks() {
@@ -140,4 +144,22 @@ func (x examplesTest) graceful() {
 	if text := <-log; !strings.Contains(text, "graceful is asked to stop") {
 		x.t.Errorf("its log is %q", text)
 	}
+}
+
+// autoscaler gives a pod work. The lab has an API of its own in place of metrics-server; the numbers are the kubelet's.
+func (x examplesTest) autoscaler() {
+	pod := x.readyPods("front", 1)[0]
+	for range 4 {
+		x.repeat(0, func(ctx context.Context) { _, _ = testenv.CallPort(ctx, pod.Status.PodIP, 80, "/") })
+	}
+	x.eventually("the Deployment has more pods", func(ctx context.Context) string {
+		var hpa autoscalingv2.HorizontalPodAutoscaler
+		if err := x.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "front"}, &hpa); err != nil {
+			return err.Error()
+		}
+		if hpa.Status.DesiredReplicas < 2 {
+			return fmt.Sprintf("its autoscaler says %+v", hpa.Status)
+		}
+		return ""
+	})
 }

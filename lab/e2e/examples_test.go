@@ -33,6 +33,9 @@ func TestExamples(t *testing.T) {
 	if err := x.StartDNS(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := x.ServePodMetrics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	pods := []string{
 		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
 		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "Logs of Windows", "Kubernetes' own examples",
@@ -51,6 +54,7 @@ func TestExamples(t *testing.T) {
 	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
 	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
 	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
+	t.Run("AnAutoscalerAddsPods", func(t *testing.T) { x.in(t).autoscaler() })
 	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
 	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
 	t.Run("FiveGenerationsOfImagesFindTheirNodes", func(t *testing.T) { x.in(t).generations() })
