@@ -24,53 +24,61 @@ const failing = "object.spec.isMissing.isMissing == ''"
 type breakage struct {
 	// name says what is broken, policy which one.
 	name, policy string
-	// change changes the policy and its bindings. With forced, the failure must show in what the API server answers.
-	change func(o *unstructured.Unstructured, forced bool)
+	change       change
 }
 
-// breakages are all parts of a policy that are evaluated.
-func breakages() []breakage {
-	one := func(path ...string) func(*unstructured.Unstructured, bool) {
-		return func(o *unstructured.Unstructured, _ bool) { replaceFirst(o, failing, path...) }
-	}
-	var all []breakage
+// change changes a policy and its bindings. With forced, the failure must show.
+type change func(o *unstructured.Unstructured, forced bool)
+
+// breakages are all parts of a policy that are evaluated. The API server does not ignore a patch that leaves no pod, such as one with a text in
+// place of the containers; that of the policy only adds the name of an object.
+func breakages() (all []breakage) {
 	for _, policy := range []string{podrules.PolicyName, podrules.AdvicePolicyName} {
 		all = append(all,
-			breakage{"a validation", policy, one("validations", "expression")},
-			breakage{"a variable", policy, func(o *unstructured.Unstructured, _ bool) {
-				replaceFirst(o, "object.isMissing.spec", "variables", "expression")
-			}},
-			breakage{"a match condition", policy, one("matchConditions", "expression")})
+			breakage{name: "a validation", policy: policy, change: with(failing, "validations", "expression")},
+			breakage{name: "a variable", policy: policy, change: with("object.isMissing.spec", "variables", "expression")},
+			breakage{name: "a match condition", policy: policy, change: with(failing, "matchConditions", "expression")})
 	}
-	patch := func(expression string) func(*unstructured.Unstructured, bool) {
-		return func(o *unstructured.Unstructured, _ bool) {
-			replaceFirst(o, expression, "mutations", "jsonPatch", "expression")
-		}
-	}
-	return append(all,
-		breakage{"a match condition", podrules.AssigningPolicyName, one("matchConditions", "expression")},
-		breakage{"a variable", podrules.AssigningPolicyName, func(o *unstructured.Unstructured, _ bool) {
-			replaceFirst(o, "object.isMissing.spec", "variables", "expression")
-		}},
-		breakage{"a mutation", podrules.AssigningPolicyName, patch("[JSONPatch{op: 'add', path: '/spec/runtimeClassName', value: object.spec.isMissing}]")},
-		breakage{"a patch of what is not there", podrules.AssigningPolicyName, patch("[JSONPatch{op: 'replace', path: '/spec/isMissing/isMissing', value: 'x'}]")},
-		breakage{"a patch to what no pod can have", podrules.AssigningPolicyName, patch("[JSONPatch{op: 'add', path: '/spec/containers', value: 'x'}]")},
-		breakage{"no parameters", podrules.AssigningPolicyName, func(o *unstructured.Unstructured, forced bool) {
-			param, there, _ := unstructured.NestedMap(o.Object, "spec", "paramRef")
-			if !there {
-				return
-			}
-			param["selector"] = map[string]any{"matchLabels": map[string]any{"example.com/is": "missing"}}
-			if forced {
-				param["parameterNotFoundAction"] = "Deny"
-			}
-			_ = unstructured.SetNestedMap(o.Object, param, "spec", "paramRef")
-		}},
-		breakage{"no kind of parameters", podrules.AssigningPolicyName, func(o *unstructured.Unstructured, _ bool) {
+	for _, b := range []breakage{
+		{name: "a match condition", change: with(failing, "matchConditions", "expression")},
+		{name: "a variable", change: with("object.isMissing.spec", "variables", "expression")},
+		{name: "a mutation", change: patch("add", "/spec/runtimeClassName", "object.spec.isMissing")},
+		{name: "a patch of what is not there", change: patch("replace", "/spec/isMissing/isMissing", "'x'")},
+		{name: "no parameters", change: withoutParameters},
+		{name: "no kind of parameters", change: func(o *unstructured.Unstructured, _ bool) {
 			if strings.HasSuffix(o.GetKind(), "Policy") {
 				_ = unstructured.SetNestedStringMap(o.Object, map[string]string{"apiVersion": "example.com/v1", "kind": "Missing"}, "spec", "paramKind")
 			}
-		}})
+		}},
+	} {
+		b.policy = podrules.AssigningPolicyName
+		all = append(all, b)
+	}
+	return all
+}
+
+// with replaces the first expression of a list.
+func with(expression string, path ...string) change {
+	return func(o *unstructured.Unstructured, _ bool) { replaceFirst(o, expression, path...) }
+}
+
+// patch replaces the mutation by another patch.
+func patch(operation, path, value string) change {
+	expression := fmt.Sprintf("[JSONPatch{op: '%s', path: '%s', value: %s}]", operation, path, value)
+	return with(expression, "mutations", "jsonPatch", "expression")
+}
+
+// withoutParameters has the binding select parameters that do not exist. As delivered, it allows that.
+func withoutParameters(o *unstructured.Unstructured, forced bool) {
+	param, there, _ := unstructured.NestedMap(o.Object, "spec", "paramRef")
+	if !there {
+		return
+	}
+	param["selector"] = map[string]any{"matchLabels": map[string]any{"example.com/is": "missing"}}
+	if forced {
+		param["parameterNotFoundAction"] = "Deny"
+	}
+	_ = unstructured.SetNestedMap(o.Object, param, "spec", "paramRef")
 }
 
 // replaceFirst replaces a text in the first element of a list of the spec, where there is one.
@@ -101,9 +109,9 @@ func (c *cluster) testBrokenPolicies(t *testing.T) {
 		t.Run(b.policy+", "+b.name, func(t *testing.T) {
 			defer c.apply(t, objects)
 			c.apply(t, broken(objects, b, true))
-			eventually(t, b.policy, func(ctx context.Context) error { return w.createAll(ctx) }) // the failure shows
+			eventually(t, b.policy, w.createAll) // the failure shows
 			c.apply(t, broken(objects, b, false))
-			eventually(t, "", func(ctx context.Context) error { return w.createAll(ctx) })
+			eventually(t, "", w.createAll)
 		})
 	}
 }
