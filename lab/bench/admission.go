@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -97,7 +98,7 @@ func (a admission) prepare(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting until the policies are in force: %w (%v, %v)", ctx.Err(), err, errOther)
+			return fmt.Errorf("waiting until the policies are in force: %w", errors.Join(ctx.Err(), err, errOther))
 		case <-time.After(pollInterval):
 		}
 	}
