@@ -39,7 +39,7 @@ func imageReader(images []string, insecure bool) (*windowsimage.Reader, error) {
 	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Dial: dialer.DialContext, Proxy: map[string]string{
 		proxy.HTTPProxy: environment.HTTPProxy, proxy.HTTPSProxy: environment.HTTPSProxy, proxy.NoProxy: environment.NoProxy,
 	}})
-	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}), nil
+	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}, windowsimage.NewMemory()), nil
 }
 
 // unverified are the registries that may be without TLS: those of this machine, as docker has it, or all.

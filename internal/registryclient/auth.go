@@ -45,7 +45,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	} else {
 		k.authorization, _ = c.tokens.Get(everywhere)
 	}
-	answer, err := c.send(ctx, k)
+	answer, unasked, err := c.sendFirst(ctx, &k, credential)
 	if err != nil {
 		return nil, err
 	}
@@ -56,6 +56,9 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 		var lasts time.Duration
 		if k.authorization, lasts, err = c.authorize(ctx, a, k, credential, challenges); err != nil {
 			return nil, err
+		}
+		if k.authorization == unasked {
+			k.authorization, lasts = "", 0 // what it refuses of who has a wrong password, it may give to who has none
 		}
 		if answer, err = c.send(ctx, k); err != nil {
 			return nil, err
@@ -74,6 +77,22 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 	return answer, nil
 }
 
+// sendFirst sends a request before anything is asked for, with a password where PasswordFirst says so, which it returns as it is in the header.
+func (c *Client) sendFirst(ctx context.Context, k *call, credential mirrors.Credential) (answer *http.Response, unasked string, err error) {
+	if k.authorization == "" && c.passwordFirst && k.url.Scheme == "https" && !k.trust.insecure && credential.User != "" && credential.IdentityToken == "" {
+		unasked = basic(credential)
+		k.authorization = unasked
+	}
+	answer, err = c.send(ctx, *k)
+	if err == nil && unasked != "" && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusForbidden) {
+		discard(answer) // it may take tokens only, and names its authority to who has none
+		k.authorization = ""
+		answer, err = c.send(ctx, *k)
+		return answer, "", err
+	}
+	return answer, unasked, err
+}
+
 // authorize makes the header that the first usable challenge asks for, and says how long it is good.
 func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, credential mirrors.Credential, challenges []string) (header string, lasts time.Duration, err error) {
 	for _, text := range challenges {
@@ -83,10 +102,14 @@ func (c *Client) authorize(ctx context.Context, a mirrors.Attempt, k call, crede
 			token, lasts, err := c.fetchToken(ctx, a, k, credential, parameters)
 			return "Bearer " + token, lasts, err
 		case scheme == "basic" && credential.User != "":
-			return "Basic " + base64.StdEncoding.EncodeToString([]byte(credential.User+":"+credential.Password)), remembered, nil
+			return basic(credential), remembered, nil
 		}
 	}
 	return "", 0, ErrUnauthorized
+}
+
+func basic(c mirrors.Credential) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))
 }
 
 // parseChallenge reads the first challenge of a header WWW-Authenticate (RFC 9110): its scheme, and its parameters, in

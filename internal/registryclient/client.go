@@ -52,6 +52,9 @@ type Options struct {
 	Agent string
 	// Keyring holds the credentials, as .dockerconfigjson.
 	Keyring []byte
+	// PasswordFirst sends the password of a host before the host asks for one. That saves a request where one is all that is wanted. The host could
+	// have the password by asking for it, so it goes to nobody else; it is never sent to a host whose certificate is not verified.
+	PasswordFirst bool
 	// Proxy are the variables of the environment that say how to reach registries.
 	Proxy map[string]string
 	// Certificates are trusted besides those of the host, as PEM.
@@ -66,11 +69,13 @@ type Options struct {
 type Client struct {
 	agent   string
 	keyring mirrors.Keyring
-	proxy   func(*url.URL) (*url.URL, error)
-	roots   *x509.CertPool
-	dial    Dial
-	check   func(host string) error
-	tokens  *Recent[tokenKey, string]
+	// passwordFirst is Options.PasswordFirst.
+	passwordFirst bool
+	proxy         func(*url.URL) (*url.URL, error)
+	roots         *x509.CertPool
+	dial          Dial
+	check         func(host string) error
+	tokens        *Recent[tokenKey, string]
 	// plain are the hosts that answered without TLS.
 	plain *Recent[string, bool]
 
@@ -91,7 +96,7 @@ func New(o Options) *Client {
 		o.Check = func(string) error { return nil }
 	}
 	return &Client{
-		agent: o.Agent, keyring: mirrors.ReadKeyring(o.Keyring), proxy: environment.ProxyFunc(), roots: rootsWith(nil, o.Certificates), dial: o.Dial, check: o.Check,
+		agent: o.Agent, keyring: mirrors.ReadKeyring(o.Keyring), passwordFirst: o.PasswordFirst, proxy: environment.ProxyFunc(), roots: rootsWith(nil, o.Certificates), dial: o.Dial, check: o.Check,
 		tokens: NewRecent[tokenKey, string](maxRemembered, remembered), plain: NewRecent[string, bool](maxRemembered, remembered), transports: map[trust]*http.Transport{},
 	}
 }

@@ -2,10 +2,14 @@ package registryclient
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +60,75 @@ func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
 			}
 			if got := strings.Join(dialed, " "); got != "r.test:443 r.test:80" {
 				t.Errorf("connections were made to %s", got)
+			}
+		})
+	}
+}
+
+// TestAPasswordIsSentUnasked, and nothing that a host gives without it is lost by that.
+func TestAPasswordIsSentUnasked(t *testing.T) {
+	const good = "Basic dTpw" // u:p
+	asks := func(challenge string, status int, takes ...string) func(authorization string) (int, string) {
+		return func(authorization string) (int, string) {
+			if slices.Contains(takes, authorization) {
+				return http.StatusOK, ""
+			}
+			if authorization == "" {
+				return http.StatusUnauthorized, challenge
+			}
+			return status, challenge
+		}
+	}
+	const authority = `Bearer realm="https://example.com/token"`
+	for name, test := range map[string]struct {
+		password string
+		insecure bool
+		answers  func(authorization string) (int, string)
+		sent     []string
+		fails    bool
+	}{
+		"a password":                      {"p", false, asks(`Basic realm="x"`, 401, good), []string{good}, false},
+		"nothing is wanted":               {"p", false, asks("", 200, ""), []string{good}, false},
+		"a token":                         {"p", false, asks(authority, 401, "Bearer t"), []string{good, "Bearer t"}, false},
+		"a token, and passwords are 403":  {"p", false, asks(authority, 403, "Bearer t"), []string{good, "", "Bearer t"}, false},
+		"a token, and passwords are 400":  {"p", false, asks(authority, 400, "Bearer t"), []string{good, "", "Bearer t"}, false},
+		"a wrong password":                {"x", false, asks(`Basic realm="x"`, 401, good), []string{"Basic dTp4", ""}, true},
+		"a wrong one, and none is wanted": {"x", false, asks(`Basic realm="x"`, 401, good, ""), []string{"Basic dTp4", ""}, false},
+		"no password":                     {"", false, asks(`Basic realm="x"`, 401, good), []string{""}, true},
+		"not verified":                    {"p", true, asks(`Basic realm="x"`, 401, good), []string{"", good}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent []string
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/token" {
+					_, _ = io.WriteString(w, `{"token": "t"}`)
+					return
+				}
+				sent = append(sent, r.Header.Get("Authorization"))
+				status, challenge := test.answers(r.Header.Get("Authorization"))
+				w.Header().Set("WWW-Authenticate", challenge)
+				w.WriteHeader(status)
+			}))
+			defer server.Close()
+			keyring := "{}"
+			if test.password != "" {
+				keyring = fmt.Sprintf(`{"auths": {"example.com": {"username": "u", "password": %q}}}`, test.password)
+			}
+			c := New(Options{
+				Agent: "test", PasswordFirst: true, Keyring: []byte(keyring),
+				Certificates: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})),
+				Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+				},
+			})
+			defer c.Retire()
+			a := mirrors.Attempt{Name: mirrors.Name{Registry: "example.com", Repository: "a"}, Host: "example.com", Insecure: test.insecure}
+			answer, err := c.Do(t.Context(), Request{Method: http.MethodGet, Part: "manifests", Reference: "1", To: -1}, a)
+			if err == nil {
+				answer.Body.Close()
+			}
+			if (err != nil) != test.fails || !slices.Equal(sent, test.sent) {
+				t.Errorf("the host got %q, want %q (%v)", sent, test.sent, err)
 			}
 		})
 	}

@@ -33,12 +33,13 @@ const (
 type Reader struct {
 	router   *mirrors.Router
 	client   *registryclient.Client
+	memory   *Memory
 	patience time.Duration
 }
 
-// New makes a reader that asks as the client does, at the mirrors of a table where it has some.
-func New(c *registryclient.Client, table mirrors.Table) *Reader {
-	return &Reader{router: mirrors.NewRouter(table), client: c, patience: patience}
+// New makes a reader that asks as the client does, at the mirrors of a table where it has some, for what the memory does not know.
+func New(c *registryclient.Client, table mirrors.Table, memory *Memory) *Reader {
+	return &Reader{router: mirrors.NewRouter(table), client: c, memory: memory, patience: patience}
 }
 
 // Close closes connections that are idle.
@@ -47,20 +48,38 @@ func (r *Reader) Close() { r.client.Retire() }
 // Read asks one place after the other until one has the image: its manifest and, where that is no index, its configuration.
 func (r *Reader) Read(ctx context.Context, image string) (is windowsbuild.Image, err error) {
 	err = r.ask(ctx, image, func(ctx context.Context, a mirrors.Attempt, at string) error {
+		if registryclient.IsDigest(at) {
+			is, err = r.memory.get(ctx, at, func() (windowsbuild.Image, error) {
+				text, err := r.get(ctx, a, "manifests", at, maxManifest)
+				if err != nil {
+					return windowsbuild.Image{}, err
+				}
+				return r.builds(ctx, a, text)
+			})
+			return err
+		}
 		text, err := r.get(ctx, a, "manifests", at, maxManifest)
 		if err != nil {
 			return err
 		}
-		var config string
-		if is, config, err = readManifest(text); err != nil || config == "" {
-			return err
-		}
-		if text, err = r.get(ctx, a, "blobs", config, maxConfig); err == nil {
-			is, err = readConfig(text)
-		}
+		sum := sha256.Sum256(text)
+		is, err = r.memory.get(ctx, "sha256:"+hex.EncodeToString(sum[:]), func() (windowsbuild.Image, error) { return r.builds(ctx, a, text) })
 		return err
 	})
 	return is, err
+}
+
+// builds reads for which builds an image is: from its manifest, or its configuration.
+func (r *Reader) builds(ctx context.Context, a mirrors.Attempt, manifest []byte) (windowsbuild.Image, error) {
+	is, config, err := readManifest(manifest)
+	if err != nil || config == "" {
+		return is, err
+	}
+	text, err := r.get(ctx, a, "blobs", config, maxConfig)
+	if err != nil {
+		return windowsbuild.Image{}, err
+	}
+	return readConfig(text)
 }
 
 // Labels reads the labels of an image for Linux on amd64.

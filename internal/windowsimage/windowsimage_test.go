@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func reader(t *testing.T, h http.Handler, table mirrors.Table) *Reader {
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
-	r := New(c, table)
+	r := New(c, table, NewMemory())
 	r.patience = 2 * time.Second
 	return r
 }
@@ -109,6 +110,45 @@ func TestWhatAnImageIsFor(t *testing.T) {
 				t.Errorf("the registry was asked for %q", h.asked)
 			}
 		})
+	}
+}
+
+// TestOneLookAtADigest, by whichever tag it is asked for, and however many ask at once.
+func TestOneLookAtADigest(t *testing.T) {
+	const config = `{"os": "windows", "os.version": "10.0.17763.3287"}`
+	manifest := `{"config": {"digest": "` + digestOf(config) + `"}}`
+	h := &registry{answers: map[string]string{
+		"/v2/a/manifests/1": manifest, "/v2/a/manifests/2": manifest, "/v2/b/manifests/3": manifest, "/v2/a/manifests/" + digestOf(manifest): manifest,
+		"/v2/a/blobs/" + digestOf(config): config, "/v2/b/blobs/" + digestOf(config): config,
+	}}
+	var one sync.Mutex
+	r := reader(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		one.Lock()
+		defer one.Unlock()
+		h.ServeHTTP(w, q)
+	}), mirrors.Table{})
+	images := []string{"r.test/a:1", "r.test/a:2", "r.test/b:3", "r.test/a:4@" + digestOf(manifest), "r.test/a@" + digestOf(manifest)}
+	var all sync.WaitGroup
+	for _, image := range images {
+		all.Go(func() {
+			if is, err := r.Read(t.Context(), image); err != nil || !slices.Equal(is.Builds, []windowsbuild.Build{17763}) {
+				t.Errorf("%s is for %v (%v)", image, is, err)
+			}
+		})
+	}
+	all.Wait()
+	configurations := 0
+	for _, path := range h.asked {
+		if strings.Contains(path, "/blobs/") {
+			configurations++
+		}
+	}
+	if configurations != 1 {
+		t.Errorf("the registry was asked for %q", h.asked)
+	}
+	h.asked = nil
+	if _, err := r.Read(t.Context(), images[4]); err != nil || len(h.asked) != 0 {
+		t.Errorf("of a digest that is known, the registry was asked for %q (%v)", h.asked, err)
 	}
 }
 

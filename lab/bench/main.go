@@ -39,6 +39,8 @@ func groups() []group {
 		{"cli", "kubectl windows with a thousand hosts: milliseconds and requests of its status, and the size of the program", measureCLI},
 		{"page", "kubectl windows dashboard with a thousand hosts: milliseconds until they are on the screen, and until a change is; its size", measurePage},
 		{"settings-idle", "the idle daemon of a node: memory, requests and processes; the series and the scrapes of the node", measureIdle},
+		{"workloads-admission", "the policies about pods: milliseconds that they add to the creation of a pod", measureAdmission},
+		{"workloads-pods", "pods of a host: seconds of their start; seconds, requests and memory until the operator says why they do not", measurePods},
 		{"workloads-services", "pods that use a Service: milliseconds until the first byte, compared with the address of its pod", measureServices},
 		{"collect", "kubectl windows collect: seconds for a Windows host, and for twenty simulated ones at once", measureCollect},
 	}
@@ -67,7 +69,7 @@ func usage() {
 	out := flag.CommandLine.Output()
 	fmt.Fprint(out, "bench measures, and prints lines \"name value unit\".\n\nUsage: go run ./bench [flags]\n\nGroups:\n")
 	for _, g := range groups() {
-		fmt.Fprintf(out, "  %-15s %s\n", g.name, g.about)
+		fmt.Fprintf(out, "  %-19s %s\n", g.name, g.about)
 	}
 	fmt.Fprint(out, "A name stands for all groups that begin with it: settings for settings-nodes and settings-idle.\n\nFlags:\n")
 	flag.PrintDefaults()

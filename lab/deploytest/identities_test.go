@@ -59,6 +59,7 @@ func TestManifests(t *testing.T) {
 	t.Run("WindowsConfig", c.testWindowsConfig)
 	t.Run("operator applies policies", c.testOperatorAppliesPolicies)
 	t.Run("pods get a RuntimeClass", c.testPodsGetAClass) // from here on, all
+	t.Run("policies that cannot be evaluated", c.testBrokenPolicies)
 	t.Run("namespace can be deleted", c.testNamespaceCanBeDeleted)
 }
 

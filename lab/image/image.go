@@ -34,13 +34,13 @@ func (i Image) Digest() digest.Digest { return digest.FromBytes(i.Manifest) }
 // NewProgram creates an image with one layer that runs a program. Its stop signal is a signal such as SIGHUP; if empty, it is the
 // runtime's default, SIGTERM.
 func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]string) (Image, error) {
-	return newWindows(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
+	return NewWindows(osVersion, v1.ImageConfig{Entrypoint: []string{entrypoint}, StopSignal: stopSignal, WorkingDir: `C:\`}, files)
 }
 
 // New creates an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
 // below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
-	return newWindows(osVersion, v1.ImageConfig{}, layers...)
+	return NewWindows(osVersion, v1.ImageConfig{}, layers...)
 }
 
 // NewLinux creates an image for Linux that has only a program, at /program.
@@ -58,7 +58,8 @@ func NewLinux(architecture string, program []byte) (Image, error) {
 	return newImage(v1.Platform{Architecture: architecture, OS: "linux"}, v1.ImageConfig{Entrypoint: []string{"/program"}}, b.Bytes())
 }
 
-func newWindows(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
+// NewWindows creates an image with one layer for each map of files, as New does, that runs as the configuration says.
+func NewWindows(osVersion string, run v1.ImageConfig, layers ...map[string]string) (Image, error) {
 	var all [][]byte
 	for n, files := range layers {
 		plain, err := layer(files, n == 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -307,6 +308,35 @@ func TestRegistriesAreAskedLittle(t *testing.T) {
 		m.mu.Unlock()
 		time.Sleep(time.Hour)
 	})
+}
+
+// TestFiveThousandPodsTakeLittleMemory of the cache: a few kilobytes each, however large users make them.
+func TestFiveThousandPodsTakeLittleMemory(t *testing.T) {
+	const pods, most = 5000, 8 << 10
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	kept := make([]any, pods)
+	for i := range kept {
+		pod := refused(fmt.Sprint("web-", i), fmt.Sprint("r.test/web:", i))
+		pod.Annotations = map[string]string{"theirs": strings.Repeat("x", 1<<16)}
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "r.test/web", Env: []corev1.EnvVar{{Name: "LARGE", Value: strings.Repeat("x", 1<<16)}}}}
+		pod.Status.ContainerStatuses[0].State.Waiting.Message += strings.Repeat("x", 1<<16)
+		var err error
+		if kept[i], err = Pending().Transform(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := (heap() - before) / pods
+	t.Logf("%d bytes for each pod", each)
+	if each > most {
+		t.Errorf("the cache keeps %d bytes of each pod, want at most %d", each, most)
+	}
+	runtime.KeepAlive(kept)
 }
 
 // TestTheCacheKeepsLittleOfAPod has users write large ones.

@@ -134,6 +134,7 @@ func readers(access Access) read {
 		mu     sync.Mutex
 		until  time.Time
 		reader *windowsimage.Reader
+		memory = windowsimage.NewMemory()
 	)
 	current := func(ctx context.Context) (*windowsimage.Reader, error) {
 		mu.Lock()
@@ -155,8 +156,8 @@ func readers(access Access) read {
 			reader.Close()
 		}
 		reader = windowsimage.New(registryclient.New(registryclient.Options{
-			Agent: api.ManagedBy, Keyring: a.PullSecret, Proxy: a.Proxy, Certificates: a.Certificates, Dial: windowsimage.Dial(), Check: windowsimage.CheckHost,
-		}), table)
+			Agent: api.ManagedBy, Keyring: a.PullSecret, PasswordFirst: true, Proxy: a.Proxy, Certificates: a.Certificates, Dial: windowsimage.Dial(), Check: windowsimage.CheckHost,
+		}), table, memory)
 		until = time.Now().Add(accessFor)
 		return reader, nil
 	}

@@ -8,9 +8,12 @@
 //	webserver get URL... prints a line for each answer
 //	webserver time N URL... sends N requests to each, in turn, and prints microseconds until the answer begins
 //	webserver lookup N   prints the addresses of a name
+//	webserver open F     opens a file or a named pipe
 //
-// Environment variables configure it. PORT has the ports, with commas, 8080 by default. POD_IP is the address to listen on: pods share
-// the ports of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
+// As powershell.exe or LogMonitor.exe, it takes the place of these in images that need them.
+//
+// Environment variables configure it. PORT has the ports, with commas, 8080 by default. POD_IP is the address to listen on; if it is empty,
+// the one in the hosts file of the pod: pods share the ports of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
 // GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
 // /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address.
 package main
@@ -23,6 +26,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,7 +34,14 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	do := run
+	switch strings.ToLower(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")) {
+	case "powershell":
+		do = runScript
+	case "logmonitor":
+		do = monitorLogs
+	}
+	if err := do(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "webserver:", err)
 		os.Exit(1)
 	}
@@ -68,6 +79,12 @@ func run(args []string) error {
 		addresses, err := net.LookupHost(args[1])
 		fmt.Println(strings.Join(addresses, "\n"))
 		return err
+	case args[0] == "open" && len(args) == 2:
+		f, err := os.OpenFile(args[1], os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
 	case args[0] == "write" && len(args) == 2:
 		content, err := io.ReadAll(os.Stdin)
 		if err != nil {
@@ -75,7 +92,7 @@ func run(args []string) error {
 		}
 		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo, exit, read, write, get, time or lookup, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, lookup or open, got %q", args)
 }
 
 func serve() error {
@@ -90,7 +107,7 @@ func serve() error {
 	})
 	failed := make(chan error, 1)
 	for port := range strings.SplitSeq(cmp.Or(os.Getenv("PORT"), "8080"), ",") {
-		listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("POD_IP"), port))
+		listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(), port))
 		if err != nil {
 			return err
 		}

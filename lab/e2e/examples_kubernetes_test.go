@@ -1,0 +1,153 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// kubernetesWebServer checks the first example of Kubernetes' documentation as that says. There is no ping in the lab.
+func (x examplesTest) kubernetesWebServer() {
+	const answer = "Windows Container Web Server"
+	pods := x.readyPods("win-webserver", 2)
+	var service corev1.Service
+	x.get(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "win-webserver"}, &service)
+	urls := []string{"http://" + service.Spec.ClusterIP, "http://win-webserver", "http://win-webserver.default.svc.cluster.local"}
+	for i := range pods {
+		x.expectNode(&pods[i], windowsbuild.Server2019, "windows2019")
+		urls = append(urls, "http://"+pods[i].Status.PodIP)
+		if text, err := testenv.CallPort(x.t.Context(), pods[i].Status.PodIP, 80, "/"); err != nil || !strings.Contains(text, answer) {
+			x.t.Errorf("%s answers outside of the nodes with %q (%v)", pods[i].Name, text, err)
+		}
+	}
+	for i := range pods {
+		for _, url := range urls {
+			x.eventually(fmt.Sprintf("%s answers in %s", url, pods[i].Name), func(ctx context.Context) string {
+				output, code, err := x.Exec(ctx, &pods[i], "", "webserver", "get", url)
+				if err != nil || code != 0 || !strings.Contains(output, answer) {
+					return fmt.Sprintf("code %d, %v: %s", code, err, output)
+				}
+				return ""
+			})
+		}
+	}
+	for _, h := range x.Lab.Hosts() {
+		x.eventually("the NodePort answers at "+h.Name(), func(ctx context.Context) string {
+			text, err := testenv.CallPort(ctx, h.Address(), int(service.Spec.Ports[0].NodePort), "/")
+			if err != nil || !strings.Contains(text, answer) {
+				return text + ": " + errorText(err)
+			}
+			return ""
+		})
+	}
+	x.expectOutbound(&pods[0])
+}
+
+// expectOutbound reaches a server outside of the cluster from a pod.
+func (x examplesTest) expectOutbound(pod *corev1.Pod) {
+	x.t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(x.Lab.Address(), "0"))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "outside") })}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	if text := x.prints(pod, "webserver", "get", "http://"+listener.Addr().String()); text != "outside" {
+		x.t.Errorf("what is outside of the cluster answers %q", text)
+	}
+}
+
+// kubernetesRuntimeClass checks the second example.
+func (x examplesTest) kubernetesRuntimeClass() {
+	pod := x.readyPods("iis-2019", 1)[0]
+	x.expectNode(&pod, windowsbuild.Server2019, "windows-2019")
+	var service corev1.Service
+	x.get(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "iis"}, &service)
+	from := x.readyPods("win-webserver", 2)[0]
+	x.eventually("the Service answers", func(ctx context.Context) string {
+		output, code, err := x.Exec(ctx, &from, "", "webserver", "get", "http://"+service.Spec.ClusterIP)
+		if err != nil || code != 0 || strings.TrimSpace(output) != pod.Name {
+			return fmt.Sprintf("code %d, %v: %s", code, err, output)
+		}
+		return ""
+	})
+}
+
+// expectNode checks which class a pod has, and the build of its node.
+func (x examplesTest) expectNode(pod *corev1.Pod, build windowsbuild.Build, class string) {
+	x.t.Helper()
+	if is := pod.Spec.RuntimeClassName; is == nil || *is != class {
+		x.t.Errorf("pod %s has class %v, want %s", pod.Name, is, class)
+	}
+	if is := x.node(pod.Spec.NodeName).Labels[corev1.LabelWindowsBuild]; is != build.Label() {
+		x.t.Errorf("pod %s runs on a node of build %s, want %s", pod.Name, is, build.Label())
+	}
+}
+
+// generations creates pods that say nothing but os.name, with images of five generations.
+func (x examplesTest) generations() {
+	const repository = "lab.test/generations"
+	const server23H2 windowsbuild.Build = 25398
+	all := []struct {
+		name, tag string
+		image     []windowsbuild.Build
+		node      windowsbuild.Build
+		class     string
+	}{
+		{"gen-2019", "nanoserver-1809", []windowsbuild.Build{windowsbuild.Server2019}, windowsbuild.Server2019, "windows2019"},
+		{"gen-2022", "ltsc2022", []windowsbuild.Build{windowsbuild.Server2022}, windowsbuild.Server2022, "windows2022"},
+		{"gen-23h2", "23H2", []windowsbuild.Build{server23H2}, windowsbuild.Server2025, "windows2025"}, // the default
+		{"gen-2025", "windowsservercore-ltsc2025", []windowsbuild.Build{windowsbuild.Server2025}, windowsbuild.Server2025, "windows2025"},
+		{"gen-any", "1.0", builds(), windowsbuild.Server2025, "windows2025"}, // the default
+	}
+	for _, g := range all {
+		if err := x.Lab.PushWebserverFor(x.t.Context(), x.PodImages(), repository+":"+g.tag, g.image...); err != nil {
+			x.t.Fatal(err)
+		}
+		x.create(generationPod(g.name, repository+":"+g.tag, nil))
+	}
+	for _, g := range all {
+		pod := x.ExpectServing(x.t, patience, g.name, 1)[0]
+		x.expectNode(&pod, g.node, g.class)
+	}
+	x.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.NewerHosts = true })
+	x.eventually("class windows2022 is for newer hosts, too", func(ctx context.Context) string {
+		var class nodev1.RuntimeClass
+		err := x.Client.Get(ctx, types.NamespacedName{Name: "windows2022"}, &class)
+		if err == nil && class.Scheduling.NodeSelector[api.LabelRunsPrefix+"windows2022"] == "" {
+			err = errors.New("it is not")
+		}
+		return errorText(err)
+	})
+	newest := x.Lab.Hosts()[2].Name()
+	x.create(generationPod("gen-newer", repository+":ltsc2022", map[string]string{corev1.LabelHostname: newest}))
+	pod := x.ExpectServing(x.t, patience, "gen-newer", 1)[0]
+	x.expectNode(&pod, windowsbuild.Server2025, "windows2022")
+}
+
+// generationPod is a pod of the web server of which only os.name says that it is for Windows.
+func generationPod(name, image string, selector map[string]string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"app": name}}, Spec: testenv.WebserverPod(),
+	}
+	pod.Spec.NodeSelector, pod.Spec.Tolerations = selector, nil
+	pod.Spec.Containers[0].Image = image
+	return pod
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+func (x examplesTest) hooks() {
+	pod := x.ready("hooks")
+	if text := x.prints(pod, "cmd", "/c", `type C:\started.txt`); text != "started" {
+		x.t.Errorf("postStart wrote %q", text)
+	}
+	began := time.Now()
+	x.remove(pod)
+	x.expectGone(client.ObjectKeyFromObject(pod), &corev1.Pod{})
+	if took := time.Since(began); took < 5*time.Second {
+		x.t.Errorf("the pod ended after %v, and did not wait for preStop", took)
+	}
+}
+
+func (x examplesTest) probes() {
+	pod := x.ready("probes")
+	x.prints(pod, "cmd", "/c", `echo x> C:\failed.txt`)
+	x.eventually("the container was restarted", func(ctx context.Context) string {
+		if err := x.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		if pod.Status.ContainerStatuses[0].RestartCount == 0 {
+			return "it was not"
+		}
+		return notReadyPod(pod)
+	})
+}
+
+// namedPipe opens the pipe. In Wine, pipes are the host's for all programs, so that the pod must also have asked for it.
+func (x examplesTest) namedPipe() {
+	pod := x.ready("pipe")
+	x.prints(pod, "webserver", "open", `\\.\pipe\containerd-containerd`)
+	if !x.noted(pod, "HcsCreateComputeSystem", "MappedPipes", `\\\\.\\pipe\\containerd-containerd`) {
+		x.t.Error("no container was created with the pipe")
+	}
+}
+
+func (x examplesTest) token() {
+	token := x.prints(x.ready("token"), "cmd", "/c", `type C:\tokens\vault`)
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		x.t.Fatalf("the token has %d parts", len(parts))
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct {
+		Audience []string `json:"aud"`
+		Subject  string   `json:"sub"`
+	}
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
+	if err != nil || !slices.Equal(claims.Audience, []string{"vault.example.com"}) || claims.Subject != "system:serviceaccount:default:default" {
+		x.t.Errorf("the token says %s (%v)", payload, err)
+	}
+}
+
+func (x examplesTest) config() {
+	pod := x.ready("shop")
+	for command, want := range map[string]string{
+		"echo %CURRENCY% %PASSWORD%": "EUR not-this-one",
+		`type C:\config\shop.ini`:    "[shop]\nname = Example",
+		`type C:\secrets\password`:   "not-this-one",
+	} {
+		if got := strings.ReplaceAll(x.prints(pod, "cmd", "/c", command), "\r\n", "\n"); got != want {
+			x.t.Errorf("%s prints %q, want %q", command, got, want)
+		}
+	}
+}
+
+func (x examplesTest) statefulSet() {
+	pods := x.readyPods("ledger", 2)
+	for _, of := range []string{"ledger-0", "ledger-1"} {
+		x.eventually(of+" answers by its name", func(ctx context.Context) string {
+			output, _, err := x.Exec(ctx, &pods[1], "", "webserver", "get", "http://"+of+".ledger.default.svc.cluster.local")
+			if strings.TrimSpace(output) != of {
+				return output + ": " + errorText(err)
+			}
+			return ""
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// user checks that the container services are asked for the account. In the lab, all programs run as one.
+func (x examplesTest) user() {
+	pod := x.ready("user")
+	if !x.noted(pod, "HcsCreateProcess", `"User":"ContainerUser"`, "pause") {
+		x.t.Error("no process was created for ContainerUser")
+	}
+}
+
+// logMonitor has the application write to a file. The image of the lab has a program of the lab in place of LogMonitor.
+func (x examplesTest) logMonitor() {
+	pod := x.ready("logs")
+	x.prints(pod, "cmd", "/c", `mkdir C:\inetpub\logs& echo a line of the application> C:\inetpub\logs\app.log`)
+	x.eventually("the log of the pod has the line", func(ctx context.Context) string {
+		text, err := x.Logs(ctx, pod, false)
+		if err != nil || !strings.Contains(text, "a line of the application") {
+			return text + ": " + errorText(err)
+		}
+		return ""
+	})
+}
+
+// graceful deletes a pod. Its program is told, and ends long before it would be killed.
+func (x examplesTest) graceful() {
+	pod := x.ready("graceful")
+	log := make(chan string, 1)
+	go func() {
+		text, _ := x.Logs(x.t.Context(), pod, true)
+		log <- text
+	}()
+	began := time.Now()
+	x.remove(pod)
+	x.expectGone(client.ObjectKeyFromObject(pod), &corev1.Pod{})
+	if took := time.Since(began); took > 60*time.Second {
+		x.t.Errorf("it took %v", took)
+	}
+	if text := <-log; !strings.Contains(text, "graceful is asked to stop") {
+		x.t.Errorf("its log is %q", text)
+	}
+}
+
+// autoscaler gives a pod work. The lab has an API of its own in place of metrics-server; the numbers are the kubelet's.
+func (x examplesTest) autoscaler() {
+	pod := x.readyPods("front", 1)[0]
+	for range 4 {
+		x.repeat(0, func(ctx context.Context) { _, _ = testenv.CallPort(ctx, pod.Status.PodIP, 80, "/") })
+	}
+	x.eventually("the Deployment has more pods", func(ctx context.Context) string {
+		var hpa autoscalingv2.HorizontalPodAutoscaler
+		if err := x.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "front"}, &hpa); err != nil {
+			return err.Error()
+		}
+		if hpa.Status.DesiredReplicas < 2 {
+			return fmt.Sprintf("its autoscaler says %+v", hpa.Status)
+		}
+		return ""
+	})
+}

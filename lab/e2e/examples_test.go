@@ -1,0 +1,251 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/guestapi"
+	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestExamples applies docs/examples.md as it is, in a cluster with nodes of three versions of Windows. Registries of the lab have images in
+// place of those that the document names.
+func TestExamples(t *testing.T) {
+	needs(t, lab.CanBalance(), lab.CanRunRegistries(), lab.CanRunLinuxNodes())
+	x := openExamples(t)
+	x.joinAll()
+	if err := x.StartDNS(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.ServePodMetrics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	pods := []string{
+		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
+		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "Logs of Windows", "Kubernetes' own examples",
+	}
+	for _, heading := range pods {
+		x.apply(heading, "")
+	}
+	x.apply("HostProcess containers", "--dry-run=server") // the lab runs no HostProcess containers
+	t.Run("HooksRun", func(t *testing.T) { x.in(t).hooks() })
+	t.Run("AProbeRestartsAContainer", func(t *testing.T) { x.in(t).probes() })
+	t.Run("ANamedPipeOfTheHostIsThere", func(t *testing.T) { x.in(t).namedPipe() })
+	t.Run("ATokenIsForItsAudience", func(t *testing.T) { x.in(t).token() })
+	t.Run("ConfigMapsAndSecretsAreThere", func(t *testing.T) { x.in(t).config() })
+	t.Run("PodsOfAStatefulSetHaveNames", func(t *testing.T) { x.in(t).statefulSet() })
+	t.Run("JobsComplete", func(t *testing.T) { x.in(t).commands("Job and CronJob") })
+	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
+	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
+	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
+	t.Run("AnAutoscalerAddsPods", func(t *testing.T) { x.in(t).autoscaler() })
+	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
+	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
+	t.Run("FiveGenerationsOfImagesFindTheirNodes", func(t *testing.T) { x.in(t).generations() })
+}
+
+// examplesTest is a cluster for docs/examples.md.
+type examplesTest struct {
+	place
+	shell *testenv.Shell
+	dir   string
+	text  string
+}
+
+// builds are those of the hosts, in their order.
+func builds() []windowsbuild.Build {
+	return []windowsbuild.Build{windowsbuild.Server2022, windowsbuild.Server2019, windowsbuild.Server2025}
+}
+
+func openExamples(t *testing.T) examplesTest {
+	t.Helper()
+	x := examplesTest{place: newPlace(t, testenv.Options{WineHosts: len(builds()), Network: testenv.NetworkHybridOverlay, Pods: true}), dir: t.TempDir()}
+	text, err := os.ReadFile("../../docs/examples.md")
+	if err == nil {
+		x.shell, err = x.NewShell(t.TempDir())
+	}
+	if err == nil {
+		err = x.Lab.AddStandIns(t.Context(), x.PodImages())
+	}
+	if err == nil {
+		err = manifest.Apply(t.Context(), x.Lab.ControlPlane.RESTConfig(), "../../deploy/workloads")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.text = string(text)
+	var all []v1.Platform
+	for i, h := range x.Lab.Hosts() {
+		all = append(all, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: builds()[i].Label() + ".1"})
+		x.becomeBuild(h, builds()[i])
+	}
+	if err := x.Lab.AddPause(t.Context(), x.PodImages(), lab.PauseImage, all...); err != nil {
+		t.Fatal(err)
+	}
+	x.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Registries.Mirrors = append(s.Registries.Mirrors, v1alpha1.RegistryMirrors{
+			Source: "registry.example.com", MirrorSourcePolicy: v1alpha1.NeverContactSource,
+			Mirrors: []v1alpha1.RegistryMirror{{Location: x.PodImages().Host, Insecure: true}},
+		})
+		s.RuntimeClasses.Additional = []v1alpha1.AdditionalRuntimeClass{{Name: "windows-2019", Version: "2019"}} // as the document says
+		s.Pods.DefaultRuntimeClass = "windows2025"
+	})
+	return x
+}
+
+func (x examplesTest) in(t *testing.T) examplesTest {
+	x.place = x.place.in(t)
+	return x
+}
+
+// becomeBuild has a host report another build of Windows.
+func (x examplesTest) becomeBuild(h *lab.Host, b windowsbuild.Build) {
+	x.t.Helper()
+	if b == lab.Build {
+		return
+	}
+	r, _ := windowsbuild.ReleaseOf(b)
+	for name, text := range map[string]string{"CurrentBuild": fmt.Sprint(int(b)), "CurrentBuildNumber": fmt.Sprint(int(b)), "ProductName": r.Name + " Datacenter"} {
+		value := guestapi.RegistryValue{Type: "REG_SZ", Text: text}
+		if err := h.WriteRegistry(x.t.Context(), `HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion`, name, value); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	if err := h.Reboot(x.t.Context()); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// section is the document below a heading.
+func (x examplesTest) section(heading string) string {
+	x.t.Helper()
+	_, section, found := strings.Cut(x.text, "\n## "+heading+"\n")
+	if !found {
+		x.t.Fatalf("docs/examples.md has no heading %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
+// apply applies the objects below a heading, as they are.
+func (x examplesTest) apply(heading, flags string) {
+	x.t.Helper()
+	var objects []string
+	for _, part := range strings.Split(x.section(heading), "```yaml\n")[1:] {
+		if block, _, _ := strings.Cut(part, "```"); strings.HasPrefix(block, "apiVersion") { // else a part of WindowsConfig
+			objects = append(objects, block)
+		}
+	}
+	if len(objects) == 0 {
+		x.t.Fatalf("docs/examples.md has no objects below %q", heading)
+	}
+	file := filepath.Join(x.dir, "example.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(objects, "---\n")), 0o600); err != nil {
+		x.t.Fatal(err)
+	}
+	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml "+flags); err != nil {
+		x.t.Fatalf("docs/examples.md, %s: %v", heading, err)
+	}
+}
+
+// commands runs the commands below a heading.
+func (x examplesTest) commands(heading string) {
+	x.t.Helper()
+	blocks := testenv.ConsoleBlocks(x.text, "## "+heading)
+	if len(blocks) == 0 {
+		x.t.Fatalf("docs/examples.md has no commands below %q", heading)
+	}
+	for _, block := range blocks {
+		if err := x.shell.Run(x.t.Context(), x.dir, block); err != nil {
+			x.t.Fatalf("docs/examples.md, %s: %v", heading, err)
+		}
+	}
+}
+
+// ready waits until a pod is Ready.
+func (x examplesTest) ready(name string) *corev1.Pod {
+	x.t.Helper()
+	var pod corev1.Pod
+	x.eventually("pod "+name+" is Ready", func(ctx context.Context) string {
+		if err := x.Client.Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}, &pod); err != nil {
+			return err.Error()
+		}
+		return notReadyPod(&pod)
+	})
+	return &pod
+}
+
+func notReadyPod(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return fmt.Sprintf("it is %s: %+v; %v", pod.Status.Phase, pod.Status.ContainerStatuses, pod.Annotations)
+}
+
+// readyPods waits until an app has so many pods, and all are Ready.
+func (x examplesTest) readyPods(app string, count int) (pods []corev1.Pod) {
+	x.t.Helper()
+	x.eventually(fmt.Sprintf("%d pods of %s are Ready", count, app), func(ctx context.Context) string {
+		var err error
+		if pods, err = x.Pods(ctx, app); err != nil {
+			return err.Error()
+		}
+		if len(pods) != count {
+			return fmt.Sprintf("there are %d", len(pods))
+		}
+		for i := range pods {
+			if missing := notReadyPod(&pods[i]); missing != "" {
+				return pods[i].Name + ": " + missing
+			}
+		}
+		return ""
+	})
+	return pods
+}
+
+// prints runs a command in a pod, which must succeed, and returns what it prints.
+func (x examplesTest) prints(pod *corev1.Pod, command ...string) string {
+	x.t.Helper()
+	output, code, err := x.Exec(x.t.Context(), pod, "", command...)
+	if err != nil || code != 0 {
+		x.t.Errorf("%q in %s ends with code %d (%v): %s", command, pod.Name, code, err, output)
+	}
+	return strings.TrimSpace(output)
+}
+
+// noted says whether the container services of the host of a pod were called with all parts at once.
+func (x examplesTest) noted(pod *corev1.Pod, parts ...string) bool {
+	x.t.Helper()
+	i := slices.IndexFunc(x.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })
+	if i < 0 {
+		x.t.Fatalf("pod %s runs on %q", pod.Name, pod.Spec.NodeName)
+	}
+	log, err := x.Lab.Hosts()[i].ReadFile(`C:\lab\hostcompute.log`)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if containsAll(line, parts) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/windows-machine-config/wmco/internal/windowsbuild"
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+// standIn is an image that documents name, with the lab's web server in place of its programs. See containers/webserver.
+type standIn struct {
+	name  string
+	build windowsbuild.Build
+	run   v1.ImageConfig
+	// programs are paths below drive C: at which the web server is.
+	programs []string
+}
+
+func standIns() []standIn {
+	const (
+		own        = "webserver.exe"
+		microsoft  = "mcr.microsoft.com/windows/"
+		logMonitor = "LogMonitor/LogMonitor.exe"
+	)
+	iis := v1.ImageConfig{Entrypoint: []string{WebserverProgram}, Env: []string{"PORT=80"}, WorkingDir: `C:\`}
+	shell := v1.ImageConfig{Cmd: []string{"cmd.exe"}, WorkingDir: `C:\`}
+	logs := iis
+	logs.Entrypoint = []string{`C:\LogMonitor\LogMonitor.exe`, "/CONFIG", `C:\config\logs.json`, WebserverProgram}
+	return []standIn{
+		{microsoft + "servercore/iis:windowsservercore-ltsc2019", windowsbuild.Server2019, iis, []string{own}},
+		{microsoft + "servercore/iis:windowsservercore-ltsc2022", windowsbuild.Server2022, iis, []string{own}},
+		{microsoft + "servercore:ltsc2019", windowsbuild.Server2019, shell, []string{own, "powershell.exe"}},
+		{microsoft + "nanoserver:ltsc2022", windowsbuild.Server2022, shell, []string{own}},
+		{"registry.example.com/iis-with-log-monitor:ltsc2022", windowsbuild.Server2022, logs, []string{own, logMonitor}},
+	}
+}
+
+// AddStandIns adds the images that documents name to a registry, to where a mirror of theirs has them.
+func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
+	content, err := l.webserver(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range standIns() {
+		files := map[string]string{}
+		for _, path := range s.programs {
+			files[path] = content
+		}
+		i, err := image.NewWindows(fmt.Sprintf("%s.%d", s.build.Label(), Revision), s.run, files)
+		if err != nil {
+			return fmt.Errorf("building image %s: %w", s.name, err)
+		}
+		repository, tag := inMirror(s.name)
+		if err := r.Push(ctx, repository, tag, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PushWebserverFor pushes the image of WebserverImage for some builds of Windows: as one image, or as an index where there are several.
+func (l *Lab) PushWebserverFor(ctx context.Context, r *Registry, name string, builds ...windowsbuild.Build) error {
+	content, err := l.webserver(ctx)
+	if err != nil {
+		return err
+	}
+	var platforms []v1.Platform
+	for _, b := range builds {
+		platforms = append(platforms, v1.Platform{Architecture: "amd64", OS: "windows", OSVersion: fmt.Sprintf("%s.%d", b.Label(), Revision)})
+	}
+	i, err := image.NewProgram(platforms[0].OSVersion, WebserverProgram, "", map[string]string{"webserver.exe": content})
+	if err != nil {
+		return fmt.Errorf("building image %s: %w", name, err)
+	}
+	repository, tag := inMirror(name)
+	if len(platforms) == 1 {
+		return r.Push(ctx, repository, tag, i)
+	}
+	return r.PushIndex(ctx, repository, tag, i, platforms...)
+}
+
+// webserver is the program of WebserverImage.
+func (l *Lab) webserver(ctx context.Context) (string, error) {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return "", err
+	}
+	path, err := c.build(ctx, webserverProgram())
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(path)
+	return string(content), err
+}
