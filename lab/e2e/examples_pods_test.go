@@ -149,9 +149,7 @@ func (x examplesTest) graceful() {
 // autoscaler gives a pod work. The lab has an API of its own in place of metrics-server; the numbers are the kubelet's.
 func (x examplesTest) autoscaler() {
 	pod := x.readyPods("front", 1)[0]
-	for range 4 {
-		x.repeat(0, func(ctx context.Context) { _, _ = testenv.CallPort(ctx, pod.Status.PodIP, 80, "/") })
-	}
+	x.repeat(0, func(ctx context.Context) { _, _ = testenv.CallPort(ctx, pod.Status.PodIP, 80, "/work") }) // each for some seconds
 	x.eventually("the Deployment has more pods", func(ctx context.Context) string {
 		var hpa autoscalingv2.HorizontalPodAutoscaler
 		if err := x.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "front"}, &hpa); err != nil {

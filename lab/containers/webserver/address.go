@@ -3,6 +3,7 @@ package main
 import (
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -15,9 +16,9 @@ func ownAddress() string {
 	if err != nil {
 		return ""
 	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(text)) { // an address and its names; in a StatefulSet, that of the pod is the second
 		words := strings.Fields(line)
-		if len(words) < 2 || !strings.EqualFold(words[1], os.Getenv("COMPUTERNAME")) {
+		if !slices.ContainsFunc(words, func(name string) bool { return strings.EqualFold(name, os.Getenv("COMPUTERNAME")) }) {
 			continue
 		}
 		if address, err := netip.ParseAddr(words[0]); err == nil && address.Is4() {
