@@ -32,7 +32,11 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rendered struct{ Node struct{ Files []struct{ Path, Content string } } }
+	var rendered struct {
+		Node struct {
+			Files []struct{ Path, Content string }
+		}
+	}
 	if err := yaml.Unmarshal(content, &rendered); err != nil {
 		t.Fatal(err)
 	}
