@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/sim"
-	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -137,47 +135,4 @@ func (p place) endHyperV() {
 	}
 	p.expectClass(false)
 	p.expectHyperV("able", corev1.ConditionUnknown, api.ReasonHyperVNotWanted)
-}
-
-// TestHyperVOnWindows shows how far a pod with Hyper-V isolation gets with the real containerd and its shim: to the container service of the
-// lab, which has no virtual machines. The operator creates no class there, because the node tells that it cannot have Hyper-V.
-func TestHyperVOnWindows(t *testing.T) {
-	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
-	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
-	p.joinAll()
-	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{} })
-	p.expectHyperV("win-1", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
-	p.eventually("the node has the settings", func(context.Context) string {
-		if is, want := p.node("win-1").Annotations[api.AnnotationSettings], p.config().Status.Settings; is != want {
-			return fmt.Sprintf("it has %s, want %s", is, want)
-		}
-		return ""
-	})
-	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "of-the-test"}, Handler: api.HandlerHyperVIsolation}
-	p.create(class)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: testenv.WebserverPod()}
-	pod.Spec.RuntimeClassName = &class.Name
-	p.create(pod)
-	p.eventually("the shim asks Windows for a virtual machine", func(ctx context.Context) string {
-		var events corev1.EventList
-		if err := p.Client.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
-			return err.Error()
-		}
-		var said []string
-		for _, e := range events.Items {
-			if e.InvolvedObject.UID == pod.UID {
-				said = append(said, e.Reason+": "+e.Message)
-			}
-		}
-		if !slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, "FailedCreatePodSandBox") }) {
-			return fmt.Sprintf("the events are %q", said)
-		}
-		t.Log(said)
-		return ""
-	})
-	p.remove(pod)
-	if _, err := p.WinWebserver(t.Context(), "web", 1, nil); err != nil {
-		t.Fatal(err)
-	}
-	p.ExpectServing(t, patience, "web", 1)
 }
