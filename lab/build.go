@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/windows-machine-config/wmco/lab/winbuild"
 )
 
 // unusedAfter is how long an unused entry stays in the cache.
@@ -155,6 +157,8 @@ type program struct {
 	module string
 	// library is true for a C library.
 	library bool
+	// image is true for a program in an image of Windows pods.
+	image bool
 	// stamp is a module whose version the program reports as its own.
 	stamp string
 	// version is reported instead, as in v1.33.13; empty for that of the module.
@@ -182,7 +186,15 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key, err := contentKey(append([]string{string(version), p.pkg, ldflags}, p.env...), module, append(p.folders(), "go.mod", "go.sum"))
+	var patched []string
+	if p.image {
+		overlay, err := winbuild.ImageFlag(ctx, module, filepath.Join(c.dir, "..", "winbuild"))
+		if err != nil {
+			return "", err
+		}
+		patched = []string{overlay}
+	}
+	key, err := contentKey(slices.Concat([]string{string(version), p.pkg, ldflags}, p.env, patched), module, append(p.folders(), "go.mod", "go.sum"))
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +203,7 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		if p.library {
 			mode = "-buildmode=c-shared"
 		}
-		return goBuild(ctx, module, path, p.env, mode, "-ldflags="+ldflags, p.target())
+		return goBuild(ctx, module, path, p.env, append(patched, mode, "-ldflags="+ldflags, p.target())...)
 	}})
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,7 +68,7 @@ func (h *Host) turnOn() error {
 	}
 	spec := hostspec.Host{
 		Name: h.name, Names: map[string]string{h.name: h.Address(), MachineName: h.lab.Address()}, Template: h.lab.template, Wine: h.lab.wine,
-		PodNetwork: h.lab.network.pods(), NFT: findNFT(),
+		PodNetwork: h.lab.network.pods(), NFT: findNFT(), Cgroup: filepath.Join(filepath.Base(h.lab.dir), h.name),
 		Files: map[string][]byte{
 			below(guestapi.UserFile):           []byte(user),
 			below(guestapi.AuthorizedKeysFile): h.lab.options.AuthorizedKeys,

@@ -129,25 +129,50 @@ func (h *Host) compute(ctx context.Context, arguments string) (string, error) {
 	return string(result.Stdout), nil
 }
 
-// PodAddresses returns the pod addresses of the host.
+// PodAddresses returns the addresses of the host's endpoints: those of pods behind their links, others on the loopback link.
 func (h *Host) PodAddresses(context.Context) (addresses []string, err error) {
 	pid, err := h.pid()
 	if err != nil {
 		return nil, err
 	}
 	err = inNamespace(pid, func() error {
-		link, err := netlink.LinkByName("lo")
+		all, err := netlink.LinkList()
 		if err != nil {
-			return fmt.Errorf("finding the loopback link: %w", err)
+			return fmt.Errorf("listing links: %w", err)
 		}
+		for _, link := range all {
+			of, err := endpointsOn(link)
+			if err != nil {
+				return err
+			}
+			addresses = append(addresses, of...)
+		}
+		return nil
+	})
+	slices.Sort(addresses)
+	return addresses, err
+}
+
+func endpointsOn(link netlink.Link) (addresses []string, err error) {
+	switch name := link.Attrs().Name; {
+	case name == "lo":
 		all, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, fmt.Errorf("listing addresses: %w", err)
+		}
 		for _, a := range all {
 			if !a.IP.IsLoopback() {
 				addresses = append(addresses, a.IP.String())
 			}
 		}
-		return err
-	})
-	slices.Sort(addresses)
-	return addresses, err
+	case strings.HasPrefix(name, hostspec.PodLinkPrefix):
+		all, err := netlink.RouteList(link, netlink.FAMILY_V4)
+		if err != nil {
+			return nil, fmt.Errorf("listing routes: %w", err)
+		}
+		for _, r := range all {
+			addresses = append(addresses, r.Dst.IP.String())
+		}
+	}
+	return addresses, nil
 }

@@ -83,7 +83,7 @@ func Prepare(ctx context.Context, progress io.Writer) error {
 	}
 	hosts := func() error {
 		_, err := c.template(ctx)
-		return errors.Join(err, build(webserverProgram(), criProgram(), computeProgram())())
+		return errors.Join(err, build(webserverProgram(), wincatProgram(), criProgram(), computeProgram())())
 	}
 	return together([]func() error{build(programs...), hosts})
 }
@@ -154,7 +154,10 @@ func (l *Lab) prepareHosts(ctx context.Context) error {
 	if l.template, err = c.template(ctx); err != nil {
 		return err
 	}
-	l.wine, err = findWine()
+	if l.wine, err = findWine(); err != nil {
+		return err
+	}
+	l.wine.Preload, err = c.preload(ctx)
 	return err
 }
 

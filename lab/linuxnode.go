@@ -63,14 +63,23 @@ func CanRunLinuxNodes() error {
 	if err := findService(runc, "runc"); err != nil {
 		return err
 	}
+	if err := CanLimit(); err != nil {
+		return err
+	}
+	return CanRunRegistries()
+}
+
+// CanLimit returns nil if containers can be limited in all that they use, or an error that says what is missing. Memory of Windows containers
+// is limited on every machine.
+func CanLimit() error {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(string(text), "memory") {
-		return errors.New("the lab's Linux node needs the memory controller of cgroup version 1; this machine has version 2 only")
+		return errors.New("containers of the lab need the memory controller of cgroup version 1; this machine has version 2 only")
 	}
-	return CanRunRegistries()
+	return nil
 }
 
 // linuxNodePrograms are containerd and its shim. The kubelet is part of the control plane's program.

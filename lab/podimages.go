@@ -4,10 +4,10 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -35,7 +35,7 @@ func ImageSources() []string { return []string{"mcr.microsoft.com", "registry.k8
 
 func webserverProgram() program {
 	return program{
-		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64"},
+		pkg: "containers/webserver", about: "building the web server of pods", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true,
 	}
 }
 
@@ -57,22 +57,16 @@ func (l *Lab) StartPodImages(ctx context.Context) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, program := range map[string]string{PauseImage: pause, WebserverImage: webserver, WebserverCtrlBreakImage: webserver} {
-		stopSignal := ""
-		if name == WebserverCtrlBreakImage {
-			stopSignal = "SIGHUP"
-		}
-		if err := r.pushProgram(ctx, name, program, stopSignal); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
+	return r, errors.Join(
+		r.pushProgram(ctx, PauseImage, "", pause...),
+		r.pushProgram(ctx, WebserverImage, "", webserver),
+		r.pushProgram(ctx, WebserverCtrlBreakImage, "SIGHUP", webserver))
 }
 
 func agnhostProgram() program {
 	return program{
 		pkg: "k8s.io/kubernetes/test/images/agnhost", about: "building agnhost (some minutes the first time)",
-		env: []string{"GOOS=windows", "GOARCH=amd64"},
+		env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true,
 	}
 }
 
@@ -87,7 +81,7 @@ func (l *Lab) AddAgnhost(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
-	return r.pushProgram(ctx, AgnhostImage, agnhost, "")
+	return r.pushProgram(ctx, AgnhostImage, "", agnhost)
 }
 
 // coreDNSImage is the cluster's DNS; coredns/deploy uses it.
@@ -128,7 +122,7 @@ func (l *Lab) AddPause(ctx context.Context, r *Registry, name string, platforms 
 	if err != nil {
 		return err
 	}
-	i, err := imageOf(name, pause, "")
+	i, err := imageOf(name, "", pause...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +140,7 @@ func (l *Lab) PushWebserver(ctx context.Context, r *Registry, repository string)
 	if err != nil {
 		return image.Image{}, err
 	}
-	i, err := imageOf(repository, webserver, "")
+	i, err := imageOf(repository, "", webserver)
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -167,9 +161,9 @@ func inMirror(name string) (repository, tag string) {
 	return repository, tag
 }
 
-// pushProgram builds an image of a program and pushes it to where a mirror has it.
-func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal string) error {
-	i, err := imageOf(name, program, stopSignal)
+// pushProgram builds an image of a program, with others beside it, and pushes it to where a mirror has it.
+func (r *Registry) pushProgram(ctx context.Context, name, stopSignal string, programs ...string) error {
+	i, err := imageOf(name, stopSignal, programs...)
 	if err != nil {
 		return err
 	}
@@ -177,39 +171,47 @@ func (r *Registry) pushProgram(ctx context.Context, name, program, stopSignal st
 	return r.Push(ctx, repository, tag, i)
 }
 
-// imageOf builds an image of a program.
-func imageOf(name, program, stopSignal string) (image.Image, error) {
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return image.Image{}, err
+// imageOf builds an image of a program, with others beside it.
+func imageOf(name, stopSignal string, programs ...string) (image.Image, error) {
+	files := map[string]string{}
+	for _, program := range programs {
+		content, err := os.ReadFile(program)
+		if err != nil {
+			return image.Image{}, err
+		}
+		files[exe(program)] = string(content)
 	}
-	file := filepath.Base(program)
-	if !strings.HasSuffix(file, ".exe") {
-		file += ".exe"
-	}
-	i, err := image.NewProgram(hostVersion(), `C:\`+file, stopSignal, map[string]string{file: string(content)})
+	i, err := image.NewProgram(hostVersion(), `C:\`+exe(programs[0]), stopSignal, files)
 	if err != nil {
 		return image.Image{}, fmt.Errorf("building image %s: %w", name, err)
 	}
 	return i, nil
 }
 
-// pause compiles the program that containerd starts for every pod.
-func (c cache) pause(ctx context.Context) (string, error) {
+// exe is the name of a program on Windows.
+func exe(program string) string { return strings.TrimSuffix(filepath.Base(program), ".exe") + ".exe" }
+
+func wincatProgram() program {
+	return program{pkg: "containers/wincat", about: "building the program that forwards ports", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true}
+}
+
+// pause builds the program that containerd starts for every pod, and the one by which it forwards ports.
+func (c cache) pause(ctx context.Context) ([]string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
+	}
+	wincat, err := c.build(ctx, wincatProgram())
+	if err != nil {
+		return nil, err
 	}
 	const source = "containers/pause.c"
 	key, err := contentKey([]string{compiler}, module, []string{source})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return c.get(ctx, item{name: "pause", about: "building the first process of pods", key: key, make: func(ctx context.Context, path string) error {
-		cmd := exec.CommandContext(ctx, compiler, "-O2", "-s", "-o", path, filepath.Join(module, source))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("compiling %s: %w: %s", source, err, strings.TrimSpace(string(out)))
-		}
-		return nil
+	pause, err := c.get(ctx, item{name: "pause", about: "building the first process of pods", key: key, make: func(ctx context.Context, path string) error {
+		return compile(ctx, compiler, "-O2", "-s", "-o", path, filepath.Join(module, source))
 	}})
+	return []string{pause, wincat}, err
 }

@@ -101,7 +101,7 @@ func (p pods) expectServing(app string, count int) []corev1.Pod {
 func (p pods) logsAndExec() {
 	for _, pod := range p.expectServing("win-webserver", 2) {
 		log, err := p.Logs(p.t.Context(), &pod, false)
-		if want := fmt.Sprintf("%s listens on %s:%d", pod.Name, pod.Status.PodIP, testenv.WebserverPort); err != nil || !strings.Contains(log, want) {
+		if want := fmt.Sprintf("%s listens on [::]:%d", pod.Name, testenv.WebserverPort); err != nil || !strings.Contains(log, want) {
 			p.t.Errorf("the log of %s is %q (%v), want %q in it", pod.Name, log, err, want)
 		}
 		for _, test := range []struct {

@@ -56,8 +56,10 @@ func CanRunWindows() error {
 	if _, err := findWine(); err != nil {
 		return err
 	}
-	if _, err := exec.LookPath(compiler); err != nil {
-		return fmt.Errorf("%w: %s not found; install gcc-mingw-w64-x86-64", ErrNoWindows, compiler)
+	for program, from := range map[string]string{compiler: "gcc-mingw-w64-x86-64", linuxCompiler: "gcc and libc6-dev"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: %s not found; install %s", ErrNoWindows, program, from)
+		}
 	}
 	return nil
 }
@@ -80,7 +82,10 @@ func findNFT() string {
 	return nft
 }
 
-const compiler = "x86_64-w64-mingw32-gcc"
+const (
+	compiler      = "x86_64-w64-mingw32-gcc"
+	linuxCompiler = "gcc"
+)
 
 // findWine finds Wine's own programs, not Debian's script /usr/bin/wine.
 func findWine() (hostspec.Wine, error) {
@@ -184,11 +189,30 @@ func compileShim(ctx context.Context, source, target string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compiling %s: %w: %s", source, err, strings.TrimSpace(string(out)))
+	return compile(ctx, compiler, "-O2", "-s", "-shared", "-o", target, filepath.Join(module, "shims", source), "-ladvapi32")
+}
+
+func compile(ctx context.Context, compiler string, args ...string) error {
+	if out, err := exec.CommandContext(ctx, compiler, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// preload compiles the library for Wine's server.
+func (c cache) preload(ctx context.Context) (string, error) {
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	const source = "shims/wineserver.c"
+	key, err := contentKey([]string{linuxCompiler}, module, []string{source})
+	if err != nil {
+		return "", err
+	}
+	return c.get(ctx, item{name: "wineserver.so", about: "building the library for Wine's server", key: key, make: func(ctx context.Context, path string) error {
+		return compile(ctx, linuxCompiler, "-O2", "-s", "-shared", "-fPIC", "-o", path, filepath.Join(module, source))
+	}})
 }
 
 // below returns the path below drive_c of a path on drive C:.

@@ -23,10 +23,10 @@ func podLines() []Line {
 		{
 			ID: "pods", Title: "Pods",
 			Text: "containerd, its shim, win-overlay and host-local are the real programs. They run Deployments " +
-				"with logs, exec, exit codes, stop signals, grace periods and restarts, across reboots and power " +
-				"cuts. The container and network services of Windows below them are stand-ins: containers are " +
-				"ordinary processes without isolation, limits or a Windows image, no packet is encapsulated, and " +
-				"Linux balances what kube-proxy wrote for Windows (see lab/README.md).",
+				"with logs, exec, attach, port-forward, exit codes, stop signals, grace periods and restarts, across " +
+				"reboots and power cuts. The container and network services of Windows below them are stand-ins: containers are " +
+				"ordinary processes in namespaces and cgroups of Linux without a Windows image, no packet is " +
+				"encapsulated, and Linux balances what kube-proxy wrote for Windows (see lab/README.md).",
 			Reason: "it takes a cluster; step pod of --join tries a pod of one image",
 		},
 		{

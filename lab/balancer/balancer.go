@@ -5,7 +5,9 @@ package balancer
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/windows-machine-config/wmco/lab/hns"
@@ -38,6 +40,7 @@ type endpoint struct {
 func Ruleset(host netip.Addr, loadBalancers, endpoints []hns.Object) string {
 	addresses := addressesOf(endpoints)
 	var services, clients strings.Builder
+	all := map[netip.Addr]bool{}
 	for _, o := range loadBalancers {
 		var lb loadBalancer
 		if err := decode(o, &lb); err != nil {
@@ -46,6 +49,9 @@ func Ruleset(host netip.Addr, loadBalancers, endpoints []hns.Object) string {
 		var servers []netip.Addr
 		for _, id := range lb.HostComputeEndpoints {
 			servers = append(servers, addresses[key(id)]...)
+		}
+		for _, s := range servers {
+			all[s] = true
 		}
 		if len(lb.FrontendVIPs) == 0 {
 			lb.FrontendVIPs = []netip.Addr{host}
@@ -58,7 +64,20 @@ func Ruleset(host netip.Addr, loadBalancers, endpoints []hns.Object) string {
 			}
 		}
 	}
-	return fmt.Sprintf(ruleset, services.String(), clients.String())
+	return fmt.Sprintf(ruleset, services.String(), clients.String(), itself(host, all))
+}
+
+// itself is the rule for servers that are their own clients: the host stands between the two, or the server would take the connection for a
+// forged one.
+func itself(host netip.Addr, servers map[netip.Addr]bool) string {
+	if len(servers) == 0 {
+		return ""
+	}
+	var pairs []string
+	for _, s := range slices.SortedFunc(maps.Keys(servers), netip.Addr.Compare) {
+		pairs = append(pairs, fmt.Sprintf("%s . %s", s, s))
+	}
+	return fmt.Sprintf("\t\tip saddr . ip daddr { %s } ct status dnat snat ip to %s\n", strings.Join(pairs, ", "), host)
 }
 
 // ruleset has the rules for connections to Services, and for what their servers see as the client, on this host and on others. The hooks for
@@ -84,7 +103,7 @@ table ip lab {
 	}
 	chain postrouting {
 		type nat hook postrouting priority srcnat
-		jump clients
+%s		jump clients
 	}
 }
 `

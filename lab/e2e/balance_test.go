@@ -226,6 +226,13 @@ func (s servicesTest) loadBalancer() {
 		s.t.Fatal(err)
 	}
 	s.expect(pods, "http://"+address, namesOf(pods)...)
+	local := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"externalTrafficPolicy":"Local"}}`))
+	if err := s.Client.Patch(s.t.Context(), o, local); err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range pods {
+		s.expect(pods[i:i+1], "http://"+address, pods[i].Name) // that of its host
+	}
 }
 
 // differentPods has a Service whose ports have names that only one of two pods each knows; pods come and go.

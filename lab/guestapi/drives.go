@@ -12,9 +12,18 @@ type Drive struct {
 	// Root is the folder of the host with the files of the container's layers, in MountsDir.
 	Root   string
 	Mounts []Mount `json:",omitempty"`
+	// OnHost makes it the host's drive with the mounts in it, and nothing else: the drive of a HostProcess container.
+	OnHost bool `json:",omitempty"`
 	// Namespace is the network namespace of the container, whose endpoint says how its programs resolve names.
 	Namespace string `json:",omitempty"`
-	Remove    bool   `json:",omitempty"`
+	Limits
+	Remove bool `json:",omitempty"`
+}
+
+// Limits are what the processes of a container can use; 0 is no limit.
+type Limits struct {
+	MemoryInMB   uint64 `json:",omitempty"`
+	ProcessorMax uint32 `json:",omitempty"` // 10000 are all processors of the host
 }
 
 // Mount is a folder or a file of the host that a container sees; the names are those of Windows' MappedDirectory.

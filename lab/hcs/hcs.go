@@ -61,6 +61,7 @@ type System struct {
 	Mounts []guestapi.Mount `json:",omitempty"`
 	// Namespace is its namespace of the network service.
 	Namespace string `json:",omitempty"`
+	guestapi.Limits
 	// EndsWithHandle makes it end with its last handle.
 	EndsWithHandle bool
 	Created        time.Time
@@ -77,7 +78,11 @@ func ParseDocument(id, document string) (System, error) {
 		HvPartition                                                    bool
 		VirtualMachine                                                 *struct{}
 		MappedDirectories                                              []guestapi.Mount
+		MemoryMaximumInMB                                              uint64
+		ProcessorMaximum                                               uint32
 		Container                                                      struct {
+			Memory            struct{ SizeInMB uint64 }
+			Processor         struct{ Maximum uint32 }
 			Storage           struct{ Path string }
 			GuestOs           struct{ HostName string }
 			MappedDirectories []guestapi.Mount
@@ -91,9 +96,11 @@ func ParseDocument(id, document string) (System, error) {
 		return System{}, fmt.Errorf("creating virtual machine %s: %w", id, NotImplemented)
 	}
 	s := System{ID: id, Owner: d.Owner, Host: d.Container.GuestOs.HostName, Root: d.Container.Storage.Path, Mounts: d.Container.MappedDirectories,
-		Namespace: d.Container.Networking.Namespace, EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
+		Namespace: d.Container.Networking.Namespace, Limits: guestapi.Limits{MemoryInMB: d.Container.Memory.SizeInMB, ProcessorMax: d.Container.Processor.Maximum},
+		EndsWithHandle: d.ShouldTerminateOnLastHandleClosed || d.TerminateOnLastHandleClosed}
 	if s.Root == "" {
 		s.Root, s.Host, s.Mounts = d.VolumePath, d.HostName, d.MappedDirectories
+		s.Limits = guestapi.Limits{MemoryInMB: d.MemoryMaximumInMB, ProcessorMax: d.ProcessorMaximum}
 	}
 	if s.Root == "" {
 		return System{}, fmt.Errorf("creating compute system %s: its document has no storage: %w", id, InvalidJSON)

@@ -20,13 +20,14 @@ func TestDocumentsOfBothSchemasAreRead(t *testing.T) {
 		result   Result
 	}{
 		"schema 2": {
-			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"},"Networking":{"Namespace":"n1"},"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b","ReadOnly":true}]}}`,
-			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, Namespace: "n1", EndsWithHandle: true,
+			`{"Owner":"shim","ShouldTerminateOnLastHandleClosed":true,"Container":{"Storage":{"Path":"\\\\?\\Volume{1}\\"},"GuestOs":{"HostName":"pod-1"},"Networking":{"Namespace":"n1"},"Memory":{"SizeInMB":128},"Processor":{"Maximum":1000},"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b","ReadOnly":true}]}}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}\`, Namespace: "n1", EndsWithHandle: true, Limits: guestapi.Limits{MemoryInMB: 128, ProcessorMax: 1000},
 				Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`, ReadOnly: true}}}, 0,
 		},
 		"schema 1": {
-			`{"SystemType":"Container","Owner":"shim","VolumePath":"\\\\?\\Volume{1}","HostName":"pod-1","MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b"}]}`,
-			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}`, Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`}}}, 0,
+			`{"SystemType":"Container","Owner":"shim","VolumePath":"\\\\?\\Volume{1}","HostName":"pod-1","MemoryMaximumInMB":64,"ProcessorMaximum":500,"MappedDirectories":[{"HostPath":"C:\\a","ContainerPath":"C:\\b"}]}`,
+			System{ID: "c1", Owner: "shim", Host: "pod-1", Root: `\\?\Volume{1}`, Limits: guestapi.Limits{MemoryInMB: 64, ProcessorMax: 500},
+				Mounts: []guestapi.Mount{{HostPath: `C:\a`, ContainerPath: `C:\b`}}}, 0,
 		},
 		"virtual machine":        {`{"VirtualMachine":{}}`, System{}, NotImplemented},
 		"Hyper-V, schema 1":      {`{"HvPartition":true,"VolumePath":"x"}`, System{}, NotImplemented},

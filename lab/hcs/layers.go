@@ -199,8 +199,8 @@ func (l Layers) Unprepare(layer string) error {
 // Mount is the folder of a prepared layer.
 func (l Layers) Mount(layer string) string { return filepath.Join(l.Mounts, GUIDOf(layer).String()) }
 
-// Volume is the name of a mounted layer's volume.
-func (Layers) Volume(layer string) string { return `\\?\Volume{` + GUIDOf(layer).String() + `}\` }
+// Volume is the name of a mounted layer's volume, as Windows returns it: hcsshim adds a backslash.
+func (Layers) Volume(layer string) string { return `\\?\Volume{` + GUIDOf(layer).String() + `}` }
 
 // Folder is the folder of a volume, with or without the backslash at its end.
 func (l Layers) Folder(volume string) string {

@@ -245,13 +245,15 @@ func (s *Store) LoseOne(k Kind, id string) error {
 	})
 }
 
-// Addresses are the addresses of all local endpoints.
-func (s *Store) Addresses() (addresses []string, err error) {
+// Addresses are the addresses of all local endpoints, by the namespace that has them: "" is the host's.
+func (s *Store) Addresses() (of map[string][]string, err error) {
+	of = map[string][]string{}
 	err = s.view(func(now *state) error {
 		for _, e := range now.list(Endpoint, nil) {
-			addresses = append(addresses, e.ownAddresses()...)
+			in := e.compartment()
+			of[in] = append(of[in], e.ownAddresses()...)
 		}
 		return nil
 	})
-	return addresses, err
+	return of, err
 }

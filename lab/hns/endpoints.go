@@ -29,6 +29,14 @@ func (o Object) ownAddresses() []string {
 	return o.addresses()
 }
 
+// compartment is the namespace of an endpoint; "" is the host's.
+func (o Object) compartment() string {
+	if in := key(o.text("HostComputeNamespace")); in != hostDefaultID {
+		return in
+	}
+	return ""
+}
+
 // place is an address on a network.
 func place(network, address string) string { return key(network) + " " + address }
 

@@ -202,7 +202,7 @@ func TestABootForgetsAllButPersistentNetworks(t *testing.T) {
 
 func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
 	s := newStore(t)
-	var told [][]string
+	var told []map[string][]string
 	s.Changed = func() error {
 		now, err := s.Addresses() // it is not locked out
 		told = append(told, now)
@@ -211,10 +211,12 @@ func TestAddressesAreThoseOfOwnEndpoints(t *testing.T) {
 	const in = `"HostComputeNetwork":"` + networkID + `"`
 	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000002", `{"Flags":1,`+in+`,"IpConfigurations":[{"IpAddress":"10.1.9.9"}]}`)
 	mustCreate(t, s, Endpoint, "EEEEEEEE-0000-0000-0000-000000000003", `{`+in+`,"IpConfigurations":[{"IpAddress":"10.1.0.8"}]}`)
-	if err := s.Delete(Endpoint, endpointID); err != nil {
+	attach := fmt.Appendf(nil, `{"ResourceType":"Endpoint","RequestType":"Add","Settings":{"EndpointId":%q}}`, endpointID)
+	if err := errors.Join(s.Modify(Namespace, namespaceID, attach), s.Delete(Endpoint, endpointID)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]string{{"10.1.0.7", "10.1.0.8"}, {"10.1.0.8"}}, told); diff != "" {
+	want := []map[string][]string{{"": {"10.1.0.7", "10.1.0.8"}}, {"": {"10.1.0.8"}, namespaceID: {"10.1.0.7"}}, {"": {"10.1.0.8"}}}
+	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
 	}
 }

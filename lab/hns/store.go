@@ -21,7 +21,7 @@ type Store struct {
 	Dir string
 	// Address returns the host's address; "" if it is unknown.
 	Address func() string
-	// Changed, if set, is called after a change of local endpoints, before the call that made it returns.
+	// Changed, if set, is called after local endpoints have come, gone or changed their namespace, before the call that made it returns.
 	Changed func() error
 
 	mu      sync.Mutex
@@ -131,7 +131,7 @@ func (s *Store) remove(k Kind, id string) { s.note(entry{Kind: k, ID: key(id)}) 
 
 func (s *Store) note(e entry) {
 	was := s.known.objects[e.Kind][e.ID]
-	s.notify = s.notify || e.Kind == Endpoint && !slices.Equal(was.ownAddresses(), e.Object.ownAddresses())
+	s.notify = s.notify || e.Kind == Endpoint && (!slices.Equal(was.ownAddresses(), e.Object.ownAddresses()) || was.compartment() != e.Object.compartment())
 	s.pending = append(s.pending, e)
 	s.known.apply(e)
 }

@@ -18,6 +18,13 @@ const Prefix = "/mnt"
 // that differs from the host's in drive C: only.
 const Drives = "/tmp/drives"
 
+// Networks is the folder in the host's mount namespace with the network namespaces of pods, by the IDs of the network service's namespaces.
+// PodLinkPrefix begins the names of the host's links to them.
+const (
+	Networks      = "/tmp/networks"
+	PodLinkPrefix = "pod"
+)
+
 // ServiceFolder is the path of a service's folder in the service's mount namespace; ServiceLog is the file in it with the
 // service's output.
 const (
@@ -34,6 +41,8 @@ const PodNetworkName = "lab"
 // Wine has the paths of Wine's programs.
 type Wine struct {
 	Loader, Server string
+	// Preload is a library that is loaded into the server of hosts; see shims/wineserver.c.
+	Preload string
 }
 
 // Host describes a host to boot.
@@ -45,6 +54,8 @@ type Host struct {
 	Files    map[string][]byte // path below drive_c -> content, written before the first boot
 	// NFT is the program that sets the kernel's rules for Services; empty if there is none.
 	NFT string
+	// Cgroup is the cgroup of the host's containers, below the lab's own.
+	Cgroup string
 	// PodNetwork is the range of the cluster's pod addresses. If it is empty, the host has no network for pods.
 	PodNetwork string
 }

@@ -27,16 +27,16 @@ func drivePrefix(name string) string { return filepath.Join(hostspec.Drives, nam
 func driveOf(root string) string { return root[strings.LastIndexAny(root, `\/`)+1:] }
 
 // serveDrives creates and removes drives of containers for the programs of the host, which cannot mount.
-func serveDrives() error {
+func (h host) serveDrives() error {
 	return listen(guestapi.DrivesPort, func(conn net.Conn) {
 		go func() {
 			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			reply(conn, guestapi.DriveDone, changeDrive(conn))
+			reply(conn, guestapi.DriveDone, h.changeDrive(conn))
 		}()
 	})
 }
 
-func changeDrive(conn net.Conn) error {
+func (h host) changeDrive(conn net.Conn) error {
 	line, err := bufio.NewReader(conn).ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("reading which drive to change: %w", err)
@@ -48,11 +48,11 @@ func changeDrive(conn net.Conn) error {
 	if d.Remove {
 		return removeDrive(driveOf(d.Root))
 	}
-	return makeDrive(d)
+	return h.makeDrive(d)
 }
 
-// makeDrive mounts the layers of a container as drive C:, the host's Windows in it, and what the container mounts.
-func makeDrive(d guestapi.Drive) error {
+// makeDrive mounts the drive C: of a container with what the container mounts, and prepares its limits, network and names.
+func (h host) makeDrive(d guestapi.Drive) error {
 	name := driveOf(d.Root)
 	if err := removeDrive(name); err != nil {
 		return err
@@ -68,16 +68,11 @@ func makeDrive(d guestapi.Drive) error {
 	if err := bind(prefix, at); err != nil {
 		return err
 	}
-	c := filepath.Join(at, "drive_c")
-	if err := bind(root, c); err != nil {
-		return err
-	}
-	if err := mountWindows(name, c); err != nil {
-		return err
-	}
-	// Processes know their program by the path that the host started it by.
-	if err := mountInto(c, root, d.Root, false); err != nil {
-		return err
+	c := filepath.Join(at, "drive_c") // of the host
+	if !d.OnHost {
+		if err := mountLayers(d, root, c); err != nil {
+			return err
+		}
 	}
 	slices.SortStableFunc(d.Mounts, func(a, b guestapi.Mount) int { return len(elements(a.ContainerPath)) - len(elements(b.ContainerPath)) })
 	for _, m := range d.Mounts {
@@ -89,7 +84,19 @@ func makeDrive(d guestapi.Drive) error {
 			return err
 		}
 	}
-	return writeResolver(name, d.Namespace)
+	return errors.Join(h.limit(name, d.Limits), linkNetwork(name, d.Namespace), writeResolver(name, d.Namespace))
+}
+
+// mountLayers mounts the layers of a container as drive C:, with the host's Windows in it.
+func mountLayers(d guestapi.Drive, root, c string) error {
+	if err := bind(root, c); err != nil {
+		return err
+	}
+	if err := mountWindows(driveOf(d.Root), c); err != nil {
+		return err
+	}
+	// Processes know their program by the path that the host started it by.
+	return mountInto(c, root, d.Root, false)
 }
 
 // mountWindows mounts the host's Windows read-only, with folders of the container's own where Windows has files of its own.
@@ -137,7 +144,7 @@ func removeDrive(name string) error {
 	if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) { // nothing is mounted
 		return fmt.Errorf("unmounting drive %s: %w", name, err)
 	}
-	return os.RemoveAll(filepath.Join(hostspec.Drives, name))
+	return errors.Join(removeLimits(name), os.RemoveAll(filepath.Join(hostspec.Drives, name)))
 }
 
 // removeDrives removes all drives.

@@ -47,7 +47,7 @@ func runHost(dir string) error {
 	if err := h.placeFiles(); err != nil {
 		return err
 	}
-	if err := errors.Join(servePods(), serveDrives()); err != nil {
+	if err := errors.Join(forwardPackets(), servePods(), h.serveDrives()); err != nil {
 		return err
 	}
 	if h.spec.NFT != "" {
@@ -88,7 +88,10 @@ func (h host) boot() (again bool, err error) {
 	if err := h.forgetPods(); err != nil {
 		return false, err
 	}
-	ended, err := h.start(h.spec.Wine.Loader, guestapi.GuestProgram, "serve")
+	if err := h.startServer(); err != nil {
+		return false, err
+	}
+	ended, err := h.start(wineEnvironment(), h.spec.Wine.Loader, guestapi.GuestProgram, "serve")
 	if err != nil {
 		return false, err
 	}
@@ -107,9 +110,21 @@ func (h host) boot() (again bool, err error) {
 	}
 }
 
+// startServer starts Wine's server, which creates the sockets of all programs. It runs until shutDown.
+func (h host) startServer() error {
+	ended, err := h.start(append(wineEnvironment(), "LD_PRELOAD="+h.spec.Wine.Preload), h.spec.Wine.Server, "-p")
+	if err != nil {
+		return err
+	}
+	if status := <-ended; status != 0 {
+		return fmt.Errorf("starting Wine's server: it ended with status %d", status.ExitStatus())
+	}
+	return nil
+}
+
 // start starts a program and reaps processes until it exits. All orphans of the host become children of this process, so that
 // package os/exec, which waits only for its own, cannot be used.
-func (h host) start(program string, args ...string) (<-chan syscall.WaitStatus, error) {
+func (h host) start(environment []string, program string, args ...string) (<-chan syscall.WaitStatus, error) {
 	console, err := h.folder.OpenFile("console.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the console log: %w", err)
@@ -122,7 +137,7 @@ func (h host) start(program string, args ...string) (<-chan syscall.WaitStatus, 
 	defer null.Close()
 	pid, err := syscall.ForkExec(program, append([]string{program}, args...), &syscall.ProcAttr{
 		Dir:   driveC,
-		Env:   wineEnvironment(),
+		Env:   environment,
 		Files: []uintptr{null.Fd(), console.Fd(), console.Fd()},
 	})
 	if err != nil {
@@ -146,7 +161,7 @@ func reapUntil(pid int) syscall.WaitStatus {
 
 // shutDown ends Wine, which writes the registry, and then all other processes.
 func (h host) shutDown() {
-	if ended, err := h.start(h.spec.Wine.Server, "-k"); err == nil {
+	if ended, err := h.start(wineEnvironment(), h.spec.Wine.Server, "-k"); err == nil {
 		<-ended
 	}
 	all := make(chan struct{})

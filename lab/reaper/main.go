@@ -104,8 +104,14 @@ func removeAtEnd(dir string) error {
 	var err error
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err = os.RemoveAll(dir); err == nil {
-			return nil
+			break
 		}
 	}
-	return fmt.Errorf("removing the work folder: %w", err)
+	if hierarchies, failure := cgroups(); failure == nil {
+		removeCgroups(hierarchies, filepath.Base(dir)) // those of containers of hosts
+	}
+	if err != nil {
+		return fmt.Errorf("removing the work folder: %w", err)
+	}
+	return nil
 }

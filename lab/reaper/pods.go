@@ -54,15 +54,16 @@ func (h host) forgetPods() error {
 		os.RemoveAll(onDriveC(guestapi.ContainersDir)),
 		os.RemoveAll(onDriveC(guestapi.MountsDir)),
 		store.Forget(),
+		setPodNetworks(nil),
 		setAddresses())
 	if failures != nil {
 		return fmt.Errorf("removing the pods of the last boot: %w", failures)
 	}
-	return h.makePodNetwork(store)
+	return h.makeNetwork(store)
 }
 
-// makePodNetwork creates the network of the host's pods, as a network provider would.
-func (h host) makePodNetwork(store *hns.Store) error {
+// makeNetwork creates the network of the host's pods, as a network provider would.
+func (h host) makeNetwork(store *hns.Store) error {
 	const id = "0A0B0C0D-0000-4000-8000-00000000AB1E"
 	if store.Exists(hns.Network, id) == nil || h.spec.PodNetwork == "" {
 		return nil
@@ -126,11 +127,13 @@ func podAddresses() error {
 	if err != nil {
 		return err
 	}
-	return setAddresses(addresses...)
+	onHost := addresses[""]
+	delete(addresses, "")
+	return errors.Join(setAddresses(onHost...), setPodNetworks(addresses))
 }
 
-// setAddresses assigns exactly these addresses to the host besides its own. They are on the loopback link, where Windows programs
-// do not take them for the host's own; the host still answers for them on its network.
+// setAddresses assigns exactly these addresses of endpoints in no pod to the host besides its own. They are on the loopback link, where
+// Windows programs do not take them for the host's own; the host still answers for them on its network.
 func setAddresses(wanted ...string) error {
 	link, err := netlink.LinkByName("lo")
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/lab/balancer"
 	"github.com/windows-machine-config/wmco/lab/hns"
-	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
 // balanceEvery is the shortest time between two changes of the ruleset.
@@ -21,11 +20,6 @@ const balanceEvery = 200 * time.Millisecond
 
 // balance keeps the kernel's ruleset equal to the load balancers of the host's network service. Calls of the service do not wait for it.
 func (h host) balance() error {
-	for file, value := range map[string]string{"ip_forward": "1", "conf/all/send_redirects": "0", "conf/" + hostspec.Link + "/send_redirects": "0"} {
-		if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0o644); err != nil {
-			return fmt.Errorf("making the host forward packets: %w", err)
-		}
-	}
 	log, err := h.folder.OpenFile("console.log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the console log: %w", err)

@@ -60,7 +60,7 @@ func (env *Env) startImages(ctx context.Context) error {
 // PodImages is the registry with the images of pods, which WindowsConfig has as the mirror of their registries.
 func (env *Env) PodImages() *lab.Registry { return env.images }
 
-// AgnhostPort is the port of AgnhostPod. All processes of a host share its ports, so that only one such pod runs on a host.
+// AgnhostPort is the port of AgnhostPod, of TCP and UDP.
 const AgnhostPort = 8090
 
 // AgnhostPod is a pod with Kubernetes' test program: a web server that can also send requests ("agnhost netexec --help"). Its image
@@ -69,7 +69,7 @@ func AgnhostPod(flags ...string) corev1.PodSpec {
 	spec := WebserverPod()
 	c := &spec.Containers[0]
 	c.Name, c.Image = "agnhost", lab.AgnhostImage
-	c.Args = append([]string{"netexec", fmt.Sprintf("--http-port=%d", AgnhostPort), "--udp-port=-1"}, flags...)
+	c.Args = append([]string{"netexec", fmt.Sprintf("--http-port=%d", AgnhostPort), fmt.Sprintf("--udp-port=%d", AgnhostPort)}, flags...)
 	c.Ports[0].ContainerPort, c.ReadinessProbe.TCPSocket.Port = AgnhostPort, intstr.FromInt32(AgnhostPort)
 	return spec
 }
@@ -80,11 +80,9 @@ func (env *Env) AddAgnhost(ctx context.Context) error { return env.Lab.AddAgnhos
 // WebserverPod is a pod for a Windows node that answers HTTP requests on WebserverPort with its name. It runs
 // lab/containers/webserver with the environment variables given, such as "GRACE_SECONDS=40".
 func WebserverPod(environment ...string) corev1.PodSpec {
-	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
-	}
+	name := corev1.EnvVar{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 	container := corev1.Container{
-		Name: "web", Image: lab.WebserverImage, Env: []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_IP", "status.podIP")},
+		Name: "web", Image: lab.WebserverImage, Env: []corev1.EnvVar{name},
 		Ports: []corev1.ContainerPort{{ContainerPort: WebserverPort}},
 		ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 			TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(WebserverPort)},

@@ -15,9 +15,11 @@ var added embed.FS
 
 // A patch changes the files of one module, or of Go's own source tree.
 type patch struct {
-	module string            // module path; empty for GOROOT/src
-	edits  []edit            // in order
-	adds   map[string]string // new file, relative to the tree -> name in the patches folder
+	module string // module path; empty for GOROOT/src
+	// programs limits the patch to builds of programs of the module itself.
+	programs bool
+	edits    []edit            // in order
+	adds     map[string]string // new file, relative to the tree -> name in the patches folder
 }
 
 // An edit replaces text that must occur in a file a known number of times, or adds lines after it.
@@ -54,9 +56,18 @@ func gorootPatch() patch {
 	}
 }
 
+// imagePatch lets programs use UDP: Wine does not know an option that Go sets.
+func imagePatch() patch {
+	return patch{edits: []edit{{
+		file:    "net/fd_windows.go",
+		find:    "err = syscall.WSAIoctl(fd.pfd.Sysfd, windows.SIO_UDP_NETRESET, (*byte)(unsafe.Pointer(&flag)), size, nil, 0, &ret, nil, 0)\n",
+		replace: "_ = windows.SIO_UDP_NETRESET\n",
+	}}}
+}
+
 // modulePatches are the patches of modules that Wine does not support.
 func modulePatches() []patch {
-	return []patch{sysPatch(), clientGoPatch(), winioPatch(), kubernetesPatch()}
+	return []patch{sysPatch(), clientGoPatch(), winioPatch(), kubernetesPatch(), hcsshimPatch()}
 }
 
 func sysPatch() patch {
@@ -103,6 +114,47 @@ func kubernetesPatch() patch {
 			find: "func (w *AtomicWriter) Write(payload map[string]FileProjection, setPerms func(subPath string) error) error {\n",
 			add:  "if runtime.GOOS == \"windows\" { return w.writeWithoutLinks(payload) }\n",
 		}},
+	}
+}
+
+// hcsshimPatch is for HostProcess containers. Wine has no silos, no logon of services, and of the properties of jobs only the oldest.
+func hcsshimPatch() patch {
+	const job, limits = "internal/jobobject/jobobject.go", "internal/jobobject/limits.go"
+	const container = "internal/jobcontainers/jobcontainer.go"
+	return patch{
+		module: "github.com/Microsoft/hcsshim", programs: true,
+		adds: map[string]string{
+			"internal/jobcontainers/jobcontainer_wine.go": "hcsshim_jobcontainer_wine.go.txt",
+			"internal/jobobject/jobobject_wine.go":        "hcsshim_jobobject_wine.go.txt",
+		},
+		edits: []edit{
+			{
+				file: container,
+				find: "func (c *JobContainer) bindSetup(ctx context.Context, s *specs.Spec, opts CreateOptions) (_ resources.ResourceCloser, err error) {\n",
+				add:  "return c.setupOnWine(ctx, s, opts)\n",
+			},
+			{file: container, find: "env = append(env, sandboxMountPointEnvVar+\"=\"+c.rootfsLocation)\n", add: "env = append(env, c.variableOnWine())\n"},
+			{
+				file: "internal/jobcontainers/logon.go",
+				find: "func (c *JobContainer) processToken(ctx context.Context, userOrGroup string) (windows.Token, error) {\n",
+				add:  "if strings.HasPrefix(userOrGroup, `NT AUTHORITY\\`) { return openCurrentProcessToken() }\n",
+			},
+			{file: "internal/jobcontainers/process.go", find: "LoadLibrary(\"kernel32.dll\")", replace: "LoadLibrary(\"kernelbase.dll\")"},
+			{file: job, find: "func enableIOTracking(job windows.Handle) error {\n", add: "return nil\n"},
+			{
+				file: job,
+				find: "func (job *JobObject) QueryStorageStats() (*winapi.JOBOBJECT_IO_ATTRIBUTION_INFORMATION, error) {\n",
+				add:  "return &winapi.JOBOBJECT_IO_ATTRIBUTION_INFORMATION{}, nil\n",
+			},
+			{
+				file: job,
+				find: "func (job *JobObject) QueryMemoryStats() (*winapi.JOBOBJECT_MEMORY_USAGE_INFORMATION, error) {\n",
+				add:  "used, err := job.memoryOnWine()\nreturn &winapi.JOBOBJECT_MEMORY_USAGE_INFORMATION{JobMemory: used, PeakJobMemoryUsed: used}, err\n",
+			},
+			{file: job, find: "func (job *JobObject) QueryPrivateWorkingSet() (uint64, error) {\n", add: "return job.memoryOnWine()\n"},
+			{file: limits, find: "func (job *JobObject) SetMemoryLimit(memoryLimitInBytes uint64) error {\n", add: "return nil\n"},
+			{file: limits, find: "func (job *JobObject) SetCPULimit(rateControlType CPURateControlType, rateControlValue uint32) error {\n", add: "return nil\n"},
+		},
 	}
 }
 

@@ -29,7 +29,7 @@ func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolving the work folder: %w", err)
 	}
-	overlay, err := overlayFile(ctx, moduleDir, workDir)
+	overlay, err := overlayFile(ctx, gorootPatch(), moduleDir, workDir)
 	if err != nil {
 		return nil, err
 	}
@@ -40,14 +40,20 @@ func Flags(ctx context.Context, moduleDir, workDir string) ([]string, error) {
 	return []string{"-overlay=" + overlay, "-modfile=" + modfile}, nil
 }
 
+// ImageFlag is a flag of "go build" in moduleDir for programs of container images, which need less than Flags.
+func ImageFlag(ctx context.Context, moduleDir, workDir string) (string, error) {
+	overlay, err := overlayFile(ctx, imagePatch(), moduleDir, workDir)
+	return "-overlay=" + overlay, err
+}
+
 // overlayFile patches Go's own sources and returns the overlay description for the Go command.
-func overlayFile(ctx context.Context, moduleDir, workDir string) (string, error) {
+func overlayFile(ctx context.Context, p patch, moduleDir, workDir string) (string, error) {
 	out, err := goCommand(ctx, moduleDir, "env", "GOROOT")
 	if err != nil {
 		return "", err
 	}
 	src := filepath.Join(strings.TrimSpace(string(out)), "src")
-	changed, err := gorootPatch().files(src)
+	changed, err := p.files(src)
 	if err != nil {
 		return "", err
 	}
@@ -70,14 +76,14 @@ func overlayFile(ctx context.Context, moduleDir, workDir string) (string, error)
 
 // modFile returns the path of a copy of moduleDir's go.mod in which the patched modules replace the original ones.
 func modFile(ctx context.Context, moduleDir, workDir string) (string, error) {
-	required, err := requirements(ctx, moduleDir)
+	required, builds, err := requirements(ctx, moduleDir)
 	if err != nil {
 		return "", err
 	}
 	edits := []string{"mod", "edit"}
 	for _, p := range modulePatches() {
 		version, ok := required[p.module]
-		if !ok {
+		if !ok || p.programs && !builds(p.module) {
 			continue
 		}
 		dir, err := patchedModule(ctx, p, version, moduleDir, workDir)
@@ -141,23 +147,24 @@ func temporaryFolder(workDir string) (string, error) {
 	return tmp, nil
 }
 
-// requirements returns the versions that a module requires, directly and indirectly, after its own replacements by version. Other
-// replacements of a module to patch are an error.
-func requirements(ctx context.Context, moduleDir string) (map[string]string, error) {
+// requirements returns the versions that a module requires, directly and indirectly, after its own replacements by version, and whether its
+// tools are another module's. Other replacements of a module to patch are an error.
+func requirements(ctx context.Context, moduleDir string) (versions map[string]string, builds func(module string) bool, err error) {
 	out, err := goCommand(ctx, moduleDir, "mod", "edit", "-json")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var mod struct {
 		Require []struct{ Path, Version string }
 		Replace []struct {
 			Old, New struct{ Path, Version string }
 		}
+		Tool []struct{ Path string }
 	}
 	if err := json.Unmarshal(out, &mod); err != nil {
-		return nil, fmt.Errorf("decoding go.mod of %s: %w", moduleDir, err)
+		return nil, nil, fmt.Errorf("decoding go.mod of %s: %w", moduleDir, err)
 	}
-	versions := map[string]string{}
+	versions = map[string]string{}
 	for _, r := range mod.Require {
 		versions[r.Path] = r.Version
 	}
@@ -168,11 +175,13 @@ func requirements(ctx context.Context, moduleDir string) (map[string]string, err
 		versions[r.Old.Path] = r.New.Version
 		for _, p := range modulePatches() {
 			if r.Old.Path == p.module && r.New.Path != p.module {
-				return nil, fmt.Errorf("patching %s: go.mod of %s replaces it by %s", p.module, moduleDir, r.New.Path)
+				return nil, nil, fmt.Errorf("patching %s: go.mod of %s replaces it by %s", p.module, moduleDir, r.New.Path)
 			}
 		}
 	}
-	return versions, nil
+	return versions, func(module string) bool {
+		return slices.ContainsFunc(mod.Tool, func(t struct{ Path string }) bool { return strings.HasPrefix(t.Path, module+"/") })
+	}, nil
 }
 
 // patchedModule returns the folder of a patched copy of a module, created once per version and patch.

@@ -13,6 +13,7 @@ import (
 // components are the modules whose programs run in the lab's hosts.
 var components = []string{
 	"../../payload/kubernetes/1.33", "../../payload/kubernetes/1.34", "../../payload/kubernetes/1.35", "../../payload/kubernetes/1.36", "../../payload/containerd",
+	"../../payload/hcsshim",
 }
 
 func TestEveryComponentCanBePatched(t *testing.T) {
@@ -31,12 +32,14 @@ func TestEveryComponentCanBePatched(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		module, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, p := range modulePatches() {
-			if p.module == "k8s.io/kubernetes" && strings.HasSuffix(dir, "containerd") {
-				continue
-			}
-			if !strings.Contains(string(raw), p.module+" => "+work) {
-				t.Errorf("%s: %s is not replaced", dir, p.module)
+			wanted := strings.Contains(string(module), p.module+" v") && (!p.programs || strings.Contains(string(module), "tool "+p.module+"/"))
+			if replaced := strings.Contains(string(raw), p.module+" => "+work); replaced != wanted {
+				t.Errorf("%s: %s is replaced: %v, want %v", dir, p.module, replaced, wanted)
 			}
 		}
 		original, err := os.ReadFile(filepath.Join(dir, "go.sum"))

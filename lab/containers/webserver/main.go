@@ -7,13 +7,16 @@
 //	webserver write F    writes its standard input to a file
 //	webserver get URL... prints a line for each answer
 //	webserver time N URL... sends N requests to each, in turn, and prints microseconds until the answer begins
+//	webserver udp A...   sends a packet to each address, and prints the answers
 //	webserver lookup N   prints the addresses of a name
 //	webserver open F     opens a file or a named pipe
+//	webserver fill N     takes N MB of memory
+//	webserver spin N     computes for N seconds, and prints the share of a processor that it had, in percent
 //
 // As powershell.exe or LogMonitor.exe, it takes the place of these in images that need them.
 //
-// Environment variables configure it. PORT has the ports, with commas, 8080 by default. POD_IP is the address to listen on; if it is empty,
-// the one in the hosts file of the pod: pods share the ports of their host, so each must listen on its own address. POD_NAME is the name, by default the container's host name.
+// Environment variables configure it. PORT has the ports, with commas, 8080 by default, of TCP and UDP; packets are answered with the name,
+// too. POD_NAME is the name, by default the container's host name.
 // GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
 // /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address, GET /work uses a processor until
 // the client goes.
@@ -76,6 +79,12 @@ func run(args []string) error {
 			return err
 		}
 		return timeAll(rounds, args[2:])
+	case args[0] == "udp":
+		return sendAll(args[1:])
+	case args[0] == "fill" && len(args) == 2:
+		return fill(args[1])
+	case args[0] == "spin" && len(args) == 2:
+		return spin(args[1])
 	case args[0] == "lookup" && len(args) == 2:
 		addresses, err := net.LookupHost(args[1])
 		fmt.Println(strings.Join(addresses, "\n"))
@@ -93,7 +102,7 @@ func run(args []string) error {
 		}
 		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, lookup or open, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, udp, lookup, open, fill or spin, got %q", args)
 }
 
 func serve() error {
@@ -112,12 +121,17 @@ func serve() error {
 	})
 	failed := make(chan error, 1)
 	for port := range strings.SplitSeq(cmp.Or(os.Getenv("PORT"), "8080"), ",") {
-		listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(), port))
+		listener, err := net.Listen("tcp", ":"+port)
+		if err != nil {
+			return err
+		}
+		packets, err := net.ListenPacket("udp", ":"+port)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%s listens on %s\n", name, listener.Addr())
 		go func() { failed <- http.Serve(listener, nil) }()
+		go func() { failed <- answer(packets, name) }()
 	}
 	return until(failed, name)
 }

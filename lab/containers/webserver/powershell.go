@@ -22,7 +22,7 @@ func runScript(args []string) error {
 	}
 	var mu sync.Mutex
 	calls := map[string]int{}
-	listener, err := net.Listen("tcp", net.JoinHostPort(ownAddress(), prefix[1]))
+	listener, err := net.Listen("tcp", ":"+prefix[1])
 	if err != nil {
 		return err
 	}

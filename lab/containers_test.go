@@ -1,0 +1,246 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestContainers runs containers on a Windows host: with a network for each pod, with limits, and on the host itself.
+func TestContainers(t *testing.T) {
+	for _, missing := range []error{lab.CanRunWindows(), lab.CanRunRegistries()} {
+		if missing != nil {
+			t.Skip("SKIPPED:", missing)
+		}
+	}
+	p := openPods(t)
+	if err := p.host.WriteFile(`C:\data\host.txt`, []byte("of the host")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.WinWebserver(t.Context(), "web", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.expectServing("web", 2)
+	t.Run("PodsHaveTheSamePort", func(t *testing.T) { p.in(t).samePort() })
+	t.Run("EachPodHasItsOwnLoopback", func(t *testing.T) { p.in(t).loopback() })
+	t.Run("APortIsForwarded", func(t *testing.T) { p.in(t).forward() })
+	t.Run("AttachReachesTheProgram", func(t *testing.T) { p.in(t).attach() })
+	t.Run("HostProcessContainersRunOnTheHost", func(t *testing.T) { p.in(t).hostProcess() })
+	t.Run("CommandsRunOnTheHost", func(t *testing.T) { p.in(t).commands() })
+	t.Run("MemoryIsLimited", func(t *testing.T) { p.in(t).memoryLimit() })
+	t.Run("ProcessorsAreLimited", func(t *testing.T) { p.in(t).processorLimit() })
+}
+
+// ask returns what the web server of a pod prints, a line for each argument after the first.
+func (p pods) ask(from *corev1.Pod, arguments ...string) []string {
+	p.t.Helper()
+	output, code, err := p.Exec(p.t.Context(), from, "", append([]string{"webserver"}, arguments...)...)
+	if err != nil || code != 0 {
+		p.t.Fatalf("%v in %s ends with %d (%v): %s", arguments, from.Name, code, err, output)
+	}
+	return strings.Split(strings.TrimSpace(output), "\n")
+}
+
+// samePort has two pods of a host that listen on the same port, with TCP and UDP, and reach each other.
+func (p pods) samePort() {
+	all := p.expectServing("web", 2)
+	for i := range all {
+		from, to := &all[i], &all[1-i]
+		address := net.JoinHostPort(to.Status.PodIP, strconv.Itoa(testenv.WebserverPort))
+		if got := p.ask(from, "get", "http://"+address); got[0] != to.Name {
+			p.t.Errorf("%s answers %q to HTTP", to.Name, got)
+		}
+		if got := p.ask(from, "udp", address); got[0] != to.Name {
+			p.t.Errorf("%s answers %q to UDP", to.Name, got)
+		}
+		client, _, err := net.SplitHostPort(p.ask(from, "get", "http://"+address+"/client")[0])
+		if err != nil || client != from.Status.PodIP {
+			p.t.Errorf("%s sees client %s (%v), want pod %s with %s", to.Name, client, err, from.Name, from.Status.PodIP)
+		}
+	}
+}
+
+func (p pods) loopback() {
+	for _, pod := range p.expectServing("web", 2) {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(testenv.WebserverPort))
+		if got := []string{p.ask(&pod, "get", "http://"+address)[0], p.ask(&pod, "udp", address)[0]}; !slices.Equal(got, []string{pod.Name, pod.Name}) {
+			p.t.Errorf("%s answers %q in %s", address, got, pod.Name)
+		}
+	}
+}
+
+func (p pods) forward() {
+	pod := p.expectServing("web", 2)[0]
+	port, stop, err := p.Forward(p.t.Context(), &pod, testenv.WebserverPort)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer stop()
+	for range 2 {
+		if answer, err := testenv.CallPort(p.t.Context(), "127.0.0.1", int(port), "/"); err != nil || answer != pod.Name {
+			p.t.Errorf("the forwarded port answers %q (%v), want %q", answer, err, pod.Name)
+		}
+	}
+}
+
+// once is a pod that runs a command of the web server to its end.
+func once(name string, command ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: inDefault(name), Spec: testenv.WebserverPod()}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	c := &pod.Spec.Containers[0]
+	c.Command, c.ReadinessProbe, c.Ports = append([]string{lab.WebserverProgram}, command...), nil, nil
+	return pod
+}
+
+// reach waits until a pod is in a phase.
+func (p pods) reach(pod *corev1.Pod, phase corev1.PodPhase) {
+	p.t.Helper()
+	p.eventually(fmt.Sprintf("pod %s is %s", pod.Name, phase), func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err.Error()
+		}
+		if pod.Status.Phase != phase {
+			return fmt.Sprintf("it is %s: %+v", pod.Status.Phase, pod.Status.ContainerStatuses)
+		}
+		return ""
+	})
+}
+
+func (p pods) attach() {
+	pod := once("attached", "echo")
+	pod.Spec.Containers[0].Stdin, pod.Spec.Containers[0].StdinOnce = true, true
+	p.create(pod)
+	p.reach(pod, corev1.PodRunning)
+	if output, err := p.Attach(p.t.Context(), pod, "typed"); err != nil || output != "typed" {
+		p.t.Errorf("the program printed %q (%v)", output, err)
+	}
+	p.reach(pod, corev1.PodSucceeded)
+}
+
+// hostProcess runs a DaemonSet of a HostProcess container.
+func (p pods) hostProcess() {
+	const port = 8085
+	p.create(&corev1.ConfigMap{ObjectMeta: inDefault("of-host-process"), Data: map[string]string{"color": "blue"}})
+	labels := map[string]string{"app": "host-process"}
+	d := &appsv1.DaemonSet{ObjectMeta: inDefault("host-process")}
+	d.Spec = appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: testenv.WebserverPod(fmt.Sprintf("PORT=%d", port)),
+	}}
+	spec := &d.Spec.Template.Spec
+	spec.HostNetwork = true
+	spec.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: new(true), RunAsUserName: new(`NT AUTHORITY\SYSTEM`)}}
+	spec.Volumes = []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "of-host-process"}},
+	}}}
+	c := &spec.Containers[0]
+	c.Command, c.Ports = []string{`C:\hpc\webserver.exe`}, []corev1.ContainerPort{{ContainerPort: port, HostPort: port}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: `C:\config`}}
+	c.ReadinessProbe.TCPSocket.Port = intstr.FromInt32(port)
+	p.create(d)
+	var pod corev1.Pod
+	p.eventually("the HostProcess container serves at the host's address", func(ctx context.Context) string {
+		all, err := p.Pods(ctx, "host-process")
+		if err != nil || len(all) != 1 {
+			return fmt.Sprintf("there are %d pods (%v)", len(all), err)
+		}
+		pod = all[0]
+		answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/")
+		if err != nil || answer != pod.Name || pod.Status.PodIP != p.host.Address() {
+			return fmt.Sprintf("pod %s with address %s answers %q (%v): %+v", pod.Name, pod.Status.PodIP, answer, err, pod.Status.ContainerStatuses)
+		}
+		return ""
+	})
+	for path, want := range map[string]string{`C:\data\host.txt`: "of the host", `C:\config\color`: "blue"} {
+		if got := p.read(&pod, "web", path); got != want {
+			p.t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	if _, err := p.host.Stat(`C:\config\color`); err == nil {
+		p.t.Error("the host sees what the container mounts")
+	}
+	if code := p.write(&pod, "web", `C:\data\of-container.txt`, "of the container"); code != 0 {
+		p.t.Errorf("writing ended with %d", code)
+	}
+	if text, err := p.host.ReadFile(`C:\data\of-container.txt`); err != nil || string(text) != "of the container" {
+		p.t.Errorf("the host has %q (%v)", text, err)
+	}
+	if err := p.Client.Delete(p.t.Context(), d); err != nil {
+		p.t.Fatal(err)
+	}
+	p.eventually("the HostProcess container ends", func(ctx context.Context) string {
+		if answer, err := testenv.CallPort(ctx, p.host.Address(), port, "/"); err == nil {
+			return fmt.Sprintf("it answers %q", answer)
+		}
+		return ""
+	})
+}
+
+// commands uses kubectl windows exec.
+func (p pods) commands() {
+	plugin, err := p.Plugin(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, test := range []struct {
+		command []string
+		output  string
+		code    int
+	}{
+		{[]string{"cmd.exe", "/c", "type", `C:\data\host.txt`}, "of the host", 0},
+		{[]string{"cmd.exe", "/c", "exit", "7"}, "", 7},
+	} {
+		result, err := plugin.Run(p.t.Context(), append([]string{"exec", p.host.Name(), "--"}, test.command...)...)
+		if err != nil || strings.TrimSpace(result.Out) != test.output || result.Code != test.code {
+			p.t.Errorf("%q prints %q and ends with %d (%v): %s", test.command, result.Out, result.Code, err, result.Err)
+		}
+	}
+}
+
+// memoryLimit has a container that takes more memory than it may, and one that does not.
+func (p pods) memoryLimit() {
+	limited := func(name, megabytes string) *corev1.Pod {
+		pod := once(name, "fill", megabytes)
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")}
+		p.create(pod)
+		return pod
+	}
+	p.reach(limited("modest", "20"), corev1.PodSucceeded)
+	greedy := limited("greedy", "500")
+	p.reach(greedy, corev1.PodFailed)
+	const goFails = 2 // Go's runtime, when Windows gives it no memory
+	if ended := greedy.Status.ContainerStatuses[0].State.Terminated; ended.ExitCode != goFails {
+		p.t.Errorf("a container that takes too much memory ended like this: %+v", ended)
+	}
+}
+
+func (p pods) processorLimit() {
+	if err := lab.CanLimit(); err != nil {
+		p.t.Skip("SKIPPED:", err)
+	}
+	pod := once("slow", "spin", "10")
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")}
+	p.create(pod)
+	p.reach(pod, corev1.PodSucceeded)
+	log, err := p.Logs(p.t.Context(), pod, false)
+	share, parseErr := strconv.Atoi(strings.TrimSpace(log))
+	if err != nil || parseErr != nil || share > 30 {
+		p.t.Errorf("a container with 200m had %q %% of a processor (%v)", log, err)
+	}
+	p.t.Logf("a container with 200m had %d %% of a processor", share)
+}
