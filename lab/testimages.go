@@ -38,6 +38,20 @@ func UpstreamTests(ctx context.Context, progress io.Writer) (string, error) {
 	return c.build(ctx, upstreamProgram())
 }
 
+// PrepareTests builds Kubernetes' own tests, the programs of their images and the DNS that they need, unless they are in the cache.
+func PrepareTests(ctx context.Context, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	for _, p := range []program{upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram()} {
+		if _, err := c.build(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
 func toolNames() []string {
 	return []string{
