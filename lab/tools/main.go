@@ -80,7 +80,7 @@ func (c call) run(ctx context.Context) int {
 func shell(ctx context.Context, c call) error {
 	var options []string
 	args := c.args[1:]
-	command, given := "", false
+	given := false
 	for len(args) > 0 && !given && len(args[0]) > 1 && args[0][0] == '-' {
 		for _, letter := range args[0][1:] {
 			if letter == 'c' {
@@ -91,9 +91,10 @@ func shell(ctx context.Context, c call) error {
 		}
 		args = args[1:]
 	}
+	var command string
 	switch {
 	case given && len(args) == 0:
-		return fmt.Errorf("sh: -c needs a command")
+		return errors.New("sh: -c needs a command")
 	case given:
 		command, args = args[0], args[min(len(args), 2):]
 	default:

@@ -54,6 +54,8 @@ func TestScriptsOfUpstreamsTests(t *testing.T) {
 		"arguments of a command":      {`sh -c 'echo $1' name first`, "first\n", 0},
 		"a background process":        {"sleep 0.01 & exit 1", "", 1},
 		"a limit that ends a program": {"timeout 0.05 sleep 10", "", 143},
+		"a program that waits":        {"timeout 0.1 tail -f /dev/null", "", 143},
+		"output that is dropped":      {"echo a > /dev/null; echo b", "b\n", 0},
 		"an unknown program":          {"no-such-program", "", statusNotFound},
 		"a syntax error":              {"if", "", statusSyntax},
 		"what set -x prints":          {"set -x; true", "", 0},
