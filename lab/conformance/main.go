@@ -50,18 +50,6 @@ type options struct {
 	dir string
 }
 
-// unexpected describes what did not go as expected.
-func unexpected(j suite.Judgement) error {
-	var b strings.Builder
-	for _, v := range j.Unexpected {
-		fmt.Fprintf(&b, "\nfailed: %s\n  %s", v.Case, v.Message)
-	}
-	for _, v := range j.Listed {
-		fmt.Fprintf(&b, "\npassed, so remove it from expected.yaml: %s", v.Case)
-	}
-	return errors.New("the run did not go as expected:" + b.String())
-}
-
 func run(ctx context.Context, o options) error {
 	program, err := lab.UpstreamTests(ctx, os.Stderr)
 	if err != nil {
@@ -144,23 +132,14 @@ func (t *tests) run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	began := time.Now()
-	verdicts, err := t.runCases(limited, c)
-	if err != nil {
-		return err
-	}
+	verdicts, runErr := t.runCases(limited, c)
 	j := suite.Judge(verdicts, t.expected)
 	say("%s; in %.0f s", j.Totals(), time.Since(began).Seconds())
 	version, err := c.version()
-	if err != nil {
-		return err
+	if err == nil { // also of a run that ended with an error, or by Ctrl-C
+		err = t.record(context.WithoutCancel(ctx), version, verdicts)
 	}
-	if err := t.record(context.WithoutCancel(ctx), version, verdicts); err != nil { // also what was done when Ctrl-C came
-		return err
-	}
-	if !j.OK() {
-		return unexpected(j)
-	}
-	return nil
+	return errors.Join(runErr, err, j.Err())
 }
 
 // record adds the verdicts of a run of the lab to those of earlier runs.

@@ -78,8 +78,23 @@ type Judgement struct {
 	Listed []Verdict
 }
 
-// OK reports whether the run went as expected.
-func (j Judgement) OK() bool { return len(j.Unexpected) == 0 && len(j.Listed) == 0 }
+// Err is nil if all cases were run and went as expected; else it names what did not.
+func (j Judgement) Err() error {
+	var lines []string
+	for _, v := range j.Unexpected {
+		lines = append(lines, fmt.Sprintf("failed: %s\n  %s", v.Case, v.Message))
+	}
+	for _, v := range j.Listed {
+		lines = append(lines, "passed, so remove it from the expected failures: "+v.Case)
+	}
+	if j.NotRun > 0 {
+		lines = append(lines, fmt.Sprintf("%d cases were not run to their end", j.NotRun))
+	}
+	if lines == nil {
+		return nil
+	}
+	return fmt.Errorf("the run did not go as expected:\n%s", strings.Join(lines, "\n"))
+}
 
 // Judge compares a run with the list of expected failures.
 func Judge(verdicts []Verdict, expected []Expectation) Judgement {

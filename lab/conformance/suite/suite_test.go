@@ -136,22 +136,27 @@ func TestARunIsComparedWithWhatIsExpected(t *testing.T) {
 	expected := []Expectation{{Case: services, Cause: Lab, Why: "why"}, {Case: dns, Cause: Wine, Why: "why"}, {Case: density, Cause: Wine, Why: "why"}}
 	for name, test := range map[string]struct {
 		verdicts []Verdict
-		ok       bool
+		wrong    string // in the error; empty if the run is as expected
 		totals   string
 	}{
 		"as expected": {
-			[]Verdict{{Case: podIP, State: Passed}, {Case: services, State: Failed}, {Case: beta, State: Skipped}, {Case: density, State: NotRun}},
-			true, "passed: 1, failed as expected: 1, failed otherwise: 0, skipped by the suite: 1, not run: 1",
+			[]Verdict{{Case: podIP, State: Passed}, {Case: services, State: Failed}, {Case: beta, State: Skipped}},
+			"", "passed: 1, failed as expected: 1, failed otherwise: 0, skipped by the suite: 1, not run: 0",
+		},
+		"a case that was not run": {
+			[]Verdict{{Case: density, State: NotRun}}, "1 cases were not run", "passed: 0, failed as expected: 0, failed otherwise: 0, skipped by the suite: 0, not run: 1",
 		},
 		"another failure": {
-			[]Verdict{{Case: podIP, State: Failed}}, false, "passed: 0, failed as expected: 0, failed otherwise: 1, skipped by the suite: 0, not run: 0",
+			[]Verdict{{Case: podIP, State: Failed, Message: "no IP"}}, podIP + "\n  no IP", "passed: 0, failed as expected: 0, failed otherwise: 1, skipped by the suite: 0, not run: 0",
 		},
 		"a listed case that passes": {
-			[]Verdict{{Case: dns, State: Passed}}, false, "passed: 1, failed as expected: 0, failed otherwise: 0, skipped by the suite: 0, not run: 0",
+			[]Verdict{{Case: dns, State: Passed}}, "remove it from the expected failures: " + dns, "passed: 1, failed as expected: 0, failed otherwise: 0, skipped by the suite: 0, not run: 0",
 		},
 	} {
-		if j := Judge(test.verdicts, expected); j.OK() != test.ok || j.Totals() != test.totals {
-			t.Errorf("%s: ok is %t, and the totals are %q", name, j.OK(), j.Totals())
+		j := Judge(test.verdicts, expected)
+		err := j.Err()
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) || j.Totals() != test.totals {
+			t.Errorf("%s: the error is %v, and the totals are %q", name, err, j.Totals())
 		}
 	}
 }
