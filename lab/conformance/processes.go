@@ -111,6 +111,7 @@ func (t *tests) runBatch(ctx context.Context, c *cluster, n int, b suite.Batch) 
 		"-non-blocking-taints="+nonBlockingTaints, "-disable-log-dump", "-e2e-output-dir="+dir, "-report-dir="+dir,
 		"-ginkgo.focus="+b.Focus(), "-ginkgo.silence-skips", "-ginkgo.no-color", "-ginkgo.timeout=24h", "-ginkgo.grace-period="+interruptPatience.String())
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir) // cases leave files there
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 2 * interruptPatience
 	runErr := cmd.Run() // an exit code is also that of cases that failed: the report says
