@@ -38,7 +38,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance conformance bench bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -104,6 +104,13 @@ release: ## Writes all files of a release into _release/, with the version of th
 	@$(MAKE) --no-print-directory plugin
 	cd release && go run ./artifacts/cmd --version "$$(../hack/version.sh)" --image ../_image --repository '$(REPOSITORY)' --out ../_release
 
+RESUME ?=
+LIMIT ?= 4h
+
+conformance: ## Runs Kubernetes' own tests on Windows nodes of a lab, or of the cluster of KUBECONFIG. ONLY=node, core, a row of docs/readiness.md or an expression; RESUME=1 and LIMIT=15m do it in parts.
+	@$(if $(KUBECONFIG),,hack/prepare.sh)
+	@cd lab && go run ./conformance -only '$(ONLY)' -limit $(LIMIT) $(if $(RESUME),-resume)
+
 bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
@@ -164,7 +171,7 @@ gate: ## What CI runs: rings 1 to 3.
 	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights e2e-page
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -217,7 +224,7 @@ unit-race: | $(if $(WMCO_RUN),unit-root) ## Ring 2: tests of the packages where 
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./hcs ./hns ./image ./proxy ./winbuild'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./proxy ./winbuild && cd tools && go vet ./... && $(TEST) ./...'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...
@@ -252,6 +259,10 @@ e2e-olm:
 
 e2e-page:
 	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -short -run "$(or $(ONLY),.)" ./pagetest'
+
+# Its budget is that of a lab with two hosts and some forty cases.
+e2e-conformance:
+	$(E2E) $@ 600 bash -c 'cd lab && go run ./conformance -kubeconfig= -only core -limit 20m -keep=false'
 
 e2e-docs:
 	$(E2E) $@ 60 hack/docs.sh

@@ -159,6 +159,8 @@ type program struct {
 	library bool
 	// image is true for a program in an image of Windows pods.
 	image bool
+	// tests is true for the tests of the package as a program.
+	tests bool
 	// stamp is a module whose version the program reports as its own.
 	stamp string
 	// version is reported instead, as in v1.33.13; empty for that of the module.
@@ -199,22 +201,25 @@ func (c cache) build(ctx context.Context, p program) (string, error) {
 		return "", err
 	}
 	return c.get(ctx, item{name: filepath.Base(p.pkg), about: p.about, key: key, make: func(ctx context.Context, path string) error {
-		mode := "-buildmode=default"
+		command := []string{"build"}
 		if p.library {
-			mode = "-buildmode=c-shared"
+			command = append(command, "-buildmode=c-shared")
 		}
-		return goBuild(ctx, module, path, p.env, append(patched, mode, "-ldflags="+ldflags, p.target())...)
+		if p.tests {
+			command = []string{"test", "-c", "-vet=off"}
+		}
+		return goBuild(ctx, module, path, p.env, slices.Concat(command, patched, []string{"-ldflags=" + ldflags, p.target()})...)
 	}})
 }
 
-// goBuild builds a program in a module's folder. All programs get the same flags, so that packages are compiled once. More of the
-// environment comes last.
-func goBuild(ctx context.Context, dir, out string, env []string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-buildvcs=false", "-o", out}, args...)...)
+// goBuild runs go build, or another command of Go that builds, in a module's folder. All programs get the same flags, so that packages are
+// compiled once. More of the environment comes last.
+func goBuild(ctx context.Context, dir, out string, env []string, command ...string) error {
+	cmd := exec.CommandContext(ctx, "go", slices.Insert(command, 1, "-trimpath", "-buildvcs=false", "-o", out)...)
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("running go build: %w: %s", err, strings.TrimSpace(string(text)))
+		return fmt.Errorf("running go %s: %w: %s", command[0], err, strings.TrimSpace(string(text)))
 	}
 	return nil
 }
@@ -236,10 +241,10 @@ func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progre
 	}
 	name := filepath.Base(pkg)
 	var env []string
-	args := []string{pkg}
+	command := []string{"build", pkg}
 	if o.Race {
 		name += "-race"
-		env, args = []string{"CGO_ENABLED=1"}, []string{"-race", pkg}
+		env, command = []string{"CGO_ENABLED=1"}, []string{"build", "-race", pkg}
 	}
 	if o.FIPS {
 		name += "-fips"
@@ -256,7 +261,7 @@ func BuildOwn(ctx context.Context, root, pkg, out string, o BuildOptions, progre
 	defer unlock()
 	done := c.report("building " + name + " (two minutes the first time)")
 	kept := filepath.Join(c.dir, key, name)
-	if err := goBuild(ctx, root, kept, env, args...); err != nil {
+	if err := goBuild(ctx, root, kept, env, command...); err != nil {
 		return fmt.Errorf("building %s: %w", name, err)
 	}
 	done()

@@ -95,6 +95,8 @@ func (c Config) apiServer() []string {
 		"--service-account-key-file=" + c.path("service-accounts.key"),
 		"--service-account-signing-key-file=" + c.path("service-accounts.key"),
 		"--service-cluster-ip-range=" + ServiceNetwork,
+		// No kube-proxy runs beside the API server: it calls webhooks at the endpoints of their Services.
+		"--enable-aggregator-routing",
 		// Only the hosts themselves resolve their names. Their serving certificates are verified.
 		"--kubelet-preferred-address-types=InternalIP",
 		"--kubelet-certificate-authority=" + c.path("ca.crt"),

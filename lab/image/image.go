@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -102,7 +103,8 @@ func (i Image) add(mediaType string, content []byte) v1.Descriptor {
 	return d
 }
 
-// layer writes files as in Windows layers: below Files, and folders before their content.
+// layer writes files as in Windows layers: below Files, and folders before their content. In the base layer, a file with the content of
+// another is a link to it, as an image has programs with many names.
 func layer(files map[string]string, base bool) ([]byte, error) {
 	content := map[string]string{}
 	for name, text := range files {
@@ -126,14 +128,20 @@ func layer(files map[string]string, base bool) ([]byte, error) {
 			return nil, err
 		}
 	}
+	written := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(content)) {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content[name])), Mode: 0o644, Format: tar.FormatPAX}
+		text := content[name]
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(text)), Mode: 0o644, Format: tar.FormatPAX}
+		if same, found := written[text]; found && base && text != "" {
+			header.Typeflag, header.Linkname, header.Size, text = tar.TypeLink, same, 0, ""
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
-		if _, err := w.Write([]byte(content[name])); err != nil {
+		if _, err := io.WriteString(w, text); err != nil {
 			return nil, err
 		}
+		written[content[name]] = name
 	}
 	err := w.Close()
 	return b.Bytes(), err

@@ -85,3 +85,30 @@ func unpack(t *testing.T, packed []byte) (files map[string]string, id digest.Dig
 		files[header.Name] = string(text)
 	}
 }
+
+func TestEqualFilesOfTheBaseLayerAreLinks(t *testing.T) {
+	i, err := New("10.0.20348.1", map[string]string{"a.exe": "program", "bin/b.exe": "program", "empty": ""}, map[string]string{"c.exe": "program", "d.exe": "program"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest v1.Manifest
+	if err := json.Unmarshal(i.Manifest, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []map[string]string{{"Files/bin/b.exe": "Files/a.exe"}, {}} {
+		links := map[string]string{}
+		z, err := gzip.NewReader(bytes.NewReader(i.Blobs[manifest.Layers[n].Digest]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := tar.NewReader(z)
+		for header, err := r.Next(); err == nil; header, err = r.Next() {
+			if header.Typeflag == tar.TypeLink {
+				links[header.Name] = header.Linkname
+			}
+		}
+		if diff := cmp.Diff(want, links); diff != "" {
+			t.Errorf("layer %d: %s", n, diff)
+		}
+	}
+}

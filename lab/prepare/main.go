@@ -20,6 +20,7 @@ import (
 
 func main() {
 	core := flag.Bool("core", false, "leave out what only make e2e needs")
+	tests := flag.Bool("conformance", false, "also build what make conformance needs")
 	flag.Parse()
 	o := testenv.Options{
 		Network: testenv.NetworkLab, Components: append(testenv.NetworkHybridOverlay.Components(), "windows_exporter"), Minors: []string{"1.33", "1.36"}, Log: os.Stderr,
@@ -33,6 +34,9 @@ func main() {
 	err := testenv.Prepare(ctx, o)
 	if err == nil && !*core {
 		err = errors.Join(lab.PrepareDNS(ctx, os.Stderr), buildHelm(ctx))
+	}
+	if err == nil && *tests {
+		err = lab.PrepareTests(ctx, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "prepare:", err)

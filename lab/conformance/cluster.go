@@ -1,0 +1,156 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// cluster is where the cases run.
+type cluster struct {
+	kubeconfig, kubectl string
+	clients             kubernetes.Interface
+	close               func() error
+}
+
+const (
+	// labHosts is the number of Windows hosts of the lab: some cases need two nodes.
+	labHosts = 2
+	// joinPatience is how long they may take to join.
+	joinPatience = 5 * time.Minute
+)
+
+// openCluster opens the lab or connects to the user's cluster, and places pods on its Windows nodes until it is closed.
+func (t *tests) openCluster(ctx context.Context) (c *cluster, err error) {
+	if t.kubeconfig == "" {
+		c, err = openLab(ctx, t.logs)
+	} else {
+		c, err = connect(t.kubeconfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := placePods(ctx, c.clients); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	closeCluster := c.close
+	c.close = func() error { return errors.Join(restoreTaints(context.Background(), c.clients), closeCluster()) }
+	return c, nil
+}
+
+// connect uses a cluster of the user.
+func connect(kubeconfig string) (*cluster, error) {
+	path, err := filepath.Abs(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("reading KUBECONFIG=%s: %w", kubeconfig, err)
+	}
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		return nil, fmt.Errorf("finding kubectl, which cases of SIG CLI run: %w", err)
+	}
+	say("The cases run on the cluster at %s. Until their end its Windows nodes have no taint os=Windows, and new pods do not start on its Linux nodes", config.Host)
+	return &cluster{kubeconfig: path, kubectl: kubectl, clients: clients, close: func() error { return nil }}, nil
+}
+
+// openLab opens a lab with a Linux node and two Windows nodes, which the operator has joined.
+func openLab(ctx context.Context, dir string) (*cluster, error) {
+	if err := errors.Join(lab.CanRunWindows(), lab.CanRunRegistries(), lab.CanRunLinuxNodes(), lab.CanBalance(), lab.PreferMemory()); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	env, err := testenv.Open(ctx, testenv.Options{WineHosts: labHosts, Network: testenv.NetworkHybridOverlay, Pods: true, Log: os.Stderr})
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{kubeconfig: env.Kubeconfig, kubectl: filepath.Join(dir, "kubectl"), clients: env.Clients}
+	c.close = func() error {
+		err := os.WriteFile(filepath.Join(dir, "lab.log"), []byte(env.Diagnosis()), 0o600)
+		env.Close()
+		return err
+	}
+	if err := prepareLab(ctx, env, c.kubectl); err != nil {
+		return nil, errors.Join(err, errors.New(env.Diagnosis()), c.close())
+	}
+	say("The lab is ready: a Linux node, %d Windows nodes and CoreDNS (%.0f s)", labHosts, time.Since(began).Seconds())
+	return c, nil
+}
+
+func prepareLab(ctx context.Context, env *testenv.Env, kubectl string) error {
+	if err := os.Remove(kubectl); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := env.Lab.ControlPlane.LinkKubectl(kubectl); err != nil {
+		return fmt.Errorf("linking kubectl: %w", err)
+	}
+	if err := env.Lab.AddTestImages(ctx, env.PodImages()); err != nil {
+		return fmt.Errorf("adding the images of the tests: %w", err)
+	}
+	if err := env.Configure(ctx); err != nil {
+		return err
+	}
+	if err := env.Announce(ctx, env.Hosts()...); err != nil {
+		return err
+	}
+	if err := waitForNodes(ctx, env.Clients); err != nil {
+		return err
+	}
+	return env.StartDNS(ctx)
+}
+
+// waitForNodes waits until all Windows nodes are Ready.
+func waitForNodes(ctx context.Context, clients kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(joinPatience))
+	defer cancel()
+	for {
+		ready := 0
+		nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows"})
+		if err == nil {
+			for _, n := range nodes.Items {
+				for _, c := range n.Status.Conditions {
+					if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+						ready++
+					}
+				}
+			}
+		}
+		if ready == labHosts {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for Windows nodes: %d of %d are Ready: %w", ready, labHosts, errors.Join(ctx.Err(), err))
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// version is that of the API server.
+func (c *cluster) version() (string, error) {
+	v, err := c.clients.Discovery().ServerVersion()
+	if err != nil {
+		return "", fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	return v.GitVersion, nil
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+const (
+	group = "conformance.windowsmachineconfig.openshift.io"
+	// linuxTaint keeps pods of the tests off Linux nodes during a run.
+	linuxTaint = group + "/only-windows"
+	// taintsBefore is the annotation with the taints that a node had before the run.
+	taintsBefore = group + "/taints-before"
+	controlPlane = "node-role.kubernetes.io/control-plane"
+	// nonBlockingTaints are those of nodes that the suite does not count.
+	nonBlockingTaints = controlPlane + "," + linuxTaint
+	taintPatience     = time.Minute
+)
+
+// placement decides which taints a node has during a run. Pods of the tests neither tolerate the taint of Windows nodes nor select them.
+func placement(n *corev1.Node) []corev1.Taint {
+	if n.Labels[corev1.LabelOSStable] == string(corev1.Windows) {
+		return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+			return t.Key == api.TaintKey || t.Key == linuxTaint
+		})
+	}
+	keepsOff := func(t corev1.Taint) bool { return t.Key == controlPlane || t.Key == linuxTaint }
+	if slices.ContainsFunc(n.Spec.Taints, keepsOff) {
+		return n.Spec.Taints
+	}
+	return append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: linuxTaint, Effect: corev1.TaintEffectNoSchedule})
+}
+
+// placePods changes the taints of all nodes for a run. Each node remembers its own, so that a run that was killed is undone by the next.
+func placePods(ctx context.Context, clients kubernetes.Interface) error {
+	return eachNode(ctx, clients, func(n *corev1.Node) ([]byte, error) {
+		wanted := placement(n)
+		if _, before := n.Annotations[taintsBefore]; before && slices.Equal(wanted, n.Spec.Taints) {
+			return nil, nil
+		}
+		patch := map[string]any{"spec": map[string]any{"taints": wanted}}
+		if _, before := n.Annotations[taintsBefore]; !before {
+			own, err := json.Marshal(n.Spec.Taints)
+			if err != nil {
+				return nil, err
+			}
+			patch["metadata"] = map[string]any{"annotations": map[string]string{taintsBefore: string(own)}}
+		}
+		return json.Marshal(patch)
+	})
+}
+
+// restoreTaints undoes placePods.
+func restoreTaints(ctx context.Context, clients kubernetes.Interface) error {
+	return eachNode(ctx, clients, func(n *corev1.Node) ([]byte, error) {
+		text, before := n.Annotations[taintsBefore]
+		if !before {
+			return nil, nil
+		}
+		var own []corev1.Taint
+		if err := json.Unmarshal([]byte(text), &own); err != nil {
+			return nil, fmt.Errorf("reading annotation %s: %w", taintsBefore, err)
+		}
+		return json.Marshal(map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{taintsBefore: nil}}, "spec": map[string]any{"taints": own},
+		})
+	})
+}
+
+// eachNode patches the nodes for which there is a patch.
+func eachNode(ctx context.Context, clients kubernetes.Interface, patchOf func(*corev1.Node) ([]byte, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, taintPatience)
+	defer cancel()
+	nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing the nodes: %w", err)
+	}
+	var failed error
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		patch, err := patchOf(n)
+		if err == nil && patch != nil {
+			_, err = clients.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("changing the taints of node %s: %w", n.Name, err))
+		}
+	}
+	return failed
+}

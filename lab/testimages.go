@@ -1,0 +1,142 @@
+//go:build linux
+
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/windows-machine-config/wmco/lab/image"
+)
+
+func toolsProgram() program {
+	const module = "github.com/windows-machine-config/wmco/lab/tools"
+	return program{
+		pkg: module, module: "tools", about: "building the programs of test images", env: []string{"GOOS=windows", "GOARCH=amd64"}, image: true,
+		sources: []string{"dns.go", "http.go", "lines.go", "list.go", "main.go", "system.go", "text.go"},
+	}
+}
+
+// upstreamProgram is Kubernetes' own tests, e2e.test, of the control plane's version.
+func upstreamProgram() program {
+	return program{
+		pkg: "k8s.io/kubernetes/test/e2e", module: "upstream", about: "building Kubernetes' own tests (some minutes the first time)",
+		tests: true, stamp: "k8s.io/kubernetes",
+	}
+}
+
+// UpstreamTests returns the path of e2e.test. It builds the program unless it is in the cache.
+func UpstreamTests(ctx context.Context, progress io.Writer) (string, error) {
+	c, err := openCache(progress)
+	if err != nil {
+		return "", err
+	}
+	return c.build(ctx, upstreamProgram())
+}
+
+// PrepareTests builds Kubernetes' own tests, the programs of their images and the DNS that they need, unless they are in the cache.
+func PrepareTests(ctx context.Context, progress io.Writer) error {
+	c, err := openCache(progress)
+	if err != nil {
+		return err
+	}
+	for _, p := range []program{upstreamProgram(), agnhostProgram(), toolsProgram(), coreDNSProgram()} {
+		if _, err := c.build(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
+func toolNames() []string {
+	return []string{
+		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hostname", "id", "ls", "mkdir", "nc", "nslookup", "printenv", "rm",
+		"seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
+	}
+}
+
+// testImage is an image of Kubernetes' tests (its test/utils/image/manifest.go).
+type testImage struct {
+	names   []string // in a registry of ImageSources
+	config  v1.ImageConfig
+	agnhost bool
+	files   map[string]string
+}
+
+const (
+	testRegistry = "registry.k8s.io/e2e-test-images/"
+	admin        = "ContainerAdministrator"
+)
+
+// testImages are the images that tests for Windows run. Each has the shell and its programs.
+func testImages() []testImage {
+	command := []string{"cmd.exe", "/s", "/c"}
+	server := []string{"/agnhost", "test-webserver"}
+	return []testImage{
+		{names: []string{AgnhostImage, testRegistry + "agnhost:2.55"}, config: v1.ImageConfig{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, User: admin}, agnhost: true},
+		{names: []string{testRegistry + "busybox:1.37.0-1"}, config: v1.ImageConfig{Entrypoint: command, User: admin}},
+		{names: []string{testRegistry + "nonroot:1.5"}, config: v1.ImageConfig{Entrypoint: command, User: "ContainerUser"}},
+		{names: []string{testRegistry + "nginx:1.15-4", testRegistry + "nginx:1.27-0"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true},
+		{names: []string{testRegistry + "nautilus:1.8"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true, files: map[string]string{"data.json": `{"image": "nautilus.jpg"}`}},
+	}
+}
+
+// AddTestImages adds the images of Kubernetes' tests to a registry of StartPodImages.
+func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
+	c, err := openCache(l.options.Progress)
+	if err != nil {
+		return err
+	}
+	programs := map[string]string{}
+	for name, p := range map[string]program{"agnhost": agnhostProgram(), "tools": toolsProgram()} {
+		path, err := c.build(ctx, p)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		programs[name] = string(content)
+	}
+	for _, i := range testImages() {
+		if err := r.pushTestImage(ctx, i, programs); err != nil {
+			return err
+		}
+	}
+	pause, err := c.pause(ctx)
+	if err != nil {
+		return err
+	}
+	return r.pushProgram(ctx, "registry.k8s.io/pause:3.10.2", "", pause...)
+}
+
+func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[string]string) error {
+	files := map[string]string{"tmp/.keep": "", "uploads/.keep": "", "bin/tools.exe": programs["tools"]}
+	for name, content := range i.files {
+		files[name] = content
+	}
+	for _, name := range toolNames() {
+		files["bin/"+name+".exe"] = programs["tools"]
+	}
+	if i.agnhost {
+		files["agnhost.exe"], files["agnhost-2.exe"] = programs["agnhost"], programs["agnhost"]
+	}
+	i.config.WorkingDir, i.config.Env = `C:\`, []string{`PATH=C:\bin;C:\Windows\System32;C:\Windows`}
+	built, err := image.NewWindows(hostVersion(), i.config, files)
+	if err != nil {
+		return fmt.Errorf("building image %s: %w", i.names[0], err)
+	}
+	for _, name := range i.names {
+		repository, tag := inMirror(name)
+		if err := r.Push(ctx, repository, tag, built); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mvdan.cc/sh/v3/expand"
+)
+
+// runs runs a program in a folder.
+func runs(t *testing.T, dir string, args ...string) (out string, status int) {
+	t.Helper()
+	var b bytes.Buffer
+	in, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	c := call{args: args, dir: dir, env: expand.ListEnviron("NAME=value", "JOB_COMPLETION_INDEX=3"), in: in, out: &b, err: io.Discard}
+	status = c.run(t.Context())
+	return b.String(), status
+}
+
+// TestScriptsOfUpstreamsTests runs what Kubernetes' tests run in their pods.
+func TestScriptsOfUpstreamsTests(t *testing.T) {
+	for name, test := range map[string]struct {
+		script string
+		out    string
+		status int
+	}{
+		"an exit code":                {"exit 42", "", 42},
+		"a condition":                 {"if [ -f restart ]; then exit 1; else touch restart; exit 42; fi", "", 42},
+		"a condition with brackets":   {`if [[ -r foo ]]; then exit 0; else touch foo; exit 1; fi`, "", 1},
+		"arithmetic of the shell":     {"exit $(( 32767 / 16384 ))", "", 1},
+		"arithmetic of a program":     {`if [ $(expr ${JOB_COMPLETION_INDEX} % 2) -ne 0 ]; then exit 1; fi`, "", 1},
+		"counted lines":               {`f=count; n=$(echo hello >> $f ; wc -l $f | awk {'print $1'}); if [ $n -eq 1 ]; then exit 7; fi`, "", 7},
+		"an environment variable":     {"env | grep -E '(NAME|OTHER)' | sort", "NAME=value\n", 0},
+		"a program with its path":     {"/bin/echo -n DONE > message; cat message", "DONE", 0},
+		"a file that is read back":    {"echo ok >health; /bin/cat health; rm -rf health; cat health", "ok\n", 1},
+		"a loop":                      {"for i in $(seq 1 3); do echo $i; done", "1\n2\n3\n", 0},
+		"an empty result of grep":     {"echo a | grep b", "", 1},
+		"a folder":                    {"mkdir -p a/b && test -d a/b; echo $?", "0\n", 0},
+		"the lines from the second":   {"seq 3 | tail -n +2", "2\n3\n", 0},
+		"the last line":               {"seq 3 | tail -n 1", "3\n", 0},
+		"the first line":              {"seq 3 | head -n 1", "1\n", 0},
+		"a shell of a shell":          {`sh -c 'echo "$NAME"; exit 3'`, "value\n", 3},
+		"arguments of a command":      {`sh -c 'echo $1' name first`, "first\n", 0},
+		"a background process":        {"sleep 0.01 & exit 1", "", 1},
+		"a limit that ends a program": {"timeout 0.05 sleep 10", "", 143},
+		"a program that waits":        {"timeout 0.1 tail -f /dev/null", "", 143},
+		"output that is dropped":      {"echo a > /dev/null; echo b", "b\n", 0},
+		"an unknown program":          {"no-such-program", "", statusNotFound},
+		"a syntax error":              {"if", "", statusSyntax},
+		"what set -x prints":          {"set -x; true", "", 0},
+	} {
+		if out, status := runs(t, t.TempDir(), "sh", "-c", test.script); out != test.out || status != test.status {
+			t.Errorf("%s: printed %q and exited with %d, want %q and %d", name, out, status, test.out, test.status)
+		}
+	}
+}
+
+// TestProgramsRunByTheirNames runs programs as a pod that has their name as its command.
+func TestProgramsRunByTheirNames(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "it's a file"), []byte("content\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		out  string
+	}{
+		{[]string{"cat", "it's a file"}, "content\n"},
+		{[]string{"echo", "two  words", "$NAME"}, "two  words $NAME\n"},
+		{[]string{"printenv", "NAME"}, "value\n"},
+		{[]string{"stat", "-c", "%s", "it's a file"}, "8\n"},
+		{[]string{"sh", "-c", "echo $1", "sh", "one"}, "one\n"},
+	} {
+		if out, status := runs(t, dir, test.args...); status != 0 || out != test.out {
+			t.Errorf("%q printed %q and exited with %d, want %q", test.args, out, status, test.out)
+		}
+	}
+}
+
+func TestNamesOfPrograms(t *testing.T) {
+	for path, want := range map[string]string{
+		"sh": "sh", "/bin/sh": "sh", "C:/bin/SH.EXE": "sh", "/usr/bin/awk": "awk", "tools.exe": "tools", "/agnhost": "/agnhost", "./cat": "./cat", "cat": "cat",
+	} {
+		if name := nameOf(path); name != want {
+			t.Errorf("%s is %q, want %q", path, name, want)
+		}
+	}
+}
+
+func TestRequests(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/missing" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte(r.Method + " " + r.URL.Path + " " + string(body)))
+	}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	for _, test := range []struct {
+		script string
+		out    string
+		status int
+	}{
+		{"curl -q -s --connect-timeout 2 http://" + address + "/a", "GET /a ", 0},
+		{"curl -g -q -s -o /dev/null -w %{http_code} http://" + address + "/missing", "404", 0},
+		{"curl -s -f " + address + "/missing", "", curlStatus},
+		{"curl -k -i -sS -X POST -d body " + address + "/p | tail -n 1", "POST /p body", 0},
+		{"curl -q -s --connect-timeout 2 http://" + closed.Addr().String(), "", curlConnect},
+		{`wget -O- --post-data='{"Source": "prestop"}' http://` + address + "/write", `POST /write {"Source": "prestop"}`, 0},
+		{"wget -T 5 -qO- " + address + "/w", "GET /w ", 0},
+		{"wget -q -O - " + address + "/missing", "", 1},
+		{"echo x | nc -v -t -w 1 " + strings.Replace(closed.Addr().String(), ":", " ", 1), "", 1},
+		{"nc -z -w 1 " + strings.Replace(address, ":", " ", 1), "", 0},
+	} {
+		if out, status := runs(t, t.TempDir(), "sh", "-c", test.script); out != test.out || status != test.status {
+			t.Errorf("%s: printed %q and exited with %d, want %q and %d", test.script, out, status, test.out, test.status)
+		}
+	}
+}
