@@ -40,16 +40,21 @@ func mustLoad(t *testing.T, golden string) (is runtimes) {
 	if err := yaml.Unmarshal(content, &rendered); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "config.toml")
-	for _, f := range rendered.Node.Files {
-		if f.Path == `C:\k\containerd\containerd_conf.toml` {
-			if err := os.WriteFile(path, []byte(f.Content), 0o600); err != nil {
+	f, err := os.CreateTemp("", "runtimes-test-*.toml") // Wine refuses how Go removes a whole folder, so t.TempDir does not do
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	for _, is := range rendered.Node.Files {
+		if is.Path == `C:\k\containerd\containerd_conf.toml` {
+			if _, err := f.WriteString(is.Content); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var all config.Config
-	if err := config.LoadConfig(t.Context(), path, &all); err != nil {
+	if err := config.LoadConfig(t.Context(), f.Name(), &all); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := all.Decode(t.Context(), "io.containerd.cri.v1.runtime", &is); err != nil {
