@@ -151,7 +151,7 @@ func TestTheServiceMakesTheNodeComplete(t *testing.T) {
 	if disk.Exists(desired.BootstrapKubeconfig) || disk.Exists(PendingFile) {
 		t.Error("the token or the pending key is still there")
 	}
-	if m.cluster.Count("PATCH", "/nodes/win-1") > 3 { // our annotations, our condition, the kubelet's status
+	if m.cluster.Count("PATCH", "/nodes/win-1") > 4 { // our annotations, the states of services, our condition, the kubelet's status
 		t.Errorf("the node was patched %d times", m.cluster.Count("PATCH", "/nodes/win-1"))
 	}
 	var facts agent.Facts

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -35,7 +36,7 @@ func (env *Env) ServePodMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+	listener, err := tls.Listen("tcp", net.JoinHostPort(env.Lab.Address(), "0"), &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return err
 	}
@@ -61,17 +62,24 @@ func (env *Env) ServePodMetrics(ctx context.Context) error {
 	return env.aggregate(ctx, port)
 }
 
-// aggregate has the API server ask a port of this machine for the API.
+// aggregate has the API server ask a port of this machine for the API. It calls the endpoints of Services.
 func (env *Env) aggregate(ctx context.Context, port string) error {
 	number, err := strconv.ParseInt(port, 10, 64)
 	if err != nil {
 		return err
 	}
-	service := map[string]any{"namespace": metav1.NamespaceSystem, "name": "pod-metrics", "port": number}
+	const name = "pod-metrics"
+	labels := map[string]any{discoveryv1.LabelServiceName: name}
+	service := map[string]any{"namespace": metav1.NamespaceSystem, "name": name, "port": number}
 	return manifest.ApplyObjects(ctx, env.Lab.ControlPlane.RESTConfig(), []*unstructured.Unstructured{
 		{Object: map[string]any{
-			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": metav1.NamespaceSystem, "name": "pod-metrics"},
-			"spec": map[string]any{"type": string(corev1.ServiceTypeExternalName), "externalName": "localhost"},
+			"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"namespace": metav1.NamespaceSystem, "name": name},
+			"spec": map[string]any{"ports": []any{map[string]any{"port": number}}},
+		}},
+		{Object: map[string]any{
+			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": string(discoveryv1.AddressTypeIPv4),
+			"metadata":  map[string]any{"namespace": metav1.NamespaceSystem, "name": name, "labels": labels},
+			"endpoints": []any{map[string]any{"addresses": []any{env.Lab.Address()}}}, "ports": []any{map[string]any{"port": number}},
 		}},
 		{Object: map[string]any{
 			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1beta1.metrics.k8s.io"},

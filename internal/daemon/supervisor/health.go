@@ -27,9 +27,16 @@ type health struct {
 	problems []nodestatus.Problem
 	// stable is when none of them has died for long, if none dies any more.
 	stable time.Time
-	// services are their states, in the order in which they start; nil before the first look.
+	// services are their states, in the order in which they start; nil before the first look. They are so since a time.
 	services []nodestate.Service
+	since    time.Time
 }
+
+// settleFor is how long states last before the Node has them: a service that is restarted costs the cluster no write.
+const settleFor = 3 * time.Second
+
+// settled is when the states have lasted long enough.
+func (h health) settled() time.Time { return h.since.Add(settleFor) }
 
 // maxCause bounds what a message says before the lines of the log, in bytes.
 const maxCause = 400
@@ -130,7 +137,7 @@ func (s *Supervisor) ReportTo(ctx context.Context, w *nodestatus.Writer, node *c
 		return err
 	}
 	states := nodestate.FormatServices(h.services)
-	if h.services == nil || node.Annotations[api.AnnotationServices] == states {
+	if h.services == nil || time.Now().Before(h.settled()) || node.Annotations[api.AnnotationServices] == states {
 		return nil
 	}
 	return w.Annotate(ctx, node, api.AnnotationServices, states)

@@ -252,6 +252,9 @@ func (v *supervision) note(now time.Time, p *pass) {
 	v.stuck = p.stuck
 	v.supervisor.mu.Lock()
 	defer v.supervisor.mu.Unlock()
+	if h.since = now; slices.Equal(h.services, v.supervisor.health.services) {
+		h.since = v.supervisor.health.since
+	}
 	v.supervisor.health = h
 	for name, history := range v.histories {
 		v.supervisor.ends[name] = history.total
@@ -281,6 +284,12 @@ func (s *Supervisor) restartDone(name string) {
 // due is when to look again although nobody told of a change.
 func (v *supervision) due(now time.Time) time.Time {
 	due := now.Add(servicesEvery)
+	v.supervisor.mu.Lock()
+	settled := v.supervisor.health.settled()
+	v.supervisor.mu.Unlock()
+	if settled.After(now) {
+		due = settled
+	}
 	for _, c := range v.histories {
 		times := []time.Time{c.backoffUntil(), c.stableAt()}
 		if c.unfinished {
