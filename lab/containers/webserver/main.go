@@ -18,8 +18,7 @@
 // Environment variables configure it. PORT has the ports, with commas, 8080 by default, of TCP and UDP; packets are answered with the name,
 // too. POD_NAME is the name, by default the container's host name.
 // GRACE_SECONDS is how long it continues to serve after it was told to stop. With IGNORE_STOP it runs until it is killed. GET
-// /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address, GET /work uses a processor until
-// the client goes.
+// /exit?code=3 makes it exit with a code, GET /file?name=C:\path returns a file, GET /client the client's address.
 package main
 
 import (
@@ -110,10 +109,6 @@ func serve() error {
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })
 	http.HandleFunc("/client", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.RemoteAddr) })
 	http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.FormValue("name")) })
-	http.HandleFunc("/work", func(_ http.ResponseWriter, r *http.Request) {
-		for r.Context().Err() == nil { // until the client goes
-		}
-	})
 	http.HandleFunc("/exit", func(_ http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
 		fmt.Printf("%s was told to end with code %d\n", name, code)
