@@ -191,6 +191,7 @@ func TestEachVersionIsReportedOnce(t *testing.T) {
 		annotated := func() int {
 			return m.cluster.Count(http.MethodPatch, nodePath) - m.cluster.Count(http.MethodPatch, nodePath+"/status")
 		}
+		time.Sleep(time.Minute) // until the states of services are reported, too
 		for _, node := range []desired.Node{m.changed(), m.request.Desired, m.changed()} {
 			before := annotated()
 			m.publish(t, node)
