@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
@@ -127,11 +128,9 @@ func waitForNodes(ctx context.Context, clients kubernetes.Interface) error {
 		ready := 0
 		nodes, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelOSStable + "=windows"})
 		if err == nil {
-			for _, n := range nodes.Items {
-				for _, c := range n.Status.Conditions {
-					if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-						ready++
-					}
+			for i := range nodes.Items {
+				if nodestate.IsReady(&nodes.Items[i]) {
+					ready++
 				}
 			}
 		}
