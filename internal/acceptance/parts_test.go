@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,16 @@ const output = "=== RUN   TestA\r\n" +
 	"=== RUN   TestB\r\n" +
 	"--- PASS: TestB (0.00s)\r\n" +
 	"FAIL\r\n"
+
+func TestAProcessThatOutlivesItsTestsIsNoFailure(t *testing.T) {
+	for script, succeeds := range map[string]bool{"echo PASS; sleep 5 &": true, "echo FAIL; sleep 5 & exit 1": false} {
+		command := exec.CommandContext(t.Context(), "sh", "-c", script)
+		command.WaitDelay = 50 * time.Millisecond
+		if output, err := outputOf(command); (err == nil) != succeeds || len(output) == 0 {
+			t.Errorf("%s: %q, %v", script, output, err)
+		}
+	}
+}
 
 func TestTheOutputOfTestsIsRead(t *testing.T) {
 	want := []TestResult{
