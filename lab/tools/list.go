@@ -23,6 +23,8 @@ func find(name string) func(context.Context, call) error {
 		return grep
 	case "head":
 		return head
+	case "hexdump":
+		return hexdump
 	case "hostname":
 		return hostname
 	case "id":

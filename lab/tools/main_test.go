@@ -80,6 +80,7 @@ func TestProgramsRunByTheirNames(t *testing.T) {
 		{[]string{"echo", "two  words", "$NAME"}, "two  words $NAME\n"},
 		{[]string{"printenv", "NAME"}, "value\n"},
 		{[]string{"stat", "-c", "%s", "it's a file"}, "8\n"},
+		{[]string{"hexdump", "-C", "it's a file"}, "00000000  63 6f 6e 74 65 6e 74 0a                           |content.|\n"},
 		{[]string{"sh", "-c", "echo $1", "sh", "one"}, "one\n"},
 	} {
 		if out, status := runs(t, dir, test.args...); status != 0 || out != test.out {
@@ -121,6 +122,7 @@ func TestRequests(t *testing.T) {
 		{"curl -q -s --connect-timeout 2 http://" + address + "/a", "GET /a ", 0},
 		{"curl -g -q -s -o /dev/null -w %{http_code} http://" + address + "/missing", "404", 0},
 		{"curl -s -f " + address + "/missing", "", curlStatus},
+		{"curl -4 " + address + "/a --connect-timeout 10 --fail", "GET /a ", 0},
 		{"curl -k -i -sS -X POST -d body " + address + "/p | tail -n 1", "POST /p body", 0},
 		{"curl -q -s --connect-timeout 2 http://" + closed.Addr().String(), "", curlConnect},
 		{`wget -O- --post-data='{"Source": "prestop"}' http://` + address + "/write", `POST /write {"Source": "prestop"}`, 0},
