@@ -55,7 +55,7 @@ func PrepareTests(ctx context.Context, progress io.Writer) error {
 // toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
 func toolNames() []string {
 	return []string{
-		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "nc", "nslookup",
+		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "nslookup",
 		"printenv", "rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
 	}
 }

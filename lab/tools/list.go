@@ -29,6 +29,8 @@ func find(name string) func(context.Context, call) error {
 		return hostname
 	case "id":
 		return id
+	case "mv":
+		return mv
 	case "nc":
 		return nc
 	case "nslookup":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,26 @@ func hostname(_ context.Context, c call) error {
 	}
 	_, err := fmt.Fprintln(c.out, strings.ToLower(name))
 	return err
+}
+
+// mv is "mv [-v] source target".
+func mv(_ context.Context, c call) error {
+	set := c.flags()
+	say := set.BoolP("verbose", "v", false, "")
+	if err := set.Parse(c.args[1:]); err != nil {
+		return err
+	}
+	if set.NArg() != 2 {
+		return fmt.Errorf("want a source and a target, not %q", set.Args())
+	}
+	from, to := c.path(set.Arg(0)), c.path(set.Arg(1))
+	if folder, err := os.Stat(to); err == nil && folder.IsDir() {
+		to = filepath.Join(to, filepath.Base(from))
+	}
+	if *say {
+		fmt.Fprintf(c.out, "renamed '%s' -> '%s'\n", set.Arg(0), to)
+	}
+	return os.Rename(from, to)
 }
 
 func whoami(_ context.Context, c call) error {
