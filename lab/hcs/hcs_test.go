@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
@@ -189,6 +190,23 @@ func TestProcessesGetTheContainersEnvironment(t *testing.T) {
 	for _, document := range []string{"{", "{}"} {
 		if _, err := ParseParameters(document); !errors.Is(err, InvalidJSON) {
 			t.Errorf("%s: error %v", document, err)
+		}
+	}
+}
+
+func TestUsersOfContainersAreKnown(t *testing.T) {
+	for user, name := range map[string]string{
+		"": "", "ContainerUser": "ContainerUser", "containeradministrator": "containeradministrator", `User Manager\ContainerUser`: "ContainerUser",
+		`NT AUTHORITY\SYSTEM`: "SYSTEM",
+	} {
+		p, err := ParseParameters(fmt.Sprintf(`{"CommandLine":"a.exe","User":%q}`, user))
+		if environment := p.Block("pod-1"); err != nil || slices.Contains(environment, "USERNAME="+name) != (name != "") {
+			t.Errorf("%s: %v, %v", user, environment, err)
+		}
+	}
+	for _, user := range []string{"FooLish", `contoso\ContainerUser`} {
+		if _, err := ParseParameters(fmt.Sprintf(`{"CommandLine":"a.exe","User":%q}`, user)); !errors.Is(err, LogonFailure) {
+			t.Errorf("%s: error %v", user, err)
 		}
 	}
 }
