@@ -21,14 +21,14 @@ const loaderName = "wine64-preloader"
 const namesLibrary = "names.so"
 
 // load replaces this process by Wine's loader. Processes of containers get the Wine prefix of their container: the same server and the
-// same registry, but another drive C:, its limits, the network of its pod, and the container's own way to resolve names.
+// same registry, but another drive C:, its limits, the network of its pod, and the container's own name and way to resolve others.
 func load(args, environment []string) error {
 	if len(args) == 0 {
 		return errors.New("want Wine's loader and its arguments")
 	}
 	environment, drive := ofContainer(environment)
 	if drive != "" {
-		if err := errors.Join(enterLimits(drive), enterNetwork(drive), resolveAs(drive)); err != nil {
+		if err := errors.Join(enterLimits(drive), enterNetwork(drive), takeName(drive), resolveAs(drive)); err != nil {
 			return err
 		}
 		environment = append(environment, "LD_PRELOAD="+filepath.Join(filepath.Dir(args[0]), namesLibrary))
