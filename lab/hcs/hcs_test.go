@@ -182,9 +182,9 @@ func TestProcessesGetTheContainersEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"COMPUTERNAME=pod-1", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me", "WINEDEBUG=lab:1",
+		"COMPUTERNAME=WEB-7D4B9C6F5D-", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me", "WINEDEBUG=lab:1",
 	}
-	if diff := cmp.Diff(want, p.Block("pod-1", "WINEDEBUG=lab:1")); diff != "" {
+	if diff := cmp.Diff(want, p.Block("web-7d4b9c6f5d-x2x8k", "WINEDEBUG=lab:1")); diff != "" {
 		t.Error(diff)
 	}
 	for _, document := range []string{"{", "{}"} {

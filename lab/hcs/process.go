@@ -93,7 +93,7 @@ func Inside(root, path string, exists func(string) bool) string {
 func (p Parameters) Block(hostName string, lab ...string) []string {
 	values := map[string]string{
 		"SYSTEMROOT": `SystemRoot=C:\windows`, "SYSTEMDRIVE": "SystemDrive=C:", "PATH": `PATH=C:\windows\system32;C:\windows`,
-		"TEMP": `TEMP=C:\windows\temp`, "TMP": `TMP=C:\windows\temp`, "COMPUTERNAME": "COMPUTERNAME=" + hostName,
+		"TEMP": `TEMP=C:\windows\temp`, "TMP": `TMP=C:\windows\temp`, "COMPUTERNAME": "COMPUTERNAME=" + shortName(hostName),
 	}
 	if p.User != "" {
 		values["USERNAME"] = "USERNAME=" + p.User[strings.LastIndex(p.User, `\`)+1:]
@@ -110,6 +110,11 @@ func (p Parameters) Block(hostName string, lab ...string) []string {
 		block = append(block, values[name])
 	}
 	return block
+}
+
+// shortName is the name of a computer as Windows had it before DNS: 15 characters, in capitals.
+func shortName(hostName string) string {
+	return strings.ToUpper(hostName[:min(len(hostName), 15)])
 }
 
 // An Event is a console control event, with the number that handlers get.

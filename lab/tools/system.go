@@ -35,16 +35,12 @@ func env(_ context.Context, c call) error {
 	return err
 }
 
-// hostname is that of the pod, which Windows has as the computer's name.
 func hostname(_ context.Context, c call) error {
-	name := c.env.Get("COMPUTERNAME").String()
-	if name == "" {
-		var err error
-		if name, err = os.Hostname(); err != nil {
-			return err
-		}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
 	}
-	_, err := fmt.Fprintln(c.out, strings.ToLower(name))
+	_, err = fmt.Fprintln(c.out, name)
 	return err
 }
 
