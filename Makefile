@@ -224,7 +224,7 @@ unit-race: | $(if $(WMCO_RUN),unit-root) ## Ring 2: tests of the packages where 
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./proxy ./winbuild && cd tools && go vet ./... && $(TEST) ./...'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./proxy ./reaper ./winbuild && cd tools && go vet ./... && $(TEST) ./...'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...

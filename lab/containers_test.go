@@ -204,6 +204,7 @@ func (p pods) commands() {
 	}{
 		{[]string{"cmd.exe", "/c", "type", `C:\data\host.txt`}, "of the host", 0},
 		{[]string{"cmd.exe", "/c", "exit", "7"}, "", 7},
+		{[]string{"hostname.exe"}, strings.ToUpper(p.host.Name()), 0},
 	} {
 		result, err := plugin.Run(p.t.Context(), append([]string{"exec", p.host.Name(), "--"}, test.command...)...)
 		if err != nil || strings.TrimSpace(result.Out) != test.output || result.Code != test.code {

@@ -157,7 +157,10 @@ func (l *Lab) prepareHosts(ctx context.Context) error {
 	if l.wine, err = findWine(); err != nil {
 		return err
 	}
-	l.wine.Preload, err = c.preload(ctx)
+	if l.wine.Preload, err = c.preload(ctx, "wineserver"); err != nil {
+		return err
+	}
+	l.wine.Names, err = c.preload(ctx, "names")
 	return err
 }
 

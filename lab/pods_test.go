@@ -113,7 +113,9 @@ func (p pods) logsAndExec() {
 			{"", []string{lab.WebserverProgram, "echo", "hello", "from", "a pod"}, "hello from a pod\n", 0},
 			{"typed", []string{"webserver", "echo"}, "typed", 0},
 			{"", []string{"webserver", "exit", "7"}, "", 7},
-			{"", []string{"cmd.exe", "/c", "echo %POD_NAME% %COMPUTERNAME%"}, pod.Name + " " + pod.Name + "\r\n", 0},
+			{"", []string{"webserver", "hostname"}, pod.Name + "\n", 0},
+			{"", []string{"webserver", "lookup", pod.Name}, pod.Status.PodIP + "\n", 0},
+			{"", []string{"cmd.exe", "/c", "echo %POD_NAME% %COMPUTERNAME%"}, pod.Name + " " + strings.ToUpper(pod.Name[:15]) + "\r\n", 0},
 		} {
 			output, code, err := p.Exec(p.t.Context(), &pod, test.stdin, test.command...)
 			if err != nil || output != test.output || code != test.code {

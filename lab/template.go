@@ -199,18 +199,18 @@ func compile(ctx context.Context, compiler string, args ...string) error {
 	return nil
 }
 
-// preload compiles the library for Wine's server.
-func (c cache) preload(ctx context.Context) (string, error) {
+// preload compiles a library that is loaded into programs of Wine.
+func (c cache) preload(ctx context.Context, name string) (string, error) {
 	module, err := moduleDir(ctx)
 	if err != nil {
 		return "", err
 	}
-	const source = "shims/wineserver.c"
+	source := filepath.Join("shims", name+".c")
 	key, err := contentKey([]string{linuxCompiler}, module, []string{source})
 	if err != nil {
 		return "", err
 	}
-	return c.get(ctx, item{name: "wineserver.so", about: "building the library for Wine's server", key: key, make: func(ctx context.Context, path string) error {
+	return c.get(ctx, item{name: name + ".so", about: "building a library for Wine", key: key, make: func(ctx context.Context, path string) error {
 		return compile(ctx, linuxCompiler, "-O2", "-s", "-shared", "-fPIC", "-o", path, filepath.Join(module, source))
 	}})
 }

@@ -55,8 +55,8 @@ func PrepareTests(ctx context.Context, progress io.Writer) error {
 // toolNames are the names under which images have the shell and its programs. Scripts find more of them, in the shell itself.
 func toolNames() []string {
 	return []string{
-		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hostname", "id", "ls", "mkdir", "nc", "nslookup", "printenv", "rm",
-		"seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
+		"awk", "cat", "curl", "date", "dig", "echo", "env", "false", "grep", "head", "hexdump", "hostname", "id", "ls", "mkdir", "mv", "nc", "nslookup",
+		"printenv", "rm", "seq", "sh", "sleep", "stat", "sync", "tail", "test", "timeout", "touch", "true", "wc", "wget", "whoami",
 	}
 }
 
@@ -79,6 +79,7 @@ func testImages() []testImage {
 	server := []string{"/agnhost", "test-webserver"}
 	return []testImage{
 		{names: []string{AgnhostImage, testRegistry + "agnhost:2.55"}, config: v1.ImageConfig{Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"}, User: admin}, agnhost: true},
+		{names: []string{testRegistry + "glibc-dns-testing:2.0.0"}, config: v1.ImageConfig{Entrypoint: []string{"cmd.exe"}, User: admin}},
 		{names: []string{testRegistry + "busybox:1.37.0-1"}, config: v1.ImageConfig{Entrypoint: command, User: admin}},
 		{names: []string{testRegistry + "nonroot:1.5"}, config: v1.ImageConfig{Entrypoint: command, User: "ContainerUser"}},
 		{names: []string{testRegistry + "nginx:1.15-4", testRegistry + "nginx:1.27-0"}, config: v1.ImageConfig{Entrypoint: server, User: admin}, agnhost: true},
@@ -93,6 +94,10 @@ func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
 		return err
 	}
 	programs := map[string]string{}
+	serving, err := l.ServingCertificate("localhost")
+	if err != nil {
+		return err
+	}
 	for name, p := range map[string]program{"agnhost": agnhostProgram(), "tools": toolsProgram()} {
 		path, err := c.build(ctx, p)
 		if err != nil {
@@ -105,7 +110,7 @@ func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
 		programs[name] = string(content)
 	}
 	for _, i := range testImages() {
-		if err := r.pushTestImage(ctx, i, programs); err != nil {
+		if err := r.pushTestImage(ctx, i, programs, serving); err != nil {
 			return err
 		}
 	}
@@ -116,7 +121,7 @@ func (l *Lab) AddTestImages(ctx context.Context, r *Registry) error {
 	return r.pushProgram(ctx, "registry.k8s.io/pause:3.10.2", "", pause...)
 }
 
-func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[string]string) error {
+func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[string]string, serving Pair) error {
 	files := map[string]string{"tmp/.keep": "", "uploads/.keep": "", "bin/tools.exe": programs["tools"]}
 	for name, content := range i.files {
 		files[name] = content
@@ -126,6 +131,7 @@ func (r *Registry) pushTestImage(ctx context.Context, i testImage, programs map[
 	}
 	if i.agnhost {
 		files["agnhost.exe"], files["agnhost-2.exe"] = programs["agnhost"], programs["agnhost"]
+		files["localhost.crt"], files["localhost.key"] = string(serving.Certificate), string(serving.Key)
 	}
 	i.config.WorkingDir, i.config.Env = `C:\`, []string{`PATH=C:\bin;C:\Windows\System32;C:\Windows`}
 	built, err := image.NewWindows(hostVersion(), i.config, files)

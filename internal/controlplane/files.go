@@ -71,7 +71,7 @@ func (c Config) requests() map[string]request {
 		"etcd": {pkix.Name{CommonName: "etcd"}, []string{"localhost"}, []net.IP{loopback}},
 		"apiserver": {
 			pkix.Name{CommonName: "kube-apiserver"},
-			[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + serviceDNSDomain},
+			[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", nameOfTheAPI},
 			[]net.IP{loopback, net.ParseIP(c.Address), net.ParseIP(ServiceOfTheAPI)},
 		},
 		"apiserver-client":   {subject: pkix.Name{CommonName: "kube-apiserver-client", Organization: []string{"system:masters"}}},

@@ -14,11 +14,12 @@ const (
 	Scheduler         = "kube-scheduler"
 )
 
-// The cluster's range of Service addresses, a common one, and the first of them: the Service "kubernetes".
+// The cluster's range of Service addresses, a common one, and the first of them: the Service "kubernetes", with its name. Pods on Windows
+// resolve only its whole name, and kubeadm, too, has it as the issuer of tokens.
 const (
-	ServiceNetwork   = "10.96.0.0/16"
-	ServiceOfTheAPI  = "10.96.0.1"
-	serviceDNSDomain = "cluster.local"
+	ServiceNetwork  = "10.96.0.0/16"
+	ServiceOfTheAPI = "10.96.0.1"
+	nameOfTheAPI    = "kubernetes.default.svc.cluster.local"
 )
 
 // Config is a control plane. All certificates are signed by one CA, and all are verified. Node and RBAC authorize requests,
@@ -91,7 +92,7 @@ func (c Config) apiServer() []string {
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--enable-bootstrap-token-auth",
-		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-issuer=https://" + nameOfTheAPI,
 		"--service-account-key-file=" + c.path("service-accounts.key"),
 		"--service-account-signing-key-file=" + c.path("service-accounts.key"),
 		"--service-cluster-ip-range=" + ServiceNetwork,

@@ -33,7 +33,11 @@ func (s servicesTest) names() {
 	s.service("headless", func(spec *corev1.ServiceSpec) { spec.ClusterIP = corev1.ClusterIPNone })
 	s.expectAddresses(&pods[0], "headless", pods[0].Status.PodIP, pods[1].Status.PodIP)
 	s.expectAddresses(&pods[0], "kube-dns")
-	s.expectAddresses(&pods[0], "kube-dns.kube-system") // as on Windows, only the first suffix is used
+	s.expectAddresses(&pods[0], "kube-dns.kube-system.svc.cluster.local.", clusterDNS)
+	s.expectAddresses(&pods[0], "kube-dns.kube-system") // as on Windows, only the first suffix is used,
+	endpoint := strings.ReplaceAll(pods[0].Status.PodIP, ".", "-") + ".headless"
+	s.expectAddresses(&pods[0], endpoint+".default.svc.cluster.local", pods[0].Status.PodIP)
+	s.expectAddresses(&pods[0], endpoint) // and none for a name with a dot
 	s.expectAddresses(s.podWithDNS("kube-system.svc.cluster.local"), "kube-dns", clusterDNS)
 }
 

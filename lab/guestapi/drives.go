@@ -14,6 +14,8 @@ type Drive struct {
 	Mounts []Mount `json:",omitempty"`
 	// OnHost makes it the host's drive with the mounts in it, and nothing else: the drive of a HostProcess container.
 	OnHost bool `json:",omitempty"`
+	// Host is the name that the container's programs have for their computer; empty for that of the host.
+	Host string `json:",omitempty"`
 	// Namespace is the network namespace of the container, whose endpoint says how its programs resolve names.
 	Namespace string `json:",omitempty"`
 	Limits

@@ -30,6 +30,7 @@ const (
 	ProcessStopped Result = 0x8037011F
 	InvalidHandle  Result = 0x80070006
 	FileNotFound   Result = 0x80070002
+	LogonFailure   Result = 0x8007052E // "The user name or password is incorrect."
 	NoElement      Result = 0x80070490
 	Fail           Result = 0x80004005
 	NotImplemented Result = 0x80004001

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
@@ -181,14 +182,31 @@ func TestProcessesGetTheContainersEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"COMPUTERNAME=pod-1", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me", "WINEDEBUG=lab:1",
+		"COMPUTERNAME=WEB-7D4B9C6F5D-", `Path=C:\app`, "SystemDrive=C:", `SystemRoot=C:\windows`, `TEMP=C:\windows\temp`, `TMP=C:\windows\temp`, "WHO=me", "WINEDEBUG=lab:1",
 	}
-	if diff := cmp.Diff(want, p.Block("pod-1", "WINEDEBUG=lab:1")); diff != "" {
+	if diff := cmp.Diff(want, p.Block("web-7d4b9c6f5d-x2x8k", "WINEDEBUG=lab:1")); diff != "" {
 		t.Error(diff)
 	}
 	for _, document := range []string{"{", "{}"} {
 		if _, err := ParseParameters(document); !errors.Is(err, InvalidJSON) {
 			t.Errorf("%s: error %v", document, err)
+		}
+	}
+}
+
+func TestUsersOfContainersAreKnown(t *testing.T) {
+	for user, name := range map[string]string{
+		"": "", "ContainerUser": "ContainerUser", "containeradministrator": "containeradministrator", `User Manager\ContainerUser`: "ContainerUser",
+		`NT AUTHORITY\SYSTEM`: "SYSTEM",
+	} {
+		p, err := ParseParameters(fmt.Sprintf(`{"CommandLine":"a.exe","User":%q}`, user))
+		if environment := p.Block("pod-1"); err != nil || slices.Contains(environment, "USERNAME="+name) != (name != "") {
+			t.Errorf("%s: %v, %v", user, environment, err)
+		}
+	}
+	for _, user := range []string{"FooLish", `contoso\ContainerUser`} {
+		if _, err := ParseParameters(fmt.Sprintf(`{"CommandLine":"a.exe","User":%q}`, user)); !errors.Is(err, LogonFailure) {
+			t.Errorf("%s: error %v", user, err)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // Parameters are the parameters of a new process.
 type Parameters struct {
-	CommandLine, WorkingDirectory                       string
+	CommandLine, WorkingDirectory, User                 string
 	Environment                                         map[string]string
 	CreateStdInPipe, CreateStdOutPipe, CreateStdErrPipe bool
 	EmulateConsole                                      bool
@@ -25,7 +25,25 @@ func ParseParameters(document string) (Parameters, error) {
 	if p.CommandLine == "" {
 		return p, fmt.Errorf("the document has no command line: %w", InvalidJSON)
 	}
+	if !p.userExists() {
+		return p, fmt.Errorf("a container has no user %q: %w", p.User, LogonFailure)
+	}
 	return p, nil
+}
+
+// userExists reports whether a container has the user without its image having created it. No name is that of the image's default.
+func (p Parameters) userExists() bool {
+	domain, name, found := strings.Cut(p.User, `\`)
+	if !found {
+		domain, name = "User Manager", p.User
+	}
+	switch strings.ToLower(domain) {
+	case "nt authority":
+		return true
+	case "user manager":
+		return name == "" || strings.EqualFold(name, "ContainerUser") || strings.EqualFold(name, "ContainerAdministrator")
+	}
+	return false
 }
 
 // Candidates are the paths in the container of a program in a command line: a name is searched in the working folder, in PATH and in
@@ -75,7 +93,10 @@ func Inside(root, path string, exists func(string) bool) string {
 func (p Parameters) Block(hostName string, lab ...string) []string {
 	values := map[string]string{
 		"SYSTEMROOT": `SystemRoot=C:\windows`, "SYSTEMDRIVE": "SystemDrive=C:", "PATH": `PATH=C:\windows\system32;C:\windows`,
-		"TEMP": `TEMP=C:\windows\temp`, "TMP": `TMP=C:\windows\temp`, "COMPUTERNAME": "COMPUTERNAME=" + hostName,
+		"TEMP": `TEMP=C:\windows\temp`, "TMP": `TMP=C:\windows\temp`, "COMPUTERNAME": "COMPUTERNAME=" + shortName(hostName),
+	}
+	if p.User != "" {
+		values["USERNAME"] = "USERNAME=" + p.User[strings.LastIndex(p.User, `\`)+1:]
 	}
 	for name, value := range p.Environment {
 		values[strings.ToUpper(name)] = name + "=" + value
@@ -89,6 +110,11 @@ func (p Parameters) Block(hostName string, lab ...string) []string {
 		block = append(block, values[name])
 	}
 	return block
+}
+
+// shortName is the name of a computer as Windows had it before DNS: 15 characters, in capitals.
+func shortName(hostName string) string {
+	return strings.ToUpper(hostName[:min(len(hostName), 15)])
 }
 
 // An Event is a console control event, with the number that handlers get.

@@ -33,7 +33,7 @@ func createSystem(id, document string) (*system, error) {
 		return nil, err
 	}
 	s.Root, s.Created = layers().Folder(s.Root), time.Now()
-	if err := changeDrive(guestapi.Drive{Root: s.Root, Mounts: s.Mounts, Namespace: s.Namespace, Limits: s.Limits}); err != nil {
+	if err := changeDrive(guestapi.Drive{Root: s.Root, Mounts: s.Mounts, Host: s.Host, Namespace: s.Namespace, Limits: s.Limits}); err != nil {
 		return nil, fmt.Errorf("creating the drive of compute system %s: %w", id, err)
 	}
 	j, err := createJob(s)

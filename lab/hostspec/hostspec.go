@@ -41,8 +41,9 @@ const PodNetworkName = "lab"
 // Wine has the paths of Wine's programs.
 type Wine struct {
 	Loader, Server string
-	// Preload is a library that is loaded into the server of hosts; see shims/wineserver.c.
-	Preload string
+	// Preload is a library that is loaded into the server of hosts; see shims/wineserver.c. Names is one for the programs of containers; see
+	// shims/names.c.
+	Preload, Names string
 }
 
 // Host describes a host to boot.

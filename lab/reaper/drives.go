@@ -84,7 +84,7 @@ func (h host) makeDrive(d guestapi.Drive) error {
 			return err
 		}
 	}
-	return errors.Join(h.limit(name, d.Limits), linkNetwork(name, d.Namespace), writeResolver(name, d.Namespace))
+	return errors.Join(h.limit(name, d.Limits), linkNetwork(name, d.Namespace), writeResolver(d), writeName(name, d.Host))
 }
 
 // mountLayers mounts the layers of a container as drive C:, with the host's Windows in it.

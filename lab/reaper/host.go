@@ -38,7 +38,7 @@ func runHost(dir string) error {
 	if err := mountTemplate(h.spec.Template, dir); err != nil {
 		return err
 	}
-	if err := placeLoader(dir, h.spec.Wine.Loader); err != nil {
+	if err := placeLoader(dir, h.spec.Wine); err != nil {
 		return fmt.Errorf("placing the loader of containers' processes: %w", err)
 	}
 	if err := isolate(dir, h.spec.Name, h.spec.Names); err != nil {

@@ -12,21 +12,26 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hns"
 	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// resolverFile is what programs of Linux, and so Wine, resolve names by (resolv.conf(5)).
-const resolverFile = "/etc/resolv.conf"
+// Files by which programs of Linux, and so Wine, resolve names: see resolv.conf(5) and hosts(5).
+const (
+	resolverFile = "/etc/resolv.conf"
+	hostsFile    = "/etc/hosts"
+)
 
-// resolverOf is the file that a container has in its place.
-func resolverOf(drive string) string {
-	return filepath.Join(hostspec.Drives, drive, filepath.Base(resolverFile))
+// ownFile is what a container has in place of one of these files.
+func ownFile(drive, file string) string {
+	return filepath.Join(hostspec.Drives, drive, filepath.Base(file))
 }
 
-// writeResolver writes how the programs of a container resolve names: by the settings of the endpoint in its network namespace.
-func writeResolver(drive, namespace string) error {
-	if namespace == "" {
+// writeResolver writes how the programs of a container resolve names: by the settings of the endpoint in its network namespace, and their
+// own name as its addresses.
+func writeResolver(d guestapi.Drive) error {
+	if d.Namespace == "" {
 		return nil
 	}
 	store := networks()
@@ -35,31 +40,43 @@ func writeResolver(drive, namespace string) error {
 	if err != nil {
 		return err
 	}
-	text, err := resolver(endpoints, namespace)
+	text, addresses, err := resolver(endpoints, d.Namespace)
 	if err != nil || text == "" {
 		return err
 	}
-	return os.WriteFile(resolverOf(drive), []byte(text), 0o644)
+	hosts, err := os.ReadFile(hostsFile)
+	if err != nil {
+		return fmt.Errorf("reading the names of the host: %w", err)
+	}
+	for _, address := range addresses {
+		hosts = fmt.Appendf(hosts, "%s %s\n", address, d.Host)
+	}
+	drive := driveOf(d.Root)
+	return errors.Join(os.WriteFile(ownFile(drive, resolverFile), []byte(text), 0o644), os.WriteFile(ownFile(drive, hostsFile), hosts, 0o644))
 }
 
-// resolver is the file for the programs in a namespace; empty if its endpoint has no name servers. As on Windows, only the first suffix is
-// used (kubernetes.io/docs/concepts/services-networking/dns-pod-service).
-func resolver(endpoints []hns.Object, namespace string) (string, error) {
+// resolver is the file for the programs in a namespace, empty if its endpoint has no name servers, and their addresses. As on Windows, only
+// the first suffix is used (kubernetes.io/docs/concepts/services-networking/dns-pod-service).
+func resolver(endpoints []hns.Object, namespace string) (text string, addresses []string, err error) {
 	var b strings.Builder
 	for _, o := range endpoints {
 		raw, err := json.Marshal(o)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		var e struct {
 			HostComputeNamespace string
+			IpConfigurations     []struct{ IpAddress string }
 			Dns                  struct{ Search, ServerList []string }
 		}
 		if err := json.Unmarshal(raw, &e); err != nil {
-			return "", fmt.Errorf("reading the name servers of a container: %w", err)
+			return "", nil, fmt.Errorf("reading the name servers of a container: %w", err)
 		}
 		if !strings.EqualFold(strings.Trim(e.HostComputeNamespace, "{}"), strings.Trim(namespace, "{}")) {
 			continue
+		}
+		for _, c := range e.IpConfigurations {
+			addresses = append(addresses, c.IpAddress)
 		}
 		for _, server := range e.Dns.ServerList {
 			fmt.Fprintf(&b, "nameserver %s\n", server)
@@ -71,17 +88,16 @@ func resolver(endpoints []hns.Object, namespace string) (string, error) {
 	if b.Len() > 0 {
 		b.WriteString("options timeout:1 attempts:5\n") // as on Windows, the first answer is not waited for long
 	}
-	return b.String(), nil
+	return b.String(), addresses, nil
 }
 
-// resolveAs gives this thread, and the program that it becomes, the container's file in place of the host's.
+// resolveAs gives this thread, and the program that it becomes, the container's files in place of the host's.
 func resolveAs(drive string) error {
-	file := resolverOf(drive)
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(ownFile(drive, resolverFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
-	return bind(file, resolverFile)
+	return errors.Join(bind(ownFile(drive, resolverFile), resolverFile), bind(ownFile(drive, hostsFile), hostsFile))
 }

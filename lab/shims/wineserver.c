@@ -1,8 +1,11 @@
-// Loaded into Wine's server, which creates and binds the sockets of all programs: each socket belongs to the network namespace of the
-// program, and the namespace alone decides whether a port is free.
+// Loaded into Wine's server, which works for all programs of a host. It creates and binds their sockets: each belongs to the network
+// namespace of the program, and the namespace alone decides whether a port is free. It has their registry: the name of the computer in it
+// is that of the program's UTS namespace.
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,26 +14,49 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <uchar.h>
 #include <unistd.h>
 
 enum {
     request_size = 64,   // union generic_request
     bind_code = 0x12003, // IOCTL_AFD_BIND
     inet6 = 23,          // Windows' AF_INET6; its AF_INET is Linux'
+    short_name = 15,     // the longest name that Windows had before DNS, in capitals
+};
+
+// A reply is union generic_reply as the answer to a request for a value of the registry.
+struct reply {
+    unsigned error, size;
+    int type;
+    unsigned total;
+    char rest[48];
 };
 
 static int client = -1;     // the pipe of the thread whose request the server works on
 static int binding;         // that request binds a socket; its address has not been read
 static in_port_t wanted;    // the port in that address
+static size_t longest;      // that request is for the computer's name: its longest form, in characters; else 0
+static unsigned room;       // the bytes of data that the client takes in the answer
 
-// read notes whose request comes. The server refuses ports that any program of the host uses, whatever its namespace. It does not look at
-// port 0, so that is what it gets to see.
+// longest_name is the length of the longest computer's name that a value of the registry can have, from the value's name; 0 for others.
+static size_t longest_name(const void *value, ssize_t size) {
+    static const char16_t host[] = u"Hostname", computer[] = u"ComputerName";
+    if (size == sizeof host - sizeof *host && !memcmp(value, host, size)) return HOST_NAME_MAX;
+    if (size == sizeof computer - sizeof *computer && !memcmp(value, computer, size)) return short_name;
+    return 0;
+}
+
+// read notes whose request comes, and what for. The server refuses ports that any program of the host uses, whatever its namespace. It does
+// not look at port 0, so that is what it gets to see.
 ssize_t read(int fd, void *buffer, size_t size) {
     ssize_t got = syscall(SYS_read, fd, buffer, size);
     if (size == request_size && got == request_size) {
         client = fd;
         binding = ((int *)buffer)[3] == bind_code; // behind the header
         wanted = 0;
+        longest = 0;
+        room = ((unsigned *)buffer)[2];
     } else if (binding && fd == client && got >= 8) {
         unsigned short *address = (unsigned short *)buffer + 2;
         if (address[0] == AF_INET || address[0] == inet6) {
@@ -38,6 +64,8 @@ ssize_t read(int fd, void *buffer, size_t size) {
             address[1] = 0;
         }
         binding = 0;
+    } else if (fd == client) {
+        longest = longest_name(buffer, got);
     }
     return got;
 }
@@ -72,18 +100,19 @@ static int has_pipe(int pid, ino_t pipe) {
     return found;
 }
 
-// network_of_client opens the network namespace of the client's process, unless it is the server's; else it returns -1.
-static int network_of_client(void) {
+// namespace_of_client opens the namespace of the client's process, unless it is the server's; else it returns -1.
+static int namespace_of_client(const char *kind) {
     struct stat pipe;
     if (client < 0 || fstat(client, &pipe) || !S_ISFIFO(pipe.st_mode)) return -1;
     DIR *processes = opendir("/proc");
     if (!processes) return -1;
-    ino_t own = inode("/proc/self/ns/net");
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/ns/%s", kind);
+    ino_t own = inode(path);
     int found = -1;
     for (struct dirent *e; found < 0 && (e = readdir(processes));) {
         int pid = atoi(e->d_name);
-        char path[32];
-        snprintf(path, sizeof path, "/proc/%d/ns/net", pid);
+        snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, kind);
         ino_t other = pid > 0 ? inode(path) : 0;
         if (other && other != own && has_pipe(pid, pipe.st_ino)) found = open(path, O_RDONLY | O_CLOEXEC);
     }
@@ -91,15 +120,61 @@ static int network_of_client(void) {
     return found;
 }
 
-int socket(int domain, int type, int protocol) {
-    int there = domain == AF_INET || domain == AF_INET6 ? network_of_client() : -1;
-    if (there < 0) return syscall(SYS_socket, domain, type, protocol);
-    int here = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC), made = -1;
-    if (here >= 0 && !setns(there, CLONE_NEWNET)) {
-        made = syscall(SYS_socket, domain, type, protocol);
-        if (setns(here, CLONE_NEWNET)) abort();
-    }
-    if (here >= 0) close(here);
+// enter moves the server into the namespace of the client's process. It returns the server's own for leave; -1 if they are the same.
+static int enter(const char *kind) {
+    int there = namespace_of_client(kind);
+    if (there < 0) return -1;
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/ns/%s", kind);
+    int here = open(path, O_RDONLY | O_CLOEXEC);
+    if (here < 0 || setns(there, 0)) abort();
     close(there);
+    return here;
+}
+
+static void leave(int here) {
+    if (here < 0) return;
+    if (setns(here, 0)) abort();
+    close(here);
+}
+
+int socket(int domain, int type, int protocol) {
+    int here = domain == AF_INET || domain == AF_INET6 ? enter("net") : -1;
+    int made = syscall(SYS_socket, domain, type, protocol);
+    leave(here);
     return made;
+}
+
+// name_of_client writes the name of the client's computer, and returns its size in bytes; 0 if it is the server's.
+static size_t name_of_client(char16_t *name) {
+    char whole[HOST_NAME_MAX + 1] = "";
+    int here = enter("uts");
+    if (here < 0) return 0;
+    int failed = gethostname(whole, sizeof whole);
+    leave(here);
+    if (failed) return 0;
+    size_t length = strnlen(whole, longest);
+    for (size_t i = 0; i < length; i++) name[i] = longest == short_name ? toupper(whole[i]) : whole[i];
+    name[length] = 0;
+    return (length + 1) * sizeof *name;
+}
+
+// writev sends answers that have data, and write the others.
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    char16_t name[HOST_NAME_MAX + 1];
+    size_t size = longest && parts[0].iov_len == sizeof(struct reply) ? name_of_client(name) : 0;
+    longest = 0;
+    if (!size) return syscall(SYS_writev, fd, parts, count);
+    struct reply reply;
+    memcpy(&reply, parts[0].iov_base, sizeof reply);
+    reply.total = size;
+    reply.size = count == 1 ? 0 : size < room ? size : room;
+    struct iovec own[] = {{&reply, sizeof reply}, {name, reply.size}};
+    ssize_t sent = syscall(SYS_writev, fd, own, 2); // all or nothing: it is a pipe, and less than PIPE_BUF
+    return sent < 0 ? sent : (ssize_t)(sizeof reply + (count == 1 ? 0 : parts[1].iov_len));
+}
+
+ssize_t write(int fd, const void *buffer, size_t size) {
+    struct iovec part = {(void *)buffer, size};
+    return writev(fd, &part, 1);
 }

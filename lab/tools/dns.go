@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+
+	"github.com/miekg/dns"
 )
 
 // nslookup is "nslookup name [server]".
@@ -34,57 +37,95 @@ func resolver(server []string) *net.Resolver {
 	}}
 }
 
-// dig is "dig [@server] [+short] [+search] [-x] name [A|PTR|CNAME]", in its short form.
-func dig(ctx context.Context, c call) error {
-	var server, words []string
-	kind := "A"
-	for _, arg := range c.args[1:] {
-		switch {
-		case strings.HasPrefix(arg, "@"):
-			server = []string{arg[1:]}
-		case arg == "-x":
-			kind = "PTR"
-		case arg == "A" || arg == "AAAA" || arg == "CNAME" || arg == "PTR" || arg == "SRV":
-			kind = arg
-		case strings.HasPrefix(arg, "+"):
-		default:
-			words = append(words, arg)
-		}
-	}
-	if len(words) != 1 {
-		return fmt.Errorf("want one name, not %q", words)
-	}
-	found, err := lookUp(ctx, resolver(server), kind, words[0])
-	for _, answer := range found {
-		fmt.Fprintln(c.out, answer)
-	}
-	var unknown *net.DNSError
-	if errors.As(err, &unknown) && unknown.IsNotFound {
-		return nil // as dig does
-	}
-	return err
+// query is what dig asks.
+type query struct {
+	server, port, name string
+	kind               uint16
+	tcp, short         bool
 }
 
-func lookUp(ctx context.Context, r *net.Resolver, kind, name string) ([]string, error) {
-	switch kind {
-	case "PTR":
-		return r.LookupAddr(ctx, strings.TrimSuffix(name, "."))
-	case "CNAME":
-		to, err := r.LookupCNAME(ctx, name)
-		return []string{to}, err
-	case "SRV":
-		_, records, err := r.LookupSRV(ctx, "", "", name)
-		var lines []string
-		for _, s := range records {
-			lines = append(lines, fmt.Sprintf("%d %d %d %s", s.Priority, s.Weight, s.Port, s.Target))
+// dig is "dig [@server] [-p port] [+short] [+tcp] [-x] name [A|PTR|CNAME|...]". Other options change nothing: its output is always that of
+// "+noall +answer".
+func dig(ctx context.Context, c call) error {
+	q, err := parseQuery(c.args[1:])
+	if err != nil {
+		return err
+	}
+	answer, err := q.ask(ctx)
+	if err != nil {
+		return err
+	}
+	for _, record := range answer.Answer {
+		line := record.String()
+		if q.short {
+			line = strings.TrimPrefix(line, record.Header().String())
 		}
-		return lines, err
+		fmt.Fprintln(c.out, line)
 	}
-	network := map[string]string{"A": "ip4", "AAAA": "ip6"}[kind]
-	addresses, err := r.LookupIP(ctx, network, name)
-	var lines []string
-	for _, a := range addresses {
-		lines = append(lines, a.String())
+	return nil // also for a name that does not exist, as dig does
+}
+
+func parseQuery(args []string) (query, error) {
+	q := query{kind: dns.TypeA, port: "53"}
+	for n := 0; n < len(args); n++ {
+		arg := args[n]
+		kind, isKind := dns.StringToType[arg]
+		switch {
+		case strings.HasPrefix(arg, "@"):
+			q.server = arg[1:]
+		case arg == "-p" && n+1 < len(args):
+			n++
+			q.port = args[n]
+		case arg == "-x" && n+1 < len(args):
+			n++
+			reverse, err := dns.ReverseAddr(args[n])
+			if err != nil {
+				return q, err
+			}
+			q.name, q.kind = reverse, dns.TypePTR
+		case isKind:
+			q.kind = kind
+		case strings.HasPrefix(arg, "+"):
+			q.short = q.short || arg == "+short"
+			q.tcp = q.tcp || arg == "+tcp"
+		case q.name != "":
+			return q, fmt.Errorf("want one name, not also %q", arg)
+		default:
+			q.name = dns.Fqdn(arg)
+		}
 	}
-	return lines, err
+	if q.name == "" {
+		return q, errors.New("the name is missing")
+	}
+	return q, nil
+}
+
+func (q query) ask(ctx context.Context) (*dns.Msg, error) {
+	server := net.JoinHostPort(q.server, q.port)
+	if q.server == "" {
+		var err error
+		if server, err = systemServer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	client := &dns.Client{}
+	if q.tcp {
+		client.Net = "tcp"
+	}
+	answer, _, err := client.ExchangeContext(ctx, new(dns.Msg).SetQuestion(q.name, q.kind), server)
+	return answer, err
+}
+
+// systemServer is the server that programs of this system ask first: Go's resolver is about to.
+func systemServer(ctx context.Context) (string, error) {
+	server := ""
+	asks := &net.Resolver{PreferGo: true, Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+		server = cmp.Or(server, address)
+		return nil, errors.New("only its address is wanted")
+	}}
+	_, err := asks.LookupHost(ctx, "server.invalid.")
+	if server == "" {
+		return "", fmt.Errorf("finding a server: %w", err)
+	}
+	return server, nil
 }

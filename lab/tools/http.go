@@ -81,6 +81,7 @@ func curl(ctx context.Context, c call) error {
 	set.BoolP("disable", "q", false, "")
 	set.BoolP("globoff", "g", false, "")
 	set.BoolP("verbose", "v", false, "")
+	set.BoolP("ipv4", "4", false, "")
 	set.String("interface", "", "")
 	silent := set.BoolP("silent", "s", false, "")
 	showError := set.BoolP("show-error", "S", false, "")

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,20 @@ func head(_ context.Context, c call) error {
 			fmt.Fprintln(c.out, lines.Text())
 		}
 		return lines.Err()
+	})
+}
+
+// hexdump prints bytes as numbers and as text, as with -C of other programs.
+func hexdump(_ context.Context, c call) error {
+	set := c.flags()
+	set.BoolP("canonical", "C", true, "")
+	if err := set.Parse(c.args[1:]); err != nil {
+		return err
+	}
+	return c.read(set.Args(), func(_ string, content io.Reader) error {
+		dumper := hex.Dumper(c.out)
+		_, err := io.Copy(dumper, content)
+		return errors.Join(err, dumper.Close())
 	})
 }
 

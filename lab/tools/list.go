@@ -23,10 +23,14 @@ func find(name string) func(context.Context, call) error {
 		return grep
 	case "head":
 		return head
+	case "hexdump":
+		return hexdump
 	case "hostname":
 		return hostname
 	case "id":
 		return id
+	case "mv":
+		return mv
 	case "nc":
 		return nc
 	case "nslookup":

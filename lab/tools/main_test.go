@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/miekg/dns"
 	"mvdan.cc/sh/v3/expand"
 )
 
@@ -47,6 +48,7 @@ func TestScriptsOfUpstreamsTests(t *testing.T) {
 		"a loop":                      {"for i in $(seq 1 3); do echo $i; done", "1\n2\n3\n", 0},
 		"an empty result of grep":     {"echo a | grep b", "", 1},
 		"a folder":                    {"mkdir -p a/b && test -d a/b; echo $?", "0\n", 0},
+		"a file that is moved":        {"mkdir to; echo a > f; mv -v f to/ > log; mv to/f g; cat g; test -f f", "a\n", 1},
 		"the lines from the second":   {"seq 3 | tail -n +2", "2\n3\n", 0},
 		"the last line":               {"seq 3 | tail -n 1", "3\n", 0},
 		"the first line":              {"seq 3 | head -n 1", "1\n", 0},
@@ -80,6 +82,7 @@ func TestProgramsRunByTheirNames(t *testing.T) {
 		{[]string{"echo", "two  words", "$NAME"}, "two  words $NAME\n"},
 		{[]string{"printenv", "NAME"}, "value\n"},
 		{[]string{"stat", "-c", "%s", "it's a file"}, "8\n"},
+		{[]string{"hexdump", "-C", "it's a file"}, "00000000  63 6f 6e 74 65 6e 74 0a                           |content.|\n"},
 		{[]string{"sh", "-c", "echo $1", "sh", "one"}, "one\n"},
 	} {
 		if out, status := runs(t, dir, test.args...); status != 0 || out != test.out {
@@ -121,6 +124,7 @@ func TestRequests(t *testing.T) {
 		{"curl -q -s --connect-timeout 2 http://" + address + "/a", "GET /a ", 0},
 		{"curl -g -q -s -o /dev/null -w %{http_code} http://" + address + "/missing", "404", 0},
 		{"curl -s -f " + address + "/missing", "", curlStatus},
+		{"curl -4 " + address + "/a --connect-timeout 10 --fail", "GET /a ", 0},
 		{"curl -k -i -sS -X POST -d body " + address + "/p | tail -n 1", "POST /p body", 0},
 		{"curl -q -s --connect-timeout 2 http://" + closed.Addr().String(), "", curlConnect},
 		{`wget -O- --post-data='{"Source": "prestop"}' http://` + address + "/write", `POST /write {"Source": "prestop"}`, 0},
@@ -131,6 +135,55 @@ func TestRequests(t *testing.T) {
 	} {
 		if out, status := runs(t, t.TempDir(), "sh", "-c", test.script); out != test.out || status != test.status {
 			t.Errorf("%s: printed %q and exited with %d, want %q and %d", test.script, out, status, test.out, test.status)
+		}
+	}
+}
+
+// TestNamesAreLookedUp asks a server as Kubernetes' tests of names do.
+func TestNamesAreLookedUp(t *testing.T) {
+	records := map[dns.Question]string{
+		{Name: "web.test.", Qtype: dns.TypeA, Qclass: dns.ClassINET}:                 "web.test. 5 IN A 10.96.0.9",
+		{Name: "_http._tcp.web.test.", Qtype: dns.TypeSRV, Qclass: dns.ClassINET}:    "_http._tcp.web.test. 5 IN SRV 0 100 80 web.test.",
+		{Name: "9.0.96.10.in-addr.arpa.", Qtype: dns.TypePTR, Qclass: dns.ClassINET}: "9.0.96.10.in-addr.arpa. 5 IN PTR web.test.",
+		{Name: "alias.test.", Qtype: dns.TypeCNAME, Qclass: dns.ClassINET}:           "alias.test. 5 IN CNAME web.test.",
+	}
+	answer := dns.HandlerFunc(func(w dns.ResponseWriter, asked *dns.Msg) {
+		reply := new(dns.Msg).SetRcode(asked, dns.RcodeNameError)
+		if text, known := records[asked.Question[0]]; known {
+			record, err := dns.NewRR(text)
+			if err != nil {
+				t.Error(err)
+			}
+			reply.Rcode, reply.Answer = dns.RcodeSuccess, []dns.RR{record}
+		}
+		_ = w.WriteMsg(reply)
+	})
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", tcp.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range []*dns.Server{{Listener: tcp, Handler: answer}, {PacketConn: udp, Handler: answer}} {
+		started := make(chan struct{})
+		server.NotifyStartedFunc = func() { close(started) }
+		go func() { _ = server.ActivateAndServe() }()
+		<-started
+		defer server.Shutdown()
+	}
+	_, port, _ := net.SplitHostPort(tcp.Addr().String())
+	for _, test := range []struct{ asked, out string }{
+		{"+notcp +noall +answer +search web.test A", "web.test.\t5\tIN\tA\t10.96.0.9\n"},
+		{"+tcp +noall +answer +search _http._tcp.web.test SRV", "_http._tcp.web.test.\t5\tIN\tSRV\t0 100 80 web.test.\n"},
+		{"+notcp +noall +answer +search 9.0.96.10.in-addr.arpa. PTR", "9.0.96.10.in-addr.arpa.\t5\tIN\tPTR\tweb.test.\n"},
+		{"+short -x 10.96.0.9", "web.test.\n"},
+		{"+short alias.test CNAME", "web.test.\n"},
+		{"+short missing.test A", ""},
+	} {
+		if out, status := runs(t, "", strings.Fields("dig @127.0.0.1 -p "+port+" "+test.asked)...); out != test.out || status != 0 {
+			t.Errorf("%s: printed %q and exited with %d, want %q", test.asked, out, status, test.out)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -34,17 +35,33 @@ func env(_ context.Context, c call) error {
 	return err
 }
 
-// hostname is that of the pod, which Windows has as the computer's name.
 func hostname(_ context.Context, c call) error {
-	name := c.env.Get("COMPUTERNAME").String()
-	if name == "" {
-		var err error
-		if name, err = os.Hostname(); err != nil {
-			return err
-		}
+	name, err := os.Hostname()
+	if err != nil {
+		return err
 	}
-	_, err := fmt.Fprintln(c.out, strings.ToLower(name))
+	_, err = fmt.Fprintln(c.out, name)
 	return err
+}
+
+// mv is "mv [-v] source target".
+func mv(_ context.Context, c call) error {
+	set := c.flags()
+	say := set.BoolP("verbose", "v", false, "")
+	if err := set.Parse(c.args[1:]); err != nil {
+		return err
+	}
+	if set.NArg() != 2 {
+		return fmt.Errorf("want a source and a target, not %q", set.Args())
+	}
+	from, to := c.path(set.Arg(0)), c.path(set.Arg(1))
+	if folder, err := os.Stat(to); err == nil && folder.IsDir() {
+		to = filepath.Join(to, filepath.Base(from))
+	}
+	if *say {
+		fmt.Fprintf(c.out, "renamed '%s' -> '%s'\n", set.Arg(0), to)
+	}
+	return os.Rename(from, to)
 }
 
 func whoami(_ context.Context, c call) error {

@@ -84,6 +84,10 @@ func run(args []string) error {
 		return fill(args[1])
 	case args[0] == "spin" && len(args) == 2:
 		return spin(args[1])
+	case args[0] == "hostname" && len(args) == 1:
+		name, err := os.Hostname()
+		fmt.Println(name)
+		return err
 	case args[0] == "lookup" && len(args) == 2:
 		addresses, err := net.LookupHost(args[1])
 		fmt.Println(strings.Join(addresses, "\n"))
@@ -101,11 +105,15 @@ func run(args []string) error {
 		}
 		return os.WriteFile(args[1], content, 0o644)
 	}
-	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, udp, lookup, open, fill or spin, got %q", args)
+	return fmt.Errorf("want nothing, echo, exit, read, write, get, time, udp, hostname, lookup, open, fill or spin, got %q", args)
 }
 
 func serve() error {
-	name := cmp.Or(os.Getenv("POD_NAME"), os.Getenv("COMPUTERNAME"))
+	name, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	name = cmp.Or(os.Getenv("POD_NAME"), name)
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, name) })
 	http.HandleFunc("/client", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, r.RemoteAddr) })
 	http.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.FormValue("name")) })
