@@ -162,13 +162,13 @@ test: ## All of ring 2: tests that need no Windows host.
 	$(RUN) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD)
 
 e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts. RACE=1 looks for data races in the operator.
-	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-rights e2e-page
+	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-conformance e2e-rights e2e-page
 
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
-	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-acceptance e2e-olm
+	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-conformance e2e-acceptance e2e-olm
 
 gate: ## What CI runs: rings 1 to 3.
-	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights e2e-page
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-conformance e2e-rights e2e-page
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
 .PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
@@ -243,10 +243,10 @@ unit-release:
 	$(STEP) $@ 10 bash -c 'cd release && go vet ./... && $(TEST) ./...'
 
 e2e-build-core: | $(UNIT)
-	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core'
+	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -core -conformance'
 
 e2e-build:
-	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare'
+	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -conformance'
 
 e2e-core-tests:
 	$(E2E) $@ 600 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
