@@ -4,10 +4,12 @@ import "C"
 
 import (
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hcs"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
 // system is a handle to a compute system.
@@ -65,6 +67,12 @@ func (s *system) end() error {
 		return err
 	}
 	return systems().Remove(s.ID)
+}
+
+// processorTime reads a cgroup of the machine: programs on Wine can open files outside of their drives by such a path.
+func (s *system) processorTime() (hcs.ProcessorTime, error) {
+	drive := hostspec.Drives + "/" + filepath.Base(s.Root)
+	return hcs.ReadProcessorTime(`\\?\unix` + filepath.FromSlash(drive+"/"+hostspec.Accounting))
 }
 
 // Notifications of callers (see hcsshim).
@@ -158,9 +166,13 @@ func HcsGetComputeSystemProperties(handle uintptr, query *uint16, properties, de
 	if err == nil && s.hasEnded() {
 		err = hcs.AlreadyStopped
 	}
+	var worked hcs.ProcessorTime
+	if err == nil {
+		worked, err = s.processorTime()
+	}
 	if err == nil {
 		var all string
-		all, err = s.Properties(time.Now(), s.usage())
+		all, err = s.Properties(time.Now(), worked, s.usage())
 		give(properties, all)
 	}
 	if err != nil {
