@@ -54,7 +54,7 @@ func TestExamples(t *testing.T) {
 	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
 	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
 	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
-	t.Run("AnAutoscalerHasNumbers", func(t *testing.T) { x.in(t).autoscaler() })
+	t.Run("ADeploymentGrowsUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
 	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
 	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
 	t.Run("FiveGenerationsOfImagesFindTheirNodes", func(t *testing.T) { x.in(t).generations() })
