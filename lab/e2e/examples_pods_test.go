@@ -13,6 +13,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -110,6 +111,34 @@ func (x examplesTest) user() {
 	if !x.noted(pod, "HcsCreateProcess", `"User":"ContainerUser"`, "pause") {
 		x.t.Error("no process was created for ContainerUser")
 	}
+}
+
+// hostProcess reads what the DaemonSet sets on each host. Its containers then wait, and are not started again.
+func (x examplesTest) hostProcess() {
+	x.eventually("all hosts have the setting", func(ctx context.Context) string {
+		for _, h := range x.Lab.Hosts() {
+			v, _, err := h.ReadRegistry(ctx, `HKLM\SYSTEM\CurrentControlSet\Control\FileSystem`, "LongPathsEnabled")
+			if err != nil || v.Type != "REG_DWORD" || v.Number != 1 {
+				return fmt.Sprintf("%s has %+v (%v)", h.Name(), v, err)
+			}
+		}
+		return ""
+	})
+	x.eventually("all its pods wait", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := x.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"app": "long-paths"}); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) != len(x.Lab.Hosts()) {
+			return fmt.Sprintf("there are %d", len(pods.Items))
+		}
+		for _, pod := range pods.Items {
+			if missing := notReadyPod(&pod); missing != "" || pod.Status.ContainerStatuses[0].RestartCount > 0 {
+				return fmt.Sprintf("%s: %s %+v", pod.Name, missing, pod.Status.ContainerStatuses)
+			}
+		}
+		return ""
+	})
 }
 
 // logMonitor has the application write to a file. The image of the lab has a program of the lab in place of LogMonitor.

@@ -38,12 +38,11 @@ func TestExamples(t *testing.T) {
 	}
 	pods := []string{
 		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
-		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "Logs of Windows", "Kubernetes' own examples",
+		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "HostProcess containers", "Logs of Windows", "Kubernetes' own examples",
 	}
 	for _, heading := range pods {
-		x.apply(heading, "")
+		x.apply(heading)
 	}
-	x.apply("HostProcess containers", "--dry-run=server") // the lab runs no HostProcess containers
 	t.Run("HooksRun", func(t *testing.T) { x.in(t).hooks() })
 	t.Run("AProbeRestartsAContainer", func(t *testing.T) { x.in(t).probes() })
 	t.Run("ANamedPipeOfTheHostIsThere", func(t *testing.T) { x.in(t).namedPipe() })
@@ -54,6 +53,7 @@ func TestExamples(t *testing.T) {
 	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
 	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
 	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
+	t.Run("HostProcessContainersChangeTheirHosts", func(t *testing.T) { x.in(t).hostProcess() })
 	t.Run("ADeploymentGrowsUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
 	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
 	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
@@ -144,7 +144,7 @@ func (x examplesTest) section(heading string) string {
 }
 
 // apply applies the objects below a heading, as they are.
-func (x examplesTest) apply(heading, flags string) {
+func (x examplesTest) apply(heading string) {
 	x.t.Helper()
 	var objects []string
 	for _, part := range strings.Split(x.section(heading), "```yaml\n")[1:] {
@@ -159,7 +159,7 @@ func (x examplesTest) apply(heading, flags string) {
 	if err := os.WriteFile(file, []byte(strings.Join(objects, "---\n")), 0o600); err != nil {
 		x.t.Fatal(err)
 	}
-	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml "+flags); err != nil {
+	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml"); err != nil {
 		x.t.Fatalf("docs/examples.md, %s: %v", heading, err)
 	}
 }
