@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -229,23 +228,4 @@ func (x examplesTest) prints(pod *corev1.Pod, command ...string) string {
 		x.t.Errorf("%q in %s ends with code %d (%v): %s", command, pod.Name, code, err, output)
 	}
 	return strings.TrimSpace(output)
-}
-
-// noted says whether the container services of the host of a pod were called with all parts at once.
-func (x examplesTest) noted(pod *corev1.Pod, parts ...string) bool {
-	x.t.Helper()
-	i := slices.IndexFunc(x.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })
-	if i < 0 {
-		x.t.Fatalf("pod %s runs on %q", pod.Name, pod.Spec.NodeName)
-	}
-	log, err := x.Lab.Hosts()[i].ReadFile(`C:\lab\hostcompute.log`)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(log)) {
-		if containsAll(line, parts) {
-			return true
-		}
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import "C"
 import (
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
@@ -193,6 +194,6 @@ func HcsModifyServiceSettings(settings *uint16, details **uint16) uint32 { retur
 
 //export HcsGetServiceProperties
 func HcsGetServiceProperties(query *uint16, properties, details **uint16) uint32 {
-	give(properties, `{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}]}]}`)
+	give(properties, fmt.Sprintf(`{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}],"LogicalProcessorCount":%d}]}`, runtime.NumCPU()))
 	return 0
 }
