@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ func TestContainers(t *testing.T) {
 	t.Run("CommandsRunOnTheHost", func(t *testing.T) { p.in(t).commands() })
 	t.Run("MemoryIsLimited", func(t *testing.T) { p.in(t).memoryLimit() })
 	t.Run("ProcessorsAreLimited", func(t *testing.T) { p.in(t).processorLimit() })
+	t.Run("ProcessorTimeIsThatOfTheContainer", func(t *testing.T) { p.in(t).processorTime() })
 }
 
 // ask returns what the web server of a pod prints, a line for each argument after the first.
@@ -166,6 +168,9 @@ func (p pods) hostProcess() {
 		}
 		return ""
 	})
+	if worked, err := p.ProcessorTime(p.t.Context(), &pod, "web"); err != nil || lab.CanLimit() == nil && worked == 0 {
+		p.t.Errorf("the kubelet tells processor time %v (%v)", worked, err)
+	}
 	for path, want := range map[string]string{`C:\data\host.txt`: "of the host", `C:\config\color`: "blue"} {
 		if got := p.read(&pod, "web", path); got != want {
 			p.t.Errorf("%s is %q, want %q", path, got, want)
@@ -244,4 +249,35 @@ func (p pods) processorLimit() {
 		p.t.Errorf("a container with 200m had %q %% of a processor (%v)", log, err)
 	}
 	p.t.Logf("a container with 200m had %d %% of a processor", share)
+}
+
+// processorTime compares the processor time of a program by its own account with what the kubelet tells of its container, and of another one.
+func (p pods) processorTime() {
+	if err := lab.CanLimit(); err != nil {
+		p.t.Skip("SKIPPED:", err)
+	}
+	all := p.expectServing("web", 2)
+	told := func() (times [2]time.Duration) {
+		for i := range all {
+			var err error
+			if times[i], err = p.ProcessorTime(p.t.Context(), &all[i], "web"); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		return times
+	}
+	const seconds = 10
+	before := told()
+	share, err := strconv.Atoi(p.ask(&all[0], "spin", strconv.Itoa(seconds))[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	after := told()
+	used := time.Duration(share) * seconds * time.Second / 100
+	busy, idle := after[0]-before[0], after[1]-before[1]
+	p.t.Logf("a program used %v; the kubelet tells %v of its container and %v of another one", used, busy, idle)
+	const ofWine = 3 * time.Second // more than the start of a program needs
+	if busy < used || busy > used+ofWine || idle < 0 || idle > ofWine {
+		p.t.Errorf("it told %v before and %v after", before, after)
+	}
 }

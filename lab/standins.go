@@ -15,7 +15,8 @@ import (
 
 // standIn is an image that documents name, with the lab's web server in place of its programs. See containers/webserver.
 type standIn struct {
-	name  string
+	name string
+	// build is 0 for all builds of Windows.
 	build windowsbuild.Build
 	run   v1.ImageConfig
 	// programs are paths below drive C: at which the web server is.
@@ -27,6 +28,8 @@ func standIns() []standIn {
 		own        = "webserver.exe"
 		microsoft  = "mcr.microsoft.com/windows/"
 		logMonitor = "LogMonitor/LogMonitor.exe"
+		// hostProcessImage is Microsoft's base image for HostProcess containers, which has no files.
+		hostProcessImage = "mcr.microsoft.com/oss/kubernetes/windows-host-process-containers-base-image:v1.0.0"
 	)
 	iis := v1.ImageConfig{Entrypoint: []string{WebserverProgram}, Env: []string{"PORT=80"}, WorkingDir: `C:\`}
 	shell := v1.ImageConfig{Cmd: []string{"cmd.exe"}, WorkingDir: `C:\`}
@@ -37,6 +40,7 @@ func standIns() []standIn {
 		{microsoft + "servercore/iis:windowsservercore-ltsc2022", windowsbuild.Server2022, iis, []string{own}},
 		{microsoft + "servercore:ltsc2019", windowsbuild.Server2019, shell, []string{own, "powershell.exe"}},
 		{microsoft + "nanoserver:ltsc2022", windowsbuild.Server2022, shell, []string{own}},
+		{hostProcessImage, 0, v1.ImageConfig{}, nil},
 		{"registry.example.com/iis-with-log-monitor:ltsc2022", windowsbuild.Server2022, logs, []string{own, logMonitor}},
 	}
 }
@@ -52,7 +56,11 @@ func (l *Lab) AddStandIns(ctx context.Context, r *Registry) error {
 		for _, path := range s.programs {
 			files[path] = content
 		}
-		i, err := image.NewWindows(fmt.Sprintf("%s.%d", s.build.Label(), Revision), s.run, files)
+		var version string
+		if s.build != 0 {
+			version = fmt.Sprintf("%s.%d", s.build.Label(), Revision)
+		}
+		i, err := image.NewWindows(version, s.run, files)
 		if err != nil {
 			return fmt.Errorf("building image %s: %w", s.name, err)
 		}

@@ -44,7 +44,7 @@ func reaperProgram() program {
 func hostComputeLibrary() program {
 	return program{
 		pkg: "hostcompute", about: "building the simulation of Windows' container services", library: true,
-		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"guestapi", "hcs", "hns"},
+		env: []string{"GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=1", "CC=" + compiler}, sources: []string{"guestapi", "hcs", "hns", "hostspec"},
 	}
 }
 

@@ -34,7 +34,8 @@ func podLines() []Line {
 			Text: "no pod ever ran with it. What was tried: the feature's state and its enabling with the stand-in " +
 				"of `DismApi.dll`, what the processor says with Wine on a virtual machine without nested " +
 				"virtualization, condition, label and RuntimeClasses with simulated hosts, and that containerd and " +
-				"the options of its shim take the configuration. Whether Hyper-V runs on a real host after the " +
+				"its shim take the configuration and ask the stand-in of Windows' container service for a virtual " +
+				"machine with the memory and processors of WindowsConfig. Whether Hyper-V runs on a real host after the " +
 				"restart, whether the pause image has what a virtual machine starts from, how much memory its " +
 				"Windows takes, and networks and volumes in it, are unknown.",
 			Claim: "the state of feature Microsoft-Hyper-V is what dism.exe says, and Hyper-V is said to run only where it is enabled",

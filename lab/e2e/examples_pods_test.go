@@ -13,6 +13,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -112,6 +113,34 @@ func (x examplesTest) user() {
 	}
 }
 
+// hostProcess reads what the DaemonSet sets on each host. Its containers then wait, and are not started again.
+func (x examplesTest) hostProcess() {
+	x.eventually("all hosts have the setting", func(ctx context.Context) string {
+		for _, h := range x.Lab.Hosts() {
+			v, _, err := h.ReadRegistry(ctx, `HKLM\SYSTEM\CurrentControlSet\Control\FileSystem`, "LongPathsEnabled")
+			if err != nil || v.Type != "REG_DWORD" || v.Number != 1 {
+				return fmt.Sprintf("%s has %+v (%v)", h.Name(), v, err)
+			}
+		}
+		return ""
+	})
+	x.eventually("all its pods wait", func(ctx context.Context) string {
+		var pods corev1.PodList
+		if err := x.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"app": "long-paths"}); err != nil {
+			return err.Error()
+		}
+		if len(pods.Items) != len(x.Lab.Hosts()) {
+			return fmt.Sprintf("there are %d", len(pods.Items))
+		}
+		for _, pod := range pods.Items {
+			if missing := notReadyPod(&pod); missing != "" || pod.Status.ContainerStatuses[0].RestartCount > 0 {
+				return fmt.Sprintf("%s: %s %+v", pod.Name, missing, pod.Status.ContainerStatuses)
+			}
+		}
+		return ""
+	})
+}
+
 // logMonitor has the application write to a file. The image of the lab has a program of the lab in place of LogMonitor.
 func (x examplesTest) logMonitor() {
 	pod := x.ready("logs")
@@ -144,20 +173,41 @@ func (x examplesTest) graceful() {
 	}
 }
 
-// autoscaler has numbers of the pod's processor time from its kubelet. They do not grow with its work: Wine gives no process the processor time
-// of another, so that containers seem to use that of their shim.
+// autoscaler has a pod compute. Its Deployment then gets as many pods as it may have, where the autoscaler wants more.
 func (x examplesTest) autoscaler() {
-	pod := x.readyPods("front", 1)[0]
-	x.eventually("the autoscaler computes with the pod's processor time", func(ctx context.Context) string {
-		var hpa autoscalingv2.HorizontalPodAutoscaler
-		if err := x.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "front"}, &hpa); err != nil {
-			return err.Error()
-		}
-		for _, c := range hpa.Status.Conditions {
-			if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionTrue && hpa.Status.DesiredReplicas > 0 {
-				return ""
-			}
-		}
-		return fmt.Sprintf("its autoscaler says %+v", hpa.Status)
+	idle := x.readyPods("front", 1)
+	at := client.ObjectKeyFromObject(&idle[0])
+	at.Name = "front"
+	x.eventually("the autoscaler computes with the processor time of one pod", func(ctx context.Context) string {
+		return x.scaled(ctx, at, 1, autoscalingv2.ScalingActive, "ValidMetricFound")
 	})
+	ctx, stop := context.WithCancel(x.t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for ctx.Err() == nil {
+			_, _, _ = x.Exec(ctx, &idle[0], "", "webserver", "spin", "20") // what fails is no load, which the autoscaler shows
+		}
+	}()
+	x.eventually("the autoscaler wants more pods than it may have", func(ctx context.Context) string {
+		return x.scaled(ctx, at, 3, autoscalingv2.ScalingLimited, "TooManyReplicas")
+	})
+	x.readyPods("front", 3)
+	stop()
+	<-stopped
+}
+
+// scaled says what an autoscaler lacks that has set so many pods and has a condition.
+func (x examplesTest) scaled(ctx context.Context, at client.ObjectKey, replicas int32, condition autoscalingv2.HorizontalPodAutoscalerConditionType, reason string) string {
+	var hpa autoscalingv2.HorizontalPodAutoscaler
+	if err := x.Client.Get(ctx, at, &hpa); err != nil {
+		return err.Error()
+	}
+	has := slices.ContainsFunc(hpa.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == condition && c.Status == corev1.ConditionTrue && c.Reason == reason
+	})
+	if !has || hpa.Status.DesiredReplicas != replicas {
+		return fmt.Sprintf("its autoscaler says %+v", hpa.Status)
+	}
+	return ""
 }

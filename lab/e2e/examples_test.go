@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -38,12 +37,11 @@ func TestExamples(t *testing.T) {
 	}
 	pods := []string{
 		"Graceful termination", "Lifecycle hooks", "Probes", "Named pipes", "Tokens of service accounts", "ConfigMaps and Secrets", "StatefulSet",
-		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "Logs of Windows", "Kubernetes' own examples",
+		"Job and CronJob", "HorizontalPodAutoscaler", "User of a container", "HostProcess containers", "Logs of Windows", "Kubernetes' own examples",
 	}
 	for _, heading := range pods {
-		x.apply(heading, "")
+		x.apply(heading)
 	}
-	x.apply("HostProcess containers", "--dry-run=server") // the lab runs no HostProcess containers
 	t.Run("HooksRun", func(t *testing.T) { x.in(t).hooks() })
 	t.Run("AProbeRestartsAContainer", func(t *testing.T) { x.in(t).probes() })
 	t.Run("ANamedPipeOfTheHostIsThere", func(t *testing.T) { x.in(t).namedPipe() })
@@ -54,7 +52,8 @@ func TestExamples(t *testing.T) {
 	t.Run("AContainerHasItsUser", func(t *testing.T) { x.in(t).user() })
 	t.Run("LogsOfFilesAreShown", func(t *testing.T) { x.in(t).logMonitor() })
 	t.Run("APodStopsGracefully", func(t *testing.T) { x.in(t).graceful() })
-	t.Run("AnAutoscalerHasNumbers", func(t *testing.T) { x.in(t).autoscaler() })
+	t.Run("HostProcessContainersChangeTheirHosts", func(t *testing.T) { x.in(t).hostProcess() })
+	t.Run("ADeploymentGrowsUnderLoad", func(t *testing.T) { x.in(t).autoscaler() })
 	t.Run("KubernetesWebServerWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesWebServer() })
 	t.Run("KubernetesRuntimeClassWorksAsPrinted", func(t *testing.T) { x.in(t).kubernetesRuntimeClass() })
 	t.Run("FiveGenerationsOfImagesFindTheirNodes", func(t *testing.T) { x.in(t).generations() })
@@ -144,7 +143,7 @@ func (x examplesTest) section(heading string) string {
 }
 
 // apply applies the objects below a heading, as they are.
-func (x examplesTest) apply(heading, flags string) {
+func (x examplesTest) apply(heading string) {
 	x.t.Helper()
 	var objects []string
 	for _, part := range strings.Split(x.section(heading), "```yaml\n")[1:] {
@@ -159,7 +158,7 @@ func (x examplesTest) apply(heading, flags string) {
 	if err := os.WriteFile(file, []byte(strings.Join(objects, "---\n")), 0o600); err != nil {
 		x.t.Fatal(err)
 	}
-	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml "+flags); err != nil {
+	if err := x.shell.Run(x.t.Context(), x.dir, "kubectl apply -f example.yaml"); err != nil {
 		x.t.Fatalf("docs/examples.md, %s: %v", heading, err)
 	}
 }
@@ -229,23 +228,4 @@ func (x examplesTest) prints(pod *corev1.Pod, command ...string) string {
 		x.t.Errorf("%q in %s ends with code %d (%v): %s", command, pod.Name, code, err, output)
 	}
 	return strings.TrimSpace(output)
-}
-
-// noted says whether the container services of the host of a pod were called with all parts at once.
-func (x examplesTest) noted(pod *corev1.Pod, parts ...string) bool {
-	x.t.Helper()
-	i := slices.IndexFunc(x.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })
-	if i < 0 {
-		x.t.Fatalf("pod %s runs on %q", pod.Name, pod.Spec.NodeName)
-	}
-	log, err := x.Lab.Hosts()[i].ReadFile(`C:\lab\hostcompute.log`)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(log)) {
-		if containsAll(line, parts) {
-			return true
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -135,4 +137,53 @@ func (p place) endHyperV() {
 	}
 	p.expectClass(false)
 	p.expectHyperV("able", corev1.ConditionUnknown, api.ReasonHyperVNotWanted)
+}
+
+// TestHyperVOnWindows follows a pod with Hyper-V isolation through the real containerd and its shim to the container service of the lab, which
+// has no virtual machines. The operator creates no class for it, because the node cannot have Hyper-V.
+func TestHyperVOnWindows(t *testing.T) {
+	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab})
+	p.joinAll()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.RuntimeClasses.HyperV = &v1alpha1.HyperVSpec{Memory: "1536Mi", Processors: 1}
+	})
+	p.expectHyperV("win-1", corev1.ConditionFalse, api.ReasonVirtualizationUnavailable)
+	p.eventually("the node has the settings", func(context.Context) string {
+		if is, want := p.node("win-1").Annotations[api.AnnotationSettings], p.config().Status.Settings; is != want {
+			return fmt.Sprintf("it has %s, want %s", is, want)
+		}
+		return ""
+	})
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "of-the-test"}, Handler: api.HandlerHyperVIsolation}
+	p.create(class)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "tenant"}, Spec: testenv.WebserverPod()}
+	pod.Spec.RuntimeClassName = &class.Name
+	p.create(pod)
+	p.eventually("an event of the pod says that Windows made no virtual machine", func(ctx context.Context) string {
+		var events corev1.EventList
+		if err := p.Client.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
+			return err.Error()
+		}
+		var said []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == pod.UID && e.Reason == "FailedCreatePodSandBox" && strings.Contains(e.Message, "hcs::CreateComputeSystem") {
+				t.Log(e.Message)
+				return ""
+			}
+			said = append(said, e.InvolvedObject.Name+": "+e.Reason+": "+e.Message)
+		}
+		return fmt.Sprintf("the events are %q", said)
+	})
+	if err := p.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	if !p.noted(pod, "HcsCreateComputeSystem", `"VirtualMachine":`, `"SizeInMB":1536`, `"Processor":{"Count":1`) {
+		t.Error("Windows was not asked for a virtual machine with the memory and processors of WindowsConfig")
+	}
+	p.remove(pod)
+	if _, err := p.WinWebserver(t.Context(), "web", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.ExpectServing(t, patience, "web", 1)
 }

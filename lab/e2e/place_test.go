@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/sim"
+	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -261,4 +263,23 @@ func (p place) key(text []byte) {
 	if text != nil {
 		p.create(secret)
 	}
+}
+
+// noted says whether the container services of the host of a pod were called with all parts at once.
+func (p place) noted(pod *corev1.Pod, parts ...string) bool {
+	p.t.Helper()
+	i := slices.IndexFunc(p.Lab.Hosts(), func(h *lab.Host) bool { return h.Name() == pod.Spec.NodeName })
+	if i < 0 {
+		p.t.Fatalf("pod %s runs on %q", pod.Name, pod.Spec.NodeName)
+	}
+	log, err := p.Lab.Hosts()[i].ReadFile(`C:\lab\hostcompute.log`)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if containsAll(line, parts) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -119,8 +121,8 @@ func TestAComputeSystemExistsWhileItsJobDoes(t *testing.T) {
 func TestPropertiesSumUpProcesses(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := System{ID: "c1", Owner: "shim", Created: created, Started: true}
-	text, err := s.Properties(created.Add(2*time.Second), []Usage{
-		{PID: 8, Image: "a.exe", User: time.Second, Kernel: time.Millisecond, Memory: 1000}, {PID: 12, Image: "b.exe", User: time.Second, Memory: 24},
+	text, err := s.Properties(created.Add(2*time.Second), ProcessorTime{User: 2 * time.Second, Kernel: time.Millisecond}, []Usage{
+		{PID: 8, Image: "a.exe", Memory: 1000}, {PID: 12, Image: "b.exe", Memory: 24},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +149,31 @@ func TestPropertiesSumUpProcesses(t *testing.T) {
 	}
 	if len(got.ProcessList) != 2 || got.ProcessList[1].ProcessId != 12 || got.ProcessList[1].ImageName != "b.exe" {
 		t.Errorf("the processes are %v", got.ProcessList)
+	}
+}
+
+func TestProcessorTimeIsReadFromACgroup(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  ProcessorTime
+		fails bool
+	}{
+		"both":                 {map[string]string{"cpuacct.usage_user": "2000000000\n", "cpuacct.usage_sys": "1000000\n"}, ProcessorTime{2 * time.Second, time.Millisecond}, false},
+		"no such folder":       {nil, ProcessorTime{}, false},
+		"something else there": {map[string]string{"cpuacct.usage_sys": "much"}, ProcessorTime{}, true},
+	} {
+		folder := t.TempDir()
+		for file, text := range test.files {
+			if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if test.files == nil {
+			folder = filepath.Join(folder, "gone")
+		}
+		if got, err := ReadProcessorTime(folder); got != test.want || (err != nil) != test.fails {
+			t.Errorf("%s: %v (%v)", name, got, err)
+		}
 	}
 }
 

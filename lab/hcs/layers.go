@@ -112,6 +112,11 @@ func (Layers) ProcessBase(layer string) error {
 		os.WriteFile(filepath.Join(layer, "blank.vhdx"), nil, 0o644))
 }
 
+// ProcessUtility creates the initial disk of virtual machines that start from a folder of a base layer. It is empty.
+func (Layers) ProcessUtility(folder string) error {
+	return os.WriteFile(filepath.Join(folder, "SystemTemplate.vhdx"), nil, 0o644)
+}
+
 // CreateScratch creates the layer of a container.
 func (Layers) CreateScratch(layer string) error {
 	if err := os.MkdirAll(layer, 0o755); err != nil {

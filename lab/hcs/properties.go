@@ -8,34 +8,33 @@ import (
 // container is the type of all compute systems here.
 const container = "Container"
 
-// Usage is the resource usage of a compute system.
+// Usage is what a process of a compute system uses.
 type Usage struct {
-	PID          uint32
-	Image        string
-	Started      time.Time
-	User, Kernel time.Duration
-	Memory       uint64 // bytes
+	PID     uint32
+	Image   string
+	Started time.Time
+	Memory  uint64 // bytes
 }
 
 // Properties formats the properties of a compute system, for schema 1 and 2.
-func (s System) Properties(now time.Time, running []Usage) (string, error) {
+func (s System) Properties(now time.Time, worked ProcessorTime, running []Usage) (string, error) {
 	p := s.properties()
-	var user, kernel time.Duration
 	var memory uint64
 	list := []map[string]any{}
 	for _, u := range running {
-		user, kernel, memory = user+u.User, kernel+u.Kernel, memory+u.Memory
+		memory += u.Memory
 		list = append(list, map[string]any{
-			"ProcessId": u.PID, "ImageName": u.Image, "CreateTimestamp": u.Started,
-			"UserTime100ns": ticks(u.User), "KernelTime100ns": ticks(u.Kernel), "MemoryWorkingSetPrivateBytes": u.Memory,
+			"ProcessId": u.PID, "ImageName": u.Image, "CreateTimestamp": u.Started, "MemoryWorkingSetPrivateBytes": u.Memory,
 		})
 	}
 	p["ProcessList"] = list
 	p["Statistics"] = map[string]any{
 		"Timestamp": now, "ContainerStartTime": s.Created, "Uptime100ns": ticks(now.Sub(s.Created)),
-		"Processor": map[string]int64{"TotalRuntime100ns": ticks(user + kernel), "RuntimeUser100ns": ticks(user), "RuntimeKernel100ns": ticks(kernel)},
-		"Memory":    map[string]uint64{"MemoryUsageCommitBytes": memory, "MemoryUsageCommitPeakBytes": memory, "MemoryUsagePrivateWorkingSetBytes": memory},
-		"Storage":   map[string]int64{},
+		"Processor": map[string]int64{
+			"TotalRuntime100ns": ticks(worked.User + worked.Kernel), "RuntimeUser100ns": ticks(worked.User), "RuntimeKernel100ns": ticks(worked.Kernel),
+		},
+		"Memory":  map[string]uint64{"MemoryUsageCommitBytes": memory, "MemoryUsageCommitPeakBytes": memory, "MemoryUsagePrivateWorkingSetBytes": memory},
+		"Storage": map[string]int64{},
 	}
 	raw, err := json.Marshal(p)
 	return string(raw), err

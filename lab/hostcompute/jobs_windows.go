@@ -136,11 +136,11 @@ func usageOf(pid uint32) (hcs.Usage, error) {
 		return u, err
 	}
 	defer windows.CloseHandle(process)
-	var created, exited, kernel, user windows.Filetime
+	var created, exited, kernel, user windows.Filetime // the last two are this program's own on Wine
 	if err := windows.GetProcessTimes(process, &created, &exited, &kernel, &user); err != nil {
 		return u, err
 	}
-	u.Started, u.Kernel, u.User = time.Unix(0, created.Nanoseconds()), span(kernel), span(user)
+	u.Started = time.Unix(0, created.Nanoseconds())
 	var name [windows.MAX_PATH]uint16
 	size := uint32(len(name))
 	if err := windows.QueryFullProcessImageName(process, 0, &name[0], &size); err == nil {
@@ -155,11 +155,6 @@ func usageOf(pid uint32) (hcs.Usage, error) {
 		u.Memory = uint64(memory.set)
 	}
 	return u, nil
-}
-
-// span converts a duration in the form of a time.
-func span(t windows.Filetime) time.Duration {
-	return 100 * time.Duration(uint64(t.HighDateTime)<<32|uint64(t.LowDateTime))
 }
 
 // isFile reports whether a path is a file.

@@ -104,7 +104,9 @@ func ProcessBaseImage(layer *uint16) uint32 {
 }
 
 //export ProcessUtilityImage
-func ProcessUtilityImage(layer *uint16) uint32 { return 0 }
+func ProcessUtilityImage(folder *uint16) uint32 {
+	return result(layers().ProcessUtility(text(folder)), "ProcessUtilityImage %s", text(folder))
+}
 
 //export GrantVmAccess
 func GrantVmAccess(machine, file *uint16) uint32 { return 0 }

@@ -4,10 +4,13 @@ import "C"
 
 import (
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 	"github.com/windows-machine-config/wmco/lab/hcs"
+	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
 // system is a handle to a compute system.
@@ -65,6 +68,12 @@ func (s *system) end() error {
 		return err
 	}
 	return systems().Remove(s.ID)
+}
+
+// processorTime reads a cgroup of the machine: programs on Wine can open files outside of their drives by such a path.
+func (s *system) processorTime() (hcs.ProcessorTime, error) {
+	drive := hostspec.Drives + "/" + filepath.Base(s.Root)
+	return hcs.ReadProcessorTime(`\\?\unix` + filepath.FromSlash(drive+"/"+hostspec.Accounting))
 }
 
 // Notifications of callers (see hcsshim).
@@ -158,9 +167,13 @@ func HcsGetComputeSystemProperties(handle uintptr, query *uint16, properties, de
 	if err == nil && s.hasEnded() {
 		err = hcs.AlreadyStopped
 	}
+	var worked hcs.ProcessorTime
+	if err == nil {
+		worked, err = s.processorTime()
+	}
 	if err == nil {
 		var all string
-		all, err = s.Properties(time.Now(), s.usage())
+		all, err = s.Properties(time.Now(), worked, s.usage())
 		give(properties, all)
 	}
 	if err != nil {
@@ -181,6 +194,6 @@ func HcsModifyServiceSettings(settings *uint16, details **uint16) uint32 { retur
 
 //export HcsGetServiceProperties
 func HcsGetServiceProperties(query *uint16, properties, details **uint16) uint32 {
-	give(properties, `{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}]}]}`)
+	give(properties, fmt.Sprintf(`{"Properties":[{"SupportedSchemaVersions":[{"Major":1,"Minor":0},{"Major":2,"Minor":1}],"LogicalProcessorCount":%d}]}`, runtime.NumCPU()))
 	return 0
 }

@@ -18,6 +18,9 @@ const Prefix = "/mnt"
 // that differs from the host's in drive C: only.
 const Drives = "/tmp/drives"
 
+// Accounting is a link in the folder of a drive, to the cgroup that counts the processor time of the container's processes.
+const Accounting = "accounting"
+
 // Networks is the folder in the host's mount namespace with the network namespaces of pods, by the IDs of the network service's namespaces.
 // PodLinkPrefix begins the names of the host's links to them.
 const (

@@ -39,7 +39,8 @@ func NewProgram(osVersion, entrypoint, stopSignal string, files map[string]strin
 }
 
 // New creates an image for hosts with a version of Windows, such as 10.0.20348.1. It has a layer for each map of files: path
-// below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers.
+// below drive C:, with slashes, to content. The first is the base layer and gets the empty registry of base layers, and the
+// folder from which virtual machines start, empty too.
 func New(osVersion string, layers ...map[string]string) (Image, error) {
 	return NewWindows(osVersion, v1.ImageConfig{}, layers...)
 }
@@ -112,6 +113,7 @@ func layer(files map[string]string, base bool) ([]byte, error) {
 	}
 	folders := map[string]bool{"Files": true, "Hives": true}
 	if base {
+		folders["UtilityVM"], folders["UtilityVM/Files"] = true, true
 		for _, hive := range []string{"DEFAULT", "SAM", "SECURITY", "SOFTWARE", "SYSTEM"} {
 			content[path.Join("Files/Windows/System32/config", hive)] = ""
 		}

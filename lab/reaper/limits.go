@@ -28,6 +28,8 @@ type limits struct {
 	// Quota is the time of processors for all of them, in microseconds of each 100 ms, and Cgroup the folder of their cgroup.
 	Quota  int
 	Cgroup string
+	// Accounting is the folder of the cgroup that counts the time of processors for all of them.
+	Accounting string
 }
 
 // wineOwn is the memory that Wine commits in a process for itself, such as threads and handles: 10 to 60 MB were measured.
@@ -46,17 +48,24 @@ func limitsOf(l guestapi.Limits, processors int) (own limits) {
 
 func limitsFile(drive string) string { return filepath.Join(hostspec.Drives, drive, "limits.json") }
 
-// limit prepares the limits of a container. Without cgroups of version 1, its use of processors has none.
-func (h host) limit(drive string, l guestapi.Limits) error {
+// limit prepares the limits of a container, and what counts its use of processors. Without cgroups of version 1, that is neither limited
+// nor counted.
+func (h host) limit(drive string, l guestapi.Limits) (err error) {
 	own := limitsOf(l, runtime.NumCPU())
-	if own == (limits{}) {
-		return nil
+	if own.Accounting, err = h.makeCgroup("cpuacct", drive); err != nil {
+		return err
 	}
-	if folder := cpuFolder(); folder != "" && own.Quota > 0 {
-		own.Cgroup = filepath.Join(folder, h.spec.Cgroup, drive)
-		if err := os.MkdirAll(own.Cgroup, 0o755); err != nil {
-			return fmt.Errorf("creating a cgroup: %w", err)
+	if own.Accounting != "" {
+		if err := os.Symlink(own.Accounting, filepath.Join(hostspec.Drives, drive, hostspec.Accounting)); err != nil {
+			return fmt.Errorf("noting a cgroup: %w", err)
 		}
+	}
+	if own.Quota > 0 {
+		if own.Cgroup, err = h.makeCgroup("cpu", drive); err != nil {
+			return err
+		}
+	}
+	if own.Cgroup != "" {
 		if err := writeCgroup(own.Cgroup, "cpu.cfs_quota_us", strconv.Itoa(own.Quota)); err != nil {
 			return err
 		}
@@ -68,17 +77,21 @@ func (h host) limit(drive string, l guestapi.Limits) error {
 	return os.WriteFile(limitsFile(drive), raw, 0o644)
 }
 
-// cpuFolder is this process's cgroup for processors; "" if there is none of version 1.
-func cpuFolder() string {
+// makeCgroup creates a container's cgroup of a controller and returns its folder; "" if the machine has none of version 1.
+func (h host) makeCgroup(controller, drive string) (string, error) {
 	hierarchies, err := cgroups()
 	if err != nil {
-		return ""
+		return "", nil //nolint:nilerr // which says that there are none
 	}
-	i := slices.IndexFunc(hierarchies, func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), "cpu") })
+	i := slices.IndexFunc(hierarchies, func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) })
 	if i < 0 {
-		return ""
+		return "", nil
 	}
-	return hierarchies[i].folder
+	folder := filepath.Join(hierarchies[i].folder, h.spec.Cgroup, drive)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("creating a cgroup: %w", err)
+	}
+	return folder, nil
 }
 
 func readLimits(drive string) (own limits, err error) {
@@ -101,8 +114,8 @@ func enterLimits(drive string) error {
 	if err != nil {
 		return err
 	}
-	if own.Cgroup != "" {
-		if err := writeCgroup(own.Cgroup, "cgroup.procs", "0"); err != nil { // 0 is the process that writes
+	for _, folder := range own.folders() {
+		if err := writeCgroup(folder, "cgroup.procs", "0"); err != nil { // 0 is the process that writes
 			return err
 		}
 	}
@@ -114,11 +127,17 @@ func enterLimits(drive string) error {
 	return nil
 }
 
-// removeLimits removes the cgroup of a container. One that still has a process goes with the lab.
+// removeLimits removes the cgroups of a container. One that still has a process goes with the lab.
 func removeLimits(drive string) error {
 	own, err := readLimits(drive)
-	if own.Cgroup != "" {
-		_ = os.Remove(own.Cgroup)
+	for _, folder := range own.folders() {
+		_ = os.Remove(folder)
 	}
 	return err
+}
+
+// folders are those of all cgroups of the container. One folder can be for both uses.
+func (own limits) folders() []string {
+	all := slices.Compact([]string{own.Cgroup, own.Accounting})
+	return slices.DeleteFunc(all, func(folder string) bool { return folder == "" })
 }

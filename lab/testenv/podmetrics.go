@@ -102,6 +102,19 @@ type sample struct {
 	at             time.Time
 }
 
+// ProcessorTime is how long processors have worked for a container, as the kubelet tells it.
+func (env *Env) ProcessorTime(ctx context.Context, pod *corev1.Pod, container string) (time.Duration, error) {
+	all, err := env.samples(ctx, []corev1.Pod{*pod})
+	if err != nil {
+		return 0, err
+	}
+	s, found := all[pod.Namespace+"/"+pod.Name+"/"+container]
+	if !found || s.at.IsZero() {
+		return 0, fmt.Errorf("node %s has no processor time of container %s of pod %s", pod.Spec.NodeName, container, pod.Name)
+	}
+	return time.Duration(s.seconds * float64(time.Second)), nil
+}
+
 // podMetrics measures pods that are selected by labels.
 func (env *Env) podMetrics(ctx context.Context, namespace, selector string) (items []any, err error) {
 	pods, err := env.Clients.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})

@@ -117,7 +117,8 @@ func kubernetesPatch() patch {
 	}
 }
 
-// hcsshimPatch is for HostProcess containers. Wine has no silos, no logon of services, and of the properties of jobs only the oldest.
+// hcsshimPatch is for HostProcess containers. Wine has no silos, no logon of services, and of the properties of jobs only the oldest,
+// without the processor time.
 func hcsshimPatch() patch {
 	const job, limits = "internal/jobobject/jobobject.go", "internal/jobobject/limits.go"
 	const container = "internal/jobcontainers/jobcontainer.go"
@@ -133,6 +134,7 @@ func hcsshimPatch() patch {
 				find: "func (c *JobContainer) bindSetup(ctx context.Context, s *specs.Spec, opts CreateOptions) (_ resources.ResourceCloser, err error) {\n",
 				add:  "return c.setupOnWine(ctx, s, opts)\n",
 			},
+			{file: container, find: "c.job.QueryProcessorStats()", replace: "c.processorTimeOnWine()"},
 			{file: container, find: "env = append(env, sandboxMountPointEnvVar+\"=\"+c.rootfsLocation)\n", add: "env = append(env, c.variableOnWine())\n"},
 			{
 				file: "internal/jobcontainers/logon.go",
