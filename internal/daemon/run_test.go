@@ -13,17 +13,23 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/daemon"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
 	"github.com/windows-machine-config/wmco/internal/sim"
 )
 
 // startRun runs the service until the test ends or stop is called. The log goes nowhere.
 func startRun(t *testing.T, w *sim.Windows) (stop func()) {
 	t.Helper()
+	return runOn(t, w.Host())
+}
+
+func runOn(t *testing.T, h host.Host) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		daemon.Run(ctx, w.Host(), daemon.RunOptions{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		daemon.Run(ctx, h, daemon.RunOptions{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	}()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)

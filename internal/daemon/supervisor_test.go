@@ -109,6 +109,30 @@ func TestAServiceIsRestoredWhileAnotherKeepsDying(t *testing.T) {
 	})
 }
 
+// slowServices is a busy service manager.
+type slowServices struct{ host.Services }
+
+func (s slowServices) List(ctx context.Context, names []string) ([]host.Service, error) {
+	time.Sleep(4 * time.Second)
+	return s.Services.List(ctx, names)
+}
+
+// The pause after the second death ends while the services are still looked at.
+func TestAPauseThatEndsDuringALookIsNotMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, r := withoutCluster(t, sim.WindowsOptions{RestartDelay: never})
+		h := w.Host()
+		h.Services = slowServices{h.Services}
+		runOn(t, h)
+		time.Sleep(time.Hour)
+		for range 2 {
+			w.Crash("kubelet")
+			time.Sleep(30 * time.Second)
+		}
+		expectJoined(t, w, r)
+	})
+}
+
 func TestNothingIsWrittenAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, r := withoutCluster(t, sim.WindowsOptions{})

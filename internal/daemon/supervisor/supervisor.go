@@ -67,6 +67,8 @@ type supervision struct {
 	Manager
 	supervisor *Supervisor
 	histories  map[string]*restartHistory
+	// looked is when the last pass saw the services. What was to come then may be over when the pass ends.
+	looked time.Time
 	// stuck are why services could not be started in the last pass.
 	stuck map[string]startBlocker
 }
@@ -91,7 +93,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			retry, wait = backoff.New(), time.Until(v.due(time.Now()))
+			retry, wait = backoff.New(), time.Until(v.due())
 			if changes == nil {
 				wait = min(wait, watchEvery)
 			}
@@ -150,6 +152,7 @@ func (v *supervision) look(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	v.looked = now
 	for name, c := range v.histories {
 		c.observe(now, found[name])
 	}
@@ -282,7 +285,8 @@ func (s *Supervisor) restartDone(name string) {
 }
 
 // due is when to look again although nobody told of a change.
-func (v *supervision) due(now time.Time) time.Time {
+func (v *supervision) due() time.Time {
+	now := v.looked
 	due := now.Add(servicesEvery)
 	v.supervisor.mu.Lock()
 	settled := v.supervisor.health.settled()
