@@ -7,26 +7,23 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
-
-	"github.com/windows-machine-config/wmco/lab/hostspec"
 )
 
-// nameOf is the file with the host name of a container.
-func nameOf(drive string) string { return filepath.Join(hostspec.Drives, drive, "hostname") }
+// nameFile has the host name of a container.
+const nameFile = "hostname"
 
 // writeName notes the host name of a container. Without one, it has that of the host.
 func writeName(drive, name string) error {
 	if name == "" {
 		return nil
 	}
-	return os.WriteFile(nameOf(drive), []byte(name), 0o644)
+	return os.WriteFile(ownFile(drive, nameFile), []byte(name), 0o644)
 }
 
 // takeName gives this thread, and the program that it becomes, the host name of a container. Wine's server reads it from there.
 func takeName(drive string) error {
-	name, err := os.ReadFile(nameOf(drive))
+	name, err := os.ReadFile(ownFile(drive, nameFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

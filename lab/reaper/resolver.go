@@ -23,7 +23,7 @@ const (
 	hostsFile    = "/etc/hosts"
 )
 
-// ownFile is what a container has in place of one of these files.
+// ownFile is a container's own file, such as it has in place of these.
 func ownFile(drive, file string) string {
 	return filepath.Join(hostspec.Drives, drive, filepath.Base(file))
 }
