@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/windows"
+
 	"github.com/windows-machine-config/wmco/lab/guestapi"
 )
 
@@ -83,6 +85,9 @@ func boot(ctx context.Context, _ guestapi.Nothing) (guestapi.Boot, error) {
 	return guestapi.Boot{ID: uint32(a.Value.Number)}, err
 }
 
+// startAttempts is how many times a program is started.
+const startAttempts = 3
+
 func execute(ctx context.Context, r guestapi.ExecRequest) (guestapi.ExecResult, error) {
 	argv, err := syscall.UTF16PtrFromString(r.CommandLine)
 	if err != nil {
@@ -92,6 +97,17 @@ func execute(ctx context.Context, r guestapi.ExecRequest) (guestapi.ExecResult, 
 	if err != nil {
 		return guestapi.ExecResult{}, err
 	}
+	for attempt := 1; ; attempt++ {
+		result, err := run(ctx, name, r)
+		// Seldom, a process of Wine ends before its program starts. Nothing ran, so it is safe to start it again.
+		if attempt == startAttempts || !errors.Is(err, windows.ERROR_INTERNAL_ERROR) {
+			return result, err
+		}
+	}
+}
+
+// run runs a program once.
+func run(ctx context.Context, name string, r guestapi.ExecRequest) (guestapi.ExecResult, error) {
 	cmd := exec.CommandContext(ctx, name)
 	if cmd.Err != nil {
 		return guestapi.ExecResult{}, fmt.Errorf("finding the program: %w", cmd.Err)
@@ -104,7 +120,7 @@ func execute(ctx context.Context, r guestapi.ExecRequest) (guestapi.ExecResult, 
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Stdin), &stdout, &stderr
 	cmd.WaitDelay = 2 * time.Second
-	err = cmd.Run()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return guestapi.ExecResult{}, fmt.Errorf("running %s: %w", name, err)
