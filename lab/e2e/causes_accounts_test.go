@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,6 +26,12 @@ func missingAccount(p teller) {
 	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "names credential spec web", "kind GMSACredentialSpec is missing")
 	kind := credentialSpecs()
 	p.create(kind)
+	p.eventually("the API server serves kind GMSACredentialSpec", func(context.Context) string {
+		if _, err := p.Client.RESTMapper().RESTMapping(schema.GroupKind{Group: "windows.k8s.io", Kind: "GMSACredentialSpec"}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	p.expectPodTold(j.at.Name, account, api.EventCredentialSpecMissing, "the webhook of windows-gmsa is not installed")
 	account.GMSACredentialSpec = new("{}")
 	p.expectPodTold(j.at.Name, account, api.EventNodeNotInDomain, "node alone does not report that it is joined to a domain", "0 of 1 Windows nodes do")
