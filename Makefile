@@ -159,7 +159,7 @@ unit-payload: ## Ring 2: tests of the payload's components, and of the release.
 	$(RUN) $(PAYLOAD)
 
 test: ## All of ring 2: tests that need no Windows host.
-	$(RUN) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD)
+	$(RUN) $(UNIT) unit-wine unit-acceptance $(PAYLOAD) -- unit-race
 
 e2e-core: ## Ring 3: each capability once, with a real API server and real Windows programs on Wine hosts. RACE=1 looks for data races in the operator.
 	$(RUN) prepare -- e2e-build-core -- e2e-core-tests e2e-conformance e2e-rights e2e-page
@@ -168,7 +168,7 @@ e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
 	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-conformance e2e-acceptance e2e-olm
 
 gate: ## What CI runs: rings 1 to 3.
-	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-conformance e2e-rights e2e-page
+	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-conformance e2e-rights e2e-page -- unit-race
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
 .PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
@@ -220,7 +220,7 @@ unit-root:
 
 # Without internal/csr, which starts no goroutines, and the stories of whole fleets and hosts in simulated time, which take minutes with
 # the race detector. make unit RACE=1 runs them too.
-unit-race: | $(if $(WMCO_RUN),unit-root) ## Ring 2: tests of the packages where goroutines meet, with the race detector.
+unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race detector.
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root

@@ -2,12 +2,14 @@ package wmco_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestARunSaysWhatItsStepsTook runs steps by hack/run.sh as the Makefile does: some that pass, one that fails, one that takes too long.
@@ -54,6 +56,18 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 				t.Logf("it says:\n%s", out)
 			}
 		})
+	}
+}
+
+// TestTheRaceDetectorNeedsTime begins runs in the past.
+func TestTheRaceDetectorNeedsTime(t *testing.T) {
+	for minutes, says := range map[int]string{35: "no required module provides package", 39: "SKIPPED: tests with the race detector, as half of the 75 minutes"} {
+		command := exec.Command("hack/race-test.sh", "example.com/missing")
+		command.Env = append(os.Environ(), "WMCO_LIMIT=75", fmt.Sprintf("WMCO_BEGAN=%d", time.Now().Add(-time.Duration(minutes)*time.Minute).Unix()))
+		out, err := command.CombinedOutput()
+		if skipped := strings.HasPrefix(says, "SKIPPED"); !strings.Contains(string(out), says) || (err == nil) != skipped {
+			t.Errorf("after %d minutes it says %q (%v), want %q", minutes, out, err, says)
+		}
 	}
 }
 

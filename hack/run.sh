@@ -19,7 +19,7 @@ if [ -n "${WMCO_RUN:-}" ]; then # within a run
 fi
 
 WMCO_RUN=$(mktemp -d "${TMPDIR:-/tmp}/wmco-run-XXXXXX")
-export WMCO_RUN
+export WMCO_RUN WMCO_BEGAN=$EPOCHSECONDS
 began=$SECONDS
 
 # field prints what the notes of a step say: field <file> <name>.
