@@ -1,6 +1,9 @@
 package podrules
 
 import (
+	"fmt"
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,10 +18,6 @@ const AssigningPolicyName = "windows-pods-runtime-class"
 // exist: a pod never gets one that does not, which the API server would refuse. The API server then has the class add its node selector and
 // tolerations, because it asks all admission plugins again after a policy has changed a pod.
 func Assigning() []any {
-	generation := "'none'"
-	for _, r := range windowsbuild.Releases() {
-		generation = hasGeneration(r.Tag) + " ? '" + r.Tag + "' : (" + generation + ")"
-	}
 	kept := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: api.LabelAssignRuntimeClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"false"}},
 	}}
@@ -43,17 +42,12 @@ func Assigning() []any {
 					"!object.spec.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue()"},
 				{Name: "no-host-process", Expression: "!(object.spec.?securityContext.windowsOptions.hostProcess.orValue(false) || " +
 					"object.spec.containers.exists(c, c.?securityContext.windowsOptions.hostProcess.orValue(false)))"},
-			},
-			Variables: []admissionv1.Variable{
-				{Name: "main", Expression: "object.spec.containers"},
-				{Name: "several", Expression: generationsOf() + " > 1"},
-				{Name: "generation", Expression: generation},
-				{Name: "fits", Expression: "params.metadata.?labels[?'" + api.LabelImages + "'].orValue('') == variables.generation || " +
-					"variables.generation == 'none' && params.metadata.?labels[?'" + api.LabelDefaultClass + "'].orValue('') == 'true'"},
+				// A class that does not fit costs less here than as an empty patch, which the API server applies.
+				{Name: "class-fits", Expression: classFits()},
 			},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{Expression: "variables.fits && !variables.several && !has(object.spec.runtimeClassName) ? " +
+				JSONPatch: &admissionv1.JSONPatch{Expression: "!has(object.spec.runtimeClassName) ? " + // two classes can fit
 					"[JSONPatch{op: 'add', path: '/spec/runtimeClassName', value: params.metadata.name}] : []"},
 			}},
 		},
@@ -69,4 +63,15 @@ func Assigning() []any {
 			},
 		},
 	}}
+}
+
+// classFits is true for the class of the only generation that the images of a pod name, and for the default class where they name none.
+func classFits() string {
+	var named []string
+	for _, r := range windowsbuild.Releases() {
+		named = append(named, hasGeneration("object.spec.containers", r.Tag)+" ? ['"+r.Tag+"'] : []")
+	}
+	const label = "params.metadata.?labels[?'%s'].orValue('')"
+	return fmt.Sprintf("[(%s)].exists(named, named == ["+label+"] || named == [] && "+label+" == 'true')",
+		strings.Join(named, ") + ("), api.LabelImages, api.LabelDefaultClass)
 }

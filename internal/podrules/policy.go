@@ -10,14 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 )
 
 // Names of the admission policies.
 const (
-	// PolicyName is the policy about pods that do not run on Windows nodes.
+	// PolicyName is the policy with all rules, which warns.
 	PolicyName = "windows-pods"
-	// AdvicePolicyName is the policy about pods that run otherwise than written, or perhaps not.
+	// DenyPolicyName is the policy that refuses pods that do not run, in namespaces that ask for it.
+	DenyPolicyName = "windows-pods-deny"
+	// AdvicePolicyName is the policy that warns, in namespaces with the former, of pods that run otherwise than written, or perhaps not.
 	AdvicePolicyName = "windows-pods-advice"
 )
 
@@ -27,33 +28,34 @@ const (
 	rulesDeny = "deny"
 )
 
-// Policies are what tells those who write pods for Windows at once what will not work: a policy about pods that do not run, with
-// bindings that warn and that refuse, and one with advice.
+// Policies are what tells those who write pods for Windows at once what will not work. Each policy converts the object for CEL anew, which
+// takes most of the time, so one policy has all rules, and only namespaces that ask for refusals have two.
 func Policies() []any {
-	stops, advice := newPolicy(PolicyName), newPolicy(AdvicePolicyName)
+	var stops, advice []admissionv1.Validation
 	for _, r := range Rules() {
 		v := admissionv1.Validation{Expression: r.expression(), Message: r.Path + " of a pod for Windows: " + r.Why + " " + r.Instead}
 		if r.Refused || r.Stops {
-			stops.Spec.Validations = append(stops.Spec.Validations, v)
+			stops = append(stops, v)
 		} else {
-			advice.Spec.Validations = append(advice.Spec.Validations, v)
+			advice = append(advice, v)
 		}
 	}
-	stops.Spec.Validations = append(stops.Spec.Validations, togetherOnANode())
-	advice.Spec.Validations = append(placed(), advice.Spec.Validations...)
-	warn, audit, deny := admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
+	stops = append(stops, togetherOnANode())
+	advice = append(placed(), advice...)
+	const warn, audit, deny = admissionv1.Warn, admissionv1.Audit, admissionv1.Deny
 	return []any{
-		stops,
-		newBinding(PolicyName, PolicyName, metav1.LabelSelectorOpNotIn, []string{rulesOff, rulesDeny}, warn, audit),
-		newBinding(PolicyName+"-deny", PolicyName, metav1.LabelSelectorOpIn, []string{rulesDeny}, deny, audit),
-		advice,
-		newBinding(AdvicePolicyName, AdvicePolicyName, metav1.LabelSelectorOpNotIn, []string{rulesOff}, warn),
+		newPolicy(PolicyName, slices.Concat(stops, advice)),
+		newBinding(PolicyName, metav1.LabelSelectorOpNotIn, []string{rulesOff, rulesDeny}, warn, audit),
+		newPolicy(DenyPolicyName, stops),
+		newBinding(DenyPolicyName, metav1.LabelSelectorOpIn, []string{rulesDeny}, deny, audit),
+		newPolicy(AdvicePolicyName, advice),
+		newBinding(AdvicePolicyName, metav1.LabelSelectorOpIn, []string{rulesDeny}, warn, audit),
 	}
 }
 
-// newPolicy is a policy without validations, about pods and everything with a template of pods. It never stops a pod because it cannot be
-// evaluated. Pods and templates that controllers make are left out: nobody reads their warnings, and they run already.
-func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
+// newPolicy is a policy about pods and everything with a template of pods. It never stops a pod because it cannot be evaluated. Pods and
+// templates that controllers make are left out: nobody reads their warnings, and they run already.
+func newPolicy(name string, validations []admissionv1.Validation) *admissionv1.ValidatingAdmissionPolicy {
 	rule := func(group string, operations []admissionv1.OperationType, resources ...string) admissionv1.NamedRuleWithOperations {
 		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: resources},
@@ -85,6 +87,7 @@ func newPolicy(name string) *admissionv1.ValidatingAdmissionPolicy {
 				// OpenShift fills in what a security context lacks before a pod is validated: nobody wrote it.
 				{Name: "filled", Expression: "object.metadata.?annotations[?'openshift.io/scc'].hasValue()"},
 			},
+			Validations: validations,
 		},
 	}
 }
@@ -101,13 +104,13 @@ func forWindows(spec string) string {
 		"%[1]s.?nodeSelector[?'node.kubernetes.io/windows-build'].hasValue() || %[1]s.?runtimeClassName.orValue('').startsWith('windows')", spec)
 }
 
-// newBinding puts a policy in force in the namespaces that a selector of api.LabelPodRules chooses.
-func newBinding(name, policy string, op metav1.LabelSelectorOperator, values []string, actions ...admissionv1.ValidationAction) *admissionv1.ValidatingAdmissionPolicyBinding {
+// newBinding puts the policy of its name in force in the namespaces that a selector of api.LabelPodRules chooses.
+func newBinding(name string, op metav1.LabelSelectorOperator, values []string, actions ...admissionv1.ValidationAction) *admissionv1.ValidatingAdmissionPolicyBinding {
 	return &admissionv1.ValidatingAdmissionPolicyBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicyBinding"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy, ValidationActions: actions,
+			PolicyName: name, ValidationActions: actions,
 			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
 				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: api.LabelPodRules, Operator: op, Values: values}},
 			}},
@@ -181,25 +184,16 @@ func tagWords(generation string) string {
 	return strings.Join(words, "|")
 }
 
-// hasGeneration is true where a container in variables.main has an image whose tag names a generation.
-func hasGeneration(generation string) string {
-	return fmt.Sprintf(`variables.main.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, tagWords(generation))
-}
-
-// generationsOf is the number of generations that images in variables.main name.
-func generationsOf() string {
-	var has []string
-	for _, r := range windowsbuild.Releases() {
-		has = append(has, hasGeneration(r.Tag))
-	}
-	return "[" + strings.Join(has, ", ") + "].filter(is, is).size()"
+// hasGeneration is true where a container in a list has an image whose tag names a generation.
+func hasGeneration(containers, generation string) string {
+	return fmt.Sprintf(`%s.exists(c, c.?image.orValue('').matches(':([^/@]*[^a-z0-9/@])?(%s)([^a-z0-9/@][^/@]*)?(@.*)?$'))`, containers, tagWords(generation))
 }
 
 // togetherOnANode is the rule that a node runs all images of a pod.
 func togetherOnANode() admissionv1.Validation {
 	var both []string
 	for _, pair := range apart() {
-		both = append(both, "!("+hasGeneration(pair[0].Tag)+" && "+hasGeneration(pair[1].Tag)+")")
+		both = append(both, "!("+hasGeneration("variables.main", pair[0].Tag)+" && "+hasGeneration("variables.main", pair[1].Tag)+")")
 	}
 	return admissionv1.Validation{
 		Expression: strings.Join(both, " && "),

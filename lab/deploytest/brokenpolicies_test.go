@@ -33,7 +33,7 @@ type change func(o *unstructured.Unstructured, forced bool)
 // breakages are all parts of a policy that are evaluated. The API server does not ignore a patch that leaves no pod, such as one with a text in
 // place of the containers; that of the policy only adds the name of an object.
 func breakages() (all []breakage) {
-	for _, policy := range []string{podrules.PolicyName, podrules.AdvicePolicyName} {
+	for _, policy := range []string{podrules.PolicyName, podrules.DenyPolicyName, podrules.AdvicePolicyName} {
 		all = append(all,
 			breakage{name: "a validation", policy: policy, change: with(failing, "validations", "expression")},
 			breakage{name: "a variable", policy: policy, change: with("object.isMissing.spec", "variables", "expression")},
@@ -41,7 +41,6 @@ func breakages() (all []breakage) {
 	}
 	for _, b := range []breakage{
 		{name: "a match condition", change: with(failing, "matchConditions", "expression")},
-		{name: "a variable", change: with("object.isMissing.spec", "variables", "expression")},
 		{name: "a mutation", change: patch("add", "/spec/runtimeClassName", "object.spec.isMissing")},
 		{name: "a patch of what is not there", change: patch("replace", "/spec/isMissing/isMissing", "'x'")},
 		{name: "no parameters", change: withoutParameters},
