@@ -21,9 +21,6 @@ const MaxSize = 256 << 20
 // nothing is used that was kept from an earlier build.
 const Format = 1
 
-// window lets the encoder look back as far as the dictionary and the program reach.
-const window = MaxSize
-
 // dictionaryID is in the header of each frame with a dictionary. Which one it is, the manifest says.
 const dictionaryID = 1
 
@@ -54,7 +51,7 @@ func Compress(w io.Writer, program []byte, d Dictionary, fast bool) error {
 	if fast {
 		level = zstd.SpeedFastest
 	}
-	options := []zstd.EOption{zstd.WithEncoderLevel(level), zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1),
+	options := []zstd.EOption{zstd.WithEncoderLevel(level), zstd.WithWindowSize(window(len(d.filtered) + len(program))), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true)}
 	if len(d.filtered) > 0 {
 		options = append(options, zstd.WithEncoderDictRaw(dictionaryID, d.filtered))
@@ -69,13 +66,23 @@ func Compress(w io.Writer, program []byte, d Dictionary, fast bool) error {
 	return err
 }
 
+// window lets the encoder look back over size bytes: the dictionary and the program. The encoder's memory, which it has to clear, is as
+// large. zstd wants a power of two.
+func window(size int) int {
+	w := zstd.MinWindowSize
+	for w < size && w < MaxSize {
+		w *= 2
+	}
+	return w
+}
+
 // Decompress returns the program of size bytes that a frame was made of. Whatever the frame holds, it takes no more memory than
 // that. The caller verifies the program's hash.
 func Decompress(frame []byte, size int64, d Dictionary) ([]byte, error) {
 	if len(frame) > MaxSize || size > MaxSize || size < 0 {
 		return nil, ErrTooLarge
 	}
-	options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecodeAllCapLimit(true)}
+	options := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(MaxSize), zstd.WithDecodeAllCapLimit(true)}
 	if len(d.filtered) > 0 {
 		options = append(options, zstd.WithDecoderDictRaw(dictionaryID, d.filtered))
 	}
