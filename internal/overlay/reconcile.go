@@ -26,6 +26,8 @@ const (
 	missingGrace = 2 * time.Second
 	// settleTimeout is the longest time until a new network has its addresses, and the host its connections.
 	settleTimeout = time.Minute
+	// recreateAfter is when a network that still has none is created again: no pod can use it.
+	recreateAfter = 3 * time.Minute
 	// createTimeout and callTimeout limit calls of the service.
 	createTimeout = 3 * time.Minute
 	callTimeout   = time.Minute
@@ -162,6 +164,9 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 
 // reconcileNetworks creates and removes networks. It returns a pause if there is something to wait for.
 func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, subnet netip.Prefix) (time.Duration, error) {
+	if err := r.removeUnsettled(ctx); err != nil {
+		return 0, err
+	}
 	c := changeNetworks(r.have, r.settings.networks(subnet))
 	if c.isEmpty() {
 		r.missingSince = time.Time{}
@@ -192,6 +197,20 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	}
 	return 0, nil
 }
+
+// removeUnsettled removes the network of pods if Windows does not report its addresses, so that it is created again.
+func (r *networkReconciler) removeUnsettled(ctx context.Context) error {
+	n := named(r.have, Network)
+	if n == nil || isSettled(*n) || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
+		return nil
+	}
+	r.unsettledSince = time.Time{}
+	return r.removeNetwork(ctx, *n)
+}
+
+// isSettled says whether Windows has reported the addresses of the network of pods: the router's, which other nodes need, and the host's own,
+// which WICD needs.
+func isSettled(n hns.Network) bool { return n.RouterMAC != "" && n.ManagementIP.IsValid() }
 
 func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network) error {
 	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "is", describe(n))
@@ -264,11 +283,13 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 		return 0, fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
 	if mac, err := parseMAC(n.RouterMAC); err == nil {
+		r.state.setMAC(mac)
+	}
+	if isSettled(*n) {
 		if r.lastLogged != "" {
 			r.log.Info("The overlay is configured")
 		}
 		r.unsettledSince, r.lastLogged = time.Time{}, ""
-		r.state.setMAC(mac)
 		return resyncInterval, nil
 	}
 	if r.unsettledSince.IsZero() {
@@ -278,7 +299,8 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 	if time.Since(r.unsettledSince) < settleTimeout {
 		return pollInterval, nil
 	}
-	r.logOnce(slog.LevelWarn, "Windows has not reported the address of the router; other nodes cannot reach the pods of this one", "network", n.Name)
+	r.logOnce(slog.LevelWarn, "Windows has not reported the addresses of the network; pods of this node cannot be reached", "network", n.Name,
+		"router", n.RouterMAC, "host", n.ManagementIP.String(), "createdAgainAfter", recreateAfter.String())
 	return longestPause, nil
 }
 

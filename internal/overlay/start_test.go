@@ -40,6 +40,33 @@ func TestWindowsReportsAddressesLate(t *testing.T) {
 	})
 }
 
+// Windows may create a network and never report its addresses. Pods cannot use it.
+func TestANetworkWithoutAddressesIsCreatedAgain(t *testing.T) {
+	for name, loses := range map[string]func(*hns.Network){
+		"of the host": func(n *hns.Network) { n.ManagementIP = netip.Addr{} }, "of the router": func(n *hns.Network) { n.RouterMAC = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(e *env) {
+				e.linux(1)
+				h := e.windows(1, sim.HNSOptions{}).start()
+				e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
+				h.stop()
+				lost, _ := h.network(overlay.Network)
+				h.service.Edit(lost.ID, loses)
+				h.service.ResetCalls()
+				h.start()
+				e.passes(2 * time.Minute)
+				h.wantChanges(map[string]int{})
+				e.awaits(2*time.Minute, "the network is another one", func() bool {
+					n, _ := h.network(overlay.Network)
+					return n.ID != lost.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
+				})
+				h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1, "AddRemotes": 1})
+			})
+		})
+	}
+}
+
 // A network cannot be created on a switch that is not ready.
 func TestOverlayWaitsForTheBaseNetwork(t *testing.T) {
 	story(t, func(e *env) {

@@ -76,8 +76,12 @@ func (m *networkMemory) judgeParts(j *judgement) {
 // find returns the network when it can be used.
 func (m *networkMemory) find(j *judgement) *hns.Network {
 	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
-	if i < 0 || len(j.state.Networks[i].Subnets) == 0 || j.state.Networks[i].RouterMAC == "" || !j.state.Networks[i].ManagementIP.IsValid() {
-		m.miss(j)
+	if i < 0 {
+		m.miss(j, "is not there yet")
+		return nil
+	}
+	if n := j.state.Networks[i]; len(n.Subnets) == 0 || n.RouterMAC == "" || !n.ManagementIP.IsValid() {
+		m.miss(j, "has no addresses yet")
 		return nil
 	}
 	network := &j.state.Networks[i]
@@ -96,7 +100,7 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 }
 
 // miss is for a look without a network that can be used. When that is so for too long, the service that makes it is restarted.
-func (m *networkMemory) miss(j *judgement) {
+func (m *networkMemory) miss(j *judgement, what string) {
 	if m.since.IsZero() {
 		m.since = j.now
 	}
@@ -108,7 +112,7 @@ func (m *networkMemory) miss(j *judgement) {
 		j.plan.again = awaitedEvery // it never was: there is no loss that the Node has to show for a while
 	}
 	t := j.move(&m.network, e)
-	j.plan.problem(t.reason, "network %s is not there yet; service %s makes it, see its log", j.want.Name, j.want.MadeBy)
+	j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
 	if t.do == restartMaker {
 		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " is gone"
 		m.since = j.now
