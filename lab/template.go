@@ -251,5 +251,8 @@ func registryEntries() []guestapi.RegistryEntry {
 		// On Wine, the process of a service sometimes hangs at its end; on Windows it does not. Here Wine kills it after this
 		// number of milliseconds.
 		number(`HKLM\SYSTEM\CurrentControlSet\Control`, "WaitToKillServiceTimeout", 10000),
+		// For the start of a service and its answers to controls, Wine has 10 s and Windows 30 s. On a busy machine of the lab, Wine
+		// needs longer than that for a program as large as the kubelet.
+		number(`HKLM\SYSTEM\CurrentControlSet\Control`, "ServicesPipeTimeout", 60000),
 	}
 }

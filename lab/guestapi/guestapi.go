@@ -31,6 +31,7 @@ const (
 	ContainersDir      = `C:\lab\systems` // hostcompute's compute systems
 	MountsDir          = `C:\lab\mounts`  // mounted layers of containers
 	NetworksDir        = `C:\lab\hns`     // hns.Store
+	AddressFile        = `C:\lab\address` // the host's address, as text
 	HostComputeLog     = `C:\lab\hostcompute.log`
 	HostKeyFile        = `C:\ProgramData\ssh\ssh_host_ed25519_key`
 )

@@ -6,10 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"os"
 	"strings"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -180,30 +179,12 @@ func newID() string {
 	return guidText(id)
 }
 
-// ownAddress is the first address of this host's network card; those of pods are on the loopback link. A UDP socket cannot be
-// used to find it: Go sets an option that Wine does not know (SIO_UDP_NETRESET, error 10045).
+// ownAddress is the host's address, which the reaper wrote before Windows booted. Wine does not know it until a while after its start: on a
+// busy machine, 20 seconds were too few.
 func ownAddress() string {
-	for range 100 {
-		if address := addressNow(); address != "" {
-			return address
-		}
-		time.Sleep(100 * time.Millisecond) // Wine has just started
+	address, err := os.ReadFile(guestapi.AddressFile)
+	if err != nil {
+		note("reading the address of this host: %v", err)
 	}
-	return ""
-}
-
-func addressNow() string {
-	cards, _ := net.Interfaces()
-	for _, card := range cards {
-		if card.Flags&net.FlagLoopback != 0 {
-			continue
-		}
-		all, _ := card.Addrs()
-		for _, a := range all {
-			if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && n.IP.IsGlobalUnicast() {
-				return n.IP.String()
-			}
-		}
-	}
-	return ""
+	return string(address)
 }

@@ -55,7 +55,8 @@ func (h host) forgetPods() error {
 		os.RemoveAll(onDriveC(guestapi.MountsDir)),
 		store.Forget(),
 		setPodNetworks(nil),
-		setAddresses())
+		setAddresses(),
+		os.WriteFile(onDriveC(guestapi.AddressFile), []byte(ownAddress()), 0o644))
 	if failures != nil {
 		return fmt.Errorf("removing the pods of the last boot: %w", failures)
 	}
