@@ -1,25 +1,40 @@
 #!/usr/bin/env bash
 # Runs targets of the Makefile two at a time, and says at the end what failed and what each step took: hack/run.sh <targets> [-- <targets
-# that come after all of those>]. After WMCO_LIMIT minutes, where that is set, it stops everything and says what was running.
+# that come after all of those>] [--if-time <targets that are left out when half of WMCO_LIMIT minutes are over>]. After WMCO_LIMIT
+# minutes, where that is set, it stops everything and says what was running.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export MAKEFLAGS= MAKELEVEL= # those of the make that called are not for the ones that are called
 
+# in_time says whether there is time for targets that can be left out.
+in_time() {
+  awk -v limit="${WMCO_LIMIT:-0}" -v took=$((EPOCHSECONDS - WMCO_BEGAN)) 'BEGIN { exit !(limit == 0 || took <= limit * 60 / 2) }'
+}
+
 if [ -n "${WMCO_RUN:-}" ]; then # within a run
-  phase=()
+  phase=() kind=--
   for word in "$@" --; do
-    if [ "$word" != -- ]; then
-      phase+=("$word")
-    elif [ ${#phase[@]} -gt 0 ]; then
-      make --no-print-directory -j2 "${phase[@]}" || exit
-      phase=()
-    fi
+    case "$word" in
+      -- | --if-time)
+        if [ ${#phase[@]} -gt 0 ]; then
+          if [ $kind = -- ] || in_time; then
+            make --no-print-directory -j2 "${phase[@]}" || exit
+          else
+            for step in "${phase[@]}"; do
+              echo "budget=0 began=$EPOCHREALTIME seconds=0 status=skipped" >"$WMCO_RUN/$step.step"
+            done
+          fi
+        fi
+        phase=() kind=$word
+        ;;
+      *) phase+=("$word") ;;
+    esac
   done
   exit 0
 fi
 
 WMCO_RUN=$(mktemp -d "${TMPDIR:-/tmp}/wmco-run-XXXXXX")
-export WMCO_RUN WMCO_BEGAN=$EPOCHSECONDS
+export WMCO_RUN WMCO_BEGAN=${WMCO_BEGAN:-$EPOCHSECONDS}
 began=$SECONDS
 
 # field prints what the notes of a step say: field <file> <name>.
@@ -43,6 +58,7 @@ table() {
     case "$(field "$step" status)" in
       '') took=$(since "$step") outcome='was running' ;;
       0) outcome=passed ;;
+      skipped) outcome="SKIPPED, as half of the $WMCO_LIMIT minutes were over; make $(basename "$step" .step) runs it" ;;
       *) outcome=FAILED ;;
     esac
     awk -v name="$(basename "$step" .step)" -v took="$took" -v user="$(field "$step" user)" -v kernel="$(field "$step" system)" \
@@ -61,7 +77,7 @@ failures() {
   for step in "$WMCO_RUN"/*.step; do
     [ -e "$step" ] || continue
     name=$(basename "$step" .step)
-    case "$(field "$step" status)" in '' | 0) continue ;; esac
+    case "$(field "$step" status)" in '' | 0 | skipped) continue ;; esac
     said=$(awk -f hack/failures.awk "$WMCO_RUN/$name.log" | tail -n 80)
     printf '\nwhat failed in %s:\n%s\n' "$name" "${said:-$(tail -n 20 "$WMCO_RUN/$name.log")}"
   done
