@@ -112,7 +112,7 @@ const (
 	ReasonNetworkWorks = "NetworkWorks"
 	// ReasonHNSUnavailable means that the Host Network Service of Windows does not answer.
 	ReasonHNSUnavailable = "HNSUnavailable"
-	// ReasonHNSNetworkMissing means that the pod network does not exist: it has not been created yet, or was lost.
+	// ReasonHNSNetworkMissing means that the pod network does not exist, or has no addresses: it has not been created yet, or was lost.
 	ReasonHNSNetworkMissing = "HNSNetworkMissing"
 	// ReasonHNSEndpointLost means that pods, or the host itself, have no endpoint in the pod network.
 	ReasonHNSEndpointLost = "HNSEndpointLost"

@@ -26,8 +26,9 @@ const (
 	missingGrace = 2 * time.Second
 	// settleTimeout is the longest time until a new network has its addresses, and the host its connections.
 	settleTimeout = time.Minute
-	// recreateAfter is when a network that still has none is created again: no pod can use it.
-	recreateAfter = 3 * time.Minute
+	// recreateAfter is when a network that still has none is created again: no pod can use it. WICD restarts a service after three minutes
+	// without its network, so that it has to be before that.
+	recreateAfter = 2 * time.Minute
 	// createTimeout and callTimeout limit calls of the service.
 	createTimeout = 3 * time.Minute
 	callTimeout   = time.Minute

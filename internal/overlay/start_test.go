@@ -55,9 +55,9 @@ func TestANetworkWithoutAddressesIsCreatedAgain(t *testing.T) {
 				h.service.Edit(lost.ID, loses)
 				h.service.ResetCalls()
 				h.start()
-				e.passes(2 * time.Minute)
+				e.passes(110 * time.Second)
 				h.wantChanges(map[string]int{})
-				e.awaits(2*time.Minute, "the network is another one", func() bool {
+				e.awaits(time.Minute, "the network is another one", func() bool {
 					n, _ := h.network(overlay.Network)
 					return n.ID != lost.ID && n.ManagementIP.IsValid() && h.published() && h.has(linuxRemote(1))
 				})
