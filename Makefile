@@ -273,10 +273,10 @@ e2e-docs:
 	$(E2E) $@ 60 hack/docs.sh
 
 e2e-lab:
-	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 1 -run "$(or $(ONLY),.)" .'
+	$(E2E) $@ 1200 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 1 -run "$(or $(ONLY),.)" .'
 
 e2e-whole:
-	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 80m -parallel 2 -run "$(or $(ONLY),.)" ./e2e'
+	$(E2E) $@ 2400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 3h -parallel 2 -run "$(or $(ONLY),.)" ./e2e'
 
 e2e-acceptance:
 	$(E2E) $@ 300 bash -c 'hack/acceptance.sh _acceptance && $(ACCEPTANCE) -v -timeout 30m -run "$(or $(ONLY),.)" ./cmd/wmco-acceptance'
