@@ -42,6 +42,10 @@ type Network struct {
 	ManagementIP netip.Addr
 }
 
+// HasAddresses says whether Windows has set the addresses of an overlay: the router's, which other nodes need, and the host's own, which
+// the files of CNI and kube-proxy need.
+func (n Network) HasAddresses() bool { return n.RouterMAC != "" && n.ManagementIP.IsValid() }
+
 // DefaultVXLANPort is the UDP port that an overlay of Windows has when it is given none.
 const DefaultVXLANPort = 4789
 

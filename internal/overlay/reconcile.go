@@ -202,16 +202,12 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 // removeUnsettled removes the network of pods if Windows does not report its addresses, so that it is created again.
 func (r *networkReconciler) removeUnsettled(ctx context.Context) error {
 	n := named(r.have, Network)
-	if n == nil || isSettled(*n) || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
+	if n == nil || n.HasAddresses() || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
 		return nil
 	}
 	r.unsettledSince = time.Time{}
 	return r.removeNetwork(ctx, *n)
 }
-
-// isSettled says whether Windows has reported the addresses of the network of pods: the router's, which other nodes need, and the host's own,
-// which WICD needs.
-func isSettled(n hns.Network) bool { return n.RouterMAC != "" && n.ManagementIP.IsValid() }
 
 func (r *networkReconciler) removeNetwork(ctx context.Context, n hns.Network) error {
 	r.log.Warn("Removing a network that cannot be used", "network", n.Name, "id", n.ID, "is", describe(n))
@@ -283,10 +279,11 @@ func (r *networkReconciler) publishRouter() (time.Duration, error) {
 	if n == nil {
 		return 0, fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
-	if mac, err := parseMAC(n.RouterMAC); err == nil {
+	mac, err := parseMAC(n.RouterMAC)
+	if err == nil {
 		r.state.setMAC(mac)
 	}
-	if isSettled(*n) {
+	if err == nil && n.HasAddresses() {
 		if r.lastLogged != "" {
 			r.log.Info("The overlay is configured")
 		}

@@ -67,6 +67,23 @@ func TestANetworkWithoutAddressesIsCreatedAgain(t *testing.T) {
 	}
 }
 
+func TestAnUnreadableRouterAddressIsLogged(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.stop()
+		n, _ := h.network(overlay.Network)
+		h.service.Edit(n.ID, func(n *hns.Network) { n.RouterMAC = "nonsense" })
+		h.service.ResetCalls()
+		h.start()
+		e.passes(5 * time.Minute)
+		h.wantChanges(map[string]int{})
+		if h.log.count("Windows has not reported the addresses of the network") == 0 {
+			t.Error("the log does not say why other nodes cannot reach the pods")
+		}
+	})
+}
+
 // A network cannot be created on a switch that is not ready.
 func TestOverlayWaitsForTheBaseNetwork(t *testing.T) {
 	story(t, func(e *env) {

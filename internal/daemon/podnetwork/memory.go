@@ -80,7 +80,7 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 		m.miss(j, "is not there yet")
 		return nil
 	}
-	if n := j.state.Networks[i]; len(n.Subnets) == 0 || n.RouterMAC == "" || !n.ManagementIP.IsValid() {
+	if n := j.state.Networks[i]; len(n.Subnets) == 0 || !n.HasAddresses() {
 		m.miss(j, "has no addresses yet")
 		return nil
 	}
