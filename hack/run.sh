@@ -11,21 +11,27 @@ in_time() {
   awk -v limit="${WMCO_LIMIT:-0}" -v took=$((EPOCHSECONDS - WMCO_BEGAN)) 'BEGIN { exit !(limit == 0 || took <= limit * 60 / 2) }'
 }
 
+# run_phase runs targets; those after --if-time only where there is time: run_phase <separator before them> <targets>.
+run_phase() {
+  local separator=$1 step
+  shift
+  [ $# -gt 0 ] || return 0
+  if [ "$separator" = -- ] || in_time; then
+    make --no-print-directory -j2 "$@"
+    return
+  fi
+  for step in "$@"; do
+    echo "budget=0 began=$EPOCHREALTIME seconds=0 status=skipped" >"$WMCO_RUN/$step.step"
+  done
+}
+
 if [ -n "${WMCO_RUN:-}" ]; then # within a run
-  phase=() kind=--
+  phase=() separator=--
   for word in "$@" --; do
     case "$word" in
       -- | --if-time)
-        if [ ${#phase[@]} -gt 0 ]; then
-          if [ $kind = -- ] || in_time; then
-            make --no-print-directory -j2 "${phase[@]}" || exit
-          else
-            for step in "${phase[@]}"; do
-              echo "budget=0 began=$EPOCHREALTIME seconds=0 status=skipped" >"$WMCO_RUN/$step.step"
-            done
-          fi
-        fi
-        phase=() kind=$word
+        run_phase "$separator" "${phase[@]}" || exit
+        phase=() separator=$word
         ;;
       *) phase+=("$word") ;;
     esac
