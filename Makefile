@@ -130,13 +130,14 @@ vulncheck: ## Looks for known vulnerabilities in what the programs call; needs h
 fuzz: ## Runs all fuzzers, FUZZTIME=10m each. ONLY=FuzzFacts selects one.
 	@hack/fuzz.sh $(FUZZTIME) '$(ONLY)'
 
-generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/metrics.md, the commands of docs/kubectl-windows.md, and deploy/monitoring.
+generate: ## Generates the CRDs, the deepcopy functions, docs/objects.md, docs/reference, docs/support.md, docs/metrics.md, the commands of docs/kubectl-windows.md, the list in docs/limitations.md, and deploy/monitoring.
 	$(TOOL) controller-gen object paths=./api/... crd output:crd:dir=deploy/crds
 	go run ./hack/objects docs api api/v1alpha1
 	go run ./hack/support docs/support.md .
 	go run ./hack/commands docs/kubectl-windows.md internal/fleetstatus
 	go run ./hack/monitoring .
 	go run ./hack/podrules deploy
+	go test -vet=off -count=1 -run '^TestTheDocumentHasTheList$$' ./internal/acceptance -update
 
 clean: ## Removes build output. The cache in ~/.cache/wmco stays.
 	rm -rf bin _payload _image _install _chart _olm _plugin _release _acceptance _site cmd/wmco-acceptance/programs

@@ -26,7 +26,8 @@ func networkLines() []Line {
 			ID: "hns", Title: "Host Network Service",
 			Text: "it is the lab's, with hcsshim's calls above it. Not tested were: what a stopped service answers " +
 				"on Windows (0x6ba, 0x6be, 0x6d9 or 0x426, which all count as no answer); how long a new network " +
-				"takes to get its addresses, and how long connections are cut meanwhile; that Windows accepts " +
+				"takes to get its addresses, whether one without them gets them when it is created again (only the " +
+				"simulated service was asked), and how long connections are cut meanwhile; that Windows accepts " +
 				"hundreds of remote subnets in one request (a rejected batch is split in halves), attaches an " +
 				"endpoint by the namespace `HostDefault`, or returns adapter, port and host route as they were " +
 				"requested. Two programs that create the same name at the same moment can both succeed.",

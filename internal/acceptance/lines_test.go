@@ -34,7 +34,7 @@ func TestTheDocumentHasTheList(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, list); diff != "" {
-		t.Errorf("%s differs from the list of this package; go test ./internal/acceptance -update writes it (-want +got):\n%s", document, diff)
+		t.Errorf("%s differs from the list of this package; make generate writes it (-want +got):\n%s", document, diff)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestMain(m *testing.M) {
 
 // The comments around the list in docs/limitations.md.
 const (
-	documentBegin = "<!-- The list of internal/acceptance; go test ./internal/acceptance -update writes it. -->\n"
+	documentBegin = "<!-- The list of internal/acceptance, written by make generate. -->\n"
 	documentEnd   = "<!-- The end of that list. -->\n"
 )
 
