@@ -35,7 +35,7 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			command := exec.Command(filepath.Join(copyOfRun(t), "run.sh"), test.targets...)
+			command := exec.Command(filepath.Join(linkedRun(t), "run.sh"), test.targets...)
 			command.Env = append(os.Environ(), "WMCO_RUN=", "WMCO_SPEED=1", "WMCO_LIMIT="+test.limit, fmt.Sprintf("WMCO_BEGAN=%d", time.Now().Add(-test.began).Unix()))
 			out, err := command.CombinedOutput()
 			status := 0
@@ -63,8 +63,8 @@ func TestARunSaysWhatItsStepsTook(t *testing.T) {
 	}
 }
 
-// copyOfRun is a folder with the scripts, below one with a Makefile whose steps are known.
-func copyOfRun(t *testing.T) string {
+// linkedRun is a folder with the scripts, below one with a Makefile whose steps are known.
+func linkedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	hack := filepath.Join(dir, "hack")
@@ -72,11 +72,12 @@ func copyOfRun(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"run.sh", "step.sh", "failures.awk"} {
-		script, err := os.ReadFile(filepath.Join("hack", name))
+		script, err := filepath.Abs(filepath.Join("hack", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(hack, name), script, 0o700); err != nil {
+		// A copy could not be started while another test, which forks now, holds its descriptor open ("text file busy").
+		if err := os.Symlink(script, filepath.Join(hack, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
