@@ -77,7 +77,7 @@ func (m *networkMemory) judgeParts(j *judgement) {
 func (m *networkMemory) find(j *judgement) *hns.Network {
 	i := slices.IndexFunc(j.state.Networks, func(n hns.Network) bool { return n.Name == j.want.Name })
 	if i < 0 {
-		m.miss(j, "is not there yet")
+		m.miss(j, "is not there")
 		return nil
 	}
 	if n := j.state.Networks[i]; len(n.Subnets) == 0 || !n.HasAddresses() {
@@ -114,7 +114,7 @@ func (m *networkMemory) miss(j *judgement, what string) {
 	t := j.move(&m.network, e)
 	j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
 	if t.do == restartMaker {
-		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " is gone"
+		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what
 		m.since = j.now
 	}
 }

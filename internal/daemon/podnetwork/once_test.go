@@ -10,24 +10,27 @@ import (
 // TestAMakerThatMakesItsNetworkOnceIsRestarted: flanneld makes its network when it starts, and never looks after it.
 func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 	gone := func(v *networkView) { v.state = hns.State{} }
+	bare := func(v *networkView) { v.state.Networks[0].RouterMAC = "" }
 	back := func(v *networkView) { v.state = healthy(0) }
 	type step struct {
 		after   time.Duration
 		change  func(*networkView)
-		restart bool
+		restart string // why
 	}
+	const missing, withoutAddresses = "network overlay is not there", "network overlay has no addresses yet"
 	for name, test := range map[string]struct {
 		once  bool
 		steps []step
 	}{
 		"its network is lost": {true, []step{
-			{}, {after: time.Minute, change: gone}, {after: time.Second}, {after: time.Second, restart: true},
-			{after: 2 * time.Second}, {after: time.Minute}, {after: 2 * time.Minute, restart: true},
-			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: networkSoon, restart: true},
+			{}, {after: time.Minute, change: gone}, {after: time.Second}, {after: time.Second, restart: missing},
+			{after: 2 * time.Second}, {after: time.Minute}, {after: 2 * time.Minute, restart: missing},
+			{after: time.Second, change: back}, {after: time.Hour, change: gone}, {after: networkSoon, restart: missing},
 		}},
-		"it was lost before we looked": {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}, {after: 2 * time.Minute}}},
-		"another makes it by itself":   {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: true}}},
-		"another waits for something":  {false, []step{{change: gone}, {after: time.Hour}}},
+		"it was lost before we looked":  {true, []step{{change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}, {after: 2 * time.Minute}}},
+		"another makes it by itself":    {false, []step{{}, {after: time.Minute, change: gone}, {after: 2 * time.Minute}, {after: time.Minute, restart: missing}}},
+		"Windows gives it no addresses": {false, []step{{}, {after: time.Minute, change: bare}, {after: 3 * time.Minute, restart: withoutAddresses}}},
+		"another waits for something":   {false, []step{{change: gone}, {after: time.Hour}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := overlayWanted()
@@ -39,8 +42,8 @@ func TestAMakerThatMakesItsNetworkOnceIsRestarted(t *testing.T) {
 					s.change(&v)
 				}
 				p := m.judge(want, v)
-				if why, restarts := p.restart[want.MadeBy]; restarts != s.restart {
-					t.Errorf("step %d: the maker is started again: %v (%s), want %v", i, restarts, why, s.restart)
+				if why := p.restart[want.MadeBy]; why != s.restart {
+					t.Errorf("step %d: the maker is started again because %q, want %q", i, why, s.restart)
 				}
 			}
 		})
