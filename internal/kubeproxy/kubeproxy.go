@@ -1,0 +1,188 @@
+// Package kubeproxy says which load balancers kube-proxy makes in the Host Network Service of a Windows node, by its own rules:
+// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36, which agree in what is
+// decided here. It is pure. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
+//
+// It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity,
+// topology hints and health check ports change no load balancer there: the first three are settings of Linux' proxies or of the load
+// balancer itself, and the last needs winkernel.forwardHealthCheckVIP, which is not set.
+package kubeproxy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// sctp is the protocol number of SCTP. kube-proxy asks Windows for load balancers with it; whether it gets them depends on Windows.
+const sctp hns.Protocol = 132
+
+// Frontend is an address and port at which a Service answers. It can be compared.
+type Frontend struct {
+	// VIP is the zero Addr for a node port, which is all addresses of the host.
+	VIP      netip.Addr
+	Port     uint16
+	Protocol hns.Protocol
+}
+
+// String implements fmt.Stringer: 10.96.0.10:53/UDP.
+func (f Frontend) String() string {
+	vip := "*"
+	if f.VIP.IsValid() {
+		vip = f.VIP.String()
+	}
+	protocol := "TCP"
+	switch f.Protocol {
+	case hns.UDP:
+		protocol = "UDP"
+	case sctp:
+		protocol = "SCTP"
+	}
+	return fmt.Sprintf("%s:%d/%s", vip, f.Port, protocol)
+}
+
+// Balancer is a load balancer that kube-proxy makes.
+type Balancer struct {
+	Frontend
+	// Backends are the addresses of its endpoints, sorted, each once.
+	Backends []netip.Addr
+	// Certain is false if it depends on more than the objects whether it exists or which back ends it has: on the order in which
+	// kube-proxy reads EndpointSlices that contradict each other, or on a protocol that Windows may not support.
+	Certain bool
+}
+
+// Presence are the endpoints that the Host Network Service has in the pod network, by address: true for one of this host, false for a
+// remote one.
+type Presence map[netip.Addr]bool
+
+// Balancers returns the load balancers of a Service with these EndpointSlices, in the order of its ports. A Service or EndpointSlice that
+// kube-proxy does not read has none.
+func (s Service) Balancers(endpoints []EndpointSlice, onHost Presence) []Balancer {
+	if !s.ClusterIP.IsValid() {
+		return nil
+	}
+	var all []Balancer
+	for _, p := range s.Ports {
+		all = append(all, s.balancersOf(p, endpoints, onHost)...)
+	}
+	return all
+}
+
+func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence) []Balancer {
+	merged, certain := merge(p, endpoints)
+	chosen, available := s.choose(merged)
+	var cluster, local []netip.Addr
+	for _, e := range chosen {
+		isLocal, exists := onHost[e.Address]
+		if !exists && e.Local {
+			continue // kube-proxy makes endpoints of other hosts only
+		}
+		cluster = append(cluster, e.Address)
+		if isLocal {
+			local = append(local, e.Address)
+		}
+	}
+	protocol, supported := protocolOf(p.Protocol)
+	var all []Balancer
+	add := func(vip netip.Addr, port uint16, isNeeded, onlyLocal bool) {
+		backends := cluster
+		if onlyLocal {
+			backends = local
+		}
+		if isNeeded && len(backends) > 0 {
+			all = append(all, Balancer{Frontend{vip, port, protocol}, distinct(backends), certain && supported})
+		}
+	}
+	add(s.ClusterIP, p.Port, true, s.InternalLocal)
+	add(netip.Addr{}, p.NodePort, p.NodePort > 0 && available, s.PreserveDestination || s.ExternalLocal)
+	for _, vip := range s.ExternalIPs {
+		add(vip, p.Port, available, s.ExternalLocal)
+	}
+	for _, vip := range s.Ingress {
+		add(vip, p.Port, true, s.PreserveDestination || s.ExternalLocal)
+	}
+	return all
+}
+
+// merge collects the endpoints of a port from all EndpointSlices. Of one that is in two of them, kube-proxy takes one that does not
+// terminate; between two that differ otherwise, the order of reading decides, which nobody knows: then certain is false.
+func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) {
+	type target struct {
+		address netip.Addr
+		port    int32
+	}
+	certain = true
+	found := map[target]Endpoint{}
+	for _, slice := range endpoints {
+		for _, port := range slice.Ports {
+			if port.Name != p.Name || port.Protocol != p.Protocol {
+				continue
+			}
+			for _, e := range slice.Endpoints {
+				at := target{e.Address, port.Number}
+				other, isTwice := found[at]
+				switch {
+				case !isTwice || other.Terminating && !e.Terminating:
+					found[at] = e
+				case other.Terminating == e.Terminating && other != e:
+					certain = false
+				}
+			}
+		}
+	}
+	for _, e := range found {
+		merged = append(merged, e)
+	}
+	slices.SortFunc(merged, func(a, b Endpoint) int { return a.Address.Compare(b.Address) })
+	return merged, certain
+}
+
+// choose leaves the endpoints that take connections. Only for a Service with an address of a load balancer, kube-proxy falls back to those
+// that terminate, and to all if none serves; then available is false, and node ports and external addresses have no load balancer.
+func (s Service) choose(all []Endpoint) (chosen []Endpoint, available bool) {
+	allTerminate, noneServes := false, false
+	if len(s.Ingress) > 0 {
+		allTerminate, noneServes = s.allTerminate(all), s.noneServes(all)
+	}
+	for _, e := range all {
+		switch {
+		case s.InternalLocal && s.ExternalLocal && !e.Local:
+		case !noneServes && (!allTerminate && !e.Ready || !e.Serving):
+		default:
+			chosen = append(chosen, e)
+		}
+	}
+	return chosen, !allTerminate && !noneServes
+}
+
+func (s Service) allTerminate(all []Endpoint) bool {
+	return !slices.ContainsFunc(all, func(e Endpoint) bool {
+		return (!s.ExternalLocal || e.Local) && e.Ready && !e.Terminating
+	})
+}
+
+func (s Service) noneServes(all []Endpoint) bool {
+	return !slices.ContainsFunc(all, func(e Endpoint) bool { return (!s.ExternalLocal || e.Local) && e.Serving })
+}
+
+// protocolOf returns the number of a protocol; supported is false if Windows may refuse it.
+func protocolOf(p corev1.Protocol) (number hns.Protocol, supported bool) {
+	switch cmp.Or(p, corev1.ProtocolTCP) {
+	case corev1.ProtocolTCP:
+		return hns.TCP, true
+	case corev1.ProtocolUDP:
+		return hns.UDP, true
+	case corev1.ProtocolSCTP:
+		return sctp, false
+	}
+	return 0, false
+}
+
+func distinct(addresses []netip.Addr) []netip.Addr {
+	sorted := slices.SortedFunc(slices.Values(addresses), netip.Addr.Compare)
+	return slices.Compact(sorted)
+}

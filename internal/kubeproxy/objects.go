@@ -1,0 +1,163 @@
+package kubeproxy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	netutils "k8s.io/utils/net"
+)
+
+// labelProxyName marks Services that another proxy serves, whatever its value (KEP-2447). kube-proxy does not read them.
+const labelProxyName = "service.kubernetes.io/service-proxy-name"
+
+// Service has the fields of a Service that matter for its load balancers.
+type Service struct {
+	// ClusterIP is its IPv4 address; the zero Addr if kube-proxy makes no load balancers for it.
+	ClusterIP netip.Addr
+	Ports     []Port
+	// ExternalIPs and Ingress are its IPv4 external addresses, and those of its load balancer in the mode VIP.
+	ExternalIPs, Ingress []netip.Addr
+	// InternalLocal and ExternalLocal are its traffic policies.
+	InternalLocal, ExternalLocal bool
+	// PreserveDestination is kube-proxy's annotation preserve-destination.
+	PreserveDestination bool
+	// Addresses are all its IPv4 addresses, also those for which kube-proxy makes nothing, sorted.
+	Addresses []netip.Addr
+}
+
+// Port is a port of a Service.
+type Port struct {
+	Name           string
+	Protocol       corev1.Protocol
+	Port, NodePort uint16
+}
+
+// EndpointSlice has the fields of an EndpointSlice that matter. One that kube-proxy does not read has no ports.
+type EndpointSlice struct {
+	Service   types.NamespacedName
+	Ports     []EndpointPort
+	Endpoints []Endpoint
+}
+
+// EndpointPort is a port of all endpoints of an EndpointSlice.
+type EndpointPort struct {
+	Name     string
+	Protocol corev1.Protocol
+	Number   int32
+}
+
+// Endpoint is a back end.
+type Endpoint struct {
+	Address netip.Addr
+	// Local is true if it is on this node by its nodeName.
+	Local bool
+	// Ready, Serving and Terminating are its conditions with their defaults.
+	Ready, Serving, Terminating bool
+}
+
+// ReadService reads a Service.
+func ReadService(o *corev1.Service) Service {
+	s := Service{
+		InternalLocal:       o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+		ExternalLocal:       o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal,
+		PreserveDestination: o.Annotations["preserve-destination"] == "true",
+		ExternalIPs:         parse4(o.Spec.ExternalIPs),
+	}
+	var ingress, others []string
+	for _, i := range o.Status.LoadBalancer.Ingress {
+		if i.IPMode == nil || *i.IPMode == corev1.LoadBalancerIPModeVIP {
+			ingress = append(ingress, i.IP)
+		} else {
+			others = append(others, i.IP)
+		}
+	}
+	s.Ingress = parse4(ingress)
+	others = append(append(others, o.Spec.ClusterIP), o.Spec.ClusterIPs...)
+	s.Addresses = distinct(slices.Concat(s.ExternalIPs, s.Ingress, parse4(others)))
+	for _, p := range o.Spec.Ports {
+		s.Ports = append(s.Ports, Port{strings.Clone(p.Name), cmp.Or(p.Protocol, corev1.ProtocolTCP), uint16(p.Port), uint16(p.NodePort)})
+	}
+	_, isOthers := o.Labels[labelProxyName]
+	if ip := parse4([]string{clusterIP4(o)}); len(ip) == 1 && !isOthers && o.Spec.Type != corev1.ServiceTypeExternalName {
+		s.ClusterIP = ip[0]
+	}
+	return s
+}
+
+// clusterIP4 is the address of the IPv4 half: that of its family in spec.clusterIPs, which need not be the first.
+func clusterIP4(o *corev1.Service) string {
+	if o.Spec.ClusterIP == "" || o.Spec.ClusterIP == corev1.ClusterIPNone {
+		return ""
+	}
+	if len(o.Spec.IPFamilies) == 0 {
+		return o.Spec.ClusterIP
+	}
+	at := slices.Index(o.Spec.IPFamilies, corev1.IPv4Protocol)
+	if at < 0 || at >= len(o.Spec.ClusterIPs) {
+		return ""
+	}
+	return o.Spec.ClusterIPs[at]
+}
+
+// ReadEndpointSlice reads an EndpointSlice as kube-proxy on a node does.
+func ReadEndpointSlice(o *discoveryv1.EndpointSlice, node string) EndpointSlice {
+	s := EndpointSlice{Service: types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}}
+	_, isHeadless := o.Labels[corev1.IsHeadlessService]
+	if o.AddressType != discoveryv1.AddressTypeIPv4 {
+		return s
+	}
+	for _, p := range o.Ports {
+		if p.Name == nil || p.Port == nil || *p.Port == 0 || isHeadless || s.Service.Name == "" {
+			continue
+		}
+		protocol := corev1.ProtocolTCP
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		s.Ports = append(s.Ports, EndpointPort{strings.Clone(*p.Name), protocol, *p.Port})
+	}
+	for _, e := range o.Endpoints {
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		address := parse4(e.Addresses[:1]) // kube-proxy reads no other
+		if len(address) == 0 {
+			continue
+		}
+		s.Endpoints = append(s.Endpoints, Endpoint{
+			Address: address[0], Local: node != "" && e.NodeName != nil && *e.NodeName == node,
+			Ready:       e.Conditions.Ready == nil || *e.Conditions.Ready,
+			Serving:     e.Conditions.Serving == nil || *e.Conditions.Serving,
+			Terminating: e.Conditions.Terminating != nil && *e.Conditions.Terminating,
+		})
+	}
+	return s
+}
+
+// parse4 returns the IPv4 addresses of a list. The API server accepts leading zeros in old objects; kube-proxy reads them as decimals.
+func parse4(texts []string) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range texts {
+		if a, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text)); ok && a.Unmap().Is4() {
+			all = append(all, a.Unmap())
+		}
+	}
+	return all
+}
+
+// Equal compares what matters.
+func (s Service) Equal(other Service) bool {
+	return s.ClusterIP == other.ClusterIP && s.InternalLocal == other.InternalLocal && s.ExternalLocal == other.ExternalLocal &&
+		s.PreserveDestination == other.PreserveDestination && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.ExternalIPs, other.ExternalIPs) &&
+		slices.Equal(s.Ingress, other.Ingress) && slices.Equal(s.Addresses, other.Addresses)
+}
+
+// Equal compares what matters.
+func (s EndpointSlice) Equal(other EndpointSlice) bool {
+	return s.Service == other.Service && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.Endpoints, other.Endpoints)
+}
