@@ -116,8 +116,13 @@ const (
 	ReasonHNSNetworkMissing = "HNSNetworkMissing"
 	// ReasonHNSEndpointLost means that pods, or the host itself, have no endpoint in the pod network.
 	ReasonHNSEndpointLost = "HNSEndpointLost"
-	// ReasonLoadBalancersLost means that Services have no load balancer on the node.
+	// ReasonLoadBalancersLost means that Services have lost their load balancers on the node, or that kube-proxy has made
+	// none at all.
 	ReasonLoadBalancersLost = "LoadBalancersLost"
+	// ReasonServiceNotProgrammed means that kube-proxy has not made load balancers of some Services, or that load balancers
+	// have other back ends than their Services. The message names the Services. The condition stays False: the cause can
+	// be the Service itself, and then all nodes have it.
+	ReasonServiceNotProgrammed = "ServiceNotProgrammed"
 	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
 	ReasonNetworkRepaired = "NetworkRepaired"
 )

@@ -239,6 +239,15 @@ type NetworkSpec struct {
 	// +optional
 	AllowFrom []string `json:"allowFrom,omitempty"`
 
+	// repair says what a node does about objects of the Host Network Service that Windows has lost, or that no Service
+	// or pod owns any more. Full, the default, repairs what is proven: kube-proxy is restarted at most twice an hour and four
+	// times a day for lost load balancers, pods without a network are created again, and leftovers are removed. All else
+	// is reported. Report changes nothing and reports everything in condition WindowsNetworkUnavailable. Off does not
+	// look at load balancers, endpoints of pods and leftovers at all. With provider Custom, the field has no effect.
+	// +kubebuilder:validation:Enum=Full;Report;Off
+	// +optional
+	Repair NetworkRepair `json:"repair,omitempty"`
+
 	// ovn holds the settings of provider OVNHybridOverlay.
 	// +optional
 	OVN *OVNNetwork `json:"ovn,omitempty"`
@@ -251,6 +260,16 @@ type NetworkSpec struct {
 	// +optional
 	Custom *CustomNetwork `json:"custom,omitempty"`
 }
+
+// NetworkRepair says what a node does about what Windows has lost of the pod network.
+type NetworkRepair string
+
+// Values of NetworkRepair.
+const (
+	RepairFull   NetworkRepair = "Full"
+	RepairReport NetworkRepair = "Report"
+	RepairOff    NetworkRepair = "Off"
+)
 
 // OVNNetwork holds settings of the hybrid overlay that cannot be read from OVN-Kubernetes outside OpenShift.
 type OVNNetwork struct {

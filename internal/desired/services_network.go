@@ -41,7 +41,12 @@ type Network struct {
 	Files []File `json:"files"`
 	// ServiceCIDR is the range of Services.
 	ServiceCIDR string `json:"serviceCIDR"`
+	// Repair says whether WICD makes good for what Windows has lost. Empty means Full.
+	Repair v1alpha1.NetworkRepair `json:"repair,omitempty"`
 }
+
+// Repairs tells whether WICD makes good for what Windows has lost.
+func (n Network) Repairs() bool { return n.Repair == "" || n.Repair == v1alpha1.RepairFull }
 
 // Names are those of all networks that the service makes.
 func (n Network) Names() []string {
@@ -78,7 +83,7 @@ func networkFiles(in Inputs) []File {
 
 // network is the network that the provider makes; nil where the user's own plugins make one.
 func network(in Inputs) *Network {
-	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, ServiceCIDR: in.Cluster.ServiceCIDR}
+	n := &Network{Endpoint: hostEndpoint, Proxy: KubeProxyService, ServiceCIDR: in.Cluster.ServiceCIDR, Repair: in.Config.Network.Repair}
 	var overlaid []string
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:

@@ -1,13 +1,10 @@
 package podnetwork
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,55 +16,50 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
-	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
-
-// frontend is an address and port at which a Service answers. It can be compared.
-type frontend struct {
-	vip      netip.Addr
-	port     uint16
-	protocol hns.Protocol
-}
-
-// String implements fmt.Stringer.
-func (f frontend) String() string {
-	protocol := "TCP"
-	if f.protocol == hns.UDP {
-		protocol = "UDP"
-	}
-	return fmt.Sprintf("%s:%d/%s", f.vip, f.port, protocol)
-}
 
 // frontends are what the cluster says of Services: no more than is needed to tell which load balancers must be there, and which
 // belong to nobody. It is filled by two watches and may be read at any time.
 type frontends struct {
+	node string
+
 	mu       sync.Mutex
-	services map[types.NamespacedName]clusterService
-	slices   map[types.NamespacedName]endpointSlice
+	services map[types.NamespacedName]*clusterService
+	// owners are the Services of EndpointSlices.
+	owners map[types.NamespacedName]types.NamespacedName
 	// told says which of the two kinds were told completely.
 	told map[string]bool
+	// former are addresses that Services had, with the time at which they were given up.
+	former map[netip.Addr]time.Time
+	// owned is the number of Services and EndpointSlices that have an address.
+	owned map[netip.Addr]int
+	// onHost is what the load balancers of services were computed with.
+	onHost kubeproxy.Presence
 }
 
-// clusterService is what of a Service matters: its frontends by the name of the port.
+// clusterService is a Service and its EndpointSlices. The Service is nil while only EndpointSlices are known.
 type clusterService struct {
-	vip   netip.Addr
-	ports map[string]frontend
+	service *kubeproxy.Service
+	slices  map[string]kubeproxy.EndpointSlice
+	// since is when one of them changed last.
 	since time.Time
+	// balancers are its load balancers; they are computed anew if isStale.
+	balancers []kubeproxy.Balancer
+	isStale   bool
 }
 
-// endpointSlice is what of an EndpointSlice matters.
-type endpointSlice struct {
-	service   types.NamespacedName
-	ports     []string
-	addresses []netip.Addr
-	// ready says that one of the endpoints takes connections.
-	ready bool
-	since time.Time
+// balancer is a load balancer that must be there.
+type balancer struct {
+	service  types.NamespacedName
+	backends []netip.Addr
 }
 
-func newFrontends() *frontends {
+func newFrontends(node string) *frontends {
 	return &frontends{
-		services: map[types.NamespacedName]clusterService{}, slices: map[types.NamespacedName]endpointSlice{}, told: map[string]bool{},
+		node: node, services: map[types.NamespacedName]*clusterService{}, owners: map[types.NamespacedName]types.NamespacedName{},
+		told: map[string]bool{}, former: map[netip.Addr]time.Time{},
+		owned: map[netip.Addr]int{},
 	}
 }
 
@@ -92,31 +84,37 @@ func (f *frontends) known() bool {
 	return f.told["services"] && f.told["endpointslices"]
 }
 
-// expected are the frontends for which kube-proxy must have made load balancers for so long: those of Services that have an endpoint
-// which takes connections, and did not change lately. It leaves out what kube-proxy may have reasons to leave out.
-func (f *frontends) expected(now time.Time, settled time.Duration) map[frontend]string {
+// expected are the load balancers that kube-proxy must have made: those of Services and EndpointSlices that did not change within settled.
+// A frontend of two Services is left out, as Windows gives it to one of them only.
+func (f *frontends) expected(now time.Time, settled time.Duration, onHost kubeproxy.Presence) map[kubeproxy.Frontend]balancer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	serves := map[types.NamespacedName]map[string]bool{}
-	young := map[types.NamespacedName]bool{}
-	for _, s := range f.slices {
-		if serves[s.service] == nil {
-			serves[s.service] = map[string]bool{}
-		}
-		for _, name := range s.ports {
-			serves[s.service][name] = serves[s.service][name] || s.ready
-		}
-		young[s.service] = young[s.service] || now.Sub(s.since) < settled
-	}
-	all := map[frontend]string{}
+	isChanged := !maps.Equal(f.onHost, onHost)
+	f.onHost = onHost
+	all := map[kubeproxy.Frontend]balancer{}
+	contested := map[kubeproxy.Frontend]bool{}
 	for name, s := range f.services {
-		for port, front := range s.ports {
-			if serves[name][port] && !young[name] && now.Sub(s.since) >= settled {
-				all[front] = name.String()
+		if s.isStale || isChanged {
+			s.compute(onHost)
+		}
+		for _, b := range s.balancers {
+			if _, isTwice := all[b.Frontend]; isTwice {
+				contested[b.Frontend] = true
+			}
+			if b.Certain && now.Sub(s.since) >= settled {
+				all[b.Frontend] = balancer{name, b.Backends}
 			}
 		}
 	}
+	maps.DeleteFunc(all, func(front kubeproxy.Frontend, _ balancer) bool { return contested[front] })
 	return all
+}
+
+func (s *clusterService) compute(onHost kubeproxy.Presence) {
+	s.balancers, s.isStale = nil, false
+	if s.service != nil {
+		s.balancers = s.service.Balancers(slices.Collect(maps.Values(s.slices)), onHost)
+	}
 }
 
 // busyChanges is how many changes within busyFor give kube-proxy more to do than it does in a moment.
@@ -135,26 +133,43 @@ func (f *frontends) busy(now time.Time) bool {
 			changes++
 		}
 	}
-	for _, s := range f.slices {
-		if now.Sub(s.since) < busyFor {
-			changes++
-		}
-	}
 	return changes > busyChanges
 }
 
-// addresses are those of Services and of their endpoints.
-func (f *frontends) addresses() map[netip.Addr]bool {
+// formerFor is how long addresses are remembered that Services had, mostFormer a number beyond which those of longer ago are removed.
+const (
+	formerFor  = 24 * time.Hour
+	mostFormer = 10_000
+)
+
+// owns tells whether a Service or one of its endpoints has an address.
+func (f *frontends) owns(a netip.Addr) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := map[netip.Addr]bool{}
-	for _, s := range f.services {
-		all[s.vip] = true
-	}
-	for _, s := range f.slices {
-		for _, a := range s.addresses {
-			all[a] = true
+	return f.owned[a] > 0
+}
+
+// wasService tells whether a Service had an address within a day.
+func (f *frontends) wasService(a netip.Addr, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	since, wasOwned := f.former[a]
+	return wasOwned && now.Sub(since) <= formerFor
+}
+
+// count adds to the number of owners of addresses.
+func (f *frontends) count(by int, addresses []netip.Addr) {
+	for _, a := range addresses {
+		if f.owned[a] += by; f.owned[a] <= 0 {
+			delete(f.owned, a)
 		}
+	}
+}
+
+func addressesOf(s kubeproxy.EndpointSlice) []netip.Addr {
+	var all []netip.Addr
+	for _, e := range s.Endpoints {
+		all = append(all, e.Address)
 	}
 	return all
 }
@@ -182,9 +197,9 @@ func (m mirror) Delete(o any) error {
 	defer m.of.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Service:
-		delete(m.of.services, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+		m.of.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, nil, time.Now())
 	case *discoveryv1.EndpointSlice:
-		delete(m.of.slices, types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+		m.of.removeSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, time.Now())
 	}
 	return nil
 }
@@ -193,20 +208,33 @@ func (m mirror) Delete(o any) error {
 func (m mirror) Replace(list []any, _ string) error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
-	listed := map[types.NamespacedName]bool{}
+	now, listed := time.Now(), map[types.NamespacedName]bool{}
 	for _, o := range list {
 		if named, ok := o.(metav1.Object); ok {
 			listed[types.NamespacedName{Namespace: named.GetNamespace(), Name: named.GetName()}] = true
 		}
-		m.of.put(o, time.Now())
+		m.of.put(o, now)
 	}
-	if m.kind == "services" {
-		maps.DeleteFunc(m.of.services, func(name types.NamespacedName, _ clusterService) bool { return !listed[name] })
-	} else {
-		maps.DeleteFunc(m.of.slices, func(name types.NamespacedName, _ endpointSlice) bool { return !listed[name] })
-	}
+	m.of.retain(m.kind, listed, now)
 	m.of.told[m.kind] = true
 	return nil
+}
+
+// retain removes what was not listed of a kind.
+func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, now time.Time) {
+	if kind == "services" {
+		for _, name := range slices.Collect(maps.Keys(f.services)) {
+			if !listed[name] {
+				f.putService(name, nil, now)
+			}
+		}
+		return
+	}
+	for _, slice := range slices.Collect(maps.Keys(f.owners)) {
+		if !listed[slice] {
+			f.removeSlice(slice, now)
+		}
+	}
 }
 
 // Resync implements cache.ReflectorStore.
@@ -216,92 +244,86 @@ func (m mirror) Resync() error { return nil }
 func (f *frontends) put(o any, now time.Time) {
 	switch o := o.(type) {
 	case *corev1.Service:
-		name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		s, matters := serviceOf(o)
-		s.since = now
-		was, there := f.services[name]
-		switch {
-		case !matters:
-			delete(f.services, name)
-		case !there || !s.same(was):
-			f.services[name] = s
-		}
+		s := kubeproxy.ReadService(o)
+		f.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, &s, now)
 	case *discoveryv1.EndpointSlice:
-		name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-		s := sliceOf(o)
-		s.since = now
-		if was, there := f.slices[name]; !there || !s.same(was) {
-			f.slices[name] = s
+		f.putSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, kubeproxy.ReadEndpointSlice(o, f.node), now)
+	}
+}
+
+// putService stores a Service, or removes it if it is nil.
+func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, now time.Time) {
+	c := f.at(name)
+	if c.service != nil && s != nil && c.service.Equal(*s) {
+		return
+	}
+	if c.service != nil {
+		f.count(-1, c.service.Addresses)
+		f.giveUp(c.service.Addresses, now)
+	}
+	if s != nil {
+		f.count(1, s.Addresses)
+	}
+	if c.service != nil || s != nil {
+		c.service, c.since, c.isStale = s, now, true
+	}
+	f.drop(name)
+}
+
+// giveUp remembers addresses that a Service had. Those of long ago are forgotten when there are many.
+func (f *frontends) giveUp(addresses []netip.Addr, now time.Time) {
+	if len(f.former) > mostFormer {
+		maps.DeleteFunc(f.former, func(_ netip.Addr, since time.Time) bool { return now.Sub(since) > formerFor })
+	}
+	for _, a := range addresses {
+		if len(f.former) <= 2*mostFormer {
+			f.former[a] = now
 		}
 	}
 }
 
-func (s clusterService) same(other clusterService) bool {
-	if s.vip != other.vip || len(s.ports) != len(other.ports) {
-		return false
+// putSlice stores an EndpointSlice, which may have belonged to another Service before.
+func (f *frontends) putSlice(slice types.NamespacedName, s kubeproxy.EndpointSlice, now time.Time) {
+	if owner, exists := f.owners[slice]; exists && owner != s.Service {
+		f.removeSlice(slice, now)
 	}
-	for name, front := range s.ports {
-		if other.ports[name] != front {
-			return false
-		}
+	f.owners[slice] = s.Service
+	c := f.at(s.Service)
+	old, exists := c.slices[slice.Name]
+	if exists && old.Equal(s) {
+		return
 	}
-	return true
+	f.count(-1, addressesOf(old))
+	f.count(1, addressesOf(s))
+	c.slices[slice.Name], c.since, c.isStale = s, now, true
 }
 
-func (s endpointSlice) same(other endpointSlice) bool {
-	return s.service == other.service && s.ready == other.ready && slices.Equal(s.ports, other.ports) && slices.Equal(s.addresses, other.addresses)
+func (f *frontends) removeSlice(slice types.NamespacedName, now time.Time) {
+	owner, exists := f.owners[slice]
+	if !exists {
+		return
+	}
+	delete(f.owners, slice)
+	c := f.at(owner)
+	f.count(-1, addressesOf(c.slices[slice.Name]))
+	delete(c.slices, slice.Name)
+	c.since, c.isStale = now, true
+	f.drop(owner)
 }
 
-// labelProxyName is that of Services that another proxy serves (KEP-2447).
-const labelProxyName = "service.kubernetes.io/service-proxy-name"
-
-// serviceOf reads a Service; matters is false when kube-proxy makes no load balancer for an IPv4 address of it.
-func serviceOf(o *corev1.Service) (s clusterService, matters bool) {
-	vip, err := netip.ParseAddr(o.Spec.ClusterIP)
-	if err != nil || !vip.Is4() || o.Labels[labelProxyName] != "" || o.Spec.Type == corev1.ServiceTypeExternalName {
-		return clusterService{}, false
+// at returns what is known under the name of a Service.
+func (f *frontends) at(name types.NamespacedName) *clusterService {
+	c, exists := f.services[name]
+	if !exists {
+		c = &clusterService{slices: map[string]kubeproxy.EndpointSlice{}}
+		f.services[name] = c
 	}
-	s = clusterService{vip: vip, ports: map[string]frontend{}}
-	local := o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal
-	for _, p := range o.Spec.Ports {
-		front := frontend{vip: vip, port: uint16(p.Port), protocol: protocolOf(p.Protocol)}
-		if front.protocol != 0 && !local { // with local endpoints only, there may be none on this node
-			s.ports[p.Name] = front
-		}
-	}
-	return s, true
+	return c
 }
 
-// protocolOf is 0 for protocols that Windows' load balancers do not have.
-func protocolOf(p corev1.Protocol) hns.Protocol {
-	switch cmp.Or(p, corev1.ProtocolTCP) {
-	case corev1.ProtocolTCP:
-		return hns.TCP
-	case corev1.ProtocolUDP:
-		return hns.UDP
+// drop forgets a name under which nothing is known any more.
+func (f *frontends) drop(name types.NamespacedName) {
+	if c := f.services[name]; c.service == nil && len(c.slices) == 0 {
+		delete(f.services, name)
 	}
-	return 0
-}
-
-func sliceOf(o *discoveryv1.EndpointSlice) endpointSlice {
-	s := endpointSlice{service: types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}}
-	if o.AddressType != discoveryv1.AddressTypeIPv4 {
-		return s
-	}
-	for _, p := range o.Ports {
-		if p.Name != nil {
-			s.ports = append(s.ports, strings.Clone(*p.Name))
-		} else {
-			s.ports = append(s.ports, "")
-		}
-	}
-	for _, e := range o.Endpoints {
-		s.ready = s.ready || e.Conditions.Ready == nil || *e.Conditions.Ready
-		for _, text := range e.Addresses {
-			if a, err := netip.ParseAddr(text); err == nil {
-				s.addresses = append(s.addresses, a)
-			}
-		}
-	}
-	return s
 }

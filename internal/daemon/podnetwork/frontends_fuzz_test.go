@@ -11,8 +11,8 @@ import (
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
 
-// FuzzFrontends: whoever may make Services and EndpointSlices, in any namespace, writes them. What is kept of them are IPv4 frontends of
-// protocols that Windows' load balancers have, and the same again is no change.
+// FuzzFrontends: whoever may make Services and EndpointSlices, in any namespace, writes them. What is expected of them are IPv4
+// frontends of protocols that Windows' load balancers have, the same again is no change, and nothing stays of what is deleted.
 func FuzzFrontends(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","namespace":"b"},"spec":{"clusterIP":"10.96.0.1","ports":[{"name":"x","port":443},{"port":53,"protocol":"UDP"},{"port":1,"protocol":"SCTP"}]}}`),
 		[]byte(`{"metadata":{"name":"a-1","namespace":"b","labels":{"kubernetes.io/service-name":"a"}},"addressType":"IPv4","endpoints":[{"addresses":["10.132.1.2"]}],"ports":[{"name":"x"},{}]}`))
@@ -23,26 +23,31 @@ func FuzzFrontends(f *testing.F) {
 		if json.Unmarshal(service, &s) != nil || json.Unmarshal(slice, &e) != nil {
 			return
 		}
-		all := newFrontends()
+		all := newFrontends("win-1")
 		began := time.Unix(1, 0)
 		for _, now := range []time.Time{began, began.Add(time.Hour)} {
 			all.put(&s, now)
 			all.put(&e, now)
 		}
 		for name, kept := range all.services {
-			if !kept.vip.Is4() || kept.since != began {
-				t.Errorf("of Service %s, %+v is kept", name, kept)
-			}
-			for _, front := range kept.ports {
-				if front.vip != kept.vip || front.protocol != hns.TCP && front.protocol != hns.UDP {
-					t.Errorf("frontend %+v", front)
-				}
+			if kept.since != began {
+				t.Errorf("of Service %s, the same again counts as a change", name)
 			}
 		}
-		for name, kept := range all.slices {
-			if kept.since != began || len(kept.ports) > len(e.Ports) {
-				t.Errorf("of EndpointSlice %s, %+v is kept", name, kept)
+		for front := range all.expected(began.Add(time.Hour), lostAfter, nil) {
+			if front.VIP.IsValid() && !front.VIP.Is4() || front.Protocol != hns.TCP && front.Protocol != hns.UDP {
+				t.Errorf("frontend %s", front)
 			}
+		}
+		for a, count := range all.owned {
+			if !a.Is4() || count < 1 {
+				t.Errorf("address %s has %d owners", a, count)
+			}
+		}
+		_ = mirror{all, "services"}.Delete(&s)
+		_ = mirror{all, "endpointslices"}.Delete(&e)
+		if len(all.services)+len(all.owners)+len(all.owned) != 0 {
+			t.Errorf("something stays: %v, %v, %v", all.services, all.owners, all.owned)
 		}
 	})
 }

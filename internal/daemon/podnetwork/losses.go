@@ -1,13 +1,17 @@
 package podnetwork
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -16,13 +20,19 @@ import (
 const (
 	// lostAfter is for a load balancer or an endpoint that was there.
 	lostAfter = 5 * time.Second
-	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen.
+	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
+	// other back ends.
 	lostWhenBusy = 30 * time.Second
 	lateAfter    = 2 * time.Minute
 	// orphanedAfter is for what belongs to no Service any more: longer than a watch of ours can lag behind that of kube-proxy.
 	orphanedAfter = 3 * time.Minute
 	// massLoss is how many load balancers there must have been to know without waiting, when there is none at all, that they were lost.
 	massLoss = 3
+	// steadyAfter is how long the Host Network Service must have answered, with the same network, before what it does not list counts as lost:
+	// a service that has just started may not have read everything.
+	steadyAfter = 10 * time.Second
+	// mostEnds is how many pods are ended at one look.
+	mostEnds = 10
 )
 
 // presence is whether something is there, and since when it is missing.
@@ -40,7 +50,8 @@ func (p *presence) miss(j *judgement, patience time.Duration) (isOverdue bool) {
 	if j.now.Sub(p.since) >= patience {
 		e = overdue
 	}
-	return j.move(&p.phase, e).do == restore
+	j.move(&p.phase, e)
+	return e == overdue
 }
 
 // show is for a look that shows it, or to which it does not matter.
@@ -66,22 +77,28 @@ func (e *podEndpoints) judge(j *judgement) {
 		if has[pod.address] || !e.known[pod.address] {
 			continue
 		}
-		is, wasBare := e.bare[pod]
+		found, wasBare := e.bare[pod]
 		if !wasBare {
-			is.phase = seen
+			found.phase = seen
 		}
-		isOverdue := is.miss(j, lostAfter)
-		bare[pod] = is
-		if !isOverdue {
+		isOverdue := found.miss(j, lostAfter)
+		bare[pod] = found
+		if !isOverdue || !j.isSteady {
 			j.plan.soon()
 			continue
 		}
-		j.plan.end = append(j.plan.end, pod)
 		named = append(named, pod.address.String())
+		if j.repairs() && len(j.plan.end) < mostEnds {
+			j.plan.end = append(j.plan.end, pod)
+		}
 	}
 	e.bare = bare
 	if len(named) > 0 {
-		j.plan.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and are created again: %s", len(named), shorten.List(named, namedLosses, ", "))
+		what := "are created again"
+		if !j.repairs() {
+			what = "have to be created again"
+		}
+		j.plan.problem(api.ReasonHNSEndpointLost, "%d pods have lost their network and %s: %s", len(named), what, shorten.List(named, namedLosses, ", "))
 	}
 }
 
@@ -96,68 +113,170 @@ func ownAddresses(s hns.State) map[netip.Addr]bool {
 	return own
 }
 
+// presenceIn is what a network has for kube-proxy to use. Of two endpoints with one address, that of the host counts.
+func presenceIn(s hns.State, network string) kubeproxy.Presence {
+	onHost := kubeproxy.Presence{}
+	for _, e := range s.Endpoints {
+		if e.Network == network {
+			onHost[e.Address] = onHost[e.Address] || !e.Remote
+		}
+	}
+	return onHost
+}
+
 // balancers remembers which load balancers this process of kube-proxy has made.
-type balancers map[frontend]presence
+type balancers struct {
+	made map[kubeproxy.Frontend]presence
+	// stale are load balancers with other back ends than their Services, with the time since when.
+	stale map[kubeproxy.Frontend]time.Time
+}
 
 // forget is for another process of kube-proxy, which makes all of them again.
-func (b balancers) forget(j *judgement) {
-	for front, is := range b {
-		j.move(&is.phase, forgotten)
-		b.put(front, is)
+func (b *balancers) forget(j *judgement) {
+	for front, p := range b.made {
+		if p.show(j, forgotten); p.phase == abandoned {
+			p.since = j.now
+		}
+		b.put(front, p)
 	}
+	clear(b.stale)
 }
 
 // put keeps what there is to remember.
-func (b balancers) put(front frontend, is presence) {
-	if b[front] = is; is.phase == unseen {
-		delete(b, front)
+func (b *balancers) put(front kubeproxy.Frontend, p presence) {
+	if b.made[front] = p; p.phase == unseen {
+		delete(b.made, front)
 	}
 }
 
-// judge finds Services without a load balancer.
-func (b balancers) judge(j *judgement, proxy *kubeProxy) lostBalancers {
-	have := map[frontend]bool{}
-	for _, lb := range j.state.LoadBalancers {
-		for _, vip := range lb.VIPs {
-			have[frontend{vip, lb.External, lb.Protocol}] = true
-		}
-	}
+// balancerLosses is what a look shows about load balancers.
+type balancerLosses struct {
+	// expected is how many there must be, missing how many of these may still come.
+	expected, missing int
+	// lost were there, and have been missing for too long; they are keyed to their Services.
+	lost map[kubeproxy.Frontend]types.NamespacedName
+	// told are for the Node's condition: all that is lost, and during a repair all that is missing. late and stale were never made, and have
+	// other back ends than their Services.
+	told, late, stale []string
+}
+
+// judge compares load balancers with Services.
+func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
+	have := backendsIn(j.state)
 	patience := b.patience(j)
-	expected := j.told.expected(j.now, lostAfter)
-	for front, is := range b {
+	expected := j.told.expected(j.now, lostAfter, j.onHost)
+	for front, p := range b.made {
 		if _, isExpected := expected[front]; !isExpected {
-			is.show(j, undecided)
-			b.put(front, is)
+			p.show(j, undecided)
+			b.put(front, p)
 		}
 	}
-	l := lostBalancers{expected: len(expected)}
-	for front, service := range expected {
-		is, remembered := b[front]
+	maps.DeleteFunc(b.stale, func(front kubeproxy.Frontend, _ time.Time) bool { _, isExpected := expected[front]; return !isExpected })
+	l := balancerLosses{expected: len(expected), lost: map[kubeproxy.Frontend]types.NamespacedName{}}
+	for front, want := range expected {
+		p, remembered := b.made[front]
 		if !remembered {
-			is.phase = unseen
+			p.phase = unseen
 		}
+		backends, exists := have[front]
 		switch {
-		case have[front] && proxy.clears(j.now):
-			is.show(j, undecided)
-		case have[front]:
-			is.show(j, there)
+		case exists && proxy.clears(j.now):
+			p.show(j, undecided)
+		case exists:
+			p.show(j, there)
+			if b.isWrong(j, front, !slices.Equal(backends, want.backends)) {
+				l.stale = append(l.stale, fmt.Sprintf("%s has %s instead of %s", nameOf(front, want.service), addressList(backends), addressList(want.backends)))
+			}
 		default:
-			isOverdue := is.miss(j, patience[is.phase])
-			l.add(service+" ("+front.String()+")", isOverdue, proxy.isRepair())
-			if is.phase == lost {
+			l.add(front, want.service, p.miss(j, patience[p.phase]), p.phase, proxy.isRepair())
+			if p.phase == lost {
 				j.plan.soon()
 			}
 		}
-		b.put(front, is)
+		b.put(front, p)
 	}
 	return l
 }
 
+// add counts a load balancer that is missing.
+func (l *balancerLosses) add(front kubeproxy.Frontend, service types.NamespacedName, isOverdue bool, p phase, isRepair bool) {
+	name := nameOf(front, service)
+	switch {
+	case p == abandoned:
+		l.told = append(l.told, name)
+	case p == lost && isOverdue:
+		l.missing++
+		l.lost[front] = service
+		l.told = append(l.told, name)
+	case isOverdue:
+		l.late = append(l.late, name)
+	default:
+		l.missing++
+		if isRepair {
+			l.told = append(l.told, name)
+		}
+	}
+}
+
+func nameOf(front kubeproxy.Frontend, service types.NamespacedName) string {
+	return fmt.Sprintf("%s (%s)", service, front)
+}
+
+// isWrong tells whether a load balancer has had other back ends than its Service for too long: connections to it fail, or reach what is no
+// longer a part of the Service.
+func (b *balancers) isWrong(j *judgement, front kubeproxy.Frontend, isDifferent bool) bool {
+	if !isDifferent {
+		delete(b.stale, front)
+		return false
+	}
+	if _, wasDifferent := b.stale[front]; !wasDifferent {
+		b.stale[front] = j.now
+	}
+	return j.now.Sub(b.stale[front]) >= lateAfter
+}
+
+func addressList(all []netip.Addr) string {
+	var texts []string
+	for _, a := range all {
+		texts = append(texts, a.String())
+	}
+	if len(texts) == 0 {
+		return "none"
+	}
+	return shorten.List(texts, namedLosses, ", ")
+}
+
+// backendsIn are the addresses behind each load balancer, sorted. An endpoint that is gone is left out.
+func backendsIn(s hns.State) map[kubeproxy.Frontend][]netip.Addr {
+	addresses := map[string]netip.Addr{}
+	for _, e := range s.Endpoints {
+		addresses[e.ID] = e.Address
+	}
+	have := map[kubeproxy.Frontend][]netip.Addr{}
+	for _, lb := range s.LoadBalancers {
+		var backends []netip.Addr
+		for _, id := range lb.Endpoints {
+			if a, exists := addresses[id]; exists {
+				backends = append(backends, a)
+			}
+		}
+		backends = slices.Compact(slices.SortedFunc(slices.Values(backends), netip.Addr.Compare))
+		vips := lb.VIPs
+		if len(vips) == 0 {
+			vips = []netip.Addr{{}}
+		}
+		for _, vip := range vips {
+			have[kubeproxy.Frontend{VIP: vip, Port: lb.External, Protocol: lb.Protocol}] = backends
+		}
+	}
+	return have
+}
+
 // patience is how long a load balancer may be missing in each phase. That there is none at all is a loss without waiting.
-func (b balancers) patience(j *judgement) map[phase]time.Duration {
+func (b *balancers) patience(j *judgement) map[phase]time.Duration {
 	had := 0
-	for _, is := range b {
-		if is.phase == seen || is.phase == lost {
+	for _, p := range b.made {
+		if p.phase == seen || p.phase == lost {
 			had++
 		}
 	}
@@ -168,45 +287,5 @@ func (b balancers) patience(j *judgement) map[phase]time.Duration {
 	case j.told.busy(j.now):
 		patience = lostWhenBusy
 	}
-	return map[phase]time.Duration{unseen: lateAfter, awaited: lateAfter, seen: patience, lost: patience}
-}
-
-// owners remembers objects that belong to nobody, by ID.
-type owners map[string]presence
-
-// judge finds load balancers of Services, and stand-ins for endpoints of other hosts, that belong to nobody any more: they keep
-// addresses and ports from those that come. It returns what is to be remembered.
-func (o owners) judge(j *judgement, network string) owners {
-	services, err := netip.ParsePrefix(j.want.ServiceCIDR)
-	if err != nil {
-		return o
-	}
-	known := j.told.addresses()
-	without := owners{}
-	gone := func(id string) bool {
-		is, wasWithout := o[id]
-		if !wasWithout {
-			is.phase = seen
-		}
-		isOverdue := is.miss(j, orphanedAfter)
-		without[id] = is
-		return isOverdue
-	}
-	used := map[string]bool{}
-	for _, b := range j.state.LoadBalancers {
-		for _, id := range b.Endpoints {
-			used[id] = true
-		}
-		nobodys := len(b.VIPs) > 0 && !slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return known[vip] || !services.Contains(vip) })
-		if nobodys && gone(b.ID) {
-			j.plan.remove.LoadBalancers = append(j.plan.remove.LoadBalancers, b)
-		}
-	}
-	for _, e := range j.state.Endpoints {
-		isHost := slices.ContainsFunc(j.state.Networks, func(n hns.Network) bool { return n.ManagementIP == e.Address })
-		if e.Remote && e.Network == network && e.Name != j.want.Endpoint && !known[e.Address] && !used[e.ID] && !isHost && gone(e.ID) {
-			j.plan.remove.Endpoints = append(j.plan.remove.Endpoints, e)
-		}
-	}
-	return without
+	return map[phase]time.Duration{unseen: lateAfter, awaited: lateAfter, abandoned: lateAfter, seen: patience, lost: patience}
 }

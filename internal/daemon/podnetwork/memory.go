@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 )
 
 const (
@@ -31,12 +33,14 @@ type networkMemory struct {
 	balancers balancers
 	pods      podEndpoints
 	owners    owners
+	// unsteadySince is when the Host Network Service last failed to answer, or the network was missing or another one.
+	unsteadySince time.Time
 }
 
 func newNetworkMemory() *networkMemory {
 	return &networkMemory{
 		table: networkTransitions(), hns: hnsAnswers, network: networkAwaited, proxy: kubeProxy{phase: proxyStarting},
-		balancers: balancers{}, pods: podEndpoints{known: map[netip.Addr]bool{}}, owners: owners{},
+		balancers: balancers{made: map[kubeproxy.Frontend]presence{}, stale: map[kubeproxy.Frontend]time.Time{}}, pods: podEndpoints{known: map[netip.Addr]bool{}},
 	}
 }
 
@@ -47,6 +51,7 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 		m.balancers.forget(j)
 	}
 	if v.err != nil {
+		m.unsteadySince = v.now
 		e := lookFails
 		if errors.Is(v.err, hns.ErrUnavailable) {
 			e = lookUnavailable
@@ -62,15 +67,18 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 
 // judgeParts says what is to be done about the parts of a network that is there.
 func (m *networkMemory) judgeParts(j *judgement) {
+	if j.want.Repair == v1alpha1.RepairOff {
+		return
+	}
+	j.onHost, j.isSteady = presenceIn(j.state, m.id), j.now.Sub(m.unsteadySince) >= steadyAfter
 	m.pods.judge(j)
 	if j.told == nil {
 		return
 	}
 	if j.proxy != 0 { // it makes them when it starts
-		m.proxy.hasBalanced = m.proxy.hasBalanced || len(j.state.LoadBalancers) > 0
-		m.proxy.judge(j, m.balancers.judge(j, &m.proxy))
+		m.proxy.judge(j, &m.balancers)
 	}
-	m.owners = m.owners.judge(j, m.id)
+	m.owners.judge(j, m.id)
 }
 
 // find returns the network when it can be used.
@@ -90,7 +98,7 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 	}
 	e := networkFound
 	if m.id != "" && m.id != network.ID {
-		e = networkReplaced
+		e, m.unsteadySince = networkReplaced, j.now
 	}
 	if j.move(&m.network, e).do == restartProxy {
 		m.proxy.restart(j, "network "+j.want.Name+" was created again")
@@ -101,6 +109,7 @@ func (m *networkMemory) find(j *judgement) *hns.Network {
 
 // miss is for a look without a network that can be used. When that is so for too long, the service that makes it is restarted.
 func (m *networkMemory) miss(j *judgement, what string) {
+	m.unsteadySince = j.now
 	if m.since.IsZero() {
 		m.since = j.now
 	}
@@ -113,7 +122,8 @@ func (m *networkMemory) miss(j *judgement, what string) {
 	}
 	t := j.move(&m.network, e)
 	j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
-	if t.do == restartMaker {
+	isFirst := m.id == "" // to make the first one is no repair
+	if t.do == restartMaker && (isFirst || j.repairs()) {
 		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what
 		m.since = j.now
 	}

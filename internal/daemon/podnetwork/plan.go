@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -23,6 +25,8 @@ type networkView struct {
 	pods []podNetwork
 	// proxy is the process of kube-proxy; 0 when it does not run.
 	proxy uint32
+	// evidence are the API server's answers to the questions of an earlier look; nil if there are none.
+	evidence *evidence
 }
 
 // podNetwork is the network of a pod: that of its sandbox.
@@ -45,6 +49,10 @@ type networkPlan struct {
 	end []podNetwork
 	// problems are for condition WindowsNetworkUnavailable.
 	problems []networkProblem
+	// notices are for the message of the condition while the network itself works.
+	notices []string
+	// ask are questions to the API server whose answers decide about a repair.
+	ask questions
 	// again is when to look again; zero for the usual time.
 	again time.Duration
 	// unlisted are events that the table of transitions does not know: mistakes of ours.
@@ -66,16 +74,24 @@ func (p *networkPlan) problem(reason, format string, args ...any) {
 // soon has the network looked at again before long: something seems to be wrong.
 func (p *networkPlan) soon() { p.again = networkSoon }
 
-// message is what a Node is told; empty when all is well.
-func (p networkPlan) message() (reason, message string) {
+// notice tells of something that is no fault of this node's network.
+func (p *networkPlan) notice(format string, args ...any) {
+	p.notices = append(p.notices, fmt.Sprintf(format, args...))
+}
+
+// message is what a Node is told; isFault is false if the network itself works.
+func (p networkPlan) message() (reason, message string, isFault bool) {
+	if len(p.problems) == 0 && len(p.notices) > 0 {
+		return api.ReasonServiceNotProgrammed, shorten.Text(strings.Join(p.notices, "; "), shorten.Note), false
+	}
 	if len(p.problems) == 0 {
-		return "", ""
+		return "", "", false
 	}
 	var all []string
 	for _, t := range p.problems {
 		all = append(all, t.message)
 	}
-	return p.problems[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note)
+	return p.problems[0].reason, shorten.Text(strings.Join(all, "; "), shorten.Note), true
 }
 
 // judgement is one look on its way to a plan.
@@ -84,7 +100,14 @@ type judgement struct {
 	want  desired.Network
 	table transitions
 	plan  networkPlan
+	// onHost are the endpoints of the network.
+	onHost kubeproxy.Presence
+	// isSteady is true when the Host Network Service has answered for a while, with the same network.
+	isSteady bool
 }
+
+// repairs tells whether what was lost is to be made good.
+func (j *judgement) repairs() bool { return j.want.Repairs() }
 
 // move takes something to its next phase. An event that is not listed leaves it where it is.
 func (j *judgement) move(is *phase, e event) transition {

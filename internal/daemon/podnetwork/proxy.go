@@ -5,7 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -14,9 +17,9 @@ const (
 	proxyClears = 5 * time.Second
 	// proxyStarts is how long kube-proxy is given when it starts.
 	proxyStarts = 30 * time.Second
-	// restartPause is how long after a restart for lost load balancers the next one may come; it doubles up to restartPauses.
-	restartPause  = 5 * time.Minute
-	restartPauses = time.Hour
+	// restartsPerHour and restartsPerDay limit the restarts for lost load balancers: each interrupts all Services of the node.
+	restartsPerHour = 2
+	restartsPerDay  = 4
 )
 
 // kubeProxy is what is remembered of kube-proxy. It makes all load balancers when it starts, and does not notice later that Windows
@@ -26,11 +29,8 @@ type kubeProxy struct {
 	// process is 0 when none runs, since when it runs as far as we know.
 	process uint32
 	since   time.Time
-	// restarts counts those for lost load balancers that did not help; restarted is the last.
-	restarts  int
-	restarted time.Time
-	// hasBalanced says that there was a load balancer; where there never was one, no restart is known to help.
-	hasBalanced bool
+	// restarts are the times of restarts for lost load balancers, of a day at most.
+	restarts []time.Time
 }
 
 // see tells whether another process runs than before, or none.
@@ -45,50 +45,101 @@ func (k *kubeProxy) see(j *judgement) (replaced bool) {
 
 // restart restarts kube-proxy, which then makes everything again. Until all is there, the Node is told of what is not.
 func (k *kubeProxy) restart(j *judgement, why string) {
-	if j.proxy != 0 && j.plan.restart[j.want.Proxy] == "" {
+	if j.repairs() && j.proxy != 0 && j.plan.restart[j.want.Proxy] == "" {
 		j.plan.restart[j.want.Proxy] = why
 		j.move(&k.phase, proxyRestartAsked)
 	}
 }
 
-// lostBalancers are the frontends that should have a load balancer and have none: those that the Node is to be told of, by name, and how
-// many have been without for too long.
-type lostBalancers struct {
-	expected, missing, overdue int
-	named                      []string
-}
-
-// add counts one. During a repair, all that is missing is named.
-func (l *lostBalancers) add(name string, isOverdue, isRepair bool) {
-	l.missing++
-	if isOverdue {
-		l.overdue++
-	}
-	if isOverdue || isRepair {
-		l.named = append(l.named, name)
-	}
-}
-
-// judge restarts kube-proxy for load balancers that it makes good for only then.
-func (k *kubeProxy) judge(j *judgement, l lostBalancers) {
+// judge tells of load balancers that are missing or wrong, and restarts kube-proxy for those that were lost.
+func (k *kubeProxy) judge(j *judgement, b *balancers) {
+	l := b.judge(j, k)
 	runs := j.now.Sub(k.since)
 	if l.missing == 0 && runs >= proxyClears {
 		j.move(&k.phase, proxyComplete)
-		k.restarts = 0
 	}
 	starts := runs < proxyStarts && !k.hasMadeAll()
-	if len(l.named) == 0 || starts && !k.isRepair() {
+	if starts && !k.isRepair() {
 		return
 	}
-	slices.Sort(l.named)
-	j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s",
-		len(l.named), l.expected, shorten.List(l.named, namedLosses, ", "))
-	pause := min(restartPause<<min(k.restarts, 10), restartPauses)
-	if l.overdue == 0 || !k.hasBalanced || starts || k.restarts > 0 && j.now.Sub(k.restarted) < pause {
+	note := ""
+	if len(l.lost) > 0 && !starts {
+		note = k.repair(j, b, l.lost)
+	}
+	l.tell(j, note)
+}
+
+// tell tells the Node. What kube-proxy never made is no fault of the network of this node, unless it is everything.
+func (l balancerLosses) tell(j *judgement, note string) {
+	for _, names := range [][]string{l.told, l.late, l.stale} {
+		slices.Sort(names)
+	}
+	list := func(names []string) string { return shorten.List(names, namedLosses, ", ") }
+	if len(l.told) > 0 {
+		j.plan.problem(api.ReasonLoadBalancersLost, "%d of %d ports of Services have no load balancer: %s%s", len(l.told), l.expected, list(l.told), note)
+	}
+	if len(l.late) == l.expected && l.expected >= massLoss {
+		j.plan.problem(api.ReasonLoadBalancersLost, "kube-proxy has made none of the %d load balancers of Services, see its log: %s", l.expected, list(l.late))
 		return
 	}
-	k.restart(j, fmt.Sprintf("%d load balancers are missing", l.overdue))
-	k.restarts, k.restarted = k.restarts+1, j.now
+	if len(l.late) > 0 {
+		j.plan.notice("kube-proxy has made no load balancer for %d of %d ports of Services, see its log: %s", len(l.late), l.expected, list(l.late))
+	}
+	if len(l.stale) > 0 {
+		j.plan.notice("%d of %d load balancers have other back ends than their Services: %s", len(l.stale), l.expected, list(l.stale))
+	}
+}
+
+// repair restarts kube-proxy for load balancers that were there and are lost, once for each loss: when the API server has confirmed that they
+// must be there, no other node has the same loss, and the node has restarts left. Otherwise it returns why not.
+func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Frontend]types.NamespacedName) (note string) {
+	if !j.repairs() {
+		return "; repairs are switched off (spec.network.repair)"
+	}
+	if next := k.nextRestart(j.now); j.now.Before(next) {
+		return fmt.Sprintf("; kube-proxy was restarted %d times in a day and is not restarted before %s", len(k.restarts), next.UTC().Format(time.RFC3339))
+	}
+	e := j.evidence
+	switch {
+	case e == nil || e.lost == nil && e.err == nil:
+		j.plan.ask.lost = lost
+		j.plan.soon()
+		return ""
+	case e.err != nil:
+		j.plan.ask.lost = lost
+		return fmt.Sprintf("; kube-proxy is not restarted before the API server has confirmed that: %v", e.err)
+	case e.first != "":
+		j.plan.ask.lost = lost
+		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
+	}
+	confirmed := 0
+	for front := range lost {
+		p, next := b.made[front], retried
+		if !e.lost[front] {
+			next = doubted
+		} else {
+			confirmed++
+		}
+		j.move(&p.phase, next)
+		b.put(front, p)
+	}
+	if confirmed > 0 {
+		k.restarts = append(k.restarts, j.now)
+		k.restart(j, fmt.Sprintf("Windows has lost %d load balancers", confirmed))
+	}
+	return ""
+}
+
+// nextRestart is the earliest time of a restart for lost load balancers.
+func (k *kubeProxy) nextRestart(now time.Time) time.Time {
+	k.restarts = slices.DeleteFunc(k.restarts, func(t time.Time) bool { return now.Sub(t) >= 24*time.Hour })
+	after := func(limit int, period time.Duration) time.Time {
+		if len(k.restarts) < limit {
+			return time.Time{}
+		}
+		return k.restarts[len(k.restarts)-limit].Add(period)
+	}
+	return slices.MaxFunc([]time.Time{after(restartsPerHour, time.Hour), after(restartsPerDay, 24*time.Hour)}, time.Time.Compare)
 }
 
 // clears tells whether load balancers may still be those of the process before.

@@ -12,9 +12,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
@@ -22,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 const (
@@ -53,6 +49,8 @@ type Reconciler struct {
 	sandbox   Sandbox
 
 	mu sync.Mutex
+	// client is the API server; nil until there is a certificate.
+	client *apiclient.Client
 	// network is how the network of pods is, repairs are those that the Node is to be told of.
 	network networkState
 	repairs []nodestatus.Problem
@@ -60,14 +58,23 @@ type Reconciler struct {
 
 // New makes a reconciler, which sends wake when there is something to tell.
 func New(s state.Session, wake state.Signal, services Restarter, metrics *nodestatus.Metrics, image Sandbox) *Reconciler {
-	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends(), sandbox: image}
+	return &Reconciler{Session: s, wake: wake, services: services, metrics: metrics, frontends: newFrontends(s.Record.Node), sandbox: image}
 }
 
 // Follow keeps up with the Services of the cluster until ctx is done.
 func (r *Reconciler) Follow(ctx context.Context, client *apiclient.Client) {
-	if r.Wanted.Network != nil {
-		r.frontends.follow(ctx, client)
+	if r.Wanted.Network == nil {
+		return
 	}
+	r.setClient(client)
+	defer r.setClient(nil)
+	r.frontends.follow(ctx, client)
+}
+
+func (r *Reconciler) setClient(client *apiclient.Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.client = client
 }
 
 // Run reconciles until ctx is done.
@@ -77,6 +84,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	}
 	n := &reconciliation{Reconciler: r, want: *r.Wanted.Network}
 	memory := newNetworkMemory()
+	memory.proxy.restarts = n.readRestarts(time.Now())
 	var changes <-chan struct{}
 	for ctx.Err() == nil {
 		if changes == nil {
@@ -92,11 +100,13 @@ func (r *Reconciler) Run(ctx context.Context) {
 		for _, err := range plan.unlisted {
 			r.Log.Error("Judging the network failed", "error", err.Error())
 		}
+		n.writeRestarts(memory.proxy.restarts)
 		n.act(ctx, &plan)
 		if ctx.Err() != nil {
 			return
 		}
 		r.publish(plan)
+		n.ask(ctx, plan.ask, view)
 		select {
 		case <-ctx.Done():
 		case <-time.After(waitAfter(&plan, took)):
@@ -134,6 +144,11 @@ func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
+	// evidence are the last answers of the API server, asked when the last questions were asked.
+	evidence *evidence
+	asked    time.Time
+	// written are the restarts of kube-proxy that are on the disk.
+	written []time.Time
 }
 
 // see looks at the network once.
@@ -153,6 +168,10 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
 	v.now = time.Now()
+	if n.evidence != nil && v.now.Sub(n.evidence.at) < evidenceFor {
+		v.evidence = n.evidence
+	}
+	n.evidence = nil // it decides about one look
 	return v
 }
 
@@ -298,70 +317,4 @@ func podNetworkOf(b []byte) (p podNetwork, ok bool) {
 		}
 	}
 	return p, false
-}
-
-// repaired tells of a repair: in the log and the journal, by a metric, and by an event of the Node.
-func (n *reconciliation) repaired(format string, args ...any) {
-	n.RecordChange(format, args...)
-	n.metrics.CountRepair()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.Proxy, Reason: api.ReasonNetworkRepaired, Message: fmt.Sprintf(format, args...), Since: time.Now()})
-	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
-}
-
-// maxRepairs is how many repairs are kept to be told to the Node, when the API server does not answer.
-const maxRepairs = 10
-
-// networkState is what is known of the network.
-type networkState struct {
-	known           bool
-	reason, message string
-}
-
-// setNetwork tells whether that is new.
-func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
-	reason, message := p.message()
-	is := networkState{known: true, reason: reason, message: message}
-	r.metrics.SetNetwork(reason != "")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	changed = r.network != is || len(r.repairs) > 0
-	r.network = is
-	return changed
-}
-
-// ReportTo reports to the node whether its network works, and what was repaired.
-func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	r.mu.Lock()
-	is, repairs := r.network, slices.Clone(r.repairs)
-	r.mu.Unlock()
-	if c, change := networkOf(time.Now(), is, nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)); change {
-		if err := w.SetCondition(ctx, node, c); err != nil {
-			return err
-		}
-	}
-	if err := w.CreateEvents(ctx, node, repairs); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.repairs = slices.DeleteFunc(r.repairs, func(p nodestatus.Problem) bool { return slices.Contains(repairs, p) })
-	return nil
-}
-
-// networkOf is what condition WindowsNetworkUnavailable should become; is is nil when the node has none. It is set when the network
-// was looked at for the first time.
-func networkOf(now time.Time, s networkState, is *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
-	c = corev1.NodeCondition{
-		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
-		Message: "networks, endpoints and load balancers are as they should be", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-	}
-	if s.reason != "" {
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, s.reason, s.message
-	}
-	if is != nil && is.Status == c.Status {
-		c.LastTransitionTime = is.LastTransitionTime
-	}
-	return c, s.known && (is == nil || is.Status != c.Status || is.Reason != c.Reason || is.Message != c.Message)
 }

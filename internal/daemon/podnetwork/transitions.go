@@ -2,6 +2,7 @@ package podnetwork
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/windows-machine-config/wmco/api"
 )
@@ -37,6 +38,8 @@ const (
 	seen    phase = "seen"
 	awaited phase = "awaited"
 	lost    phase = "lost"
+	// abandoned is a load balancer for which kube-proxy was restarted. It is not restarted for the same loss again.
+	abandoned phase = "abandoned"
 )
 
 // event is what a look shows, or what is done about it.
@@ -68,6 +71,9 @@ const (
 	undecided event = "undecided"
 	// forgotten says that it does not count any more that it was there.
 	forgotten event = "forgotten"
+	// retried says that kube-proxy is restarted for it, doubted that the API server does not confirm that it must be there.
+	retried event = "retried"
+	doubted event = "doubted"
 )
 
 // action is what a transition has done.
@@ -78,8 +84,6 @@ const (
 	restartMaker action = "restart the service that makes the network"
 	// restartProxy restarts kube-proxy, which then makes everything again.
 	restartProxy action = "restart kube-proxy"
-	// restore makes good for what is lost: by a restart of kube-proxy, a new sandbox, or the removal of what has no owner.
-	restore action = "restore"
 )
 
 // at is where a transition begins, and what happens there.
@@ -101,7 +105,7 @@ type transitions map[at]transition
 // networkTransitions are all that is remembered of the network from look to look, but for times and counts.
 func networkTransitions() transitions {
 	const down, absent = api.ReasonHNSUnavailable, api.ReasonHNSNetworkMissing
-	return transitions{
+	all := transitions{
 		{hnsAnswers, lookFails}:       {hnsAnswers, none, down},
 		{hnsAnswers, lookUnavailable}: {hnsAway, none, down},
 		{hnsAnswers, networkFound}:    {hnsAnswers, none, ""},
@@ -136,25 +140,43 @@ func networkTransitions() transitions {
 		{proxyRepairing, proxyReplaced}:      {proxyRepairing, none, ""},
 		{proxyRepairing, proxyComplete}:      {proxyServing, none, ""},
 		{proxyRepairing, proxyRestartAsked}:  {proxyRepairing, none, ""},
+	}
+	maps.Copy(all, balancerTransitions())
+	return all
+}
 
-		{unseen, there}:      {seen, none, ""},
-		{unseen, missing}:    {awaited, none, ""},
-		{unseen, undecided}:  {unseen, none, ""},
-		{seen, there}:        {seen, none, ""},
-		{seen, missing}:      {lost, none, ""},
-		{seen, overdue}:      {lost, restore, ""}, // where a loss needs no time to be sure of
-		{seen, undecided}:    {seen, none, ""},
-		{seen, forgotten}:    {unseen, none, ""},
+// balancerTransitions are those of load balancers, endpoints of pods and owners of objects.
+func balancerTransitions() transitions {
+	return transitions{
+		{unseen, there}:     {seen, none, ""},
+		{unseen, missing}:   {awaited, none, ""},
+		{unseen, undecided}: {unseen, none, ""},
+
+		{seen, there}:     {seen, none, ""},
+		{seen, missing}:   {lost, none, ""},
+		{seen, overdue}:   {lost, none, ""}, // where a loss needs no time to be sure of
+		{seen, undecided}: {seen, none, ""},
+		{seen, forgotten}: {unseen, none, ""},
+
 		{awaited, there}:     {seen, none, ""},
 		{awaited, missing}:   {awaited, none, ""},
-		{awaited, overdue}:   {awaited, restore, ""},
+		{awaited, overdue}:   {awaited, none, ""},
 		{awaited, undecided}: {unseen, none, ""},
 		{awaited, forgotten}: {awaited, none, ""},
-		{lost, there}:        {seen, none, ""},
-		{lost, missing}:      {lost, none, ""},
-		{lost, overdue}:      {lost, restore, ""},
-		{lost, undecided}:    {seen, none, ""},
-		{lost, forgotten}:    {awaited, none, ""},
+
+		{lost, there}:     {seen, none, ""},
+		{lost, missing}:   {lost, none, ""},
+		{lost, overdue}:   {lost, none, ""},
+		{lost, undecided}: {seen, none, ""},
+		{lost, forgotten}: {awaited, none, ""},
+		{lost, retried}:   {abandoned, none, ""},
+		{lost, doubted}:   {unseen, none, ""},
+
+		{abandoned, there}:     {seen, none, ""},
+		{abandoned, missing}:   {abandoned, none, ""},
+		{abandoned, overdue}:   {abandoned, none, ""},
+		{abandoned, undecided}: {unseen, none, ""},
+		{abandoned, forgotten}: {abandoned, none, ""},
 	}
 }
 

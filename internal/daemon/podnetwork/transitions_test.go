@@ -71,15 +71,19 @@ func TestTransitions(t *testing.T) {
 		"kube-proxy lost some, and lost some before that": {proxyServing, []event{proxyRestartAsked, proxyRestartAsked}, none, proxyRestarting},
 
 		"it is made":                            {unseen, []event{undecided, there, there}, none, seen},
-		"it is made late":                       {unseen, []event{missing, missing, there}, none, seen},
-		"it is not made":                        {unseen, []event{missing, overdue}, restore, awaited},
-		"it is lost":                            {seen, []event{missing, missing, overdue}, restore, lost},
-		"it is lost without doubt":              {seen, []event{overdue}, restore, lost},
+		"it is made late":                       {unseen, []event{missing, missing, overdue, there}, none, seen},
+		"it is not made":                        {unseen, []event{missing, overdue, overdue}, none, awaited},
+		"it is lost":                            {seen, []event{missing, missing, overdue, overdue}, none, lost},
+		"it is lost without doubt":              {seen, []event{overdue}, none, lost},
 		"it is back":                            {seen, []event{missing, there}, none, seen},
 		"it need not be there any more":         {seen, []event{undecided, missing, undecided}, none, seen},
 		"it was awaited, and need not be there": {unseen, []event{missing, undecided}, none, unseen},
 		"another process is to make it":         {seen, []event{forgotten}, none, unseen},
 		"it is lost, and another process comes": {seen, []event{missing, forgotten, forgotten}, none, awaited},
+		"a restart does not bring it back":      {seen, []event{missing, overdue, retried, forgotten, missing, overdue}, none, abandoned},
+		"a restart brings it back":              {lost, []event{retried, forgotten, there}, none, seen},
+		"after a restart, it need not be there": {lost, []event{retried, undecided}, none, unseen},
+		"the cluster knows nothing of it":       {lost, []event{doubted}, none, unseen},
 	} {
 		t.Run(name, func(t *testing.T) { w.walk(t, taken) })
 	}

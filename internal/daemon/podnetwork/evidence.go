@@ -1,0 +1,256 @@
+package podnetwork
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
+	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+)
+
+const (
+	// evidenceTimeout bounds all questions of one look. evidenceFor is how long the answers count, askedEvery the pause between questions.
+	evidenceTimeout = 15 * time.Second
+	evidenceFor     = 15 * time.Second
+	askedEvery      = 5 * time.Second
+	// mostAsked is the number of Services that are asked for when more have lost their load balancers.
+	mostAsked = 20
+	// pageSize is the number of objects in one answer, mostPages the number of answers that are read.
+	pageSize  = 500
+	mostPages = 200
+)
+
+// questions are what the API server has to be asked before something is repaired: the watches may lag behind those of kube-proxy.
+type questions struct {
+	// lost are load balancers that seem lost, with their Services.
+	lost map[kubeproxy.Frontend]types.NamespacedName
+	// owners asks for all addresses that Services and EndpointSlices have.
+	owners bool
+}
+
+// evidence are the answers.
+type evidence struct {
+	at time.Time
+	// lost are the load balancers that kube-proxy must have made; nil if that was not asked.
+	lost map[kubeproxy.Frontend]bool
+	// first is another Node with the same loss, which was found before or has the lower name; empty if there is none.
+	first string
+	// owned are the addresses that Services and EndpointSlices have; nil if that was not asked.
+	owned *frontends
+	err   error
+}
+
+// errNotTold means that this Node does not show its own loss yet, so that other nodes cannot see it.
+var errNotTold = errors.New("the Node does not show the loss yet")
+
+// asker asks the API server.
+type asker struct {
+	client *apiclient.Client
+	node   string
+}
+
+func (a asker) ask(ctx context.Context, q questions, onHost kubeproxy.Presence) *evidence {
+	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
+	defer cancel()
+	e := &evidence{}
+	if len(q.lost) > 0 {
+		e.lost, e.err = a.confirm(ctx, q.lost, onHost)
+		if e.err == nil {
+			e.first, e.err = a.findFirst(ctx, q.lost)
+		}
+	}
+	if q.owners && e.err == nil {
+		e.owned, e.err = a.listOwned(ctx)
+	}
+	e.at = time.Now()
+	return e
+}
+
+// confirm reads the Services again, a sample if there are many, and leaves the load balancers that must be there.
+func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
+	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	names = slices.Compact(names)
+	sample := names[:min(len(names), mostAsked)]
+	needed, refuted := map[kubeproxy.Frontend]bool{}, false
+	for _, name := range sample {
+		balancers, err := a.balancersOf(ctx, name, onHost)
+		if err != nil {
+			return nil, fmt.Errorf("reading Service %s: %w", name, err)
+		}
+		for front, owner := range lost {
+			if owner == name {
+				needed[front] = slices.ContainsFunc(balancers, func(b kubeproxy.Balancer) bool { return b.Frontend == front && b.Certain })
+				refuted = refuted || !needed[front]
+			}
+		}
+	}
+	for front := range lost {
+		if _, isAsked := needed[front]; !isAsked {
+			needed[front] = !refuted
+		}
+	}
+	return needed, nil
+}
+
+func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) ([]kubeproxy.Balancer, error) {
+	var services corev1.ServiceList
+	selector := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name).String()}
+	if err := list(ctx, a.client.Core, "services", name.Namespace, selector, &services); err != nil || len(services.Items) == 0 {
+		return nil, err
+	}
+	var endpoints discoveryv1.EndpointSliceList
+	selector = metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name.Name}.String()}
+	if err := list(ctx, a.client.Discovery, "endpointslices", name.Namespace, selector, &endpoints); err != nil {
+		return nil, err
+	}
+	var all []kubeproxy.EndpointSlice
+	for i := range endpoints.Items {
+		all = append(all, kubeproxy.ReadEndpointSlice(&endpoints.Items[i], a.node))
+	}
+	return kubeproxy.ReadService(&services.Items[0]).Balancers(all, onHost), nil
+}
+
+// findFirst looks for another Windows Node that tells the same loss and goes first, so that one node at a time tries a restart; where that
+// does not help, the cause is shared, and no other tries.
+func (a asker) findFirst(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName) (string, error) {
+	var own *corev1.NodeCondition
+	others := map[string]corev1.NodeCondition{}
+	options := metav1.ListOptions{LabelSelector: labels.Set{corev1.LabelOSStable: "windows"}.String()}
+	err := pages(ctx, options, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		var nodes corev1.NodeList
+		err := list(ctx, a.client.Core, "nodes", "", o, &nodes)
+		for i := range nodes.Items {
+			c := nodestate.Condition(&nodes.Items[i], api.ConditionWindowsNetworkUnavailable)
+			switch {
+			case c == nil || c.Status != corev1.ConditionTrue || c.Reason != api.ReasonLoadBalancersLost:
+			case nodes.Items[i].Name == a.node:
+				own = c
+			default:
+				others[nodes.Items[i].Name] = *c
+			}
+		}
+		return nodes.Continue, err
+	})
+	if err != nil {
+		return "", fmt.Errorf("reading the Nodes: %w", err)
+	}
+	if own == nil {
+		return "", errNotTold
+	}
+	return firstOf(a.node, *own, others, lost), nil
+}
+
+// firstOf is the first other Node that has lost load balancers of one of the Services before this one.
+func firstOf(node string, own corev1.NodeCondition, others map[string]corev1.NodeCondition, lost map[kubeproxy.Frontend]types.NamespacedName) string {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		c := others[name]
+		isBefore := cmp.Or(c.LastTransitionTime.Compare(own.LastTransitionTime.Time), strings.Compare(name, node)) < 0
+		if isBefore && tellsOneOf(c.Message, lost) {
+			return name
+		}
+	}
+	return ""
+}
+
+// tellsOneOf tells whether a message names one of the Services. One that names only some of its losses may mean any.
+func tellsOneOf(message string, lost map[kubeproxy.Frontend]types.NamespacedName) bool {
+	if strings.Contains(message, " more") {
+		return true
+	}
+	for front, service := range lost {
+		if strings.Contains(message, nameOf(front, service)) {
+			return true
+		}
+	}
+	return false
+}
+
+// listOwned returns the addresses of all Services and EndpointSlices.
+func (a asker) listOwned(ctx context.Context) (*frontends, error) {
+	f := newFrontends(a.node)
+	err := pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+		var services corev1.ServiceList
+		err := list(ctx, a.client.Core, "services", "", o, &services)
+		for i := range services.Items {
+			f.put(&services.Items[i], time.Time{})
+		}
+		return services.Continue, err
+	})
+	if err == nil {
+		err = pages(ctx, metav1.ListOptions{}, func(ctx context.Context, o metav1.ListOptions) (string, error) {
+			var endpoints discoveryv1.EndpointSliceList
+			err := list(ctx, a.client.Discovery, "endpointslices", "", o, &endpoints)
+			for i := range endpoints.Items {
+				f.put(&endpoints.Items[i], time.Time{})
+			}
+			return endpoints.Continue, err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Services and EndpointSlices: %w", err)
+	}
+	return f, nil
+}
+
+func pages(ctx context.Context, options metav1.ListOptions, read func(context.Context, metav1.ListOptions) (next string, err error)) error {
+	options.Limit = pageSize
+	for range mostPages {
+		next, err := read(ctx, options)
+		if err != nil || next == "" {
+			return err
+		}
+		options.Continue = next
+	}
+	return fmt.Errorf("there are more than %d objects", pageSize*mostPages)
+}
+
+func list(ctx context.Context, c rest.Interface, resource, namespace string, options metav1.ListOptions, into runtime.Object) error {
+	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
+}
+
+// ask asks the API server what the next look needs to know. The answers of one look decide about the next only.
+func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) {
+	if len(q.lost) == 0 && !q.owners || time.Since(n.asked) < askedEvery {
+		return
+	}
+	n.mu.Lock()
+	client := n.client
+	n.mu.Unlock()
+	if client == nil {
+		n.evidence = &evidence{at: time.Now(), err: errNoClient}
+		return
+	}
+	n.evidence = asker{client, n.Record.Node}.ask(ctx, q, presenceIn(v.state, n.networkID(v)))
+	if !errors.Is(n.evidence.err, errNotTold) {
+		n.asked = time.Now()
+	}
+}
+
+// errNoClient means that there is no certificate for the API server yet.
+var errNoClient = errors.New("there is no connection to the API server")
+
+func (n *reconciliation) networkID(v networkView) string {
+	i := slices.IndexFunc(v.state.Networks, func(network hns.Network) bool { return network.Name == n.want.Name })
+	if i < 0 {
+		return ""
+	}
+	return v.state.Networks[i].ID
+}

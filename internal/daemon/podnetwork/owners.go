@@ -1,0 +1,103 @@
+package podnetwork
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/hns"
+)
+
+// provedEvery is the pause between two questions to the API server whether anything owns what seems to belong to nobody.
+const provedEvery = 10 * time.Minute
+
+// owners remembers objects that seem to belong to nobody, by ID.
+type owners struct {
+	without map[string]presence
+	// proved is when the API server was asked last.
+	proved time.Time
+}
+
+// judge finds load balancers of Services, and stand-ins for endpoints of other hosts, that belong to nobody any more: they keep addresses
+// and ports from those that come. Only what is kube-proxy's own is removed, and only after the API server has confirmed that no object
+// has its address.
+func (o *owners) judge(j *judgement, network string) {
+	services, err := netip.ParsePrefix(j.want.ServiceCIDR)
+	wasService := func(a netip.Addr) bool { return j.told.wasService(a, j.now) || err == nil && services.Contains(a) }
+	without, candidates := map[string]presence{}, hns.State{}
+	isOverdue := func(id string) bool {
+		p, wasWithout := o.without[id]
+		if !wasWithout {
+			p.phase = seen
+		}
+		overdue := p.miss(j, orphanedAfter)
+		without[id] = p
+		return overdue && j.isSteady
+	}
+	used := map[string]bool{}
+	for _, b := range j.state.LoadBalancers {
+		for _, id := range b.Endpoints {
+			used[id] = true
+		}
+		isOwned := slices.ContainsFunc(b.VIPs, func(vip netip.Addr) bool { return j.told.owns(vip) || !wasService(vip) })
+		if len(b.VIPs) > 0 && !isOwned && j.isKubeProxys(b) && isOverdue(b.ID) {
+			candidates.LoadBalancers = append(candidates.LoadBalancers, b)
+		}
+	}
+	for _, e := range j.state.Endpoints {
+		isHost := slices.ContainsFunc(j.state.Networks, func(n hns.Network) bool { return n.ManagementIP == e.Address })
+		isKubeProxys := e.Remote && e.Network == network && e.Name != j.want.Endpoint && (wasService(e.Address) || hasConjuredMAC(e))
+		if isKubeProxys && !j.told.owns(e.Address) && !used[e.ID] && !isHost && isOverdue(e.ID) {
+			candidates.Endpoints = append(candidates.Endpoints, e)
+		}
+	}
+	o.without = without
+	o.remove(j, candidates)
+}
+
+// remove plans the removal of what the API server has confirmed to be nobody's.
+func (o *owners) remove(j *judgement, candidates hns.State) {
+	if len(candidates.LoadBalancers)+len(candidates.Endpoints) == 0 || !j.repairs() {
+		return
+	}
+	if j.evidence == nil || j.evidence.owned == nil || j.evidence.err != nil {
+		if j.now.Sub(o.proved) >= provedEvery {
+			o.proved, j.plan.ask.owners = j.now, true
+			j.plan.soon()
+		}
+		return
+	}
+	for _, b := range candidates.LoadBalancers {
+		if !slices.ContainsFunc(b.VIPs, j.evidence.owned.owns) {
+			j.plan.remove.LoadBalancers = append(j.plan.remove.LoadBalancers, b)
+		}
+	}
+	for _, e := range candidates.Endpoints {
+		if !j.evidence.owned.owns(e.Address) {
+			j.plan.remove.Endpoints = append(j.plan.remove.Endpoints, e)
+		}
+	}
+	o.proved = time.Time{} // what it confirmed goes at once; the next is asked for anew
+}
+
+// isKubeProxys tells whether a load balancer can be kube-proxy's: it gives each the address of the host's endpoint, or that of the node, as
+// source.
+func (j *judgement) isKubeProxys(b hns.LoadBalancer) bool {
+	if !b.SourceVIP.IsValid() {
+		return true
+	}
+	isNode := slices.ContainsFunc(j.state.Networks, func(n hns.Network) bool { return n.ManagementIP == b.SourceVIP })
+	isEndpoint := slices.ContainsFunc(j.state.Endpoints, func(e hns.Endpoint) bool { return e.Name == j.want.Endpoint && e.Address == b.SourceVIP })
+	return isNode || isEndpoint
+}
+
+// hasConjuredMAC tells whether an endpoint has the MAC address that kube-proxy gives to endpoints of other hosts: 02-11 and the IPv4 address.
+func hasConjuredMAC(e hns.Endpoint) bool {
+	if !e.Address.Is4() {
+		return false
+	}
+	a := e.Address.As4()
+	return strings.EqualFold(strings.ReplaceAll(e.MAC, ":", "-"), fmt.Sprintf("02-11-%02x-%02x-%02x-%02x", a[0], a[1], a[2], a[3]))
+}

@@ -1,0 +1,86 @@
+package podnetwork
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+)
+
+// repaired tells of a repair: in the log and the journal, by a metric, and by an event of the Node.
+func (n *reconciliation) repaired(format string, args ...any) {
+	n.RecordChange(format, args...)
+	n.metrics.CountRepair()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.Proxy, Reason: api.ReasonNetworkRepaired, Message: fmt.Sprintf(format, args...), Since: time.Now()})
+	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
+}
+
+// maxRepairs is how many repairs are kept to be told to the Node, when the API server does not answer.
+const maxRepairs = 10
+
+// networkState is what is known of the network.
+type networkState struct {
+	known           bool
+	reason, message string
+	// isFault is false if the network works in spite of the reason.
+	isFault bool
+}
+
+// setNetwork tells whether that is new.
+func (r *Reconciler) setNetwork(p networkPlan) (changed bool) {
+	reason, message, isFault := p.message()
+	current := networkState{known: true, reason: reason, message: message, isFault: isFault}
+	r.metrics.SetNetwork(isFault)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed = r.network != current || len(r.repairs) > 0
+	r.network = current
+	return changed
+}
+
+// ReportTo reports to the node whether its network works, and what was repaired.
+func (r *Reconciler) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	r.mu.Lock()
+	current, repairs := r.network, slices.Clone(r.repairs)
+	r.mu.Unlock()
+	if c, change := networkOf(time.Now(), current, nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)); change {
+		if err := w.SetCondition(ctx, node, c); err != nil {
+			return err
+		}
+	}
+	if err := w.CreateEvents(ctx, node, repairs); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.repairs = slices.DeleteFunc(r.repairs, func(p nodestatus.Problem) bool { return slices.Contains(repairs, p) })
+	return nil
+}
+
+// networkOf is what condition WindowsNetworkUnavailable should become; found is nil when the node has none. It is set when the network
+// was looked at for the first time.
+func networkOf(now time.Time, s networkState, found *corev1.NodeCondition) (c corev1.NodeCondition, change bool) {
+	c = corev1.NodeCondition{
+		Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionFalse, Reason: api.ReasonNetworkWorks,
+		Message: "networks, endpoints and load balancers are as they should be", LastHeartbeatTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if s.reason != "" {
+		c.Reason, c.Message = s.reason, s.message
+	}
+	if s.isFault {
+		c.Status = corev1.ConditionTrue
+	}
+	if found != nil && found.Status == c.Status {
+		c.LastTransitionTime = found.LastTransitionTime
+	}
+	return c, s.known && (found == nil || found.Status != c.Status || found.Reason != c.Reason || found.Message != c.Message)
+}

@@ -1,0 +1,35 @@
+package podnetwork
+
+import (
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+)
+
+// restartsFile has the times of restarts of kube-proxy for lost load balancers, whose number is limited, also across restarts of WICD.
+const restartsFile = desired.State + `\kube-proxy-restarts.json`
+
+func (n *reconciliation) readRestarts(now time.Time) []time.Time {
+	var restarts []time.Time
+	if _, err := state.ReadJSON(n.Host.Disk, restartsFile, &restarts); err != nil {
+		n.Log.Warn("Reading the restarts of kube-proxy failed; counting from now", "file", restartsFile, "error", err.Error())
+		return nil
+	}
+	restarts = slices.DeleteFunc(restarts, func(t time.Time) bool { return t.After(now) })
+	restarts = restarts[max(0, len(restarts)-restartsPerDay):]
+	n.written = slices.Clone(restarts)
+	return restarts
+}
+
+func (n *reconciliation) writeRestarts(restarts []time.Time) {
+	if slices.Equal(restarts, n.written) {
+		return
+	}
+	if err := state.WriteJSON(n.Host.Disk, restartsFile, restarts); err != nil {
+		n.Log.Error("Writing the restarts of kube-proxy failed", "file", restartsFile, "error", err.Error())
+		return
+	}
+	n.written = slices.Clone(restarts)
+}
