@@ -27,6 +27,8 @@ import (
 const (
 	PodNetwork     = "10.244.0.0/14" // each node gets a /24 of it; a lab with hosts has another range
 	ServiceNetwork = controlplane.ServiceNetwork
+
+	serviceNetwork6 = "fd00:10:96::/112"
 )
 
 // startTimeout is how long the control plane may take to serve; on a busy machine with two cores it takes 15 s.
@@ -41,6 +43,8 @@ type ControlPlaneOptions struct {
 	// Kubernetes is the version that it reports, as in v1.33.13, with the APIs and feature gates of that version; that of its code if
 	// empty.
 	Kubernetes string
+	// DualStack gives Services addresses of both families if they ask for them.
+	DualStack bool
 	// Progress gets a line for each operation that takes more than two seconds; standard error if nil.
 	Progress io.Writer
 }
@@ -73,6 +77,9 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 			Address: cmp.Or(o.BindAddress, "127.0.0.1"), PodNetwork: cmp.Or(o.PodNetwork, PodNetwork), AuditPolicy: auditPolicy,
 		},
 		running: map[string]*reaper{}, progress: o.Progress,
+	}
+	if o.DualStack {
+		cp.config.ServiceNetwork6 = serviceNetwork6
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
 		return nil, err

@@ -29,6 +29,8 @@ type Options struct {
 	AuthorizedKeys []byte
 	// Kubernetes is the version that the control plane reports; see ControlPlaneOptions.
 	Kubernetes string
+	// DualStack gives Services addresses of both families if they ask for them.
+	DualStack bool
 	// LinuxNode prepares the lab for StartLinuxNode. A lab with hosts always is.
 	LinuxNode bool
 	// WithoutControlPlane omits the control plane, for tests of hosts alone.
@@ -117,7 +119,9 @@ func (l *Lab) open(ctx context.Context) error {
 	starts := []func() error{}
 	if !l.options.WithoutControlPlane {
 		starts = append(starts, func() (err error) {
-			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{BindAddress: l.Address(), PodNetwork: l.podNetwork(), Kubernetes: l.options.Kubernetes, Progress: l.options.Progress})
+			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{
+				BindAddress: l.Address(), PodNetwork: l.podNetwork(), Kubernetes: l.options.Kubernetes, DualStack: l.options.DualStack, Progress: l.options.Progress,
+			})
 			return err
 		})
 	}

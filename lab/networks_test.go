@@ -84,10 +84,13 @@ func (n *networks) makeNode() {
 }
 
 // place copies programs of the payload to the host.
-func (n *networks) place(names ...string) {
+func (n *networks) place(names ...string) { n.t.Helper(); n.placeOf("", names...) }
+
+// placeOf is place with programs of a minor version of Kubernetes.
+func (n *networks) placeOf(minor string, names ...string) {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if err := testenv.Programs(n.t.Context(), dir, os.Stderr, names...); err != nil {
+	if err := testenv.ProgramsOf(n.t.Context(), minor, dir, os.Stderr, names...); err != nil {
 		n.t.Fatal(err)
 	}
 	for _, name := range names {

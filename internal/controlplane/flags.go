@@ -4,6 +4,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // The programs, as the first argument of lab/controlplane names them.
@@ -36,6 +37,8 @@ type Config struct {
 	PodNetwork string
 	// AuditPolicy makes the API server write audit.log into the folder; empty for none.
 	AuditPolicy string
+	// ServiceNetwork6 is the range of IPv6 addresses of Services; empty for a cluster with IPv4 alone.
+	ServiceNetwork6 string
 }
 
 // URL is that of the API server.
@@ -95,7 +98,7 @@ func (c Config) apiServer() []string {
 		"--service-account-issuer=https://" + nameOfTheAPI,
 		"--service-account-key-file=" + c.path("service-accounts.key"),
 		"--service-account-signing-key-file=" + c.path("service-accounts.key"),
-		"--service-cluster-ip-range=" + ServiceNetwork,
+		"--service-cluster-ip-range=" + strings.TrimSuffix(ServiceNetwork+","+c.ServiceNetwork6, ","),
 		// No kube-proxy runs beside the API server: it calls webhooks at the endpoints of their Services.
 		"--enable-aggregator-routing",
 		// Only the hosts themselves resolve their names. Their serving certificates are verified.

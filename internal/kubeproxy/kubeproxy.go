@@ -1,6 +1,6 @@
 // Package kubeproxy says which load balancers kube-proxy makes in the Host Network Service of a Windows node, by its own rules:
-// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36, which agree in what is
-// decided here. It is pure. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
+// pkg/proxy/winkernel, pkg/proxy/endpointslicecache.go and cmd/kube-proxy/app/server.go of Kubernetes 1.33 to 1.36. Where these versions
+// differ, the result is uncertain. It is pure. lab/differential_test.go compares it with the real kube-proxy.exe of each version in the payload.
 //
 // It covers an overlay network with direct server return and IPv4, as WICD configures kube-proxy. Source ranges, session affinity,
 // topology hints and health check ports change no load balancer there: the first three are settings of Linux' proxies or of the load
@@ -50,8 +50,8 @@ type Balancer struct {
 	Frontend
 	// Backends are the addresses of its endpoints, sorted, each once.
 	Backends []netip.Addr
-	// Certain is false if it depends on more than the objects whether it exists or which back ends it has: on the order in which
-	// kube-proxy reads EndpointSlices that contradict each other, or on a protocol that Windows may not support.
+	// Certain is false if it depends on more than the objects whether it exists or which back ends it has: on the version of kube-proxy, on
+	// the order in which it reads EndpointSlices that contradict each other, or on a protocol that Windows may not support.
 	Certain bool
 }
 
@@ -74,6 +74,7 @@ func (s Service) Balancers(endpoints []EndpointSlice, onHost Presence) []Balance
 
 func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence) []Balancer {
 	merged, certain := merge(p, endpoints)
+	certain = certain && !s.Disputed
 	chosen, available := s.choose(merged)
 	var cluster, local []netip.Addr
 	for _, e := range chosen {
@@ -122,6 +123,7 @@ func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) 
 			if port.Name != p.Name || port.Protocol != p.Protocol {
 				continue
 			}
+			certain = certain && !slice.Disputed
 			for _, e := range slice.Endpoints {
 				at := target{e.Address, port.Number}
 				other, isTwice := found[at]

@@ -129,6 +129,9 @@ func TestBalancers(t *testing.T) {
 		"another proxy's without a name": {of(func(s *corev1.Service) { s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""} }), []*discoveryv1.EndpointSlice{slice(podThere)}, ""},
 		"SCTP, which Windows may refuse": {of(func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolSCTP }), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { p := corev1.ProtocolSCTP; e.Ports[0].Protocol = &p }, podThere)}, "10.96.0.1:80/SCTP 10.132.2.5 uncertain"},
 
+		"the label of headless Services":                   {of(func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} }), []*discoveryv1.EndpointSlice{slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5 uncertain"},
+		"an EndpointSlice with the label of another proxy": {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Labels["service.kubernetes.io/service-proxy-name"] = "" }, podThere)}, "10.96.0.1:80/TCP 10.132.2.5 uncertain"},
+
 		"a pod here without an endpoint":         {of(same), []*discoveryv1.EndpointSlice{slice(podBare + "@" + node)}, ""},
 		"this host":                              {of(same), []*discoveryv1.EndpointSlice{slice(thisHost+"@"+node, podThere2)}, "10.96.0.1:80/TCP 10.132.2.6"},
 		"not ready":                              {of(same), []*discoveryv1.EndpointSlice{slice(podThere+"/RS", podThere2)}, "10.96.0.1:80/TCP 10.132.2.6"},

@@ -26,6 +26,8 @@ type Service struct {
 	InternalLocal, ExternalLocal bool
 	// PreserveDestination is kube-proxy's annotation preserve-destination.
 	PreserveDestination bool
+	// Disputed is true if kube-proxy before 1.36 does not read it: it has the label of headless Services, although it is none.
+	Disputed bool
 	// Addresses are all its IPv4 addresses, also those for which kube-proxy makes nothing, sorted.
 	Addresses []netip.Addr
 }
@@ -42,6 +44,8 @@ type EndpointSlice struct {
 	Service   types.NamespacedName
 	Ports     []EndpointPort
 	Endpoints []Endpoint
+	// Disputed is true if kube-proxy before 1.36 does not read it: it has the label of another proxy.
+	Disputed bool
 }
 
 // EndpointPort is a port of all endpoints of an EndpointSlice.
@@ -82,6 +86,7 @@ func ReadService(o *corev1.Service) Service {
 	for _, p := range o.Spec.Ports {
 		s.Ports = append(s.Ports, Port{strings.Clone(p.Name), cmp.Or(p.Protocol, corev1.ProtocolTCP), uint16(p.Port), uint16(p.NodePort)})
 	}
+	_, s.Disputed = o.Labels[corev1.IsHeadlessService]
 	_, isOthers := o.Labels[labelProxyName]
 	if ip := parse4([]string{clusterIP4(o)}); len(ip) == 1 && !isOthers && o.Spec.Type != corev1.ServiceTypeExternalName {
 		s.ClusterIP = ip[0]
@@ -108,6 +113,7 @@ func clusterIP4(o *corev1.Service) string {
 func ReadEndpointSlice(o *discoveryv1.EndpointSlice, node string) EndpointSlice {
 	s := EndpointSlice{Service: types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}}
 	_, isHeadless := o.Labels[corev1.IsHeadlessService]
+	_, s.Disputed = o.Labels[labelProxyName]
 	if o.AddressType != discoveryv1.AddressTypeIPv4 {
 		return s
 	}
@@ -153,11 +159,11 @@ func parse4(texts []string) []netip.Addr {
 // Equal compares what matters.
 func (s Service) Equal(other Service) bool {
 	return s.ClusterIP == other.ClusterIP && s.InternalLocal == other.InternalLocal && s.ExternalLocal == other.ExternalLocal &&
-		s.PreserveDestination == other.PreserveDestination && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.ExternalIPs, other.ExternalIPs) &&
+		s.PreserveDestination == other.PreserveDestination && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.ExternalIPs, other.ExternalIPs) &&
 		slices.Equal(s.Ingress, other.Ingress) && slices.Equal(s.Addresses, other.Addresses)
 }
 
 // Equal compares what matters.
 func (s EndpointSlice) Equal(other EndpointSlice) bool {
-	return s.Service == other.Service && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.Endpoints, other.Endpoints)
+	return s.Service == other.Service && s.Disputed == other.Disputed && slices.Equal(s.Ports, other.Ports) && slices.Equal(s.Endpoints, other.Endpoints)
 }

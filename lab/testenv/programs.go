@@ -18,13 +18,22 @@ import (
 )
 
 // Programs builds components of the payload for Wine hosts and writes them into a folder, such as kube-proxy.exe, for tests that run
-// them without the operator.
+// them without the operator. Those of Kubernetes are of the newest minor version.
 func Programs(ctx context.Context, dir string, log io.Writer, names ...string) error {
+	return ProgramsOf(ctx, "", dir, log, names...)
+}
+
+// ProgramsOf is Programs with the programs of a minor version of Kubernetes, as in 1.33.
+func ProgramsOf(ctx context.Context, minor, dir string, log io.Writer, names ...string) error {
 	components, err := build.Named(names...)
 	if err != nil {
 		return err
 	}
-	components = slices.DeleteFunc(components, Options{}.isOfOtherMinor)
+	var o Options
+	if minor != "" {
+		o.Minors = []string{minor}
+	}
+	components = slices.DeleteFunc(components, o.isOfOtherMinor)
 	built := filepath.Join(dir, "payload")
 	if err := buildPayload(ctx, built, Options{Log: log}, components); err != nil {
 		return fmt.Errorf("building programs: %w", err)

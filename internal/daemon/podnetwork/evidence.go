@@ -27,9 +27,8 @@ import (
 )
 
 const (
-	// evidenceTimeout bounds all questions of one look. evidenceFor is how long the answers count, askedEvery the pause between questions.
+	// evidenceTimeout bounds all questions of one look, askedEvery is the pause between questions.
 	evidenceTimeout = 15 * time.Second
-	evidenceFor     = 15 * time.Second
 	askedEvery      = 5 * time.Second
 	// mostAsked is the number of Services that are asked for when more have lost their load balancers.
 	mostAsked = 20
@@ -46,9 +45,10 @@ type questions struct {
 	owners bool
 }
 
+func (q questions) isAny() bool { return len(q.lost) > 0 || q.owners }
+
 // evidence are the answers.
 type evidence struct {
-	at time.Time
 	// lost are the load balancers that kube-proxy must have made; nil if that was not asked.
 	lost map[kubeproxy.Frontend]bool
 	// first is another Node with the same loss, which was found before or has the lower name; empty if there is none.
@@ -65,6 +65,8 @@ var errNotTold = errors.New("the Node does not show the loss yet")
 type asker struct {
 	client *apiclient.Client
 	node   string
+	// known is what the watches have told.
+	known *frontends
 }
 
 func (a asker) ask(ctx context.Context, q questions, onHost kubeproxy.Presence) *evidence {
@@ -80,24 +82,24 @@ func (a asker) ask(ctx context.Context, q questions, onHost kubeproxy.Presence) 
 	if q.owners && e.err == nil {
 		e.owned, e.err = a.listOwned(ctx)
 	}
-	e.at = time.Now()
 	return e
 }
 
-// confirm reads the Services again, a sample if there are many, and leaves the load balancers that must be there.
+// confirm reads the Services again, a sample if there are many, and leaves the load balancers that must be there. One whose Service or
+// EndpointSlices are other versions than the watches have told is none of them: kube-proxy may know more than we do.
 func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.NamespacedName, onHost kubeproxy.Presence) (map[kubeproxy.Frontend]bool, error) {
 	names := slices.SortedFunc(maps.Values(lost), func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	names = slices.Compact(names)
 	sample := names[:min(len(names), mostAsked)]
 	needed, refuted := map[kubeproxy.Frontend]bool{}, false
 	for _, name := range sample {
-		balancers, err := a.balancersOf(ctx, name, onHost)
+		balancers, isKnown, err := a.balancersOf(ctx, name, onHost)
 		if err != nil {
 			return nil, fmt.Errorf("reading Service %s: %w", name, err)
 		}
 		for front, owner := range lost {
 			if owner == name {
-				needed[front] = slices.ContainsFunc(balancers, func(b kubeproxy.Balancer) bool { return b.Frontend == front && b.Certain })
+				needed[front] = isKnown && slices.ContainsFunc(balancers, func(b kubeproxy.Balancer) bool { return b.Frontend == front && b.Certain })
 				refuted = refuted || !needed[front]
 			}
 		}
@@ -110,22 +112,25 @@ func (a asker) confirm(ctx context.Context, lost map[kubeproxy.Frontend]types.Na
 	return needed, nil
 }
 
-func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) ([]kubeproxy.Balancer, error) {
+func (a asker) balancersOf(ctx context.Context, name types.NamespacedName, onHost kubeproxy.Presence) (all []kubeproxy.Balancer, isKnown bool, err error) {
 	var services corev1.ServiceList
 	selector := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name.Name).String()}
 	if err := list(ctx, a.client.Core, "services", name.Namespace, selector, &services); err != nil || len(services.Items) == 0 {
-		return nil, err
+		return nil, false, err
 	}
 	var endpoints discoveryv1.EndpointSliceList
 	selector = metav1.ListOptions{LabelSelector: labels.Set{discoveryv1.LabelServiceName: name.Name}.String()}
 	if err := list(ctx, a.client.Discovery, "endpointslices", name.Namespace, selector, &endpoints); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []kubeproxy.EndpointSlice
+	versions := map[string]string{"": services.Items[0].ResourceVersion}
+	var read []kubeproxy.EndpointSlice
 	for i := range endpoints.Items {
-		all = append(all, kubeproxy.ReadEndpointSlice(&endpoints.Items[i], a.node))
+		e := &endpoints.Items[i]
+		versions[e.Name] = e.ResourceVersion
+		read = append(read, kubeproxy.ReadEndpointSlice(e, a.node))
 	}
-	return kubeproxy.ReadService(&services.Items[0]).Balancers(all, onHost), nil
+	return kubeproxy.ReadService(&services.Items[0]).Balancers(read, onHost), a.known.isCurrent(name, versions), nil
 }
 
 // findFirst looks for another Windows Node that tells the same loss and goes first, so that one node at a time tries a restart; where that
@@ -226,22 +231,22 @@ func list(ctx context.Context, c rest.Interface, resource, namespace string, opt
 	return c.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(into)
 }
 
-// ask asks the API server what the next look needs to know. The answers of one look decide about the next only.
-func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) {
-	if len(q.lost) == 0 && !q.owners || time.Since(n.asked) < askedEvery {
-		return
+// ask asks the API server; nil if it was asked a moment ago.
+func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) *evidence {
+	if time.Since(n.asked) < askedEvery {
+		return nil
 	}
 	n.mu.Lock()
 	client := n.client
 	n.mu.Unlock()
 	if client == nil {
-		n.evidence = &evidence{at: time.Now(), err: errNoClient}
-		return
+		return &evidence{err: errNoClient}
 	}
-	n.evidence = asker{client, n.Record.Node}.ask(ctx, q, presenceIn(v.state, n.networkID(v)))
-	if !errors.Is(n.evidence.err, errNotTold) {
+	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q, presenceIn(v.state, n.networkID(v)))
+	if !errors.Is(e.err, errNotTold) {
 		n.asked = time.Now()
 	}
+	return e
 }
 
 // errNoClient means that there is no certificate for the API server yet.

@@ -92,8 +92,8 @@ func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 	onHost.Endpoints[0].NodeName = &node
 	ending := endpointsOf("s", "10.132.2.41", false)
 	ending.Endpoints[0].Conditions.Serving, ending.Endpoints[0].Conditions.Terminating = &yes, &yes
-	labelled := serviceNamed("s", "10.96.1.77")
-	labelled.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
+	labeled := serviceNamed("s", "10.96.1.77")
+	labeled.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": ""}
 	headless := ready("10.132.2.40")
 	headless.Labels[corev1.IsHeadlessService] = ""
 	for name, o := range map[string]objects{
@@ -108,7 +108,7 @@ func TestNothingIsRepairedForAFalseAlarm(t *testing.T) {
 		"an EndpointSlice with another protocol":    {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Port: &number, Protocol: &udp}), nil},
 		"an EndpointSlice without port number":      {serviceNamed("s", "10.96.1.77"), withPorts(discoveryv1.EndpointPort{Name: &web, Protocol: &tcp}), nil},
 		"all endpoints end":                         {serviceNamed("s", "10.96.1.77"), ending, nil},
-		"another proxy's, by a label without value": {labelled, ready("10.132.2.40"), nil},
+		"another proxy's, by a label without value": {labeled, ready("10.132.2.40"), nil},
 		"an EndpointSlice of a headless Service":    {serviceNamed("s", "10.96.1.77"), headless, nil},
 		"a load balancer that another program made": {serviceNamed("s", "10.96.1.77"), ending, func(s *hns.State) {
 			s.LoadBalancers = append(s.LoadBalancers, hns.LoadBalancer{ID: "x", VIPs: []netip.Addr{addr("10.96.3.3")}, Protocol: hns.TCP, External: 80, SourceVIP: addr("192.0.2.99")})

@@ -42,6 +42,9 @@ type frontends struct {
 type clusterService struct {
 	service *kubeproxy.Service
 	slices  map[string]kubeproxy.EndpointSlice
+	// versions are the resource versions of both: kube-proxy programs a Service anew for every change of its EndpointSlices, also for one that
+	// changes nothing for it. The Service has the empty name.
+	versions map[string]string
 	// since is when one of them changed last.
 	since time.Time
 	// balancers are its load balancers; they are computed anew if isStale.
@@ -53,6 +56,8 @@ type clusterService struct {
 type balancer struct {
 	service  types.NamespacedName
 	backends []netip.Addr
+	// since is when the Service or its EndpointSlices changed last.
+	since time.Time
 }
 
 func newFrontends(node string) *frontends {
@@ -102,7 +107,7 @@ func (f *frontends) expected(now time.Time, settled time.Duration, onHost kubepr
 				contested[b.Frontend] = true
 			}
 			if b.Certain && now.Sub(s.since) >= settled {
-				all[b.Frontend] = balancer{name, b.Backends}
+				all[b.Frontend] = balancer{name, b.Backends, s.since}
 			}
 		}
 	}
@@ -157,6 +162,14 @@ func (f *frontends) wasService(a netip.Addr, now time.Time) bool {
 	return wasOwned && now.Sub(since) <= formerFor
 }
 
+// isCurrent tells whether what is known of a Service and its EndpointSlices is what the API server has, by the resource versions of both.
+func (f *frontends) isCurrent(name types.NamespacedName, versions map[string]string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.services[name]
+	return c != nil && maps.Equal(c.versions, versions)
+}
+
 // count adds to the number of owners of addresses.
 func (f *frontends) count(by int, addresses []netip.Addr) {
 	for _, a := range addresses {
@@ -197,14 +210,14 @@ func (m mirror) Delete(o any) error {
 	defer m.of.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Service:
-		m.of.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, nil, time.Now())
+		m.of.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, nil, "", time.Now())
 	case *discoveryv1.EndpointSlice:
 		m.of.removeSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, time.Now())
 	}
 	return nil
 }
 
-// Replace implements cache.ReflectorStore. What is the same as before keeps its age.
+// Replace implements cache.ReflectorStore. What has not changed since keeps its age.
 func (m mirror) Replace(list []any, _ string) error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
@@ -225,7 +238,7 @@ func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, no
 	if kind == "services" {
 		for _, name := range slices.Collect(maps.Keys(f.services)) {
 			if !listed[name] {
-				f.putService(name, nil, now)
+				f.putService(name, nil, "", now)
 			}
 		}
 		return
@@ -240,23 +253,24 @@ func (f *frontends) retain(kind string, listed map[types.NamespacedName]bool, no
 // Resync implements cache.ReflectorStore.
 func (m mirror) Resync() error { return nil }
 
-// put keeps what matters of an object. One that says the same as before keeps its age.
+// put keeps what matters of an object. One that has not changed keeps its age.
 func (f *frontends) put(o any, now time.Time) {
 	switch o := o.(type) {
 	case *corev1.Service:
 		s := kubeproxy.ReadService(o)
-		f.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, &s, now)
+		f.putService(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, &s, o.ResourceVersion, now)
 	case *discoveryv1.EndpointSlice:
-		f.putSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, kubeproxy.ReadEndpointSlice(o, f.node), now)
+		f.putSlice(types.NamespacedName{Namespace: o.Namespace, Name: o.Name}, kubeproxy.ReadEndpointSlice(o, f.node), o.ResourceVersion, now)
 	}
 }
 
 // putService stores a Service, or removes it if it is nil.
-func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, now time.Time) {
+func (f *frontends) putService(name types.NamespacedName, s *kubeproxy.Service, version string, now time.Time) {
 	c := f.at(name)
-	if c.service != nil && s != nil && c.service.Equal(*s) {
+	if c.service != nil && s != nil && c.service.Equal(*s) && c.versions[""] == version {
 		return
 	}
+	c.versions[""] = version
 	if c.service != nil {
 		f.count(-1, c.service.Addresses)
 		f.giveUp(c.service.Addresses, now)
@@ -283,16 +297,17 @@ func (f *frontends) giveUp(addresses []netip.Addr, now time.Time) {
 }
 
 // putSlice stores an EndpointSlice, which may have belonged to another Service before.
-func (f *frontends) putSlice(slice types.NamespacedName, s kubeproxy.EndpointSlice, now time.Time) {
+func (f *frontends) putSlice(slice types.NamespacedName, s kubeproxy.EndpointSlice, version string, now time.Time) {
 	if owner, exists := f.owners[slice]; exists && owner != s.Service {
 		f.removeSlice(slice, now)
 	}
 	f.owners[slice] = s.Service
 	c := f.at(s.Service)
 	old, exists := c.slices[slice.Name]
-	if exists && old.Equal(s) {
+	if exists && old.Equal(s) && c.versions[slice.Name] == version {
 		return
 	}
+	c.versions[slice.Name] = version
 	f.count(-1, addressesOf(old))
 	f.count(1, addressesOf(s))
 	c.slices[slice.Name], c.since, c.isStale = s, now, true
@@ -307,6 +322,7 @@ func (f *frontends) removeSlice(slice types.NamespacedName, now time.Time) {
 	c := f.at(owner)
 	f.count(-1, addressesOf(c.slices[slice.Name]))
 	delete(c.slices, slice.Name)
+	delete(c.versions, slice.Name)
 	c.since, c.isStale = now, true
 	f.drop(owner)
 }
@@ -315,7 +331,7 @@ func (f *frontends) removeSlice(slice types.NamespacedName, now time.Time) {
 func (f *frontends) at(name types.NamespacedName) *clusterService {
 	c, exists := f.services[name]
 	if !exists {
-		c = &clusterService{slices: map[string]kubeproxy.EndpointSlice{}}
+		c = &clusterService{slices: map[string]kubeproxy.EndpointSlice{}, versions: map[string]string{}}
 		f.services[name] = c
 	}
 	return c

@@ -20,8 +20,12 @@ import (
 const (
 	// lostAfter is for a load balancer or an endpoint that was there.
 	lostAfter = 5 * time.Second
-	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
+	// restartAfter is how long one must be missing before kube-proxy is restarted for it: kube-proxy removes load balancers of a changed
+	// Service, and makes them again a while later when it has much to do. unchangedFor is how long the Service must not have changed
+	// before: kube-proxy may hear of a change that long after us, and then fail to make again what it has removed. lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
 	// other back ends.
+	restartAfter = 15 * time.Second
+	unchangedFor = 5 * time.Minute
 	lostWhenBusy = 30 * time.Second
 	lateAfter    = 2 * time.Minute
 	// orphanedAfter is for what belongs to no Service any more: longer than a watch of ours can lag behind that of kube-proxy.
@@ -153,7 +157,7 @@ func (b *balancers) put(front kubeproxy.Frontend, p presence) {
 type balancerLosses struct {
 	// expected is how many there must be, missing how many of these may still come.
 	expected, missing int
-	// lost were there, and have been missing for too long; they are keyed to their Services.
+	// lost are those for which kube-proxy is to be restarted, with their Services.
 	lost map[kubeproxy.Frontend]types.NamespacedName
 	// told are for the Node's condition: all that is lost, and during a repair all that is missing. late and stale were never made, and have
 	// other back ends than their Services.
@@ -167,7 +171,7 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 	expected := j.told.expected(j.now, lostAfter, j.onHost)
 	for front, p := range b.made {
 		if _, isExpected := expected[front]; !isExpected {
-			p.show(j, undecided)
+			p.show(j, unneeded)
 			b.put(front, p)
 		}
 	}
@@ -188,9 +192,15 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 				l.stale = append(l.stale, fmt.Sprintf("%s has %s instead of %s", nameOf(front, want.service), addressList(backends), addressList(want.backends)))
 			}
 		default:
-			l.add(front, want.service, p.miss(j, patience[p.phase]), p.phase, proxy.isRepair())
+			limit := patience[p.phase]
+			isOverdue := p.miss(j, limit)
+			l.add(front, want.service, p.phase, isOverdue, proxy.isRepair())
 			if p.phase == lost {
 				j.plan.soon()
+			}
+			isOwnDoing := j.now.Sub(p.since) < restartAfter || p.since.Sub(want.since) < unchangedFor
+			if p.phase == lost && isOverdue && (limit == 0 || !isOwnDoing) {
+				l.lost[front] = want.service
 			}
 		}
 		b.put(front, p)
@@ -199,22 +209,16 @@ func (b *balancers) judge(j *judgement, proxy *kubeProxy) balancerLosses {
 }
 
 // add counts a load balancer that is missing.
-func (l *balancerLosses) add(front kubeproxy.Frontend, service types.NamespacedName, isOverdue bool, p phase, isRepair bool) {
+func (l *balancerLosses) add(front kubeproxy.Frontend, service types.NamespacedName, p phase, isOverdue, isRepair bool) {
 	name := nameOf(front, service)
+	if p != abandoned && (p == lost || !isOverdue) {
+		l.missing++ // it may still come
+	}
 	switch {
-	case p == abandoned:
+	case p == abandoned || p == lost && isOverdue || isRepair && !isOverdue:
 		l.told = append(l.told, name)
-	case p == lost && isOverdue:
-		l.missing++
-		l.lost[front] = service
-		l.told = append(l.told, name)
-	case isOverdue:
+	case p != lost && isOverdue:
 		l.late = append(l.late, name)
-	default:
-		l.missing++
-		if isRepair {
-			l.told = append(l.told, name)
-		}
 	}
 }
 

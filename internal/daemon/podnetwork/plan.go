@@ -25,7 +25,7 @@ type networkView struct {
 	pods []podNetwork
 	// proxy is the process of kube-proxy; 0 when it does not run.
 	proxy uint32
-	// evidence are the API server's answers to the questions of an earlier look; nil if there are none.
+	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
 	evidence *evidence
 }
 

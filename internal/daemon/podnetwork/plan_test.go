@@ -139,17 +139,18 @@ func TestNetworkIsJudged(t *testing.T) {
 	for name, looks := range map[string][]look{
 		"all is well": {{}, {after: minute}, {after: time.Hour}},
 		"one load balancer is lost": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{}, {after: minute, change: lose("lb-1")}, {after: 2 * time.Second}, {after: 4 * time.Second, told: "LoadBalancersLost"},
+			{after: 10 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore}, {after: minute},
 		},
 		"most are lost": {
-			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{}, {after: minute, change: lose("lb-1", "lb-2", "lb-3", "lb-4")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 		},
 		"all are lost, which is no churn": {
 			{}, {after: minute, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
 		},
 		"they are lost again as soon as they are back": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"}, {after: 12 * time.Second, change: restore},
 			{after: 2 * time.Second, change: lose("lb-0", "lb-1", "lb-2", "lb-3", "lb-4"), restart: "proxy", told: "LoadBalancersLost"},
 		},
@@ -161,10 +162,10 @@ func TestNetworkIsJudged(t *testing.T) {
 				for i := range 25 {
 					v.told.put(serviceNamed(fmt.Sprintf("new%d", i), fmt.Sprintf("10.96.2.%d", i)), v.now)
 				}
-			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			})}, {after: 10 * time.Second}, {after: 15 * time.Second}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 		},
 		"kube-proxy cannot make one again: it is restarted once": {
-			{}, {after: minute, change: lose("lb-1")}, {after: 6 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
+			{}, {after: minute, change: lose("lb-1")}, {after: 16 * time.Second, restart: "proxy", told: "LoadBalancersLost"},
 			{after: 2 * time.Second, change: newProxy, told: "LoadBalancersLost"},
 			{after: 4 * minute, told: "LoadBalancersLost"},
 			{after: 10 * minute, told: "LoadBalancersLost"}, {after: 24 * time.Hour, told: "LoadBalancersLost"}, {after: minute, change: restore}, {after: minute},
@@ -260,7 +261,7 @@ func TestNetworkIsJudged(t *testing.T) {
 func judgeAnswered(m *networkMemory, want desired.Network, v *networkView, answer func(questions) *evidence) networkPlan {
 	v.evidence = nil
 	p := m.judge(want, *v)
-	if len(p.ask.lost) == 0 && !p.ask.owners {
+	if !p.ask.isAny() {
 		return p
 	}
 	v.now, v.evidence = v.now.Add(time.Second), answer(p.ask)
@@ -316,6 +317,7 @@ func TestTheJointOfANetwork(t *testing.T) {
 	}
 }
 
+// TestWhatStaysTheSameKeepsItsAge: a list that is read again is no change. kube-proxy programs a Service anew for each version.
 func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
 	f := newFrontends("win-1")
 	_ = mirror{f, "services"}.Add(serviceNamed("s", "10.96.0.1"))
@@ -327,6 +329,11 @@ func TestWhatStaysTheSameKeepsItsAge(t *testing.T) {
 	_ = mirror{f, "endpointslices"}.Replace([]any{endpointsOf("s", "10.132.1.9", true)}, "")
 	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 1 {
 		t.Error("a Service that says the same counts as changed")
+	}
+	again.ResourceVersion = "2"
+	_ = mirror{f, "services"}.Update(again)
+	if len(f.expected(time.Now(), 10*time.Millisecond, nil)) != 0 {
+		t.Error("another version of a Service is no change")
 	}
 	if f.known() {
 		t.Error("Services were not listed yet")

@@ -1,6 +1,7 @@
 package podnetwork
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,6 +103,10 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 	e := j.evidence
 	switch {
 	case e == nil || e.lost == nil && e.err == nil:
+		j.plan.ask.lost = lost
+		j.plan.soon()
+		return ""
+	case errors.Is(e.err, errNotTold):
 		j.plan.ask.lost = lost
 		j.plan.soon()
 		return ""

@@ -96,7 +96,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		began := time.Now()
 		view := n.see(ctx)
 		took := time.Since(began)
-		plan := memory.judge(n.want, view)
+		plan := n.judge(ctx, memory, view)
 		for _, err := range plan.unlisted {
 			r.Log.Error("Judging the network failed", "error", err.Error())
 		}
@@ -106,7 +106,6 @@ func (r *Reconciler) Run(ctx context.Context) {
 			return
 		}
 		r.publish(plan)
-		n.ask(ctx, plan.ask, view)
 		select {
 		case <-ctx.Done():
 		case <-time.After(waitAfter(&plan, took)):
@@ -116,6 +115,19 @@ func (r *Reconciler) Run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// judge judges what a look has shown, and again with the API server's answers where it has questions: what is done follows at once.
+func (n *reconciliation) judge(ctx context.Context, memory *networkMemory, view networkView) networkPlan {
+	plan := memory.judge(n.want, view)
+	if !plan.ask.isAny() {
+		return plan
+	}
+	if view.evidence = n.ask(ctx, plan.ask, view); view.evidence == nil {
+		return plan
+	}
+	view.now = time.Now()
+	return memory.judge(n.want, view)
 }
 
 // publish tells of what is new.
@@ -144,9 +156,8 @@ func waitAfter(plan *networkPlan, took time.Duration) time.Duration {
 type reconciliation struct {
 	*Reconciler
 	want desired.Network
-	// evidence are the last answers of the API server, asked when the last questions were asked.
-	evidence *evidence
-	asked    time.Time
+	// asked is when the API server was asked last.
+	asked time.Time
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
 }
@@ -168,10 +179,6 @@ func (n *reconciliation) see(ctx context.Context) networkView {
 		v.pods, v.err = n.pods(ctx, v.state)
 	}
 	v.now = time.Now()
-	if n.evidence != nil && v.now.Sub(n.evidence.at) < evidenceFor {
-		v.evidence = n.evidence
-	}
-	n.evidence = nil // it decides about one look
 	return v
 }
 

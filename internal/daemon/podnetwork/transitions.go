@@ -67,8 +67,10 @@ const (
 	missing event = "missing"
 	// overdue says that something was missing for as long as its phase allows.
 	overdue event = "overdue"
-	// undecided says that it need not be there now, or that what is there may be the former's.
+	// undecided says that what is there may be the former process's. unneeded says that it need not be there, or has changed: what was seen
+	// before tells nothing about what is missing afterwards.
 	undecided event = "undecided"
+	unneeded  event = "unneeded"
 	// forgotten says that it does not count any more that it was there.
 	forgotten event = "forgotten"
 	// retried says that kube-proxy is restarted for it, doubted that the API server does not confirm that it must be there.
@@ -156,18 +158,21 @@ func balancerTransitions() transitions {
 		{seen, missing}:   {lost, none, ""},
 		{seen, overdue}:   {lost, none, ""}, // where a loss needs no time to be sure of
 		{seen, undecided}: {seen, none, ""},
+		{seen, unneeded}:  {unseen, none, ""},
 		{seen, forgotten}: {unseen, none, ""},
 
 		{awaited, there}:     {seen, none, ""},
 		{awaited, missing}:   {awaited, none, ""},
 		{awaited, overdue}:   {awaited, none, ""},
-		{awaited, undecided}: {unseen, none, ""},
+		{awaited, undecided}: {awaited, none, ""},
+		{awaited, unneeded}:  {unseen, none, ""},
 		{awaited, forgotten}: {awaited, none, ""},
 
 		{lost, there}:     {seen, none, ""},
 		{lost, missing}:   {lost, none, ""},
 		{lost, overdue}:   {lost, none, ""},
-		{lost, undecided}: {seen, none, ""},
+		{lost, undecided}: {lost, none, ""},
+		{lost, unneeded}:  {unseen, none, ""},
 		{lost, forgotten}: {awaited, none, ""},
 		{lost, retried}:   {abandoned, none, ""},
 		{lost, doubted}:   {unseen, none, ""},
@@ -175,7 +180,8 @@ func balancerTransitions() transitions {
 		{abandoned, there}:     {seen, none, ""},
 		{abandoned, missing}:   {abandoned, none, ""},
 		{abandoned, overdue}:   {abandoned, none, ""},
-		{abandoned, undecided}: {unseen, none, ""},
+		{abandoned, undecided}: {abandoned, none, ""},
+		{abandoned, unneeded}:  {unseen, none, ""},
 		{abandoned, forgotten}: {abandoned, none, ""},
 	}
 }

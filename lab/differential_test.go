@@ -1,0 +1,422 @@
+//go:build linux
+
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/windows-machine-config/wmco/internal/kubeproxy"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload/build"
+
+	windowshns "github.com/windows-machine-config/wmco/internal/hns"
+)
+
+const (
+	// differentialSeeds is the number of seeds; WMCO_PROXY_SEEDS sets another.
+	differentialSeeds = 3
+	// differentialServices is the number of Services of each seed, differentialChanges how many of them change while kube-proxy runs.
+	differentialServices = 150
+	differentialChanges  = 50
+	// settledFor is how long nothing may change before what kube-proxy has made counts: it looks again every 30 seconds at what it could not
+	// make.
+	settledFor = 40 * time.Second
+	equalFor   = 6 * time.Second
+	podHere    = "10.132.7.77"
+)
+
+// TestKubeProxyMakesWhatIsExpected gives Services and EndpointSlices by chance to the real kube-proxy.exe of each minor version in turn, and
+// compares its load balancers and their back ends with what package kubeproxy says of them: after its start, and after changes.
+func TestKubeProxyMakesWhatIsExpected(t *testing.T) {
+	seeds := differentialSeeds
+	if text := os.Getenv("WMCO_PROXY_SEEDS"); text != "" {
+		var err error
+		if seeds, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	minors := build.Minors()
+	slices.Reverse(minors)
+	for seed := range seeds {
+		minor := minors[seed%len(minors)]
+		t.Run(fmt.Sprintf("seed %d with %s", seed, minor), func(t *testing.T) {
+			l := lab.Start(t, lab.Options{Hosts: []string{"win-1"}, DualStack: true})
+			config := l.ControlPlane.RESTConfig()
+			config.WarningHandler = rest.NoWarnings{} // of external addresses
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := differential{networks{t: t, lab: l, host: l.Hosts()[0], client: client}, rand.New(rand.NewPCG(uint64(seed), 7))}
+			d.makeNode()
+			d.placeOf(minor, "kube-proxy")
+			d.makeNetwork()
+			pod := fields{"HostComputeNetwork": d.network["ID"], "Name": "pod", "IpConfigurations": []fields{{"IpAddress": podHere, "PrefixLength": 24}}}
+			if _, err := d.host.HNS().Create(hns.Endpoint, pod); err != nil {
+				t.Fatal(err)
+			}
+			d.inParallel(differentialServices, d.create)
+			defer d.startProxy()()
+			d.compare("after its start")
+			d.inParallel(differentialChanges, d.change)
+			d.compare("after changes")
+		})
+	}
+}
+
+// differential is a host with kube-proxy, and a source of chance.
+type differential struct {
+	networks
+	random *rand.Rand
+}
+
+func (d differential) chance(of int) bool { return d.random.IntN(of) == 0 }
+
+func (d differential) pick(list ...string) string { return list[d.random.IntN(len(list))] }
+
+// maybe is a condition of an endpoint.
+func (d differential) maybe() *bool {
+	switch d.random.IntN(4) {
+	case 0:
+		return nil
+	case 1:
+		return new(false)
+	}
+	return new(true)
+}
+
+// inParallel draws objects one after the other, so that a seed has always the same, and sends them to the API server in parallel.
+func (d differential) inParallel(count int, draw func(number int) (send func(context.Context) error)) {
+	d.t.Helper()
+	sends := make([]func(context.Context) error, count)
+	for i := range sends {
+		sends[i] = draw(i)
+	}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := worker; i < count; i += 8 {
+				if err := sends[i](d.t.Context()); err != nil {
+					d.t.Errorf("object %d: %v", i, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if d.t.Failed() {
+		d.t.FailNow()
+	}
+}
+
+// create draws a Service and its EndpointSlices, as users and controllers write them.
+func (d differential) create(number int) func(context.Context) error {
+	s := d.service(number)
+	var endpoints []*discoveryv1.EndpointSlice
+	for i := range d.random.IntN(3) {
+		endpoints = append(endpoints, d.slice(s, number, i))
+	}
+	return func(ctx context.Context) error {
+		created, err := d.client.CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+			created.Status.LoadBalancer = s.Status.LoadBalancer
+			if _, err := d.client.CoreV1().Services("default").UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+		for _, e := range endpoints {
+			if _, err := d.client.DiscoveryV1().EndpointSlices("default").Create(ctx, e, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// change draws a change of a Service that exists: other endpoints, other settings, or its removal.
+func (d differential) change(number int) func(context.Context) error {
+	name, replaced := fmt.Sprintf("s-%03d", number), d.service(number)
+	endpoints := []*discoveryv1.EndpointSlice{d.slice(replaced, number, 0), d.slice(replaced, number, 1)}[:d.random.IntN(3)]
+	kind := d.random.IntN(6)
+	return func(ctx context.Context) error {
+		slices := d.client.DiscoveryV1().EndpointSlices("default")
+		switch kind {
+		case 0:
+			return d.client.CoreV1().Services("default").Delete(ctx, name, metav1.DeleteOptions{})
+		case 1:
+			s, err := d.client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s.Labels, s.Spec.InternalTrafficPolicy = replaced.Labels, replaced.Spec.InternalTrafficPolicy
+			s.Spec.ExternalIPs, s.Spec.SessionAffinity = replaced.Spec.ExternalIPs, replaced.Spec.SessionAffinity
+			_, err = d.client.CoreV1().Services("default").Update(ctx, s, metav1.UpdateOptions{})
+			return err
+		}
+		err := slices.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+		for _, e := range endpoints {
+			if err == nil {
+				_, err = slices.Create(ctx, e, metav1.CreateOptions{})
+			}
+		}
+		return err
+	}
+}
+
+func (d differential) service(number int) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s-%03d", number), Labels: map[string]string{}, Annotations: map[string]string{}}}
+	d.families(s)
+	if d.chance(8) {
+		s.Labels["service.kubernetes.io/service-proxy-name"] = d.pick("", "other")
+	}
+	if d.chance(12) {
+		s.Labels[corev1.IsHeadlessService] = ""
+	}
+	if d.chance(12) {
+		s.Annotations[d.pick("preserve-destination", "winProxyOptimization")] = d.pick("true", "disabled")
+	}
+	if d.chance(5) {
+		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
+	}
+	switch d.random.IntN(5) {
+	case 0:
+		s.Spec.Type = corev1.ServiceTypeNodePort
+	case 1:
+		s.Spec.Type = corev1.ServiceTypeLoadBalancer
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: fmt.Sprintf("198.51.100.%d", 1+number)}}
+		if d.chance(4) {
+			s.Status.LoadBalancer.Ingress[0].IPMode = new(corev1.LoadBalancerIPModeProxy)
+		}
+		if d.chance(4) {
+			s.Spec.LoadBalancerSourceRanges = []string{"203.0.113.0/24"}
+		}
+	}
+	if s.Spec.Type != "" && d.chance(2) {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	}
+	if d.chance(6) {
+		s.Spec.ExternalIPs = []string{fmt.Sprintf("192.0.2.%d", 1+d.random.IntN(250))}
+	}
+	if d.chance(6) {
+		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	}
+	s.Spec.PublishNotReadyAddresses = d.chance(8)
+	s.Spec.Ports = []corev1.ServicePort{{Name: "web", Port: 80, Protocol: corev1.ProtocolTCP}}
+	if d.chance(4) {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
+	}
+	if d.chance(10) {
+		s.Spec.Ports[0].Protocol = corev1.ProtocolSCTP
+	}
+	return s
+}
+
+func (d differential) families(s *corev1.Service) {
+	four, six := corev1.IPv4Protocol, corev1.IPv6Protocol
+	switch d.random.IntN(6) {
+	case 0:
+		s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyRequireDualStack), []corev1.IPFamily{six, four}
+	case 1:
+		s.Spec.IPFamilyPolicy, s.Spec.IPFamilies = new(corev1.IPFamilyPolicyRequireDualStack), []corev1.IPFamily{four, six}
+	case 2:
+		s.Spec.IPFamilies = []corev1.IPFamily{six}
+	}
+}
+
+func (d differential) slice(s *corev1.Service, service, number int) *discoveryv1.EndpointSlice {
+	e := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", s.Name, number), Labels: map[string]string{discoveryv1.LabelServiceName: s.Name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	if d.chance(12) {
+		e.Labels[d.pick(corev1.IsHeadlessService, "service.kubernetes.io/service-proxy-name")] = ""
+	}
+	for _, p := range s.Spec.Ports {
+		port := discoveryv1.EndpointPort{Name: new(p.Name), Port: new(int32(8080)), Protocol: new(p.Protocol)}
+		switch d.random.IntN(14) {
+		case 0:
+			port.Port = nil
+		case 1:
+			port.Protocol = new(corev1.ProtocolUDP)
+		case 2:
+			port.Name = new("other")
+		case 3:
+			port.Port = new(int32(9090))
+		}
+		if !slices.ContainsFunc(e.Ports, func(other discoveryv1.EndpointPort) bool { return *other.Name == *port.Name }) {
+			e.Ports = append(e.Ports, port)
+		}
+	}
+	for i := range 1 + d.random.IntN(2) {
+		end := d.endpoint(service, i)
+		if !slices.ContainsFunc(e.Endpoints, func(other discoveryv1.Endpoint) bool { return other.Addresses[0] == end.Addresses[0] }) {
+			e.Endpoints = append(e.Endpoints, end)
+		}
+	}
+	return e
+}
+
+func (d differential) endpoint(service, number int) discoveryv1.Endpoint {
+	end := discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: d.maybe(), Serving: d.maybe(), Terminating: d.maybe()}}
+	address, node := fmt.Sprintf("10.132.%d.%d", 8+service/100, 2+(service*2+number)%250), "other"
+	switch d.random.IntN(6) {
+	case 0:
+		address, node = d.host.Address(), d.host.Name()
+	case 1:
+		address, node = podHere, d.host.Name()
+	case 2:
+		address, node = "10.132.7.99", d.host.Name() // a pod of this host without an endpoint
+	case 3:
+		address, node = fmt.Sprintf("203.0.113.%d", 1+service%200), ""
+	}
+	end.Addresses = []string{address}
+	if node != "" {
+		end.NodeName = &node
+	}
+	return end
+}
+
+// compare waits until kube-proxy has what is expected, or nothing has changed for a while, and tells the differences.
+func (d differential) compare(when string) {
+	d.t.Helper()
+	began := time.Now()
+	var last, differences string
+	since := began
+	testenv.Eventually(d.t, networkPatience, "kube-proxy has made what it makes", func(ctx context.Context) string {
+		have := d.have()
+		if text := fmt.Sprint(have); text != last {
+			last, since = text, time.Now()
+		}
+		differences = d.differences(ctx, have)
+		quiet := time.Since(since)
+		if differences == "" && quiet > equalFor || quiet > settledFor {
+			return ""
+		}
+		return fmt.Sprintf("the last change was %v ago: %s", quiet.Round(time.Second), differences)
+	})
+	d.t.Logf("%s: %d load balancers after %v", when, len(d.have()), time.Since(began).Round(time.Second))
+	if differences != "" {
+		d.t.Errorf("%s: %s\nkube-proxy: %s", when, differences, d.failures())
+	}
+}
+
+// failures are the errors in kube-proxy's log, but for those that are expected of Services without endpoints.
+func (d differential) failures() string {
+	var lines []string
+	for line := range strings.Lines(d.log(proxyLogFile)) {
+		if strings.HasPrefix(line, "E") && !strings.Contains(line, "Local endpoint not found") && !strings.Contains(line, "Endpoint information not available") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
+
+// have are the back ends of the load balancers that the host has.
+func (d differential) have() map[kubeproxy.Frontend][]netip.Addr {
+	d.t.Helper()
+	addresses := map[string]netip.Addr{}
+	for _, e := range d.objects(hns.Endpoint) {
+		addresses[strings.ToUpper(fmt.Sprint(e["ID"]))], _ = netip.ParseAddr(addressOf(e))
+	}
+	have := map[kubeproxy.Frontend][]netip.Addr{}
+	for _, o := range d.objects(hns.LoadBalancer) {
+		lb := loadBalancerOf(d.t, o)
+		for _, p := range lb.PortMappings {
+			front := kubeproxy.Frontend{Port: uint16(p.ExternalPort), Protocol: windowshns.Protocol(p.Protocol)}
+			if len(lb.FrontendVIPs) > 0 {
+				front.VIP, _ = netip.ParseAddr(lb.FrontendVIPs[0])
+			}
+			backends := []netip.Addr{}
+			for _, id := range lb.HostComputeEndpoints {
+				backends = append(backends, addresses[strings.ToUpper(id)])
+			}
+			have[front] = slices.Compact(slices.SortedFunc(slices.Values(backends), netip.Addr.Compare))
+		}
+	}
+	return have
+}
+
+// differences compares what the host has with what package kubeproxy expects.
+func (d differential) differences(ctx context.Context, have map[kubeproxy.Frontend][]netip.Addr) string {
+	want, undecided, err := d.expected(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for front, b := range want {
+		if backends, exists := have[front]; !exists {
+			all = append(all, fmt.Sprintf("expected in vain: %s with %v", front, b))
+		} else if !slices.Equal(backends, b) {
+			all = append(all, fmt.Sprintf("%s has back ends %v, expected are %v", front, backends, b))
+		}
+	}
+	for front := range have {
+		if _, isExpected := want[front]; !isExpected && !undecided[front] {
+			all = append(all, fmt.Sprintf("not expected: %s with %v", front, have[front]))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// expected are the back ends by frontend, without those that are undecided.
+func (d differential) expected(ctx context.Context) (want map[kubeproxy.Frontend][]netip.Addr, undecided map[kubeproxy.Frontend]bool, err error) {
+	services, err := d.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	endpoints, err := d.client.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	bySlice := map[types.NamespacedName][]kubeproxy.EndpointSlice{}
+	for i := range endpoints.Items {
+		e := kubeproxy.ReadEndpointSlice(&endpoints.Items[i], d.host.Name())
+		bySlice[e.Service] = append(bySlice[e.Service], e)
+	}
+	want, undecided = map[kubeproxy.Frontend][]netip.Addr{}, map[kubeproxy.Frontend]bool{}
+	onHost := d.presence()
+	for i := range services.Items {
+		s := &services.Items[i]
+		for _, b := range kubeproxy.ReadService(s).Balancers(bySlice[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}], onHost) {
+			if _, isContested := want[b.Frontend]; isContested || !b.Certain {
+				undecided[b.Frontend] = true
+			}
+			want[b.Frontend] = b.Backends
+		}
+	}
+	maps.DeleteFunc(want, func(front kubeproxy.Frontend, _ []netip.Addr) bool { return undecided[front] })
+	return want, undecided, nil
+}
+
+func (d differential) presence() kubeproxy.Presence {
+	onHost := kubeproxy.Presence{}
+	for _, e := range d.objects(hns.Endpoint) {
+		if a, err := netip.ParseAddr(addressOf(e)); err == nil {
+			onHost[a] = onHost[a] || e["Flags"] != 1.0
+		}
+	}
+	return onHost
+}
