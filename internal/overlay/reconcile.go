@@ -61,10 +61,10 @@ type networkReconciler struct {
 	unsettledSince time.Time
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
-	// holders are the Nodes of the remote subnets; nil until the first ones are known.
-	holders holders
-	// unusable are the Nodes that were logged as unreachable, with the reason.
-	unusable map[string]string
+	// holders are the Nodes that have their subnets.
+	holders *holdersFile
+	// reported are the Nodes of which something was logged, with what it was.
+	reported map[string]string
 	failed   pauses
 }
 
@@ -73,7 +73,7 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 	for ctx.Err() == nil {
 		wait, err := r.reconcile(ctx)
 		if ctx.Err() != nil {
-			return
+			break
 		}
 		if err != nil {
 			r.fresh = false
@@ -86,6 +86,7 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 			restarted = nil
 		}
 	}
+	r.holders.saveNow()
 }
 
 // wait returns when there may be something to do. It returns false when the channel restarted is closed.
@@ -134,6 +135,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if !r.moveRoutes(ctx) {
 		wait = min(wait, pollInterval)
 	}
+	r.holders.save()
 	return wait, err
 }
 

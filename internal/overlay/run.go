@@ -41,6 +41,7 @@ func Run(ctx context.Context, o Options) {
 	session := &apiSession{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
 		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, created: map[string]hns.Network{},
+		holders: readHolders(o.CertDir, o.Log),
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {

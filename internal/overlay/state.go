@@ -74,7 +74,7 @@ func (s *state) notify(name string) {
 
 func same(a, b Node) bool {
 	return a.Name == b.Name && a.Windows == b.Windows && a.Subnet == b.Subnet && a.LinuxSubnets == b.LinuxSubnets && a.RouterMAC == b.RouterMAC &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && a.Created.Equal(b.Created)
+		slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
 // known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean
