@@ -72,7 +72,8 @@ func parse(call Call) (command, error) {
 	}
 	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
 	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, whose identity requests the first certificate")
-	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate")
+	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate, and for what the program remembers")
+	flags.StringVar(&o.StatusFile, "status-file", "", "file for the problems of the overlay, which WICD reports on the Node; default: none")
 	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "requested duration of the certificate")
 	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; default: that of the kubeconfig")
 	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's CA; default: that of the kubeconfig")

@@ -190,7 +190,7 @@ func TestANodeCannotClaimTheSubnetOfAnother(t *testing.T) {
 		if n, _ := h.network(overlay.Network); !h.has(linuxRemote(1)) {
 			t.Errorf("remote subnets are %v", n.Remotes)
 		}
-		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `which node win-1 has`} {
+		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `"node":"a-own","error":"its subnet 10.132.1.128/25 overlaps 10.132.1.0/24, which node win-1 has"`} {
 			if h.log.count(said) != 1 {
 				t.Errorf("the log does not have %s once:\n%s", said, h.log)
 			}

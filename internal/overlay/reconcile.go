@@ -61,6 +61,7 @@ type networkReconciler struct {
 	unsettledSince time.Time
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
+	report     *reporter
 	// holders are the Nodes that have their subnets.
 	holders *holdersFile
 	// reported are the Nodes of which something was logged, with what it was.
@@ -113,9 +114,12 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	own, all, ok := r.state.known()
 	if !ok {
+		r.report.setNodes(nil)
 		r.logOnce(slog.LevelInfo, "Waiting for the Node of this host", "node", r.state.own)
 		return resyncInterval, nil
 	}
+	d := r.settings.decide(own, all, r.holders.have)
+	r.report.setNodes(nodeProblems(own, all, d))
 	subnet, _, err := own.prefix()
 	if err != nil {
 		r.logOnce(slog.LevelInfo, "Waiting for OVN-Kubernetes to give this host a subnet", "node", own.Name, "reason", err.Error())
@@ -128,7 +132,7 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if wait > 0 || err != nil {
 		return wait, err
 	}
-	if err := r.reconcileRemotes(ctx, own, all); err != nil {
+	if err := r.reconcileRemotes(ctx, own, all, d); err != nil {
 		return 0, err
 	}
 	wait, err = r.publishRouter()

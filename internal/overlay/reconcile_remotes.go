@@ -10,16 +10,16 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// reconcileRemotes adds and removes the remote subnets of other nodes.
-func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node) error {
+// reconcileRemotes adds and removes the remote subnets of other nodes, as decided from the Nodes.
+func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node, d decision) error {
 	n := named(r.have, Network)
 	if n == nil {
 		return fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
 	if !r.holders.known {
 		r.holders.learn(r.settings.holdersOf(n.Remotes, own, all))
+		d = r.settings.decide(own, all, r.holders.have)
 	}
-	d := r.settings.decide(own, all, r.holders.have)
 	r.holders.set(d.holders)
 	r.logNeighbors(d)
 	wanted := d.remotes

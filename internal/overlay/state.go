@@ -35,6 +35,7 @@ func wake(c chan struct{}) {
 
 // put stores a Node. A Node without relevant changes is ignored: most events of Nodes are heartbeats.
 func (s *state) put(n Node) {
+	n.Windows = n.Windows || n.Name == s.own
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was, known := s.nodes[n.Name]; known && same(was, n) {
@@ -57,6 +58,10 @@ func (s *state) remove(name string) {
 func (s *state) replace(nodes map[string]Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if own, exists := nodes[s.own]; exists {
+		own.Windows = true // whatever its label says
+		nodes[s.own] = own
+	}
 	if maps.EqualFunc(s.nodes, nodes, same) {
 		return
 	}
