@@ -45,7 +45,9 @@ func Main(ctx context.Context, call Call) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	if err == nil {
+	if err != nil {
+		logStartFailure(call.Args, err)
+	} else {
 		err = c.run(ctx, call)
 	}
 	if err != nil {
@@ -53,6 +55,30 @@ func Main(ctx context.Context, call Call) int {
 		return 1
 	}
 	return 0
+}
+
+// logStartFailure logs an error of the flags to the log file, even if only that flag can be read: a service has no standard error.
+func logStartFailure(args []string, failure error) {
+	name := ""
+	for i, arg := range args {
+		flagName, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-") || flagName != "logfile":
+		case hasValue:
+			name = value
+		case i+1 < len(args):
+			name = args[i+1]
+		}
+	}
+	if name == "" {
+		return
+	}
+	f, err := openLog(name)
+	if err != nil {
+		return // there is no other place to report it
+	}
+	defer f.Close()
+	slog.New(slog.NewJSONHandler(f, nil)).Error("Starting failed: correct the flags of the service", "error", failure.Error())
 }
 
 // parse reads the flags. Names and meaning are those of OVN-Kubernetes' program of the same name; --interface is ours.
