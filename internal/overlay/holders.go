@@ -94,9 +94,9 @@ func (h *holdersFile) save() {
 	}
 }
 
-// saveNow writes the file if it differs. Until the existing remote subnets are known, it does not.
+// saveNow writes the file if it differs.
 func (h *holdersFile) saveNow() {
-	if !h.known || maps.Equal(h.have, h.saved) {
+	if maps.Equal(h.have, h.saved) {
 		return
 	}
 	h.savedAt = time.Now()

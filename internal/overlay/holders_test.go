@@ -71,6 +71,19 @@ func TestANodeThatLeftHasNoSubnetAnyMore(t *testing.T) {
 	})
 }
 
+func TestTheLastNodeBeforeTheEndIsRemembered(t *testing.T) {
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{}).start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		e.linux(1)
+		e.awaits(time.Second, "a node joined", func() bool { return h.has(linuxRemote(1)) })
+		h.restartWindows(func() {
+			e.node("a-same", "windows", "192.0.2.66", map[string]string{overlay.SubnetAnnotation: "10.128.1.0/24", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
+		})
+		e.awaits(time.Minute, "it has its subnet", func() bool { return h.published() && h.has(linuxRemote(1)) })
+	})
+}
+
 // Many nodes join within seconds.
 func TestTheFileOfHoldersIsNotWrittenForEachNode(t *testing.T) {
 	story(t, func(e *env) {

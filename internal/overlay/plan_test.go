@@ -158,6 +158,7 @@ func TestRemotesOfTheNodesOfTheOverlay(t *testing.T) {
 		"no address":                       {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"192.0.2.256", "10.0.0.1.2"} })}, nil, []string{"linux-1"}},
 		"a second one can be used":         {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"linux-1", "192.0.2.11"} })}, []hns.RemoteSubnet{linuxRemote}, nil},
 		"address of no host":               {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"127.0.0.1"} })}, nil, []string{"linux-1"}},
+		"no address in particular":         {[]Node{change(linux, func(n *Node) { n.InternalIPs = []string{"0.0.0.0"} })}, nil, []string{"linux-1"}},
 		"address of another":               {[]Node{linux, windowsNode("win-2", "192.0.2.11", "10.132.2.0/24", "00-15-5D-00-00-02")}, []hns.RemoteSubnet{linuxRemote, remote("10.132.2.0/24", "192.0.2.11", "00-15-5D-00-00-02")}, nil},
 		"wrong subnet, not of the overlay": {[]Node{change(linux, func(n *Node) { n.LinuxSubnets, n.RouterMAC = "none", "" })}, nil, nil},
 	} {

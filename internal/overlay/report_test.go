@@ -159,6 +159,9 @@ func TestTheOwnNodeIsWindowsWithoutALabel(t *testing.T) {
 			overlay.SubnetAnnotation: "10.132.1.0/24", overlay.LinuxSubnetsAnnotation: `{"default":["10.129.2.0/23"]}`, overlay.RouterMACAnnotation: e.annotation("win-1", overlay.RouterMACAnnotation),
 		})
 		e.passes(10 * time.Minute)
+		h.stop()
+		h.start()
+		e.passes(10 * time.Minute)
 		h.wantChanges(map[string]int{})
 		if found := h.problems(); len(found) > 0 {
 			t.Errorf("problems %+v", found)

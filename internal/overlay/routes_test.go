@@ -39,6 +39,12 @@ func (a *adapters) CreateNetwork(ctx context.Context, n hns.Network) (hns.Networ
 	return a.HNS.CreateNetwork(ctx, n)
 }
 
+// DeleteNetwork implements overlay.HNS. Windows can lose routes when a network goes.
+func (a *adapters) DeleteNetwork(ctx context.Context, id string) error {
+	a.restart(a.virtual[:1]...)
+	return a.HNS.DeleteNetwork(ctx, id)
+}
+
 // Routes implements overlay.Routes.
 func (a *adapters) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
 	a.mu.Lock()
@@ -205,6 +211,29 @@ func TestPersistentRoutesAreAddedWhenNoNetworkChanges(t *testing.T) {
 		a.restart(usual)
 		e.passes(10 * time.Minute)
 		if want := []overlay.Route{usual}; !slices.Equal(a.virtual, want) {
+			t.Errorf("routes %v, want %v", a.virtual, want)
+		}
+	})
+}
+
+func TestRoutesAreKeptWhenANetworkIsReplaced(t *testing.T) {
+	usual := overlay.Route{To: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 5}
+	temporary := overlay.Route{To: netip.MustParsePrefix("169.254.169.250/32"), Gateway: netip.MustParseAddr("192.0.2.254"), Metric: 7}
+	story(t, func(e *env) {
+		h := e.windows(1, sim.HNSOptions{})
+		a := &adapters{HNS: h.service, physical: []overlay.Route{usual, temporary}, virtual: []overlay.Route{usual}}
+		h.options.HNS, h.options.Routes = a, a
+		h.start()
+		e.awaits(time.Minute, "the overlay is there", h.published)
+		h.service.ResetCalls()
+		e.annotate(h.node, overlay.SubnetAnnotation, "10.132.200.0/24")
+		e.awaits(time.Minute, "the network has the new subnet", func() bool {
+			n, _ := h.network(overlay.Network)
+			return h.published() && n.Subnets[0].Prefix == netip.MustParsePrefix("10.132.200.0/24")
+		})
+		e.passes(time.Minute)
+		h.wantChanges(map[string]int{"DeleteNetwork": 1, "CreateNetwork": 1})
+		if want := []overlay.Route{usual, temporary}; !slices.Equal(a.virtual, want) {
 			t.Errorf("routes %v, want %v", a.virtual, want)
 		}
 	})
