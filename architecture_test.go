@@ -133,7 +133,7 @@ func mayImport() map[string][]string {
 		"internal/daemon/sandboximage": {"api", "internal/agent", "internal/backoff", "internal/cri", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/mirrors", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/podnetwork": {"api", "api/v1alpha1", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/nodestatus", "internal/daemon/state", "internal/desired",
-			"internal/hns", "internal/host", "internal/kubeproxy", "internal/nodestate", "internal/shorten"},
+			"internal/hns", "internal/host", "internal/kubeproxy", "internal/nodestate", "internal/overlaystatus", "internal/shorten"},
 		"internal/daemon/registry": {"api", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus", "internal/daemon/state", "internal/desired",
 			"internal/mirrors", "internal/registryclient"},
 		"internal/daemon/update": {"api", "internal/agent", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/configure", "internal/daemon/logrotate",
@@ -143,7 +143,8 @@ func mayImport() map[string][]string {
 			"internal/daemon/eventlog", "internal/daemon/logrotate", "internal/daemon/nodesettings", "internal/daemon/nodestatus", "internal/daemon/podnetwork", "internal/daemon/sandboximage", "internal/daemon/registry",
 			"internal/daemon/state", "internal/daemon/store", "internal/daemon/supervisor", "internal/daemon/update", "internal/desired",
 			"internal/host", "internal/identity", "internal/platform/metadata"},
-		"internal/overlay":        {"internal/backoff", "internal/hns", "internal/identity", "internal/shorten"},
+		"internal/overlaystatus":  {"internal/shorten"},
+		"internal/overlay":        {"api", "internal/backoff", "internal/hns", "internal/identity", "internal/overlaystatus", "internal/shorten"},
 		"internal/win":            {"internal/agent", "internal/cri", "internal/host", "internal/desired", "internal/win/network", "internal/win/scm"},
 		"internal/win/network":    {"internal/hns", "internal/win/scm"},
 		"internal/win/scm":        {},
@@ -171,7 +172,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

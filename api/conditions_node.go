@@ -14,7 +14,8 @@ const (
 	// until the first pending restart. Bad when True.
 	ConditionNodeRebootRequired = "WindowsRebootRequired"
 	// ConditionWindowsNetworkUnavailable is True while the pod network does not work: the Host Network Service does not
-	// answer, or has lost networks, endpoints or load balancers. The message says which; the daemon repairs them.
+	// answer, or has lost networks, endpoints or load balancers, which the daemon repairs; or the hybrid overlay of
+	// OVN-Kubernetes has a problem (reasons that begin with Overlay). The message says which.
 	// Absent when the user supplies the network (provider Custom). Bad when True.
 	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
 	// ConditionCommitPressure is True while Windows has committed 90% or more of the memory it can commit, which is the
@@ -123,6 +124,27 @@ const (
 	// have other back ends than their Services. The message names the Services. The condition stays False: the cause can
 	// be the Service itself, and then all nodes have it.
 	ReasonServiceNotProgrammed = "ServiceNotProgrammed"
+	// ReasonOverlayCertificatePending means that OVN-Kubernetes has not approved the certificate request of
+	// hybrid-overlay-node for a minute, or has denied it. The message names the request.
+	ReasonOverlayCertificatePending = "OverlayCertificatePending"
+	// ReasonOverlaySubnetMissing means that OVN-Kubernetes has assigned no subnet to the Node for a minute (annotation
+	// k8s.ovn.org/hybrid-overlay-node-subnet).
+	ReasonOverlaySubnetMissing = "OverlaySubnetMissing"
+	// ReasonOverlayNodeTreatedAsLinux means that OVN-Kubernetes has assigned the Node a subnet of Linux nodes (annotation
+	// k8s.ovn.org/node-subnets) and none of the hybrid overlay.
+	ReasonOverlayNodeTreatedAsLinux = "OverlayNodeTreatedAsLinux"
+	// ReasonOverlayLinuxNodesMissing means that no Linux node takes part in the hybrid overlay, although OVN-Kubernetes has
+	// assigned subnets to them: pods of the node reach those of Windows nodes only.
+	ReasonOverlayLinuxNodesMissing = "OverlayLinuxNodesMissing"
+	// ReasonOverlayAnnotationDenied means that the API server does not let hybrid-overlay-node write the address of the
+	// host's router on its Node: other nodes have no route to its pods. The message has the answer.
+	ReasonOverlayAnnotationDenied = "OverlayAnnotationDenied"
+	// ReasonOverlaySubnetRefused means that other nodes have no route to the subnet of this Node, because of what the Node
+	// says: the subnet is outside the ranges of OVN-Kubernetes, overlaps that of another Node, or has no usable address.
+	ReasonOverlaySubnetRefused = "OverlaySubnetRefused"
+	// ReasonOverlayNeighborRefused means that this node has no route to the pods of other nodes, because of what their Nodes
+	// say. The message names some of them.
+	ReasonOverlayNeighborRefused = "OverlayNeighborRefused"
 	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
 	ReasonNetworkRepaired = "NetworkRepaired"
 )

@@ -24,6 +24,11 @@ func (routes) Routes(context.Context, netip.Addr) ([]overlay.Route, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// PersistentRoutes implements overlay.Routes.
+func (routes) PersistentRoutes(context.Context, netip.Addr) ([]overlay.Route, error) {
+	return nil, errors.ErrUnsupported
+}
+
 // AddRoute implements overlay.Routes.
 func (routes) AddRoute(context.Context, netip.Addr, overlay.Route) error {
 	return errors.ErrUnsupported

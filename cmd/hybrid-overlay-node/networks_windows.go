@@ -18,11 +18,20 @@ type routes struct{}
 // Routes implements overlay.Routes.
 func (routes) Routes(_ context.Context, address netip.Addr) ([]overlay.Route, error) {
 	found, err := network.StaticRoutes(address)
-	var all []overlay.Route
+	return converted(found), err
+}
+
+// PersistentRoutes implements overlay.Routes.
+func (routes) PersistentRoutes(ctx context.Context, address netip.Addr) ([]overlay.Route, error) {
+	found, err := network.PersistentRoutes(ctx, address)
+	return converted(found), err
+}
+
+func converted(found []network.StaticRoute) (all []overlay.Route) {
 	for _, r := range found {
 		all = append(all, overlay.Route(r))
 	}
-	return all, err
+	return all
 }
 
 // AddRoute implements overlay.Routes.

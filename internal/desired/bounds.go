@@ -194,6 +194,9 @@ func (n Node) checkPaths() error {
 		for _, f := range n.Network.Files {
 			paths = append(paths, f.Path)
 		}
+		if f := n.Network.StatusFile; f != "" && f != overlayStatus {
+			return fmt.Errorf("its network has the status file %.128q; allowed is %s", f, overlayStatus)
+		}
 	}
 	for _, path := range paths {
 		if !slices.Contains(networks, path) {

@@ -132,6 +132,7 @@ func TestNothingBeyondTheBoundsIsTaken(t *testing.T) {
 		"a network's file elsewhere": func(n *desired.Node) {
 			n.Network = &desired.Network{Files: []desired.File{{Path: `C:\k\kubelet.conf`}}}
 		},
+		"a status file elsewhere":      func(n *desired.Node) { n.Network = &desired.Network{StatusFile: `C:\k\kubelet.conf`} },
 		"a network of another service": func(n *desired.Node) { n.Network = &desired.Network{MadeBy: "Spooler", Proxy: "kube-proxy"} },
 		"a folder elsewhere":           func(n *desired.Node) { n.Directories = append(n.Directories, `C:\Windows`) },
 		"a folder of ours":             func(n *desired.Node) { n.Directories = append(n.Directories, desired.State) },

@@ -21,6 +21,7 @@ const (
 	proxyProgram   = "kube-proxy.exe"
 	proxyConfig    = `C:\k\kube-proxy.conf`
 	clusterCA      = `C:\k\bootstrap-ca.crt`
+	overlayStatus  = `C:\k\hybrid-overlay.status`
 )
 
 // Network is a network of Windows' Host Network Service that a service of ours makes, and on which pods are. WICD waits for it,
@@ -41,6 +42,8 @@ type Network struct {
 	Files []File `json:"files"`
 	// ServiceCIDR is the range of Services.
 	ServiceCIDR string `json:"serviceCIDR"`
+	// StatusFile is where the service says why its network does not work (package overlaystatus); empty if it does not.
+	StatusFile string `json:"statusFile,omitempty"`
 	// Repair says whether WICD makes good for what Windows has lost. Empty means Full.
 	Repair v1alpha1.NetworkRepair `json:"repair,omitempty"`
 }
@@ -87,7 +90,7 @@ func network(in Inputs) *Network {
 	var overlaid []string
 	switch in.Config.Network.Provider {
 	case v1alpha1.NetworkOVNHybridOverlay:
-		n.Name, n.Base, n.MadeBy = overlayNetwork, overlayBase, OverlayService
+		n.Name, n.Base, n.MadeBy, n.StatusFile = overlayNetwork, overlayBase, OverlayService, overlayStatus
 		overlaid = []string{in.Cluster.ServiceCIDR}
 	case v1alpha1.NetworkFlannel:
 		flannel := *in.Cluster.Network.Flannel
@@ -113,7 +116,7 @@ func overlayNode(in Inputs, folder string) Service {
 		Command: folder + `\` + overlayProgram + ` --node ` + markNode + ` --bootstrap-kubeconfig=` + KubeletKubeconfig +
 			` --cert-dir=` + CNIFolder + ` --cert-duration=24h --windows-service --logfile ` + log.Path +
 			` --k8s-apiserver=` + in.Cluster.Server + ` --k8s-cacert ` + clusterCA +
-			` --interface "` + markAdapter + `"`,
+			` --status-file ` + overlayStatus + ` --interface "` + markAdapter + `"`,
 		Needs: []string{KubeletKubeconfig},
 		Log:   log,
 	}

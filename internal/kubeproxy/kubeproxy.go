@@ -132,6 +132,9 @@ func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) 
 					found[at] = e
 				case other.Terminating == e.Terminating && other != e:
 					certain = false
+					if e.Ready && e.Serving { // the one with which there is a load balancer
+						found[at] = e
+					}
 				}
 			}
 		}

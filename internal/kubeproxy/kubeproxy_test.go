@@ -139,7 +139,7 @@ func TestBalancers(t *testing.T) {
 		"ending, and nothing else":               {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/Rst")}, ""},
 		"two ports of one pod are one back end":  {of(same), []*discoveryv1.EndpointSlice{slice(podThere), with(func(e *discoveryv1.EndpointSlice) { n := int32(9090); e.Ports[0].Port = &n }, podThere)}, "10.96.0.1:80/TCP 10.132.2.5"},
 		"in two EndpointSlices, ending in one":   {of(same), []*discoveryv1.EndpointSlice{slice(podThere + "/Rst"), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5"},
-		"in two EndpointSlices that contradict":  {of(same), []*discoveryv1.EndpointSlice{slice(podThere+"/RS", podThere2), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.6 uncertain"},
+		"in two EndpointSlices that contradict":  {of(same), []*discoveryv1.EndpointSlice{slice(podThere+"/RS", podThere2), slice(podThere)}, "10.96.0.1:80/TCP 10.132.2.5,10.132.2.6 uncertain"},
 		"a port of another name":                 {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { n := "other"; e.Ports[0].Name = &n }, podThere)}, ""},
 		"a port of another protocol":             {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { p := corev1.ProtocolUDP; e.Ports[0].Protocol = &p }, podThere)}, ""},
 		"a port without number":                  {of(same), []*discoveryv1.EndpointSlice{with(func(e *discoveryv1.EndpointSlice) { e.Ports[0].Port = nil }, podThere)}, ""},

@@ -18,6 +18,7 @@ import (
 type apiSession struct {
 	options  Options
 	state    *state
+	report   *reporter
 	follower *follower
 	// cuts has a message when the connections of this host have been cut. Until they fail by themselves, minutes could pass.
 	cuts chan struct{}
@@ -30,6 +31,7 @@ func (s *apiSession) newManager() *identity.Manager {
 		Log:    s.options.Log,
 		Pauses: func() func() time.Duration { return new(pauses).next },
 		Issued: func(id identity.Identity) {
+			s.report.setCertificate("")
 			s.options.Log.Info("Certificate issued", "expires", id.Leaf.NotAfter.UTC().Format(time.RFC3339))
 		},
 	}
@@ -69,9 +71,9 @@ func (s *apiSession) work(ctx context.Context, manager *identity.Manager, id ide
 			wake(rejections)
 		}
 	})
-	all.Go(func() { publishRouterMAC(ctx, s.state, c, s.options.Log) })
+	all.Go(func() { publishRouterMAC(ctx, s.state, c, s.report, s.options.Log) })
 	renewed := make(chan struct{})
-	all.Go(func() { manager.Renew(ctx, requester{c, s.options.CertDuration}, id); close(renewed) })
+	all.Go(func() { manager.Renew(ctx, s.requester(c), id); close(renewed) })
 	select {
 	case <-ctx.Done():
 	case <-renewed:
@@ -113,7 +115,11 @@ func (s *apiSession) Bootstrap(ctx context.Context, m *identity.Manager) (identi
 		return identity.Identity{}, err
 	}
 	defer c.close()
-	return m.Request(ctx, requester{c, s.options.CertDuration})
+	return m.Request(ctx, s.requester(c))
+}
+
+func (s *apiSession) requester(c *client) requester {
+	return requester{client: c, duration: s.options.CertDuration, node: s.options.Node, report: s.report}
 }
 
 // removeOldCertificates removes certificates that are no longer used.

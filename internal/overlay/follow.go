@@ -13,6 +13,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/identity"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 	initialTimeout = time.Minute
 	// pageSize is the number of Nodes in one page of a list.
 	pageSize = 250
+	// maxAnswered limits what a problem quotes from an answer of the API server.
+	maxAnswered = 500
 )
 
 // follower keeps the state equal to the Nodes of the cluster. With another client it continues at the version that it has reached.
@@ -196,11 +199,12 @@ func listPage(ctx context.Context, c *client, query url.Values, each func(object
 }
 
 // publishRouterMAC annotates the Node with the address of this host's router whenever the annotation differs.
-func publishRouterMAC(ctx context.Context, s *state, c *client, log *slog.Logger) {
+func publishRouterMAC(ctx context.Context, s *state, c *client, report *reporter, log *slog.Logger) {
 	var failed pauses
 	for ctx.Err() == nil {
 		mac, differs := s.unpublishedMAC()
 		if !differs {
+			report.setAnnotation("")
 			failed.reset()
 			select {
 			case <-ctx.Done():
@@ -212,10 +216,19 @@ func publishRouterMAC(ctx context.Context, s *state, c *client, log *slog.Logger
 			if ctx.Err() == nil {
 				log.Warn("Annotating the Node with the address of this host's router failed", "error", err.Error())
 			}
+			if hasCode(err, http.StatusForbidden) {
+				report.setAnnotation(deniedAnnotation(err))
+			}
 			_ = backoff.Sleep(ctx, failed.next())
 			continue
 		}
 		log.Info("Node annotated with the address of this host's router", "address", mac)
 		s.setPublished(mac)
 	}
+}
+
+// deniedAnnotation says that other nodes do not get the address of this host's router.
+func deniedAnnotation(err error) string {
+	return "other nodes have no route to the pods of this node, because the API server does not let this program write annotation " + RouterMACAnnotation +
+		": ovnkube-identity of OVN-Kubernetes must run with --enable-hybrid-overlay; " + shorten.Printable(err.Error(), maxAnswered)
 }

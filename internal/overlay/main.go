@@ -45,7 +45,9 @@ func Main(ctx context.Context, call Call) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	if err == nil {
+	if err != nil {
+		logStartFailure(call.Args, err)
+	} else {
 		err = c.run(ctx, call)
 	}
 	if err != nil {
@@ -53,6 +55,30 @@ func Main(ctx context.Context, call Call) int {
 		return 1
 	}
 	return 0
+}
+
+// logStartFailure logs an error of the flags to the log file, even if only that flag can be read: a service has no standard error.
+func logStartFailure(args []string, failure error) {
+	name := ""
+	for i, arg := range args {
+		flagName, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-") || flagName != "logfile":
+		case hasValue:
+			name = value
+		case i+1 < len(args):
+			name = args[i+1]
+		}
+	}
+	if name == "" {
+		return
+	}
+	f, err := openLog(name)
+	if err != nil {
+		return // there is no other place to report it
+	}
+	defer f.Close()
+	slog.New(slog.NewJSONHandler(f, nil)).Error("Starting failed: correct the flags of the service", "error", failure.Error())
 }
 
 // parse reads the flags. Names and meaning are those of OVN-Kubernetes' program of the same name; --interface is ours.
@@ -72,13 +98,14 @@ func parse(call Call) (command, error) {
 	}
 	flags.StringVar(&o.Node, "node", "", "name of this host's Node")
 	flags.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "kubeconfig of the kubelet, whose identity requests the first certificate")
-	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate")
+	flags.StringVar(&o.CertDir, "cert-dir", "", "folder for the certificate, and for what the program remembers")
+	flags.StringVar(&o.StatusFile, "status-file", "", "file for the problems of the overlay, which WICD reports on the Node; default: none")
 	flags.DurationVar(&o.CertDuration, "cert-duration", 24*time.Hour, "requested duration of the certificate")
 	flags.StringVar(&o.Server, "k8s-apiserver", "", "address of the API server; default: that of the kubeconfig")
 	flags.StringVar(&o.CAFile, "k8s-cacert", "", "file with the certificate of the API server's CA; default: that of the kubeconfig")
 	flags.UintVar(&port, "hybrid-overlay-vxlan-port", hns.DefaultVXLANPort, "UDP port of VXLAN; a port other than 4789 requires a build of Windows after 17763")
-	flags.StringVar(&cluster, "cluster-subnets", "", "ranges of the subnets of Linux nodes, separated by commas, such as 10.128.0.0/14/23; the prefix length of a node is optional")
-	flags.StringVar(&hybrid, "hybrid-overlay-cluster-subnets", "", "ranges of the subnets of the hybrid overlay's nodes, in the same form")
+	flags.StringVar(&cluster, "cluster-subnets", "", "ranges of the subnets of Linux nodes, separated by commas, such as 10.128.0.0/14 or 10.128.0.0/14/23; the prefix length of a node is accepted and ignored")
+	flags.StringVar(&hybrid, "hybrid-overlay-cluster-subnets", "", "ranges of the subnets of the hybrid overlay's nodes, in the same form; Linux nodes have routes to the first IPv4 range only")
 	flags.StringVar(&o.Settings.Adapter, "interface", "", "name of the network interface for the overlay; default: Windows chooses one")
 	flags.BoolVar(&c.asService, "windows-service", false, "run as a Windows service")
 	flags.StringVar(&c.logFile, "logfile", "", "file for the log; default: standard error")

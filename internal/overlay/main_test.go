@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,37 @@ func TestFlags(t *testing.T) {
 	}
 	if code, _, stderr, _ := runMain(t, errors.New("no HNS here"), usual(t)[:4]...); code != 1 || !strings.Contains(stderr, "no HNS here") {
 		t.Errorf("without HNS: exit code %d, output %q", code, stderr)
+	}
+}
+
+// A service has no standard error.
+func TestAnErrorOfTheFlagsIsInTheLogFile(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after []string
+		says          string
+	}{
+		"unknown flag before it": {[]string{"--none"}, nil, "flag provided but not defined: -none"},
+		"argument before it":     {[]string{"start"}, nil, `unexpected argument \"start\"`},
+		"wrong port after it":    {nil, []string{"--hybrid-overlay-vxlan-port=x"}, "invalid value"},
+		"wrong range after it":   {nil, []string{"--cluster-subnets", "10.128.0.0"}, "flag --cluster-subnets"},
+		"missing flag":           {nil, nil, "flag --node is missing"},
+	} {
+		for form, flag := range map[string]func(string) []string{
+			"two arguments": func(file string) []string { return []string{"--logfile", file} },
+			"one argument":  func(file string) []string { return []string{"-logfile=" + file} },
+		} {
+			t.Run(name+", "+form, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "log", "hybrid-overlay.log")
+				code, _, stderr, _ := runMain(t, nil, slices.Concat(test.before, flag(file), test.after)...)
+				text, err := os.ReadFile(file)
+				if code != 1 || stderr == "" || err != nil || !strings.Contains(string(text), test.says) || strings.Count(string(text), "\n") != 1 {
+					t.Errorf("exit code %d, output %q, log %q (%v), want %q", code, stderr, text, err, test.says)
+				}
+			})
+		}
+	}
+	if code, _, stderr, _ := runMain(t, nil, "--none", "--logfile"); code != 1 || !strings.Contains(stderr, "-none") {
+		t.Errorf("without a file: exit code %d, output %q", code, stderr)
 	}
 }
 

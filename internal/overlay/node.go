@@ -1,13 +1,13 @@
 package overlay
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
-	"time"
 
 	"github.com/windows-machine-config/wmco/internal/hns"
 )
@@ -31,8 +31,6 @@ type Node struct {
 	Subnet, LinuxSubnets, RouterMAC string
 	// InternalIPs are the addresses of type InternalIP in their order.
 	InternalIPs []string
-	// Created is when the Node was created. Only the API server can set it.
-	Created time.Time
 }
 
 // errIncomplete means that the Node is not part of the overlay, or not yet.
@@ -62,12 +60,44 @@ func (n Node) prefix() (p netip.Prefix, hybrid bool, err error) {
 
 // address is the node's first internal IPv4 address.
 func (n Node) address() (netip.Addr, error) {
-	for _, ip := range n.InternalIPs {
-		if a, err := netip.ParseAddr(ip); err == nil && a.Unmap().Is4() {
-			return a.Unmap(), nil
+	err := fmt.Errorf("%w: it has no InternalIP that is an IPv4 address", errIncomplete)
+	for _, text := range n.InternalIPs {
+		ip, parsing := parseIP(text)
+		switch {
+		case parsing != nil:
+			err = parsing
+		case !ip.Is4():
+		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+			err = fmt.Errorf("its InternalIP %s cannot be the address of a host", ip)
+		default:
+			return ip, nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%w: it has no InternalIP that is an IPv4 address", errIncomplete)
+	return netip.Addr{}, err
+}
+
+// maxIP is the length of the longest IPv6 address.
+const maxIP = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
+
+// parseIP parses an address. Kubernetes has accepted leading zeros, and so does OVN-Kubernetes: both read such a number as decimal.
+func parseIP(text string) (netip.Addr, error) {
+	if len(text) > maxIP {
+		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is no IP address", text)
+	}
+	if ip, err := netip.ParseAddr(text); err == nil {
+		return ip.Unmap(), nil
+	}
+	parts := strings.Split(text, ".")
+	for i, part := range parts {
+		if len(part) <= len("000") {
+			parts[i] = cmp.Or(strings.TrimLeft(part, "0"), part[max(len(part)-1, 0):])
+		}
+	}
+	ip, err := netip.ParseAddr(strings.Join(parts, "."))
+	if err != nil || !ip.Is4() {
+		return netip.Addr{}, fmt.Errorf("its InternalIP %.100q is no IP address", text)
+	}
+	return ip, nil
 }
 
 // remote is the node's subnet as this host must have it in HNS.
@@ -86,14 +116,17 @@ func (n Node) remote(prefix netip.Prefix) (hns.RemoteSubnet, error) {
 	return hns.RemoteSubnet{Prefix: prefix, VNI: VNI, Host: address, RouterMAC: mac}, nil
 }
 
+// Limits of the length of a node's subnet.
+const minBits, maxBits = 1, 30
+
 // parseSubnet parses an IPv4 subnet that is large enough for a router and a pod.
 func parseSubnet(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("%.100q is no subnet such as 10.132.1.0/24", s)
 	}
-	if !p.Addr().Is4() || p.Bits() < 1 || p.Bits() > 30 {
-		return netip.Prefix{}, fmt.Errorf("%.100q is no IPv4 subnet with 1 to 30 bits", s)
+	if !p.Addr().Is4() || p.Bits() < minBits || p.Bits() > maxBits {
+		return netip.Prefix{}, fmt.Errorf("%.100q is no IPv4 subnet with %d to %d bits", s, minBits, maxBits)
 	}
 	return p.Masked(), nil
 }

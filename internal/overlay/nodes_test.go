@@ -190,7 +190,7 @@ func TestANodeCannotClaimTheSubnetOfAnother(t *testing.T) {
 		if n, _ := h.network(overlay.Network); !h.has(linuxRemote(1)) {
 			t.Errorf("remote subnets are %v", n.Remotes)
 		}
-		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `which node win-1 has`} {
+		for _, said := range []string{`"node":"a-same","error":"its subnet 10.128.1.0/24 overlaps 10.128.1.0/24, which node linux-1 has"`, `"node":"a-own","error":"its subnet 10.132.1.128/25 overlaps 10.132.1.0/24, which node win-1 has"`} {
 			if h.log.count(said) != 1 {
 				t.Errorf("the log does not have %s once:\n%s", said, h.log)
 			}
@@ -209,13 +209,13 @@ func TestASubnetOutsideOfTheRangesIsRejected(t *testing.T) {
 		e.linux(1)
 		h := e.windows(1, sim.HNSOptions{})
 		h.options.Settings.Ranges = overlay.Ranges{
-			Cluster: []overlay.Range{{Prefix: netip.MustParsePrefix("10.128.0.0/14"), HostPrefix: 24}},
-			Hybrid:  []overlay.Range{{Prefix: netip.MustParsePrefix("10.132.0.0/14"), HostPrefix: 24}},
+			Cluster: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/14")},
+			Hybrid:  []netip.Prefix{netip.MustParsePrefix("10.132.0.0/14")},
 		}
 		e.node("wide", "windows", "192.0.2.66", map[string]string{overlay.SubnetAnnotation: "8.0.0.0/5", overlay.RouterMACAnnotation: "00-15-5d-00-00-66"})
 		h.start()
 		e.awaits(time.Minute, "the overlay is there", func() bool { return h.published() && h.has(linuxRemote(1)) })
-		if h.log.count(`"node":"wide","error":"its subnet 8.0.0.0/5 is not a node's subnet of the hybrid cluster network [10.132.0.0/14/24]"`) != 1 {
+		if h.log.count(`"node":"wide","error":"its subnet 8.0.0.0/5 is not a part of the hybrid cluster network [10.132.0.0/14]"`) != 1 {
 			t.Errorf("the log does not say so:\n%s", h.log)
 		}
 	})

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -119,130 +118,6 @@ func named(networks []hns.Network, name string) *hns.Network {
 		}
 	}
 	return nil
-}
-
-// unusable is a Node whose pods are unreachable, and why.
-type unusable struct {
-	node string
-	err  error
-}
-
-// remotes returns the remote subnets of other nodes, sorted; which Node has which subnet; and the Nodes of the overlay that are
-// unusable.
-func (s Settings) remotes(own Node, others []Node, held holders) (remotes []hns.RemoteSubnet, has holders, without []unusable) {
-	ownAddress, _ := own.address()
-	subnets := taken{holders: holders{}}
-	if prefix, _, err := own.prefix(); err == nil {
-		_ = subnets.take(prefix, own.Name) // the first
-	}
-	for _, c := range s.claims(own, others, held) {
-		err := c.err
-		if err == nil {
-			err = subnets.take(c.subnet, c.node.Name)
-		}
-		var remote hns.RemoteSubnet
-		if err == nil {
-			remote, err = c.node.remote(c.subnet)
-		}
-		if err == nil && remote.Host == ownAddress {
-			err = fmt.Errorf("its InternalIP %s is that of this host", remote.Host)
-		}
-		switch {
-		case err == nil:
-			remotes = append(remotes, remote)
-		case !errors.Is(err, errIncomplete) && c.node.RouterMAC != "":
-			without = append(without, unusable{c.node.Name, err})
-		}
-	}
-	slices.SortFunc(remotes, byPrefix)
-	return remotes, subnets.holders, without
-}
-
-// holders has the names of Nodes by their subnet. No two subnets overlap.
-type holders map[netip.Prefix]string
-
-// taken are the subnets that Nodes have.
-type taken struct {
-	holders holders
-	ordered []netip.Prefix
-}
-
-// take gives a subnet to a Node, unless another has some of its addresses.
-func (t *taken) take(subnet netip.Prefix, node string) error {
-	at, _ := slices.BinarySearchFunc(t.ordered, subnet, comparePrefixes)
-	for _, next := range t.ordered[max(at-1, 0):min(at+1, len(t.ordered))] {
-		if next.Overlaps(subnet) {
-			return fmt.Errorf("its subnet %s overlaps %s, which node %s has", subnet, next, t.holders[next])
-		}
-	}
-	t.ordered = slices.Insert(t.ordered, at, subnet)
-	t.holders[subnet] = node
-	return nil
-}
-
-// holdersOf finds the Nodes of existing remote subnets.
-func (s Settings) holdersOf(remotes []hns.RemoteSubnet, own Node, all []Node) holders {
-	there := map[hns.RemoteSubnet]bool{}
-	for _, w := range remotes {
-		if mac, err := parseMAC(w.RouterMAC); err == nil {
-			w.RouterMAC = mac
-		}
-		there[w] = true
-	}
-	held := holders{}
-	for _, c := range s.claims(own, all, nil) {
-		if _, isHeld := held[c.subnet]; c.err != nil || isHeld {
-			continue
-		}
-		if remote, err := c.node.remote(c.subnet); err == nil && there[remote] {
-			held[c.subnet] = c.node.Name
-		}
-	}
-	return held
-}
-
-// claim is the subnet that another Node claims, or why it cannot have it.
-type claim struct {
-	node   Node
-	subnet netip.Prefix
-	err    error
-}
-
-// claims are the claims of the other Nodes, strongest first. A Node can claim the subnet of another, so annotations alone do not
-// decide: the Node that has a subnet keeps it; a subnet that no Node has goes to the older Node.
-func (s Settings) claims(own Node, others []Node, held holders) (all []claim) {
-	for _, n := range others {
-		if n.Name == own.Name {
-			continue
-		}
-		subnet, hybrid, err := n.prefix()
-		if err == nil {
-			err = s.Ranges.check(subnet, hybrid)
-		}
-		all = append(all, claim{n, subnet, err})
-	}
-	slices.SortFunc(all, func(a, b claim) int {
-		if aHolds, bHolds := held[a.subnet] == a.node.Name, held[b.subnet] == b.node.Name; aHolds != bHolds {
-			return firstIf(aHolds)
-		}
-		return cmp.Or(byAge(a.node, b.node), cmp.Compare(a.node.Name, b.node.Name))
-	})
-	return all
-}
-
-// byAge sorts older Nodes first, and Nodes of unknown age last.
-func byAge(a, b Node) int {
-	if a.Created.IsZero() != b.Created.IsZero() {
-		return firstIf(!a.Created.IsZero())
-	}
-	return a.Created.Compare(b.Created)
-}
-
-func firstIf(first bool) int {
-	if first {
-		return -1
-	}
-	return 1
 }
 
 func byPrefix(a, b hns.RemoteSubnet) int { return comparePrefixes(a.Prefix, b.Prefix) }

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -10,85 +11,77 @@ import (
 // Ranges are the ranges from which OVN-Kubernetes assigns a subnet to each node. Empty if they are not known.
 type Ranges struct {
 	// Cluster are the ranges of Linux nodes, Hybrid those of the hybrid overlay: Windows nodes, and Linux nodes with another network.
-	Cluster, Hybrid []Range
-}
-
-// Range is one range of addresses.
-type Range struct {
-	Prefix netip.Prefix
-	// HostPrefix is the length of each node's prefix; 0 if it is not known.
-	HostPrefix int
-}
-
-// String formats a range as in OVN-Kubernetes' flags.
-func (r Range) String() string {
-	if r.HostPrefix == 0 {
-		return r.Prefix.String()
-	}
-	return fmt.Sprintf("%s/%d", r.Prefix, r.HostPrefix)
-}
-
-func (r Range) gives(subnet netip.Prefix) bool {
-	return r.Prefix.Contains(subnet.Addr()) && subnet.Bits() >= r.Prefix.Bits() && (r.HostPrefix == 0 || subnet.Bits() == r.HostPrefix)
+	Cluster, Hybrid []netip.Prefix
 }
 
 // check reports why a subnet cannot belong to a node. If the node's ranges are not known, the subnet must be outside of the others.
+//
+// The length of the subnet does not count, if it is longer than that of the range. The length in OVN-Kubernetes' flags is that of the
+// subnets that it assigns from now on: it keeps a subnet of another length that a Node has already, and on OpenShift it does not get
+// the hostPrefix that the administrator has set.
 func (r Ranges) check(subnet netip.Prefix, hybrid bool) error {
 	name, its, others := "cluster network", r.Cluster, r.Hybrid
 	if hybrid {
 		name, its, others = "hybrid cluster network", r.Hybrid, r.Cluster
 	}
 	for _, one := range its {
-		if one.gives(subnet) {
+		if one.Contains(subnet.Addr()) && one.Bits() < subnet.Bits() {
 			return nil
 		}
 	}
 	if len(its) > 0 {
-		return fmt.Errorf("its subnet %s is not a node's subnet of the %s %v", subnet, name, its)
+		return fmt.Errorf("its subnet %s is not a part of the %s %v", subnet, name, its)
 	}
 	for _, one := range others {
-		if one.Prefix.Overlaps(subnet) {
-			return fmt.Errorf("its subnet %s is not in the %s: it overlaps %s", subnet, name, one.Prefix)
+		if one.Overlaps(subnet) {
+			return fmt.Errorf("its subnet %s is not in the %s: it overlaps %s", subnet, name, one)
 		}
 	}
 	return nil
 }
 
+// isRouted reports whether Linux nodes have a route to a subnet of the hybrid overlay. OVN-Kubernetes assigns subnets of all ranges, and
+// routes only the first.
+func (r Ranges) isRouted(subnet netip.Prefix) bool {
+	return len(r.Hybrid) == 0 || r.Hybrid[0].Overlaps(subnet)
+}
+
 // parseRanges parses ranges in the form of OVN-Kubernetes' flags, such as 10.132.0.0/14/23,fd02::/48/64. IPv6 ranges are ignored,
 // because Windows' overlays do not support them.
-func parseRanges(text string) (ranges []Range, err error) {
+func parseRanges(text string) (ranges []netip.Prefix, err error) {
 	if text == "" {
 		return nil, nil
 	}
 	for entry := range strings.SplitSeq(text, ",") {
 		r, err := parseRange(strings.TrimSpace(entry))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%.100q is no range such as 10.132.0.0/14 or 10.132.0.0/14/23: %w", entry, err)
 		}
-		if r.Prefix.Addr().Is4() {
+		if r.Addr().Is4() {
 			ranges = append(ranges, r)
 		}
 	}
 	if len(ranges) == 0 {
-		return nil, fmt.Errorf("%q has no IPv4 range", text)
+		return nil, fmt.Errorf("%.100q has no IPv4 range", text)
 	}
 	return ranges, nil
 }
 
-func parseRange(entry string) (r Range, err error) {
+// parseRange parses one range. The length of the nodes' subnets is checked and ignored.
+func parseRange(entry string) (r netip.Prefix, err error) {
 	parts := strings.SplitN(entry, "/", 3)
-	if len(parts) == 3 {
-		if r.HostPrefix, err = strconv.Atoi(parts[2]); err != nil {
-			return Range{}, fmt.Errorf("%q is no range such as 10.132.0.0/14/23", entry)
-		}
-		entry = parts[0] + "/" + parts[1]
+	if r, err = netip.ParsePrefix(strings.Join(parts[:min(len(parts), 2)], "/")); err != nil {
+		return netip.Prefix{}, errors.New("address or length is wrong")
 	}
-	if r.Prefix, err = netip.ParsePrefix(entry); err != nil {
-		return Range{}, fmt.Errorf("%q is no range such as 10.132.0.0/14/23", entry)
+	if len(parts) < 3 {
+		return r.Masked(), nil
 	}
-	r.Prefix = r.Prefix.Masked()
-	if len(parts) == 3 && (r.HostPrefix <= r.Prefix.Bits() || r.HostPrefix > r.Prefix.Addr().BitLen()) {
-		return Range{}, fmt.Errorf("a node cannot have a /%d of range %s", r.HostPrefix, r.Prefix)
+	length, err := strconv.Atoi(parts[2])
+	if err != nil {
+		return netip.Prefix{}, errors.New("the second length is no number")
 	}
-	return r, nil
+	if length <= r.Bits() || length > r.Addr().BitLen() {
+		return netip.Prefix{}, fmt.Errorf("a node cannot have a /%d of it", length)
+	}
+	return r.Masked(), nil
 }

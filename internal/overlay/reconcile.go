@@ -61,10 +61,11 @@ type networkReconciler struct {
 	unsettledSince time.Time
 	// lastLogged is the last problem that was logged. It is not logged twice.
 	lastLogged string
-	// holders are the Nodes of the remote subnets; nil until the first ones are known.
-	holders holders
-	// unusable are the Nodes that were logged as unreachable, with the reason.
-	unusable map[string]string
+	report     *reporter
+	// holders are the Nodes that have their subnets.
+	holders *holdersFile
+	// reported are the Nodes of which something was logged, with what it was.
+	reported map[string]string
 	failed   pauses
 }
 
@@ -73,7 +74,7 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 	for ctx.Err() == nil {
 		wait, err := r.reconcile(ctx)
 		if ctx.Err() != nil {
-			return
+			break
 		}
 		if err != nil {
 			r.fresh = false
@@ -86,6 +87,7 @@ func (r *networkReconciler) run(ctx context.Context, restarted <-chan struct{}) 
 			restarted = nil
 		}
 	}
+	r.holders.saveNow()
 }
 
 // wait returns when there may be something to do. It returns false when the channel restarted is closed.
@@ -112,9 +114,12 @@ func (r *networkReconciler) wait(ctx context.Context, wait time.Duration, restar
 func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	own, all, ok := r.state.known()
 	if !ok {
+		r.report.setNodes(nil)
 		r.logOnce(slog.LevelInfo, "Waiting for the Node of this host", "node", r.state.own)
 		return resyncInterval, nil
 	}
+	d := r.settings.decide(own, all, r.holders.have)
+	r.report.setNodes(nodeProblems(own, all, d))
 	subnet, _, err := own.prefix()
 	if err != nil {
 		r.logOnce(slog.LevelInfo, "Waiting for OVN-Kubernetes to give this host a subnet", "node", own.Name, "reason", err.Error())
@@ -127,13 +132,14 @@ func (r *networkReconciler) reconcile(ctx context.Context) (time.Duration, error
 	if wait > 0 || err != nil {
 		return wait, err
 	}
-	if err := r.reconcileRemotes(ctx, own, all); err != nil {
+	if err := r.reconcileRemotes(ctx, own, all, d); err != nil {
 		return 0, err
 	}
 	wait, err = r.publishRouter()
-	if !r.moveRoutes(ctx) {
+	if !r.moveRoutes(ctx, own) {
 		wait = min(wait, pollInterval)
 	}
+	r.holders.save()
 	return wait, err
 }
 
@@ -165,7 +171,7 @@ func (r *networkReconciler) readNetworks(ctx context.Context) error {
 
 // reconcileNetworks creates and removes networks. It returns a pause if there is something to wait for.
 func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, subnet netip.Prefix) (time.Duration, error) {
-	if err := r.removeUnsettled(ctx); err != nil {
+	if err := r.removeUnsettled(ctx, own); err != nil {
 		return 0, err
 	}
 	c := changeNetworks(r.have, r.settings.networks(subnet))
@@ -179,6 +185,7 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 	}
 	r.missingSince = time.Time{}
 	for _, n := range c.remove {
+		r.keepRoutes(ctx, own)
 		if err := r.removeNetwork(ctx, n); err != nil {
 			return 0, err
 		}
@@ -187,11 +194,7 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 		if wait := r.waitForBase(n); wait > 0 {
 			return wait, nil
 		}
-		if len(r.have) == 0 {
-			if err := r.routeMove.begin(ctx, r.routes, own); err != nil {
-				r.log.Warn("Reading the static routes of this host failed; they may be lost", "error", err.Error())
-			}
-		}
+		r.keepRoutes(ctx, own)
 		if err := r.createNetwork(ctx, n, c.why[i]); err != nil {
 			return 0, err
 		}
@@ -200,12 +203,13 @@ func (r *networkReconciler) reconcileNetworks(ctx context.Context, own Node, sub
 }
 
 // removeUnsettled removes the network of pods if Windows does not report its addresses, so that it is created again.
-func (r *networkReconciler) removeUnsettled(ctx context.Context) error {
+func (r *networkReconciler) removeUnsettled(ctx context.Context, own Node) error {
 	n := named(r.have, Network)
 	if n == nil || n.HasAddresses() || r.unsettledSince.IsZero() || time.Since(r.unsettledSince) < recreateAfter {
 		return nil
 	}
 	r.unsettledSince = time.Time{}
+	r.keepRoutes(ctx, own)
 	return r.removeNetwork(ctx, *n)
 }
 
@@ -260,14 +264,31 @@ func (r *networkReconciler) createNetwork(ctx context.Context, n hns.Network, wh
 	return nil
 }
 
-// moveRoutes moves the static routes to the virtual adapter. It returns false until this is done.
-func (r *networkReconciler) moveRoutes(ctx context.Context) bool {
-	moved, done, err := r.routeMove.advance(ctx)
-	if len(moved) > 0 {
-		r.log.Info("Routes moved to the virtual adapter", "routes", fmt.Sprint(moved))
+// keepRoutes stores the static routes before a network is created or removed.
+func (r *networkReconciler) keepRoutes(ctx context.Context, own Node) {
+	if err := r.routeMove.begin(ctx, r.routes, own); err != nil {
+		r.log.Warn("Reading the static routes of this host failed; they may be lost", "error", err.Error())
+	}
+}
+
+// moveRoutes adds static routes that are missing on the interface with the host's address. It returns false until this is done.
+func (r *networkReconciler) moveRoutes(ctx context.Context, own Node) bool {
+	r.routeMove.start(r.routes, own)
+	change, done, err := r.routeMove.advance(ctx)
+	if len(change.moved) > 0 {
+		r.log.Info("Routes moved to the virtual adapter", "routes", fmt.Sprint(change.moved))
+	}
+	if len(change.restored) > 0 {
+		r.log.Info("Persistent routes added to the virtual adapter", "routes", fmt.Sprint(change.restored))
+	}
+	if len(change.unknown) > 0 {
+		r.log.Warn("Persistent routes without a gateway are not added: their interface is not known", "routes", fmt.Sprint(change.unknown))
+	}
+	if change.reading != nil {
+		r.log.Warn("Reading the persistent routes of this host failed; some may be missing", "error", change.reading.Error())
 	}
 	if err != nil && done {
-		r.log.Error("Moving the static routes of this host failed; they are lost until it restarts", "error", err.Error())
+		r.log.Error("Adding the static routes of this host failed; they are lost, persistent ones until the next start", "error", err.Error())
 	}
 	return done
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// reconcileRemotes adds and removes the remote subnets of other nodes.
-func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node) error {
+// reconcileRemotes adds and removes the remote subnets of other nodes, as decided from the Nodes.
+func (r *networkReconciler) reconcileRemotes(ctx context.Context, own Node, all []Node, d decision) error {
 	n := named(r.have, Network)
 	if n == nil {
 		return fmt.Errorf("network %s: %w", Network, hns.ErrNotFound)
 	}
-	if r.holders == nil {
-		r.holders = r.settings.holdersOf(n.Remotes, own, all)
+	if !r.holders.known {
+		r.holders.learn(r.settings.holdersOf(n.Remotes, own, all))
+		d = r.settings.decide(own, all, r.holders.have)
 	}
-	wanted, holders, without := r.settings.remotes(own, all, r.holders)
-	r.holders = holders
-	r.logUnusable(without)
+	r.holders.set(d.holders)
+	r.logNeighbors(d)
+	wanted := d.remotes
 	remove, add := changeRemotes(n.Remotes, wanted)
 	if len(remove)+len(add) == 0 {
 		return nil
@@ -100,14 +101,19 @@ func subnetsOf(some []hns.RemoteSubnet) string {
 	return shorten.List(names, few, ", ")
 }
 
-// logUnusable logs once for each Node that its pods are unreachable.
-func (r *networkReconciler) logUnusable(nodes []unusable) {
+// logNeighbors logs once for each Node what is wrong with its subnet or its address.
+func (r *networkReconciler) logNeighbors(d decision) {
 	reported := map[string]string{}
-	for _, n := range nodes {
-		reported[n.node] = n.err.Error()
-		if r.unusable[n.node] != n.err.Error() {
-			r.log.Warn("Pods of a node are unreachable", "node", n.node, "error", n.err.Error())
+	log := func(neighbors []neighbor, what string) {
+		for _, n := range neighbors {
+			text := n.err.Error()
+			if r.reported[n.node] != text {
+				r.log.Warn(what, "node", n.node, "error", text)
+			}
+			reported[n.node] = text
 		}
 	}
-	r.unusable = reported
+	log(d.limited, "Pods of a node are unreachable from some nodes")
+	log(d.refused, "Pods of a node are unreachable")
+	r.reported = reported
 }

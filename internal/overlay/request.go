@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/backoff"
 	"github.com/windows-machine-config/wmco/internal/identity"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -52,6 +53,19 @@ func (r signingRequest) certificate() ([]byte, error) {
 	return r.Status.Certificate, nil
 }
 
+// pending says what the request waits for.
+func (r signingRequest) pending(node string) string {
+	if r.Status != nil {
+		for _, c := range r.Status.Conditions {
+			if c.Type == "Approved" {
+				return fmt.Sprintf("certificate request %s of %s is approved and not signed: kube-controller-manager does that", r.Metadata.Name, node)
+			}
+		}
+	}
+	return fmt.Sprintf("OVN-Kubernetes' ovnkube-identity has not approved certificate request %s of %s: it must run with --enable-hybrid-overlay "+
+		"(enableOvnKubeIdentity in its chart)", r.Metadata.Name, node)
+}
+
 // minDuration is the shortest duration that a request may have.
 const minDuration = 10 * time.Minute
 
@@ -72,31 +86,37 @@ func (c *client) createRequest(ctx context.Context, p identity.Pending, duration
 type requester struct {
 	*client
 	duration time.Duration
+	node     string
+	report   *reporter
 }
 
 // Issue implements identity.Requester. It creates the request unless it exists, and waits for the decision. The API server removes
 // requests that are pending for a day; then the caller's next attempt creates it again.
 func (r requester) Issue(ctx context.Context, p identity.Pending) ([]byte, error) {
-	issued, err := r.waitForCertificate(ctx, p, r.duration)
+	issued, err := r.waitForCertificate(ctx, p)
 	if hasCode(err, http.StatusUnauthorized) {
 		err = fmt.Errorf("%w: %w", identity.ErrRejected, err)
+	}
+	if errors.Is(err, identity.ErrRefused) {
+		r.report.setCertificate("OVN-Kubernetes has refused the certificate request of " + r.node + ": " + shorten.Printable(err.Error(), maxAnswered))
 	}
 	return issued, err
 }
 
-func (c *client) waitForCertificate(ctx context.Context, p identity.Pending, duration time.Duration) ([]byte, error) {
-	if err := c.createRequest(ctx, p, duration); err != nil && !hasCode(err, http.StatusConflict) {
+func (r requester) waitForCertificate(ctx context.Context, p identity.Pending) ([]byte, error) {
+	if err := r.createRequest(ctx, p, r.duration); err != nil && !hasCode(err, http.StatusConflict) {
 		return nil, err
 	}
 	for {
-		var r signingRequest
-		if err := c.do(ctx, http.MethodGet, requestsPath+"/"+url.PathEscape(p.Name), "", nil, &r); err != nil {
+		var request signingRequest
+		if err := r.do(ctx, http.MethodGet, requestsPath+"/"+url.PathEscape(p.Name), "", nil, &request); err != nil {
 			return nil, err
 		}
-		if issued, err := r.certificate(); len(issued) > 0 || err != nil {
+		if issued, err := request.certificate(); len(issued) > 0 || err != nil {
 			return issued, err
 		}
-		if err := c.waitForChange(ctx, r); err != nil {
+		r.report.setCertificate(request.pending(r.node))
+		if err := r.waitForChange(ctx, request); err != nil {
 			return nil, err
 		}
 	}

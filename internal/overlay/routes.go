@@ -19,53 +19,118 @@ type Route struct {
 type Routes interface {
 	// Routes returns the routes of the interface that has an address. It is an error if no interface has it.
 	Routes(ctx context.Context, address netip.Addr) ([]Route, error)
-	// AddRoute adds a route to the interface that has an address.
+	// PersistentRoutes returns the routes that Windows keeps across restarts, except default routes, and that can be those of the
+	// interface that has an address: their gateway is in its subnet. Those without a gateway are included if no other interface has
+	// them. With an error, some may be missing.
+	PersistentRoutes(ctx context.Context, address netip.Addr) ([]Route, error)
+	// AddRoute adds a route, until the next restart of Windows, to the interface that has an address.
 	AddRoute(ctx context.Context, address netip.Addr, r Route) error
 }
 
-// routeMove moves static routes to the virtual adapter that the first overlay network creates. Windows moves only the address.
+// routeMove moves static routes to the virtual adapter that the first overlay network creates, and keeps them when a network is created
+// again. Windows moves only the address.
+//
+// A persistent route stays bound to the adapter below the virtual one, so that after a restart of Windows it is missing: it is added at
+// each start of the program. Windows' store of persistent routes is not changed. So a route that was not persistent does not become so,
+// and one that is removed from the store does not come back.
 type routeMove struct {
 	routes  Routes
 	address netip.Addr
-	// left are the routes that may still be missing on the virtual adapter.
+	// left are the routes that the interface had before a change.
 	left []Route
-	// until is when advance gives up.
+	// persistent are the persistent routes, once they have been read.
+	persistent     []Route
+	persistentRead bool
+	// until is when advance gives up; zero before the first start.
 	until time.Time
+	done  bool
 }
 
-// begin stores the routes before the first network is created.
+// routeChange is what was added.
+type routeChange struct {
+	moved, restored []Route
+	// unknown are persistent routes without a gateway that no interface has: it is not known whose they are.
+	unknown []Route
+	// reading is why not all persistent routes were read.
+	reading error
+}
+
+// start begins to add persistent routes that are missing, unless that has been done.
+func (m *routeMove) start(routes Routes, own Node) {
+	if !m.until.IsZero() {
+		return
+	}
+	*m = routeMove{routes: routes, until: time.Now().Add(createTimeout + settleTimeout), done: true}
+	if address, err := own.address(); err == nil && routes != nil {
+		m.address, m.done = address, false
+	}
+}
+
+// begin stores the routes before a network is created or removed.
 func (m *routeMove) begin(ctx context.Context, routes Routes, own Node) error {
-	*m = routeMove{routes: routes, until: time.Now().Add(createTimeout + settleTimeout)}
+	running, left := !m.until.IsZero() && !m.done, m.left
+	*m = routeMove{routes: routes, until: time.Now().Add(createTimeout + settleTimeout), done: true}
 	if routes == nil {
 		return nil
 	}
-	var err error
-	if m.address, err = own.address(); err != nil {
+	address, err := own.address()
+	if err != nil {
 		return err
 	}
-	m.left, err = routes.Routes(ctx, m.address)
+	m.address, m.done, m.left = address, false, left
+	there, err := routes.Routes(ctx, address)
+	for _, r := range there {
+		if !slices.Contains(left, r) {
+			m.left = append(m.left, r)
+		}
+	}
+	if running {
+		return nil // it has read them before
+	}
 	return err
 }
 
 // advance adds the routes to the interface that has the address now. It reports whether this is done; an error may be temporary.
-func (m *routeMove) advance(ctx context.Context) (moved []Route, done bool, err error) {
-	if len(m.left) == 0 {
-		return nil, true, nil
+func (m *routeMove) advance(ctx context.Context) (change routeChange, done bool, err error) {
+	if m.done {
+		return routeChange{}, true, nil
 	}
+	change, err = m.addMissing(ctx)
+	if err == nil || errors.Is(err, errors.ErrUnsupported) || time.Now().After(m.until) {
+		m.done, m.left = true, nil
+	}
+	return change, m.done, err
+}
+
+func (m *routeMove) addMissing(ctx context.Context) (change routeChange, err error) {
 	there, err := m.routes.Routes(ctx, m.address)
-	if err == nil {
-		m.left = slices.DeleteFunc(m.left, func(r Route) bool {
-			return slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To && t.Gateway == r.Gateway })
-		})
+	if err != nil {
+		return change, err
 	}
-	for err == nil && len(m.left) > 0 {
-		if err = m.routes.AddRoute(ctx, m.address, m.left[0]); err == nil {
-			moved, m.left = append(moved, m.left[0]), m.left[1:]
+	if !m.persistentRead {
+		m.persistent, change.reading = m.routes.PersistentRoutes(ctx, m.address)
+		m.persistentRead = true
+	}
+	for _, r := range m.left {
+		if !slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To && t.Gateway == r.Gateway }) {
+			if err := m.routes.AddRoute(ctx, m.address, r); err != nil {
+				return change, err
+			}
+			there, change.moved = append(there, r), append(change.moved, r)
 		}
 	}
-	if err != nil && (errors.Is(err, errors.ErrUnsupported) || time.Now().After(m.until)) {
-		m.left = nil
-		return moved, true, err
+	for _, r := range m.persistent {
+		if slices.ContainsFunc(there, func(t Route) bool { return t.To == r.To }) { // also by another gateway: that was set later
+			continue
+		}
+		if r.Gateway.IsUnspecified() {
+			change.unknown = append(change.unknown, r)
+			continue
+		}
+		if err := m.routes.AddRoute(ctx, m.address, r); err != nil {
+			return change, err
+		}
+		change.restored = append(change.restored, r)
 	}
-	return moved, err == nil, err
+	return change, nil
 }

@@ -25,7 +25,9 @@ type Options struct {
 	// BootstrapKubeconfig.
 	Server, CAFile string
 	Settings       Settings
-	HNS            HNS
+	// StatusFile is the file for the problems of the overlay (package overlaystatus), which WICD reads; empty for none.
+	StatusFile string
+	HNS        HNS
 	// Routes are the routes of this host, which must move with its address; nil for a host that has none.
 	Routes Routes
 	// Watcher reports restarts of the service; without one they are noticed at the next resync.
@@ -38,9 +40,11 @@ type Options struct {
 // Run does the work of hybrid-overlay-node until ctx is done.
 func Run(ctx context.Context, o Options) {
 	s := newState(o.Node)
-	session := &apiSession{options: o, state: s, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
+	report := newReporter(o.StatusFile, o.Log)
+	session := &apiSession{options: o, state: s, report: report, follower: &follower{state: s, log: o.Log}, cuts: make(chan struct{}, 1)}
 	r := &networkReconciler{
 		hns: o.HNS, routes: o.Routes, settings: o.Settings, state: s, log: o.Log, onCut: func() { wake(session.cuts) }, created: map[string]hns.Network{},
+		report: report, holders: readHolders(o.CertDir, o.Log),
 	}
 	var restarted <-chan struct{}
 	if o.Watcher != nil {
@@ -55,6 +59,7 @@ func Run(ctx context.Context, o Options) {
 	var all sync.WaitGroup
 	all.Go(func() { r.run(ctx, restarted) })
 	all.Go(func() { session.run(ctx) })
+	all.Go(func() { report.run(ctx) })
 	all.Wait()
 	o.Log.Info("Stopped")
 }

@@ -35,6 +35,7 @@ func wake(c chan struct{}) {
 
 // put stores a Node. A Node without relevant changes is ignored: most events of Nodes are heartbeats.
 func (s *state) put(n Node) {
+	n.Windows = n.Windows || n.Name == s.own
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if was, known := s.nodes[n.Name]; known && same(was, n) {
@@ -57,6 +58,10 @@ func (s *state) remove(name string) {
 func (s *state) replace(nodes map[string]Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if own, exists := nodes[s.own]; exists {
+		own.Windows = true // whatever its label says
+		nodes[s.own] = own
+	}
 	if maps.EqualFunc(s.nodes, nodes, same) {
 		return
 	}
@@ -74,7 +79,7 @@ func (s *state) notify(name string) {
 
 func same(a, b Node) bool {
 	return a.Name == b.Name && a.Windows == b.Windows && a.Subnet == b.Subnet && a.LinuxSubnets == b.LinuxSubnets && a.RouterMAC == b.RouterMAC &&
-		slices.Equal(a.InternalIPs, b.InternalIPs) && a.Created.Equal(b.Created)
+		slices.Equal(a.InternalIPs, b.InternalIPs)
 }
 
 // known returns the own Node and all Nodes. It returns false while the own one is unknown or does not exist: then missing Nodes mean

@@ -6,16 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // object has the fields of a Node that are read, and those of other objects that can come in its place. All others are skipped, so
 // that the memory does not depend on the size of Nodes.
 type object struct {
 	Metadata struct {
-		Name            string    `json:"name"`
-		ResourceVersion string    `json:"resourceVersion"`
-		Created         time.Time `json:"creationTimestamp"`
+		Name            string `json:"name"`
+		ResourceVersion string `json:"resourceVersion"`
 		Labels          struct {
 			OS string `json:"kubernetes.io/os"`
 		} `json:"labels"`
@@ -65,7 +63,6 @@ func (o object) node() Node {
 	return Node{
 		Name: m.Name, Windows: m.Labels.OS == "windows", InternalIPs: o.Status.internalIPs,
 		Subnet: m.Annotations.Subnet, LinuxSubnets: m.Annotations.LinuxSubnets, RouterMAC: m.Annotations.RouterMAC,
-		Created: m.Created,
 	}
 }
 

@@ -104,7 +104,7 @@ func FuzzEvents(f *testing.F) {
 			}
 			return nil
 		})
-		_, err := readList(strings.NewReader(string(b)), func(o object) { _, _, _ = Settings{}.remotes(Node{}, []Node{o.node()}, nil) })
+		_, err := readList(strings.NewReader(string(b)), func(o object) { _ = Settings{}.decide(Node{}, []Node{o.node()}, nil) })
 		if err == nil && len(b) == 0 {
 			t.Error("nothing is a list")
 		}

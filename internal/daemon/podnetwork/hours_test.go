@@ -113,23 +113,6 @@ type told struct {
 	isSlice bool
 }
 
-// fakeProxy makes load balancers as kube-proxy does: it programs a changed Service once, tries again every 30 seconds what it could not
-// program, and never looks at what it has made. What it makes is what the real one was seen to make (lab's differential test); when is this.
-type fakeProxy struct {
-	process  uint32
-	startsAt time.Time
-	services map[string]*corev1.Service
-	slices   map[string]*discoveryv1.EndpointSlice
-	// dirty are Services to program, retryAt the time of the next attempt unless something changes before.
-	dirty     map[string]bool
-	isChanged bool
-	retryAt   time.Time
-	made      map[string][]string
-	// refused are Services for which Windows makes no load balancer before a time.
-	refused map[string]time.Time
-	numbers int
-}
-
 func newWorld(seed uint64, loses bool) *world {
 	w := &world{
 		random: rand.New(rand.NewPCG(seed, 1)), loses: loses, began: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), services: map[string]*corev1.Service{},
@@ -319,90 +302,6 @@ func (w *world) tellDaemon(t told, now time.Time) {
 	default:
 		w.front.putService(name, nil, "", now)
 	}
-}
-
-// startProxy starts another process, which removes all load balancers and makes them again after ten seconds.
-func (w *world) startProxy() {
-	k := &w.kube
-	k.process++
-	k.startsAt, k.retryAt = w.now.Add(10*time.Second), time.Time{}
-	k.services, k.slices = maps.Clone(w.services), maps.Clone(w.slices)
-	k.dirty, k.made = map[string]bool{}, map[string][]string{}
-	for name := range k.services {
-		k.dirty[name] = true
-	}
-	w.proxy = watch{} // it has listed everything
-	w.state.LoadBalancers = nil
-	clear(w.lost)
-}
-
-func (k *fakeProxy) tell(t told, _ time.Time) {
-	if t.isSlice {
-		k.slices[t.name] = t.slice
-	} else {
-		k.services[t.name] = t.service
-	}
-	k.dirty[t.name], k.isChanged = true, true
-}
-
-// programs lets kube-proxy program what has changed, at most once a second, and with it all that it could not program before.
-func (w *world) programs() {
-	k := &w.kube
-	if w.now.Before(k.startsAt) || !k.isChanged && w.now.Before(k.retryAt) {
-		return
-	}
-	k.isChanged, k.retryAt = false, w.now.Add(30*time.Second)
-	for _, name := range slices.Sorted(maps.Keys(k.dirty)) {
-		w.program(name)
-	}
-}
-
-// program programs one Service. It stays dirty if it has no endpoints, or Windows refuses a load balancer.
-func (w *world) program(name string) {
-	k := &w.kube
-	gone := k.made[name]
-	delete(k.made, name)
-	w.state.LoadBalancers = slices.DeleteFunc(slices.Clone(w.state.LoadBalancers), func(b hns.LoadBalancer) bool { return slices.Contains(gone, b.ID) })
-	s := k.services[name]
-	if s == nil {
-		delete(k.dirty, name)
-		return
-	}
-	var endpoints []kubeproxy.EndpointSlice
-	if e := k.slices[name]; e != nil {
-		endpoints = append(endpoints, kubeproxy.ReadEndpointSlice(e, "win-1"))
-	}
-	for _, b := range kubeproxy.ReadService(s).Balancers(endpoints, presenceIn(w.state, "n1")) {
-		if w.now.Before(k.refused[name]) {
-			return
-		}
-		k.numbers++
-		lb := hns.LoadBalancer{ID: fmt.Sprint("lb-", k.numbers), Protocol: b.Protocol, External: b.Port, SourceVIP: addr("10.132.1.254")}
-		if b.VIP.IsValid() {
-			lb.VIPs = []netip.Addr{b.VIP}
-		}
-		for _, a := range b.Backends {
-			lb.Endpoints = append(lb.Endpoints, w.endpoint(a))
-		}
-		w.state.LoadBalancers = append(slices.Clone(w.state.LoadBalancers), lb)
-		k.made[name] = append(k.made[name], lb.ID)
-		delete(w.lost, b.Frontend)
-	}
-	if len(k.made[name]) > 0 {
-		delete(k.dirty, name)
-	}
-}
-
-// endpoint is the ID of the endpoint with an address, which is made unless it is there.
-func (w *world) endpoint(a netip.Addr) string {
-	for _, e := range w.state.Endpoints {
-		if e.Address == a && e.Network == "n1" {
-			return e.ID
-		}
-	}
-	e := remoteEndpoint("remote-"+a.String(), a.String())
-	w.state.Endpoints = append(slices.Clone(w.state.Endpoints), e)
-	return e.ID
 }
 
 func (w *world) look() {

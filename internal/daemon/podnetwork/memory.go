@@ -62,6 +62,9 @@ func (m *networkMemory) judge(want desired.Network, v networkView) networkPlan {
 	if network := m.find(j); network != nil && j.join(network) {
 		m.judgeParts(j)
 	}
+	for _, p := range v.maker {
+		j.plan.problem(p.Reason, "%s", p.Message)
+	}
 	return j.plan
 }
 
@@ -121,7 +124,9 @@ func (m *networkMemory) miss(j *judgement, what string) {
 		j.plan.again = awaitedEvery // it never was: there is no loss that the Node has to show for a while
 	}
 	t := j.move(&m.network, e)
-	j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
+	if len(j.maker) == 0 { // else it says why, which is what a reader has to know first
+		j.plan.problem(t.reason, "network %s %s; service %s makes it, see its log", j.want.Name, what, j.want.MadeBy)
+	}
 	isFirst := m.id == "" // to make the first one is no repair
 	if t.do == restartMaker && (isFirst || j.repairs()) {
 		j.plan.restart[j.want.MadeBy] = "network " + j.want.Name + " " + what

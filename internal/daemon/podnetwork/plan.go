@@ -10,6 +10,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
+	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -25,6 +26,8 @@ type networkView struct {
 	pods []podNetwork
 	// proxy is the process of kube-proxy; 0 when it does not run.
 	proxy uint32
+	// maker is why the service that makes the network says that it does not work.
+	maker []overlaystatus.Problem
 	// evidence are the API server's answers to the questions of the same look; nil if it was not asked.
 	evidence *evidence
 }

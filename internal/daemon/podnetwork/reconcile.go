@@ -105,6 +105,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		n.announce(plan, view.maker)
 		r.publish(plan)
 		select {
 		case <-ctx.Done():
@@ -158,6 +159,9 @@ type reconciliation struct {
 	want desired.Network
 	// asked is when the API server was asked last.
 	asked time.Time
+	// announced are the reasons for which there is an event, with their messages; statusError is the last error of reading the status.
+	announced   map[string]string
+	statusError string
 	// written are the restarts of kube-proxy that are on the disk.
 	written []time.Time
 }
@@ -166,7 +170,7 @@ type reconciliation struct {
 func (n *reconciliation) see(ctx context.Context) networkView {
 	ctx, cancel := context.WithTimeout(ctx, networkAnswers)
 	defer cancel()
-	v := networkView{}
+	v := networkView{maker: n.readStatus()}
 	v.state, v.err = n.Host.Networks.Look(ctx)
 	if n.frontends.known() {
 		v.told = n.frontends

@@ -2,8 +2,12 @@ package podnetwork
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/overlaystatus"
 )
 
 // repaired tells of a repair: in the log and the journal, by a metric, and by an event of the Node.
@@ -21,6 +26,47 @@ func (n *reconciliation) repaired(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.Proxy, Reason: api.ReasonNetworkRepaired, Message: fmt.Sprintf(format, args...), Since: time.Now()})
+	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
+}
+
+// readStatus reads why the service that makes the network says that it does not work. A file that is not as it should be says nothing.
+func (n *reconciliation) readStatus() []overlaystatus.Problem {
+	if n.want.StatusFile == "" {
+		return nil
+	}
+	b, err := n.Host.Disk.Read(n.want.StatusFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var status overlaystatus.Status
+	if err == nil {
+		status, err = overlaystatus.Decode(b)
+	}
+	if text := fmt.Sprint(err); err != nil && text != n.statusError {
+		n.statusError = text
+		n.Log.Warn("Reading the status of the network failed", "file", n.want.StatusFile, "error", text)
+	}
+	return status.Problems
+}
+
+// announce has an event created for each problem that the service which makes the network tells anew, and for Services without load
+// balancers.
+func (n *reconciliation) announce(p networkPlan, maker []overlaystatus.Problem) {
+	told := map[string]string{}
+	for _, problem := range maker {
+		told[problem.Reason] = problem.Message
+	}
+	if len(p.notices) > 0 {
+		told[api.ReasonServiceNotProgrammed] = strings.Join(p.notices, "; ")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, reason := range slices.Sorted(maps.Keys(told)) {
+		if _, wasTold := n.announced[reason]; !wasTold {
+			n.repairs = append(n.repairs, nodestatus.Problem{Service: n.want.MadeBy, Reason: reason, Message: told[reason], Since: time.Now()})
+		}
+	}
+	n.announced = told
 	n.repairs = n.repairs[max(0, len(n.repairs)-maxRepairs):]
 }
 

@@ -51,15 +51,23 @@ func Addresses(a *windows.IpAdapterAddresses) []netip.Prefix {
 
 // InterfaceWith returns the index of the interface with an address. If there is none, the error is fs.ErrNotExist.
 func InterfaceWith(address netip.Addr) (uint32, error) {
+	a, err := adapterWith(address)
+	if err != nil {
+		return 0, err
+	}
+	return a.IfIndex, nil
+}
+
+func adapterWith(address netip.Addr) (*windows.IpAdapterAddresses, error) {
 	list, err := Adapters()
 	if err != nil {
-		return 0, fmt.Errorf("listing network interfaces: %w", err)
+		return nil, fmt.Errorf("listing network interfaces: %w", err)
 	}
 	at := slices.IndexFunc(list, func(a *windows.IpAdapterAddresses) bool {
 		return slices.ContainsFunc(Addresses(a), func(p netip.Prefix) bool { return p.Addr() == address })
 	})
 	if at < 0 {
-		return 0, fmt.Errorf("an interface with address %s: %w", address, fs.ErrNotExist)
+		return nil, fmt.Errorf("an interface with address %s: %w", address, fs.ErrNotExist)
 	}
-	return list[at].IfIndex, nil
+	return list[at], nil
 }

@@ -1,17 +1,18 @@
 package network
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/windows"
+	"golang.org/x/sys/windows/registry"
 )
-
-// StaticRoute is a static IPv4 route; Windows creates the routes to the subnets of an interface itself.
-type StaticRoute struct {
-	To      netip.Prefix
-	Gateway netip.Addr
-	Metric  uint32
-}
 
 // StaticRoutes returns the routes of the interface with an address. If there is none, the error is fs.ErrNotExist.
 func StaticRoutes(address netip.Addr) ([]StaticRoute, error) {
@@ -38,4 +39,54 @@ func AddStaticRoute(address netip.Addr, r StaticRoute) error {
 	}
 	_, err = AddRoute(index, r.To, r.Gateway, r.Metric)
 	return err
+}
+
+// persistentWithin limits how long Windows' own program may take.
+const persistentWithin = 15 * time.Second
+
+// PersistentRoutes returns the routes that Windows keeps across restarts and that can be those of the interface with an address. Windows
+// has bound them to another interface if the address has moved since. Those that another interface has are not included.
+func PersistentRoutes(ctx context.Context, address netip.Addr) ([]StaticRoute, error) {
+	adapter, err := adapterWith(address)
+	if err != nil {
+		return nil, err
+	}
+	all, err := readPersistentRoutes(ctx)
+	found := ofInterface(all, Addresses(adapter))
+	err = errors.Join(err, EachRoute(func(row *windows.MibIpForwardRow2) {
+		to := netip.PrefixFrom(IPv4(row.DestinationPrefix.Prefix), int(row.DestinationPrefix.PrefixLength))
+		found = slices.DeleteFunc(found, func(r StaticRoute) bool {
+			return row.InterfaceIndex != adapter.IfIndex && r.To == to && r.Gateway == IPv4(row.NextHop)
+		})
+	}))
+	return found, err
+}
+
+// readPersistentRoutes reads what route.exe and New-NetRoute have stored. No call of iphlpapi.dll returns that.
+func readPersistentRoutes(ctx context.Context) (all []StaticRoute, err error) {
+	key, err := registry.OpenKey(registry.LOCAL_MACHINE, `SYSTEM\CurrentControlSet\Services\Tcpip\Parameters\PersistentRoutes`, registry.QUERY_VALUE)
+	if err == nil {
+		var names []string
+		names, err = key.ReadValueNames(0)
+		all = parseRouteNames(names)
+		_ = key.Close()
+	}
+	if errors.Is(err, registry.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("reading the persistent routes of the registry: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, persistentWithin)
+	defer cancel()
+	system, failed := windows.GetSystemDirectory()
+	if failed == nil {
+		var table []byte
+		table, failed = exec.CommandContext(ctx, filepath.Join(system, "netsh.exe"), "interface", "ipv4", "show", "route", "store=persistent").Output()
+		all = append(all, parseNetshRoutes(string(table))...)
+	}
+	if failed != nil {
+		err = errors.Join(err, fmt.Errorf("listing persistent routes with netsh: %w", failed))
+	}
+	return all, err
 }

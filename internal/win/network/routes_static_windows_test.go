@@ -14,6 +14,9 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 	if _, err := StaticRoutes(nobodys); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("routes of an interface that does not exist: %v, want fs.ErrNotExist", err)
 	}
+	if _, err := PersistentRoutes(t.Context(), nobodys); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("persistent routes of an interface that does not exist: %v, want fs.ErrNotExist", err)
+	}
 	found, err := StaticRoutes(address)
 	if err != nil {
 		t.Fatal(err)
@@ -37,6 +40,19 @@ func TestStaticRoutesAreThoseOfOneInterface(t *testing.T) {
 	found, listing := StaticRoutes(address)
 	if err != nil || again != nil || listing != nil || !slices.Contains(found, added) {
 		t.Errorf("routes %v after one was added (%v), and again (%v): %v", found, err, again, listing)
+	}
+}
+
+// What the tests add is not persistent.
+func TestPersistentRoutesAreOnlyThose(t *testing.T) {
+	found, err := PersistentRoutes(t.Context(), mustAddress(t))
+	if err != nil {
+		t.Logf("this Windows (Wine) does not list them: %v", err)
+	}
+	for _, r := range found {
+		if r.To == addedRoute().To || r.To.Bits() == 0 {
+			t.Errorf("route %+v", r)
+		}
 	}
 }
 

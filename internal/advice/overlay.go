@@ -1,0 +1,19 @@
+package advice
+
+import "github.com/windows-machine-config/wmco/api"
+
+// overlays are the reasons of condition WindowsNetworkUnavailable that come from hybrid-overlay-node.
+func overlays() Table {
+	const overlay = "network#problems-of-the-hybrid-overlay"
+	return Table{
+		api.ReasonOverlayCertificatePending: {Error, "Run ovnkube-identity of OVN-Kubernetes with --enable-hybrid-overlay (chart value enableOvnKubeIdentity), and look at the request with kubectl describe csr.",
+			overlay},
+		api.ReasonOverlaySubnetMissing: {Error, "Check that the cluster manager of OVN-Kubernetes runs with its hybrid overlay on, and that the range of the hybrid overlay is not exhausted: its log says so.",
+			overlay},
+		api.ReasonOverlayNodeTreatedAsLinux: {Error, `Start OVN-Kubernetes with --no-hostsubnet-nodes="kubernetes.io/os=windows" (on OpenShift, set hybridOverlayConfig).`, overlay},
+		api.ReasonOverlayLinuxNodesMissing:  {Error, "Start OVN-Kubernetes on Linux nodes with its hybrid overlay on, with the same settings as in its cluster manager.", overlay},
+		api.ReasonOverlayAnnotationDenied:   {Error, "Run ovnkube-identity of OVN-Kubernetes with --enable-hybrid-overlay, and with the permissions of OVN-Kubernetes for group system:ovn-nodes.", overlay},
+		api.ReasonOverlaySubnetRefused:      {Error, "Correct what the message names on this Node or on the other one, or the ranges in WindowsConfig spec.network.ovn.", overlay},
+		api.ReasonOverlayNeighborRefused:    {Warning, "Correct what the message names on those Nodes; each Windows node of them says the same of itself.", overlay},
+	}
+}

@@ -1,0 +1,168 @@
+package overlay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// holdersName is in the folder of containerd's network configuration. It ends with none of the extensions that containerd reads.
+	holdersName = "subnet-holders"
+	// saveInterval limits how often the file is written while many nodes join.
+	saveInterval = 10 * time.Second
+	// maxHolders and maxHoldersFile limit the file. A cluster has at most a few thousand nodes.
+	maxHolders     = 20000
+	maxHoldersFile = 8 << 20
+	maxNodeName    = 253
+)
+
+// holdersFile remembers on the host which Nodes have their subnets, so that a Node keeps its own when Windows restarts.
+type holdersFile struct {
+	name string
+	log  *slog.Logger
+	have holders
+	// known is true once have includes the Nodes of the remote subnets that existed when the program started.
+	known bool
+	// saved is what the file has, savedAt when it was written.
+	saved   holders
+	savedAt time.Time
+}
+
+// readHolders reads the file. A damaged one counts as absent.
+func readHolders(folder string, log *slog.Logger) *holdersFile {
+	h := &holdersFile{name: filepath.Join(folder, holdersName), log: log, have: holders{}}
+	text, err := readLimited(h.name, maxHoldersFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h
+	}
+	if err == nil {
+		h.have, err = parseHolders(text)
+	}
+	if err != nil {
+		log.Warn("Reading which nodes had which subnets failed; continuing without that", "file", h.name, "error", err.Error())
+		h.have = holders{}
+	}
+	h.saved = maps.Clone(h.have)
+	return h
+}
+
+// readLimited reads a file that is not larger than a limit.
+func readLimited(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("it is no file of at most %d bytes", limit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, info.Size())
+	n, err := f.ReadAt(text, 0)
+	if n < len(text) {
+		return nil, err
+	}
+	return text, nil
+}
+
+// learn adds the Nodes of existing remote subnets.
+func (h *holdersFile) learn(found holders) {
+	h.have.add(found)
+	h.known = true
+}
+
+func (h *holdersFile) set(have holders) { h.have = have }
+
+// save writes the file if it is due.
+func (h *holdersFile) save() {
+	if time.Since(h.savedAt) >= saveInterval {
+		h.saveNow()
+	}
+}
+
+// saveNow writes the file if it differs.
+func (h *holdersFile) saveNow() {
+	if maps.Equal(h.have, h.saved) {
+		return
+	}
+	h.savedAt = time.Now()
+	text, err := formatHolders(h.have)
+	if err == nil {
+		err = writeFile(h.name, text)
+	}
+	if err != nil {
+		h.log.Warn("Storing which nodes have which subnets failed", "file", h.name, "error", err.Error())
+		return
+	}
+	h.saved = maps.Clone(h.have)
+}
+
+// storedHolders is the content of the file.
+type storedHolders struct {
+	Version int               `json:"version"`
+	Subnets map[string]string `json:"subnets"`
+}
+
+const holdersVersion = 1
+
+func formatHolders(h holders) ([]byte, error) {
+	if len(h) > maxHolders {
+		return nil, fmt.Errorf("%d subnets are more than the limit of %d", len(h), maxHolders)
+	}
+	stored := storedHolders{holdersVersion, make(map[string]string, len(h))}
+	for subnet, node := range h {
+		stored.Subnets[subnet.String()] = node
+	}
+	return json.Marshal(stored)
+}
+
+// parseHolders parses what formatHolders has written, and nothing else.
+func parseHolders(text []byte) (holders, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var stored storedHolders
+	if err := decoder.Decode(&stored); err != nil {
+		return nil, fmt.Errorf("it is not what this program writes: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || stored.Version != holdersVersion || len(stored.Subnets) > maxHolders {
+		return nil, fmt.Errorf("it is not what this program writes: version %d, %d subnets", stored.Version, len(stored.Subnets))
+	}
+	read, nodes := make(holders, len(stored.Subnets)), map[string]bool{}
+	for subnet, node := range stored.Subnets {
+		p, err := netip.ParsePrefix(subnet)
+		if err != nil || p.String() != subnet || p != p.Masked() || !p.Addr().Is4() || p.Bits() < minBits || p.Bits() > maxBits {
+			return nil, fmt.Errorf("%.100q is no subnet of a node", subnet)
+		}
+		if nodes[node] || !isNodeName(node) {
+			return nil, fmt.Errorf("%.100q is no name of a node, or has several subnets", node)
+		}
+		read[p], nodes[node] = node, true
+	}
+	sorted := read.subnets()
+	for i := range sorted {
+		if i > 0 && sorted[i-1].Overlaps(sorted[i]) {
+			return nil, fmt.Errorf("%s overlaps %s", sorted[i-1], sorted[i])
+		}
+	}
+	return read, nil
+}
+
+// isNodeName reports whether a Node can have the name.
+func isNodeName(name string) bool {
+	return name != "" && len(name) <= maxNodeName &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == ""
+}
