@@ -35,8 +35,8 @@ func networkAnnotations() []struct{ prefix, network string } {
 	}
 }
 
-// ReadNodeNetworks reads what Nodes show of the cluster's network: on clusters other than OpenShift which one Linux nodes have, and the subnets of
-// Windows nodes. Nodes are listed from nodes, which may be a cache.
+// ReadNodeNetworks reads what Nodes show of the cluster's network: whether the hybrid overlay runs, the subnets of Windows nodes, and, on clusters
+// other than OpenShift, which network Linux nodes have. Nodes are listed from nodes, which may be a cache.
 func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, provider v1alpha1.NetworkProvider) (is desired.NodeNetworks, err error) {
 	if provider == v1alpha1.NetworkCustom {
 		return is, nil
@@ -54,6 +54,7 @@ func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, 
 				is.Subnets[node.Name] = subnet
 			}
 		case "linux":
+			is.HybridOverlay = is.HybridOverlay || node.Annotations[desired.HybridRouterAnnotation] != ""
 			if !openshift {
 				addFound(&is, node)
 			}
@@ -64,7 +65,6 @@ func ReadNodeNetworks(ctx context.Context, nodes client.Reader, openshift bool, 
 }
 
 func addFound(is *desired.NodeNetworks, node *corev1.Node) {
-	is.HybridOverlay = is.HybridOverlay || node.Annotations[desired.HybridRouterAnnotation] != ""
 	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
 		for _, a := range networkAnnotations() {
 			if !strings.HasPrefix(key, a.prefix) {

@@ -267,3 +267,22 @@ func TestTheStandInRefusesAChangeWithoutWait(t *testing.T) {
 		t.Errorf("the network operator says %q", s.Refused)
 	}
 }
+
+// TestTheDocumentsCommandsWork executes the commands of docs/network.md for OpenShift, one after the other, as an administrator may.
+func TestTheDocumentsCommandsWork(t *testing.T) {
+	text, err := os.ReadFile("../../docs/network.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## OpenShift and OKD\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	s := networkOperatorState{ClusterNetwork: []clusterEntry{{"10.128.0.0/14", 23}}, ServiceNetwork: []string{"172.30.0.0/16"}}
+	blocks := strings.Split(section, "```console\n")[1:]
+	for _, block := range blocks {
+		commands, _, _ := strings.Cut(block, "```")
+		s.verify(t, "AWS", commands)
+	}
+	if config, err := s.rendered(); err != nil || config.hybrid != "10.136.0.0/14" || len(blocks) != 2 {
+		t.Errorf("after %d blocks, OVN-Kubernetes gets %+v (%v)", len(blocks), config, err)
+	}
+}
