@@ -173,11 +173,32 @@ type netConf struct {
 	Backend    struct {
 		Type          string
 		Name          string
-		VNI           int64
-		Port          int64
+		VNI           number
+		Port          number
 		DirectRouting bool
 		GBP           bool
 	}
+}
+
+// number is what somebody wrote for a number. One that is none, or too large, must not keep the rest from being read.
+type number struct {
+	text string
+	// value is -1 for what is no number of a port or a network.
+	value int64
+}
+
+// UnmarshalJSON reads any JSON.
+func (n *number) UnmarshalJSON(text []byte) (err error) {
+	n.text = fmt.Sprintf("%.40s", text)
+	if n.value, err = strconv.ParseInt(string(text), 10, 64); err != nil {
+		n.value = -1
+	}
+	return nil
+}
+
+// String is the number as it was written.
+func (n number) String() string {
+	return cmp.Or(n.text, "not set")
 }
 
 // ParseFlannel reads net-conf.json. What it says may still be unfit for Windows: Render refuses it then.
@@ -187,10 +208,10 @@ func ParseFlannel(text string) (Flannel, error) {
 		return Flannel{}, err
 	}
 	f := Flannel{Network: conf.Network, NetConf: text, Name: conf.Backend.Name}
-	if vni := conf.Backend.VNI; 0 <= vni && vni <= maxVNI {
+	if vni := conf.Backend.VNI.value; 0 <= vni && vni <= maxVNI {
 		f.VNI = uint32(vni)
 	}
-	if port := conf.Backend.Port; 0 <= port && port <= 1<<16-1 {
+	if port := conf.Backend.Port.value; 0 <= port && port <= 1<<16-1 {
 		f.Port = uint16(port)
 	}
 	return f, nil

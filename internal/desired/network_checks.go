@@ -182,11 +182,11 @@ func flannelFaults(conf netConf) []string {
 	if b := conf.Backend; b.Type != "vxlan" {
 		fault(`Backend.Type is %q and must be "vxlan"`, b.Type)
 	}
-	if vni := conf.Backend.VNI; vni < minVNI || vni > maxVNI {
-		fault("Backend.VNI is %s and must be from %d to %d", numberOrUnset(vni), minVNI, maxVNI)
+	if vni := conf.Backend.VNI; vni.value < minVNI || vni.value > maxVNI {
+		fault("Backend.VNI is %s and must be from %d to %d", vni, minVNI, maxVNI)
 	}
-	if port := conf.Backend.Port; port != VXLANPort {
-		fault("Backend.Port is %s and must be %d", numberOrUnset(port), VXLANPort)
+	if port := conf.Backend.Port; port.value != VXLANPort {
+		fault("Backend.Port is %s and must be %d", port, VXLANPort)
 	}
 	if conf.Backend.DirectRouting {
 		fault("Backend.DirectRouting is true and must be false")
@@ -195,13 +195,6 @@ func flannelFaults(conf netConf) []string {
 		fault("Backend.GBP is true and must be false")
 	}
 	return faults
-}
-
-func numberOrUnset(n int64) string {
-	if n == 0 {
-		return "not set"
-	}
-	return fmt.Sprint(n)
 }
 
 // Names of ranges, as messages have them.
