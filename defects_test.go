@@ -19,13 +19,35 @@ func TestDefectsHaveTheirTests(t *testing.T) {
 	}
 }
 
+// TestDocumentOfNetworksNamesTests looks for the tests in the table about OpenShift's objects.
+func TestDocumentOfNetworksNamesTests(t *testing.T) {
+	text, err := os.ReadFile("docs/network.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := testsNamed().FindAllStringSubmatch(string(text), -1)
+	if len(tests) < 8 {
+		t.Errorf("docs/network.md names %d tests", len(tests))
+	}
+	for _, test := range tests {
+		if !hasFunction(t, test[1], test[2]) {
+			t.Errorf("docs/network.md names %s, which does not exist in %s", test[2], test[1])
+		}
+	}
+}
+
+// testsNamed finds tests as in `internal/daemon.TestX`.
+func testsNamed() *regexp.Regexp {
+	return regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
+}
+
 func checkTestsNamed(t *testing.T, document string) {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`([a-z0-9/-]+)\\.([Tt]est[A-Z][A-Za-z0-9]*)`")
+	named := testsNamed()
 	rows := 0
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| the original") || strings.HasPrefix(line, "| who, ") || strings.HasPrefix(line, "| ---") {

@@ -195,10 +195,17 @@ const (
 	ReasonNetworkNotConfigured = "NetworkNotConfigured"
 	// ReasonNetworkTypeUnsupported means that the cluster's network is not OVN-Kubernetes, which the provider requires.
 	ReasonNetworkTypeUnsupported = "NetworkTypeUnsupported"
-	// ReasonHybridOverlayNotConfigured means that OVN-Kubernetes has no address range for pods on Windows nodes.
+	// ReasonNetworkProviderMismatch means that the Linux nodes have another network than spec.network.provider of
+	// WindowsConfig is for.
+	ReasonNetworkProviderMismatch = "NetworkProviderMismatch"
+	// ReasonHybridOverlayNotConfigured means that OVN-Kubernetes has no hybrid overlay, or one with a range or a port
+	// with which it does not start or does not reach Windows nodes.
 	ReasonHybridOverlayNotConfigured = "HybridOverlayNotConfigured"
-	// ReasonNetworksOverlap means that two of the cluster's address ranges (pods, pods on Windows nodes, Services)
-	// overlap.
+	// ReasonHybridOverlayDualStack means that an OpenShift cluster has IPv4 and IPv6, with which OVN-Kubernetes cannot
+	// have OpenShift's hybrid overlay.
+	ReasonHybridOverlayDualStack = "HybridOverlayDualStack"
+	// ReasonNetworksOverlap means that two of the cluster's address ranges (pods, pods on Windows nodes, Services,
+	// OVN-Kubernetes' own) overlap.
 	ReasonNetworksOverlap = "NetworksOverlap"
 	// ReasonClusterNetworkReserved means that pods have addresses of class E (240.0.0.0/4), with which Windows does not
 	// communicate.

@@ -83,6 +83,12 @@ const (
 	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's, but was not
 	// created by it. It stays as it is.
 	EventRuntimeClassConflict = "RuntimeClassConflict"
+	// EventOverlayLeftoversRemoved is reported on a Windows Node when the operator removed annotations that OVN-Kubernetes
+	// wrote to it while the hybrid overlay was off. With them, Linux pods do not reach the node's pods.
+	EventOverlayLeftoversRemoved = "OverlayLeftoversRemoved"
+	// EventNodeTakenForLinux is reported on a Windows Node that OVN-Kubernetes keeps treating as a Linux node, because its
+	// no-hostsubnet-nodes does not select Windows nodes.
+	EventNodeTakenForLinux = "NodeTakenForLinux"
 	// EventNodeReady is reported on a WindowsInstance when it became a Ready node.
 	EventNodeReady = "NodeReady"
 )

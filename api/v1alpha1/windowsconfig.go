@@ -292,7 +292,7 @@ type OVNNetwork struct {
 	ClusterSubnets string `json:"clusterSubnets,omitempty"`
 
 	// hybridClusterSubnets are the ranges for the pods of Windows nodes, and of Linux nodes with another network: the
-	// value of OVN-Kubernetes' flag --hybrid-overlay-cluster-subnets.
+	// value of OVN-Kubernetes' flag --hybrid-overlay-cluster-subnets. Of IPv4, it must be one range.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?(,[0-9a-fA-F:.]+/[0-9]{1,3}(/[0-9]{1,3})?)*$`
 	// +optional

@@ -37,7 +37,8 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.shutdownGracePeriodCriticalPods) || has(self.shutdownGracePeriod) && duration(self.shutdownGracePeriodCriticalPods) <= duration(self.shutdownGracePeriod)",message="shutdownGracePeriodCriticalPods is a part of shutdownGracePeriod and must not be longer"
 type KubeletSpec struct {
-	// maxPods is the maximum number of pods on a node. The default is 250.
+	// maxPods is the maximum number of pods on a node. The default is 250. Pods need an address each, and a node's subnet
+	// may have fewer: 252 where OVN-Kubernetes gives nodes a /24, as on OpenShift.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional

@@ -40,7 +40,10 @@ func nodeEvents() Table {
 			"settings#registries-and-mirrors"},
 		api.EventDefenderExclusions: {Warning, "Add the exclusions to the policy of Microsoft Defender, or set spec.runtime.defenderExclusions of WindowsConfig to None.",
 			"troubleshooting#exclusions-in-microsoft-defender"},
-		api.ReasonNetworkRepaired: good(),
+		api.ReasonNetworkRepaired:        good(),
+		api.EventOverlayLeftoversRemoved: good(),
+		api.EventNodeTakenForLinux: {Error, "Set no-hostsubnet-nodes to kubernetes.io/os=windows in OVN-Kubernetes' configuration, and restart its control plane.",
+			"network#annotations-that-ovn-kubernetes-leaves"},
 	}
 }
 

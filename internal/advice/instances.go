@@ -82,11 +82,13 @@ func clusterNetworks() Table {
 	return Table{
 		api.ReasonNetworkNotConfigured:       {Error, "Set spec.network of WindowsConfig as the message says.", page},
 		api.ReasonNetworkTypeUnsupported:     {Error, "Migrate the cluster's network to OVN-Kubernetes, or set spec.network.provider of WindowsConfig to Custom.", page},
-		api.ReasonHybridOverlayNotConfigured: {Error, "Run the command in the message: it gives the hybrid overlay an address range.", page},
+		api.ReasonNetworkProviderMismatch:    {Error, "Set spec.network.provider of WindowsConfig as the message says.", page},
+		api.ReasonHybridOverlayNotConfigured: {Error, "Do what the message says: it has the commands, or what to configure OVN-Kubernetes with.", page},
+		api.ReasonHybridOverlayDualStack:     {Error, "Use a cluster with IPv4 only, or set spec.network.provider of WindowsConfig to Custom.", page},
 		api.ReasonNetworksOverlap:            {Error, "Give the hybrid overlay an address range of its own.", page},
 		api.ReasonClusterNetworkReserved:     {Error, "Use a cluster network outside of 240.0.0.0/4.", page},
 		api.ReasonClusterNetworkIPv6Only:     {Error, "Use a cluster with IPv4 or dual stack.", page},
-		api.ReasonVXLANPortRequired:          {Error, "Run the two commands in the message: they give the overlay another VXLAN port.", page},
+		api.ReasonVXLANPortRequired:          {Error, "Run the commands in the message: they give the overlay another VXLAN port.", page},
 		api.ReasonFlannelNotFound:            {Error, "Install Flannel, or set spec.network.flannel of WindowsConfig.", page},
 		api.ReasonFlannelUnsuitable:          {Error, "Run the command in the message, and restart Flannel.", page},
 	}

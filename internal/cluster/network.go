@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +41,8 @@ func ReadNetwork(ctx context.Context, r client.Reader, platform Platform, config
 type clusterNetwork struct {
 	kind     string
 	podCIDRs []string
+	// serviceCIDRs are those of both families.
+	serviceCIDRs []string
 	// hostPrefixes are the lengths of nodes' prefixes by range.
 	hostPrefixes map[string]int
 }
@@ -56,12 +60,13 @@ func openshiftNetwork(ctx context.Context, r client.Reader) (*clusterNetwork, er
 				CIDR       string `json:"cidr"`
 				HostPrefix int    `json:"hostPrefix"`
 			} `json:"clusterNetwork"`
+			ServiceNetwork []string `json:"serviceNetwork"`
 		} `json:"status"`
 	}
 	if err := decode(object, &is); err != nil {
 		return nil, err
 	}
-	n := &clusterNetwork{kind: is.Status.Type, hostPrefixes: map[string]int{}}
+	n := &clusterNetwork{kind: is.Status.Type, serviceCIDRs: is.Status.ServiceNetwork, hostPrefixes: map[string]int{}}
 	for _, entry := range is.Status.ClusterNetwork {
 		for _, cidr := range listed(entry.CIDR) {
 			n.podCIDRs = append(n.podCIDRs, cidr)
@@ -110,7 +115,7 @@ func readOVNKubernetes(ctx context.Context, r client.Reader, config v1alpha1.Net
 			return err
 		}
 		if network != nil {
-			n.Type, n.PodCIDRs = network.kind, network.podCIDRs
+			n.Type, n.PodCIDRs, n.ServiceCIDRs = network.kind, network.podCIDRs, network.serviceCIDRs
 			maps.Copy(n.HostPrefixes, network.hostPrefixes)
 		}
 		return readHybridOverlay(ctx, r, n)
@@ -137,13 +142,34 @@ func setSubnets(field, text string, n *desired.ClusterNetwork) ([]string, error)
 	}
 	cidrs, hostPrefixes, err := desired.ParseSubnets(text)
 	if err != nil {
-		return nil, fmt.Errorf("reading WindowsConfig cluster, spec.network.ovn.%s: %w", field, err)
+		return nil, fmt.Errorf("%w: WindowsConfig cluster, spec.network.ovn.%s: %w", desired.ErrNetwork, field, err)
 	}
 	maps.Copy(n.HostPrefixes, hostPrefixes)
 	return cidrs, nil
 }
 
-// readHybridOverlay reads what the cluster's administrator asks of OVN-Kubernetes. No status has it.
+// ovnKubernetesConfig is what the cluster's administrator asks of OVN-Kubernetes. Numbers are wider than what they may be: one that does not
+// fit must not keep the rest from being read.
+type ovnKubernetesConfig struct {
+	V4InternalSubnet string `json:"v4InternalSubnet"`
+	IPv4             struct {
+		JoinSubnet    string `json:"internalJoinSubnet"`
+		TransitSubnet string `json:"internalTransitSwitchSubnet"`
+	} `json:"ipv4"`
+	Gateway struct {
+		IPv4 struct {
+			MasqueradeSubnet string `json:"internalMasqueradeSubnet"`
+		} `json:"ipv4"`
+	} `json:"gatewayConfig"`
+	Hybrid *struct {
+		Networks []struct {
+			CIDR string `json:"cidr"`
+		} `json:"hybridClusterNetwork"`
+		Port int64 `json:"hybridOverlayVXLANPort"`
+	} `json:"hybridOverlayConfig"`
+}
+
+// readHybridOverlay reads what OVN-Kubernetes gets of OpenShift's configuration. No status has it.
 func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterNetwork) error {
 	object, err := readCluster(ctx, r, openshiftOperator, "Network", "cluster")
 	if object == nil || err != nil {
@@ -152,34 +178,51 @@ func readHybridOverlay(ctx context.Context, r client.Reader, n *desired.ClusterN
 	var is struct {
 		Spec struct {
 			DefaultNetwork struct {
-				OVN struct {
-					Hybrid *struct {
-						Networks []struct {
-							CIDR       string `json:"cidr"`
-							HostPrefix int    `json:"hostPrefix"`
-						} `json:"hybridClusterNetwork"`
-						Port *uint16 `json:"hybridOverlayVXLANPort"`
-					} `json:"hybridOverlayConfig"`
-				} `json:"ovnKubernetesConfig"`
+				OVN ovnKubernetesConfig `json:"ovnKubernetesConfig"`
 			} `json:"defaultNetwork"`
 		} `json:"spec"`
 	}
 	if err := decode(object, &is); err != nil {
 		return err
 	}
-	hybrid := is.Spec.DefaultNetwork.OVN.Hybrid
-	if hybrid == nil {
+	ovn := is.Spec.DefaultNetwork.OVN
+	n.Internal = internalRanges(ovn)
+	if ovn.Hybrid == nil {
 		return nil
 	}
-	for _, network := range hybrid.Networks {
-		n.HybridCIDRs = append(n.HybridCIDRs, network.CIDR)
-		n.HostPrefixes[network.CIDR] = network.HostPrefix
+	for i, network := range ovn.Hybrid.Networks {
+		if i > 0 {
+			n.HybridUnused = append(n.HybridUnused, network.CIDR)
+			continue
+		}
+		// OVN-Kubernetes gets this text as the value of its flag. It does not get hostPrefix.
+		cidrs, hostPrefixes, err := desired.ParseSubnets(network.CIDR)
+		if err != nil {
+			n.HybridFault = fmt.Sprintf("%s.hybridClusterNetwork[0].cidr: %v", hybridOverlayField, err)
+			continue
+		}
+		n.HybridCIDRs = cidrs
+		maps.Copy(n.HostPrefixes, hostPrefixes)
 	}
-	if hybrid.Port != nil {
-		n.VXLANPort = *hybrid.Port
+	if port := ovn.Hybrid.Port; port < 0 || port > math.MaxUint16 {
+		n.HybridFault = fmt.Sprintf("%s.hybridOverlayVXLANPort is %d; allowed are 1 to %d", hybridOverlayField, port, math.MaxUint16)
+	} else {
+		n.VXLANPort = uint16(port)
 	}
 	n.HybridOverlay, err = hybridOverlayConfig(object.Object)
 	return err
+}
+
+const hybridOverlayField = "Network.operator.openshift.io cluster, spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig"
+
+// internalRanges are the ranges that OVN-Kubernetes has for itself: those set, or its defaults. Clusters have one of two default ranges for
+// masquerading, both of which are link-local, as is no range of pods.
+func internalRanges(ovn ovnKubernetesConfig) []desired.InternalRange {
+	return []desired.InternalRange{
+		{Name: "join subnet", Field: "ipv4.internalJoinSubnet", CIDR: cmp.Or(ovn.IPv4.JoinSubnet, ovn.V4InternalSubnet, "100.64.0.0/16")},
+		{Name: "transit switch subnet", Field: "ipv4.internalTransitSwitchSubnet", CIDR: cmp.Or(ovn.IPv4.TransitSubnet, "100.88.0.0/16")},
+		{Name: "masquerade subnet", Field: "gatewayConfig.ipv4.internalMasqueradeSubnet", CIDR: cmp.Or(ovn.Gateway.IPv4.MasqueradeSubnet, "169.254.0.0/16")},
+	}
 }
 
 // hybridOverlayConfig is all of it, also what we do not know.

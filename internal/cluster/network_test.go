@@ -47,13 +47,21 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	flannel := v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkFlannel}
 	flannelIs := &desired.Flannel{Network: "10.244.0.0/16", VNI: 4096, Port: 4789, NetConf: netConf}
 	onOpenShift := []client.Object{
-		onPlatform("AWS"), network("{spec: {networkType: Other}, status: {networkType: OVNKubernetes, clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}]}}"),
+		onPlatform("AWS"), network(
+			"{spec: {networkType: Other}, status: {networkType: OVNKubernetes, clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}], serviceNetwork: [172.30.0.0/16]}}"),
 	}
 	hybrid := func(config string) []client.Object {
 		return append([]client.Object{networkOperator(config)}, onOpenShift...)
 	}
+	internal := func(join, transit, masquerade string) []desired.InternalRange {
+		return []desired.InternalRange{
+			{Name: "join subnet", Field: "ipv4.internalJoinSubnet", CIDR: join},
+			{Name: "transit switch subnet", Field: "ipv4.internalTransitSwitchSubnet", CIDR: transit},
+			{Name: "masquerade subnet", Field: "gatewayConfig.ipv4.internalMasqueradeSubnet", CIDR: masquerade},
+		}
+	}
 	openshiftIs := desired.ClusterNetwork{OpenShift: true, Platform: "AWS", Type: "OVNKubernetes", PodCIDRs: []string{"10.128.0.0/14"},
-		HostPrefixes: map[string]int{"10.128.0.0/14": 23}}
+		ServiceCIDRs: []string{"172.30.0.0/16"}, HostPrefixes: map[string]int{"10.128.0.0/14": 23}, Internal: internal("100.64.0.0/16", "100.88.0.0/16", "169.254.0.0/16")}
 	with := func(n desired.ClusterNetwork, change func(*desired.ClusterNetwork)) desired.ClusterNetwork {
 		change(&n)
 		return n
@@ -65,17 +73,37 @@ func TestNetworkIsReadFromWhereTheClusterHasIt(t *testing.T) {
 	}{
 		"nothing":                               {},
 		"OpenShift without hybrid overlay":      {v1alpha1.NetworkSpec{}, hybrid("null"), openshiftIs},
-		"OpenShift without Network.operator":    {v1alpha1.NetworkSpec{}, onOpenShift, openshiftIs},
+		"OpenShift without Network.operator":    {v1alpha1.NetworkSpec{}, onOpenShift, with(openshiftIs, func(n *desired.ClusterNetwork) { n.Internal = nil })},
 		"OpenShift whose network is not up yet": {ovn, []client.Object{onPlatform("AWS")}, desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
 		"OpenShift with hybrid overlay": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14, hostPrefix: 23}, {cidr: 10.160.0.0/16, hostPrefix: 24}]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
-				n.HybridCIDRs = []string{"10.132.0.0/14", "10.160.0.0/16"}
-				n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 23, "10.160.0.0/16": 24}
+				n.HybridCIDRs, n.HybridUnused = []string{"10.132.0.0/14"}, []string{"10.160.0.0/16"}
+				n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
 				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14","hostPrefix":23},{"cidr":"10.160.0.0/16","hostPrefix":24}]}`
 			})},
 		"OpenShift with a port and what we do not know": {ovn, hybrid("{hybridOverlayVXLANPort: 9898, new: [1]}"),
 			with(openshiftIs, func(n *desired.ClusterNetwork) {
 				n.VXLANPort, n.HybridOverlay = 9898, `{"hybridOverlayVXLANPort":9898,"new":[1]}`
+			})},
+		"OpenShift with a port beyond ports": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 10.132.0.0/14}], hybridOverlayVXLANPort: 4294967295}"),
+			with(openshiftIs, func(n *desired.ClusterNetwork) {
+				n.HybridCIDRs, n.HostPrefixes = []string{"10.132.0.0/14"}, map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
+				n.HybridFault = hybridOverlayField + ".hybridOverlayVXLANPort is 4294967295; allowed are 1 to 65535"
+				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"10.132.0.0/14"}],"hybridOverlayVXLANPort":4294967295}`
+			})},
+		"OpenShift with a range that is none": {ovn, hybrid("{hybridClusterNetwork: [{cidr: 010.132.0.0/14}]}"),
+			with(openshiftIs, func(n *desired.ClusterNetwork) {
+				n.HybridFault = hybridOverlayField + `.hybridClusterNetwork[0].cidr: "010.132.0.0/14" is no range such as 10.132.0.0/14/23`
+				n.HybridOverlay = `{"hybridClusterNetwork":[{"cidr":"010.132.0.0/14"}]}`
+			})},
+		"OpenShift with ranges of OVN-Kubernetes' own": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",
+			"spec: {defaultNetwork: {ovnKubernetesConfig: {v4InternalSubnet: 10.1.0.0/16, ipv4: {internalTransitSwitchSubnet: 10.2.0.0/16}, "+
+				"gatewayConfig: {ipv4: {internalMasqueradeSubnet: 10.3.0.0/17}}}}}")}, onOpenShift...),
+			with(openshiftIs, func(n *desired.ClusterNetwork) { n.Internal = internal("10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/17") })},
+		"OpenShift with both names of the join subnet": {ovn, append([]client.Object{openshift(openshiftOperator, "Network", "cluster",
+			"spec: {defaultNetwork: {ovnKubernetesConfig: {v4InternalSubnet: 10.1.0.0/16, ipv4: {internalJoinSubnet: 10.4.0.0/16}}}}")}, onOpenShift...),
+			with(openshiftIs, func(n *desired.ClusterNetwork) {
+				n.Internal = internal("10.4.0.0/16", "100.88.0.0/16", "169.254.0.0/16")
 			})},
 		"OpenShift with a plugin of the user's": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, hybrid("{hybridOverlayVXLANPort: 9898}"),
 			desired.ClusterNetwork{OpenShift: true, Platform: "AWS"}},
@@ -112,8 +140,6 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 		objects []client.Object
 		says    []string
 	}{
-		"a port beyond ports": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), networkOperator("{hybridOverlayVXLANPort: 98980}")},
-			[]string{"Network cluster", "hybridOverlayVXLANPort", "98980"}},
 		"ranges that are texts": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), networkOperator("{hybridClusterNetwork: [10.132.0.0/14]}")},
 			[]string{"Network cluster", "hybridClusterNetwork", "string"}},
 		"a type that is a list": {v1alpha1.NetworkSpec{}, []client.Object{onPlatform("AWS"), network("status: {networkType: []}")},
@@ -125,6 +151,8 @@ func TestNetworksThatMakeNoSenseAreNamed(t *testing.T) {
 		"a subnet that is none":          {subnets("10.132.0.0"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"10.132.0.0"`}},
 		"a node's prefix as the range's": {subnets("10.132.0.0/14/14"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/14"}},
 		"a range too small for a /24":    {subnets("10.132.0.0/28"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/24"}},
+		"a leading zero":                 {subnets("10.132.0.0/14/23,010.160.0.0/16/23"), nil, []string{"spec.network.ovn.hybridClusterSubnets", `"010.160.0.0/16/23"`}},
+		"nodes of two sizes":             {subnets("10.132.0.0/14/23,10.160.0.0/16"), nil, []string{"spec.network.ovn.hybridClusterSubnets", "/23 and /24"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readNetwork(t.Context(), reader(test.objects...), test.config)

@@ -26,6 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/explain"
 	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/controllers/overlayleftovers"
 	"github.com/windows-machine-config/wmco/internal/controllers/runtimeclass"
 	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/source"
@@ -110,6 +111,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 			Machines: []csrapproval.Machines{machineAPI, clusterAPI}, Settings: published, Registry: o.Registry,
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
+		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
 		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Registry: o.Registry}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil

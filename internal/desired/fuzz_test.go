@@ -28,7 +28,7 @@ func FuzzSubnets(f *testing.F) {
 				t.Errorf("of %q, nodes get a /%d (%v)", cidr, length, err)
 			}
 		}
-		argument := subnets(ClusterNetwork{HostPrefixes: hostPrefixes}, cidrs)
+		argument := subnets(cidrs, hostPrefixes)
 		if strings.Trim(argument, "0123456789./,") != "" {
 			t.Errorf("the argument is %q", argument)
 		}
@@ -36,7 +36,7 @@ func FuzzSubnets(f *testing.F) {
 			return
 		}
 		again, lengths, err := ParseSubnets(argument)
-		if err != nil || subnets(ClusterNetwork{HostPrefixes: lengths}, again) != argument {
+		if err != nil || subnets(again, lengths) != argument {
 			t.Errorf("%q is read otherwise again: %v", argument, err)
 		}
 	})

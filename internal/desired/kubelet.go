@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -61,7 +62,7 @@ func renderKubeletConfig(in Inputs) (string, error) {
 		EnforceNodeAllocatable:   []string{"none"}, // Windows cannot enforce it
 		RuntimeRequestTimeout:    "10m0s",
 		ContainerRuntimeEndpoint: runtimeEndpoint,
-		MaxPods:                  250,
+		MaxPods:                  maxPods(in),
 		KubeAPIQPS:               50,
 		KubeAPIBurst:             100,
 		// oc adm node-logs, and kubectl get --raw /api/v1/nodes/<node>/proxy/logs/, read logs and events of a host with these three. That
@@ -84,11 +85,13 @@ func renderKubeletConfig(in Inputs) (string, error) {
 	if server := in.Settings.TLS; server != nil {
 		c.TLSMinVersion, c.TLSCipherSuites = server.MinVersion, server.CipherSuites
 	}
-	if in.Config.Kubelet.MaxPods > 0 {
-		c.MaxPods = in.Config.Kubelet.MaxPods
-	}
 	maps.Copy(c.EvictionHard, in.Config.Kubelet.EvictionHard)
 	maps.Copy(c.SystemReserved, in.Config.Kubelet.SystemReserved)
 	b, err := json.MarshalIndent(c, "", "  ")
 	return string(b) + "\n", err
+}
+
+// maxPods is how many pods a node may run.
+func maxPods(in Inputs) int32 {
+	return cmp.Or(max(in.Config.Kubelet.MaxPods, 0), 250)
 }

@@ -24,16 +24,33 @@ type ClusterNetwork struct {
 	Type string
 	// PodCIDRs are the ranges of pods on Linux nodes with OVN-Kubernetes, and of all pods elsewhere. Empty where nobody tells.
 	PodCIDRs []string
-	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes: those of OpenShift, or of WindowsConfig.
+	// ServiceCIDRs are the ranges of Services of both families, as OpenShift has them.
+	ServiceCIDRs []string
+	// HybridCIDRs are the ranges of pods on Windows nodes with OVN-Kubernetes, as it gets them: OpenShift passes on its first entry only.
 	HybridCIDRs []string
+	// HybridUnused are OpenShift's other entries.
+	HybridUnused []string
+	// HybridFault is what is wrong with OpenShift's entry or its port, so that it cannot be read.
+	HybridFault string
 	// HostPrefixes are the lengths of the prefixes that OVN-Kubernetes gives nodes, by range. Where nobody tells there is none.
 	HostPrefixes map[string]int
+	// Internal are ranges that OVN-Kubernetes has for itself, so that the hybrid overlay cannot have them.
+	Internal []InternalRange
 	// HybridOverlay is the hybridOverlayConfig of OpenShift's Network.operator, as JSON; empty where there is none.
 	HybridOverlay string
 	// VXLANPort is the UDP port of the hybrid overlay; 0 is Windows' own, 4789.
 	VXLANPort uint16
 	// Flannel is nil with other providers, and where its configuration is not there.
 	Flannel *Flannel
+	// Nodes is what the cluster's Nodes show of their network.
+	Nodes NodeNetworks
+}
+
+// InternalRange is a range that OVN-Kubernetes has for itself.
+type InternalRange struct {
+	// Name is what it is for, Field the one of OpenShift's Network.operator with which it is changed.
+	Name, Field string
+	CIDR        string
 }
 
 // Flannel is what its configuration (key net-conf.json) says.
@@ -52,32 +69,53 @@ type Flannel struct {
 // VXLANPort is the UDP port of VXLAN (RFC 7348), which Windows uses where it is not told another.
 const VXLANPort = 4789
 
-// ParseSubnets reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64. A length of nodes' prefixes that is left
-// out is OVN-Kubernetes' own: 24 of IPv4, 64 of IPv6 (its documentation of --cluster-subnets).
+// OVNHostPrefix is the length of nodes' prefixes that OVN-Kubernetes uses for IPv4 where its flags name none: always on OpenShift, whose network
+// operator passes on no hostPrefix of the hybrid overlay.
+const OVNHostPrefix = 24
+
+// ParseSubnets reads ranges as OVN-Kubernetes' flags have them, as 10.132.0.0/14/23,fd02::/48/64, and refuses those that it refuses. A length of
+// nodes' prefixes that is left out is OVN-Kubernetes' own: 24 of IPv4, 64 of IPv6 (its documentation of --cluster-subnets).
 func ParseSubnets(text string) (cidrs []string, hostPrefixes map[string]int, err error) {
 	hostPrefixes = map[string]int{}
+	lengthOfAll := 0
 	for entry := range strings.SplitSeq(text, ",") {
-		cidr, length := entry, ""
-		if parts := strings.SplitN(entry, "/", 3); len(parts) == 3 {
-			cidr, length = parts[0]+"/"+parts[1], parts[2]
-		}
-		prefix, err := netip.ParsePrefix(cidr)
+		cidr, length, err := parseSubnet(strings.TrimSpace(entry))
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %.100q is no range such as 10.132.0.0/14/23", ErrNetwork, entry)
+			return nil, nil, err
 		}
-		hostPrefix := 24
-		if prefix.Addr().Is6() {
-			hostPrefix = 64
+		if !isIPv6(cidr) {
+			lengthOfAll = cmp.Or(lengthOfAll, length)
+			if length != lengthOfAll {
+				return nil, nil, fmt.Errorf("the IPv4 ranges in %.100q give nodes prefixes of different lengths, /%d and /%d; one is allowed",
+					text, lengthOfAll, length)
+			}
 		}
-		if length != "" {
-			hostPrefix, err = strconv.Atoi(length)
-		}
-		if err != nil || hostPrefix <= prefix.Bits() || hostPrefix > prefix.Addr().BitLen() {
-			return nil, nil, fmt.Errorf("%w: %.100q is a range of which no node can have a /%.10s", ErrNetwork, entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
-		}
-		cidrs, hostPrefixes[cidr] = append(cidrs, cidr), hostPrefix
+		cidrs, hostPrefixes[cidr] = append(cidrs, cidr), length
 	}
 	return cidrs, hostPrefixes, nil
+}
+
+// parseSubnet reads one range.
+func parseSubnet(entry string) (cidr string, hostPrefix int, err error) {
+	cidr, length := entry, ""
+	if parts := strings.SplitN(entry, "/", 3); len(parts) == 3 {
+		cidr, length = parts[0]+"/"+parts[1], parts[2]
+	}
+	prefix, err := netip.ParsePrefix(cidr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%.100q is no range such as 10.132.0.0/14/23", entry)
+	}
+	hostPrefix, longest := OVNHostPrefix, 31
+	if prefix.Addr().Is6() {
+		hostPrefix, longest = 64, 64
+	}
+	if length != "" {
+		hostPrefix, err = strconv.Atoi(length)
+	}
+	if err != nil || hostPrefix <= prefix.Bits() || hostPrefix > longest || prefix.Addr().Is6() && hostPrefix != 64 {
+		return "", 0, fmt.Errorf("%.100q is a range of which no node can have a /%.10s", entry, cmp.Or(length, strconv.Itoa(hostPrefix)))
+	}
+	return cidr, hostPrefix, nil
 }
 
 // FlannelConfig names the ConfigMap with Flannel's configuration.
@@ -135,11 +173,32 @@ type netConf struct {
 	Backend    struct {
 		Type          string
 		Name          string
-		VNI           int64
-		Port          int64
+		VNI           number
+		Port          number
 		DirectRouting bool
 		GBP           bool
 	}
+}
+
+// number is what somebody wrote for a number. One that is none, or too large, must not keep the rest from being read.
+type number struct {
+	text string
+	// value is -1 for what is no number of a port or a network.
+	value int64
+}
+
+// UnmarshalJSON reads any JSON.
+func (n *number) UnmarshalJSON(text []byte) (err error) {
+	n.text = fmt.Sprintf("%.40s", text)
+	if n.value, err = strconv.ParseInt(string(text), 10, 64); err != nil {
+		n.value = -1
+	}
+	return nil
+}
+
+// String is the number as it was written.
+func (n number) String() string {
+	return cmp.Or(n.text, "not set")
 }
 
 // ParseFlannel reads net-conf.json. What it says may still be unfit for Windows: Render refuses it then.
@@ -149,10 +208,10 @@ func ParseFlannel(text string) (Flannel, error) {
 		return Flannel{}, err
 	}
 	f := Flannel{Network: conf.Network, NetConf: text, Name: conf.Backend.Name}
-	if vni := conf.Backend.VNI; 0 <= vni && vni <= maxVNI {
+	if vni := conf.Backend.VNI.value; 0 <= vni && vni <= maxVNI {
 		f.VNI = uint32(vni)
 	}
-	if port := conf.Backend.Port; 0 <= port && port <= 1<<16-1 {
+	if port := conf.Backend.Port.value; 0 <= port && port <= 1<<16-1 {
 		f.Port = uint16(port)
 	}
 	return f, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
-	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
 // What Windows can do with VXLAN.
@@ -29,15 +28,15 @@ func CheckNetwork(in Inputs) error {
 	switch in.provider() {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		checks = []func(Inputs) error{
-			checkOVNKubernetes, checkHybridOverlay, checkIPv4, checkReserved, checkOverlaps, checkPortOnVSphere, checkPortSetTwice, checkSubnetsSetTwice,
+			checkOVNKubernetes, checkFound, checkPodsIPv4, checkDualStack, checkHybridOverlay, checkHybridIPv4, checkOneHybridRange, checkReserved,
+			checkOverlaps, checkInternal, checkPortOnVSphere, checkPortSetTwice, checkSubnetsSetTwice, checkOverlayOnNodes,
 		}
 	case v1alpha1.NetworkFlannel:
-		checks = []func(Inputs) error{checkFlannel, checkIPv4, checkReserved, checkOverlaps}
+		checks = []func(Inputs) error{checkFound, checkFlannel, checkPodsIPv4, checkReserved, checkOverlaps}
 	case v1alpha1.NetworkCustom:
 		checks = []func(Inputs) error{checkCustom}
 	default:
-		return fmt.Errorf("%w: %s.provider is empty; set it to %s, %s or %s", ErrNetwork, networkField,
-			v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
+		return fmt.Errorf("%w: %s.provider is empty; %s", ErrNetwork, networkField, fitting(in.Cluster.Network.Nodes.Found))
 	}
 	for _, check := range append(checks, checkAllowFrom) {
 		if err := check(in); err != nil {
@@ -61,71 +60,40 @@ func checkCustom(in Inputs) error {
 	return nil
 }
 
-func checkOVNKubernetes(in Inputs) error {
-	n := in.Cluster.Network
-	if !n.OpenShift || n.Type == "OVNKubernetes" {
+// checkPodsIPv4 asks the ranges of pods for one of IPv4, checkHybridIPv4 those of pods on Windows nodes. Where no range is known, nothing is.
+func checkPodsIPv4(in Inputs) error   { return checkIPv4(in, pods) }
+func checkHybridIPv4(in Inputs) error { return checkIPv4(in, hybridPods) }
+
+func checkIPv4(in Inputs, name string) error {
+	ranges := slices.DeleteFunc(addressRanges(in), func(r addressRange) bool { return r.name != name })
+	if len(ranges) == 0 || slices.ContainsFunc(ranges, func(r addressRange) bool { return r.prefix.Addr().Is4() }) {
 		return nil
 	}
-	return networkError(api.ReasonNetworkTypeUnsupported,
-		"the cluster's network is %q (Network.config.openshift.io cluster, status.networkType), and provider %s needs OVNKubernetes: migrate the "+
-			"cluster's network to OVN-Kubernetes as OpenShift's documentation says, or set spec.network.provider of WindowsConfig cluster to %s",
-		n.Type, v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkCustom)
-}
-
-func checkHybridOverlay(in Inputs) error {
-	n := in.Cluster.Network
-	if !n.OpenShift {
-		return nil
-	}
-	for _, cidr := range n.HybridCIDRs {
-		if _, err := netip.ParsePrefix(cidr); err != nil {
-			return networkError(api.ReasonHybridOverlayNotConfigured,
-				"the hybrid overlay of OVN-Kubernetes has %q as a range of addresses (%s): %v; change it: %s",
-				cidr, hybridField, err, hybridPatches(in, freeRange(in), n.VXLANPort))
-		}
-	}
-	if len(n.HybridCIDRs) > 0 {
-		return nil
-	}
-	return networkError(api.ReasonHybridOverlayNotConfigured,
-		"OVN-Kubernetes has no hybrid overlay (%s is empty), so that pods on Windows nodes would get no addresses; configure it, "+
-			"with a range that nothing else in your network uses: %s", hybridField, hybridPatches(in, freeRange(in), hybridPort(n)))
-}
-
-const hybridField = "Network.operator.openshift.io cluster, spec.defaultNetwork.ovnKubernetesConfig.hybridOverlayConfig.hybridClusterNetwork"
-
-// checkIPv4 asks each kind of range for one of IPv4. Where no range is known, nothing is.
-func checkIPv4(in Inputs) error {
-	for _, name := range []string{pods, hybridPods} {
-		ranges := slices.DeleteFunc(addressRanges(in), func(r addressRange) bool { return r.name != name })
-		if len(ranges) == 0 || slices.ContainsFunc(ranges, func(r addressRange) bool { return r.prefix.Addr().Is4() }) {
-			continue
-		}
-		return networkError(api.ReasonClusterNetworkIPv6Only,
-			"the %s has IPv6 addresses only (%s), and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", name, prefixes(ranges))
-	}
-	return nil
+	return networkError(api.ReasonClusterNetworkIPv6Only,
+		"the %s has IPv6 addresses only (%s), and overlays of Windows carry IPv4: a cluster with IPv4, or with both, is needed", name, prefixes(ranges))
 }
 
 func checkReserved(in Inputs) error {
-	classE := netip.MustParsePrefix("240.0.0.0/4")
 	for _, r := range addressRanges(in) {
-		if r.name == serviceNetwork || !r.prefix.Overlaps(classE) {
+		if r.name == serviceNetwork || !r.prefix.Overlaps(classE()) {
 			continue
 		}
 		return networkError(api.ReasonClusterNetworkReserved,
 			"the %s %s is of class E (%s), to which Windows sends nothing: pods on Windows nodes would not reach others; "+
-				"choose a private range, as 10.128.0.0/14%s", r.name, r.prefix, classE, remedyOfReserved(in, r))
+				"choose a private range, as 10.128.0.0/14%s", r.name, r.prefix, classE(), remedyOfReserved(in, r))
 	}
 	return nil
 }
+
+// classE are addresses that Windows does not use.
+func classE() netip.Prefix { return netip.MustParsePrefix("240.0.0.0/4") }
 
 func remedyOfReserved(in Inputs, r addressRange) string {
 	switch {
 	case !in.Cluster.Network.OpenShift:
 		return ""
 	case r.name == hybridPods:
-		return ": " + hybridPatches(in, freeRange(in), in.Cluster.Network.VXLANPort)
+		return ": " + hybridRemedy(in)
 	default:
 		return "; it is chosen when a cluster is installed (networking.clusterNetwork in install-config.yaml)"
 	}
@@ -155,45 +123,7 @@ func remedyOfOverlap(in Inputs, a, b addressRange) string {
 	if !in.Cluster.Network.OpenShift || a.name != hybridPods && b.name != hybridPods {
 		return "give the cluster ranges of their own"
 	}
-	return "give the hybrid overlay a range of its own: " + hybridPatches(in, freeRange(in), in.Cluster.Network.VXLANPort)
-}
-
-func checkPortOnVSphere(in Inputs) error {
-	n := in.Cluster.Network
-	needed := platform.Of(n.Platform).VXLANPort
-	if needed == 0 || n.VXLANPort != 0 && n.VXLANPort != VXLANPort {
-		return nil
-	}
-	return networkError(api.ReasonVXLANPortRequired,
-		"the hybrid overlay has UDP port %d on vSphere, whose own overlay takes the packets to this port for its own: choose another, as %d, "+
-			"which Windows Server 2019 cannot have: %s", VXLANPort, needed, hybridPatches(in, "", needed))
-}
-
-// checkPortSetTwice refuses a port in WindowsConfig that is not that of OpenShift, as one of the two cannot be meant.
-func checkPortSetTwice(in Inputs) error {
-	n, ovn := in.Cluster.Network, in.Config.Network.OVN
-	if !n.OpenShift || ovn == nil || ovn.VXLANPort == 0 || ovn.VXLANPort == int32(n.VXLANPort) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s.ovn.vxlanPort is %d; on OpenShift the port is hybridOverlayVXLANPort of Network.operator.openshift.io cluster, "+
-		"which is %s: remove it", ErrNetwork, networkField, ovn.VXLANPort, portOrUnset(n.VXLANPort))
-}
-
-// checkSubnetsSetTwice refuses ranges in WindowsConfig where OpenShift has them.
-func checkSubnetsSetTwice(in Inputs) error {
-	ovn := in.Config.Network.OVN
-	if !in.Cluster.Network.OpenShift || ovn == nil || ovn.ClusterSubnets+ovn.HybridClusterSubnets == "" {
-		return nil
-	}
-	return fmt.Errorf("%w: %s.ovn has clusterSubnets or hybridClusterSubnets; on OpenShift the ranges are clusterNetwork of Network.config.openshift.io cluster "+
-		"and hybridClusterNetwork of Network.operator.openshift.io cluster: remove them", ErrNetwork, networkField)
-}
-
-func portOrUnset(port uint16) string {
-	if port == 0 {
-		return "not set"
-	}
-	return fmt.Sprint(port)
+	return "give the hybrid overlay a range of its own: " + hybridRemedy(in)
 }
 
 func checkFlannel(in Inputs) error {
@@ -252,11 +182,11 @@ func flannelFaults(conf netConf) []string {
 	if b := conf.Backend; b.Type != "vxlan" {
 		fault(`Backend.Type is %q and must be "vxlan"`, b.Type)
 	}
-	if vni := conf.Backend.VNI; vni < minVNI || vni > maxVNI {
-		fault("Backend.VNI is %s and must be from %d to %d", numberOrUnset(vni), minVNI, maxVNI)
+	if vni := conf.Backend.VNI; vni.value < minVNI || vni.value > maxVNI {
+		fault("Backend.VNI is %s and must be from %d to %d", vni, minVNI, maxVNI)
 	}
-	if port := conf.Backend.Port; port != VXLANPort {
-		fault("Backend.Port is %s and must be %d", numberOrUnset(port), VXLANPort)
+	if port := conf.Backend.Port; port.value != VXLANPort {
+		fault("Backend.Port is %s and must be %d", port, VXLANPort)
 	}
 	if conf.Backend.DirectRouting {
 		fault("Backend.DirectRouting is true and must be false")
@@ -265,13 +195,6 @@ func flannelFaults(conf netConf) []string {
 		fault("Backend.GBP is true and must be false")
 	}
 	return faults
-}
-
-func numberOrUnset(n int64) string {
-	if n == 0 {
-		return "not set"
-	}
-	return fmt.Sprint(n)
 }
 
 // Names of ranges, as messages have them.

@@ -1,7 +1,7 @@
 package desired
 
 import (
-	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,29 +14,37 @@ import (
 	"github.com/windows-machine-config/wmco/internal/platform"
 )
 
-// hybridPort is the port that a hybrid overlay should have, where nobody has chosen one; 0 for none in particular.
-func hybridPort(n ClusterNetwork) uint16 {
-	return cmp.Or(n.VXLANPort, platform.Of(n.Platform).VXLANPort)
-}
-
-// hybridPatches are the commands that give OpenShift's hybrid overlay a range and a port. An empty range leaves those that are set.
-// OpenShift does not let an overlay be changed while it runs: what is there is taken away first.
-func hybridPatches(in Inputs, cidr string, port uint16) string {
-	exists := in.Cluster.Network.HybridOverlay != ""
+// hybridRemedy are the commands that give OpenShift a hybrid overlay with which OVN-Kubernetes starts and Windows nodes work. What works of
+// the one that is there, stays. OpenShift's network operator refuses to change one that it has applied: null comes first, and has to be applied, too.
+func hybridRemedy(in Inputs) string {
+	n := in.Cluster.Network
 	config := map[string]any{}
-	_ = json.Unmarshal([]byte(in.Cluster.Network.HybridOverlay), &config) // written as JSON by who read it
-	if cidr != "" {
-		config["hybridClusterNetwork"] = []any{map[string]any{"cidr": cidr, "hostPrefix": 23}}
+	_ = json.Unmarshal([]byte(n.HybridOverlay), &config) // written as JSON by who read it
+	if !hybridRangeWorks(in) {
+		free, found := freeRange(in)
+		if !found {
+			return "no private range is free; set one of yours that nothing else uses"
+		}
+		// The network operator passes no hostPrefix on; this is what nodes get.
+		config["hybridClusterNetwork"] = []any{map[string]any{"cidr": free.String(), "hostPrefix": OVNHostPrefix}}
 	}
+	port, needed := n.VXLANPort, platform.Of(n.Platform).VXLANPort
+	if needed != 0 && (port == 0 || port == VXLANPort) {
+		port = needed
+	}
+	delete(config, "hybridOverlayVXLANPort")
 	if port != 0 {
 		config["hybridOverlayVXLANPort"] = port
 	}
-	set := hybridPatch(config)
-	if exists {
-		return hybridPatch(nil) + " && " + set
+	if n.HybridOverlay == "" {
+		return hybridPatch(config)
 	}
-	return set
+	return hybridPatch(nil) + " && " + untilApplied + " && " + hybridPatch(config)
 }
+
+// untilApplied waits until OpenShift's network operator has taken the hybrid overlay away. The operator compares a change with what it wrote into
+// this ConfigMap, as JSON in one line without fields that are null. If it cannot be read, nothing was applied as far as is known.
+const untilApplied = "until oc -n openshift-network-operator get configmap applied-cluster -o jsonpath='{.data.applied}' | grep -qv hybridOverlayConfig; do sleep 5; done"
 
 func hybridPatch(config map[string]any) string {
 	var value any
@@ -49,17 +57,48 @@ func hybridPatch(config map[string]any) string {
 	return "oc patch networks.operator.openshift.io cluster --type=merge -p " + quoted(patch)
 }
 
+// hybridRangeWorks says whether the range can stay.
+func hybridRangeWorks(in Inputs) bool {
+	n := in.Cluster.Network
+	if len(n.HybridCIDRs) != 1 {
+		return false
+	}
+	prefix, err := netip.ParsePrefix(n.HybridCIDRs[0])
+	return err == nil && prefix.Addr().Is4() && podAddresses(n.HostPrefixes[n.HybridCIDRs[0]]) > 0 && isFree(in, prefix.Masked())
+}
+
 // freeRange is a range for pods on Windows nodes that nothing else of the cluster has.
-func freeRange(in Inputs) string {
-	candidates := []string{"10.132.0.0/14", "10.136.0.0/14", "10.140.0.0/14", "10.192.0.0/14", "172.24.0.0/14"}
-	for _, candidate := range candidates {
-		prefix := netip.MustParsePrefix(candidate)
-		taken := func(r addressRange) bool { return r.name != hybridPods && r.prefix.Overlaps(prefix) }
-		if !slices.ContainsFunc(addressRanges(in), taken) {
-			return candidate
+func freeRange(in Inputs) (netip.Prefix, bool) {
+	for _, usual := range []string{"10.132.0.0/14", "10.136.0.0/14", "10.140.0.0/14", "10.192.0.0/14", "172.24.0.0/14"} {
+		if prefix := netip.MustParsePrefix(usual); isFree(in, prefix) {
+			return prefix, true
 		}
 	}
-	return "<range>"
+	for bits := 14; bits < OVNHostPrefix; bits += 3 {
+		for _, private := range []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} {
+			within := netip.MustParsePrefix(private)
+			for prefix := netip.PrefixFrom(within.Addr(), bits); bits >= within.Bits() && within.Overlaps(prefix); prefix = after(prefix) {
+				if isFree(in, prefix) {
+					return prefix, true
+				}
+			}
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// after is the range of the same length that follows.
+func after(p netip.Prefix) netip.Prefix {
+	b := p.Addr().As4()
+	next := binary.BigEndian.Uint32(b[:]) + 1<<(32-p.Bits())
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, next))), p.Bits())
+}
+
+// isFree says whether the hybrid overlay can have a range.
+func isFree(in Inputs, prefix netip.Prefix) bool {
+	taken := func(r addressRange) bool { return r.name != hybridPods && r.prefix.Overlaps(prefix) }
+	_, internal := internalOverlap(in, prefix)
+	return !internal && !prefix.Overlaps(classE()) && !slices.ContainsFunc(addressRanges(in), taken)
 }
 
 // flannelPatch are the commands that make Flannel's configuration one that Windows nodes can take part in, and Flannel follow it.

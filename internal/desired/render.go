@@ -54,7 +54,7 @@ func Render(in Inputs) (Rendered, error) {
 	if err := node.CheckBounds(); err != nil {
 		return Rendered{}, fmt.Errorf("%w: nodes cannot have this: %w", ErrSettings, err)
 	}
-	return Rendered{Node: node, Secrets: settings.secrets, Problems: settings.problems, Missing: missing(in)}, nil
+	return Rendered{Node: node, Secrets: settings.secrets, Problems: append(networkProblems(in), settings.problems...), Missing: missing(in)}, nil
 }
 
 // Features of Windows, as DISM names them.

@@ -124,18 +124,19 @@ func overlayNode(in Inputs, folder string) Service {
 	if port := in.Cluster.Network.VXLANPort; port != 0 {
 		s.Command += fmt.Sprintf(" --hybrid-overlay-vxlan-port %d", port)
 	}
-	// What other nodes say of their subnets is believed within these.
-	if ranges := subnets(in.Cluster.Network, in.Cluster.Network.PodCIDRs); ranges != "" {
+	// What other nodes say of their subnets is believed within these. Windows nodes keep a subnet of another length than OVN-Kubernetes now
+	// gives, so that no length is passed on for them.
+	if ranges := subnets(in.Cluster.Network.PodCIDRs, in.Cluster.Network.HostPrefixes); ranges != "" {
 		s.Command += " --cluster-subnets " + ranges
 	}
-	if ranges := subnets(in.Cluster.Network, in.Cluster.Network.HybridCIDRs); ranges != "" {
+	if ranges := subnets(in.Cluster.Network.HybridCIDRs, nil); ranges != "" {
 		s.Command += " --hybrid-overlay-cluster-subnets " + ranges
 	}
 	return s
 }
 
 // subnets are ranges of IPv4 as OVN-Kubernetes' flags have them, with the length of nodes' prefixes where that is known.
-func subnets(n ClusterNetwork, cidrs []string) string {
+func subnets(cidrs []string, hostPrefixes map[string]int) string {
 	var list []string
 	for _, cidr := range cidrs {
 		prefix, err := netip.ParsePrefix(cidr)
@@ -143,7 +144,7 @@ func subnets(n ClusterNetwork, cidrs []string) string {
 			continue // CheckNetwork saw to it that there is another
 		}
 		one := prefix.Masked().String()
-		if length := n.HostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {
+		if length := hostPrefixes[cidr]; length > prefix.Bits() && length <= prefix.Addr().BitLen() {
 			one += fmt.Sprintf("/%d", length)
 		}
 		list = append(list, one)

@@ -48,6 +48,9 @@ func (c *Renderer) Render(ctx context.Context, config v1alpha1.WindowsConfigSpec
 	if known.Network, err = cluster.ReadNetwork(ctx, c.Live, platform, config.Network); err != nil {
 		return known, r, err
 	}
+	if known.Network.Nodes, err = cluster.ReadNodeNetworks(ctx, c.Nodes, platform.OpenShift, desired.Provider(config.Network, platform.OpenShift)); err != nil {
+		return known, r, err
+	}
 	current, _ := c.Releases.Current()
 	hasNodeManager := desired.HasNodeManager(current.Content)
 	if known.CloudProvider, err = cluster.ReadCloudProvider(ctx, c.Nodes, platform, config.CloudProvider, hasNodeManager); err != nil {

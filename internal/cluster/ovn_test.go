@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// recordedStart is one start of OVN-Kubernetes' cluster manager (commit 8871cd9ce, 2026-11-25): what of its configuration differs, and whether it
+// worked when Windows Nodes registered.
+type recordedStart struct {
+	Do                        string
+	Cluster, Services, Hybrid string
+	Join, Transit, Masquerade string
+	Enabled                   bool
+	Port                      string
+	Works                     bool
+	Message                   string
+}
+
+func recordedStarts(t *testing.T) (starts []recordedStart) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/ovn-starts.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &starts); err != nil || len(starts) < 60 {
+		t.Fatalf("%d recorded starts, error %v", len(starts), err)
+	}
+	return starts
+}
+
+// ovnConfig is the part of OVN-Kubernetes' configuration that the hybrid overlay depends on.
+type ovnConfig struct {
+	cluster, services, hybrid string
+	join, transit, masquerade string
+	enabled                   bool
+	port                      string
+}
+
+// start says why OVN-Kubernetes does not work with a configuration, as it was recorded.
+func (c ovnConfig) start() error {
+	port, err := strconv.ParseUint(cmp.Or(c.port, "0"), 10, 64)
+	if err != nil || port > 65535 {
+		return fmt.Errorf("port %s", c.port)
+	}
+	if !c.enabled {
+		return nil
+	}
+	if c.hybrid == "" {
+		return errors.New("panic at the first Windows Node")
+	}
+	var all []netip.Prefix
+	families := map[string]bool{}
+	for _, part := range []struct{ name, ranges string }{
+		{"cluster", c.cluster}, {"services", c.services}, {"hybrid", c.hybrid},
+		{"join", cmp.Or(c.join, "100.64.0.0/16")}, {"transit", cmp.Or(c.transit, "100.88.0.0/16")}, {"masquerade", cmp.Or(c.masquerade, "169.254.169.0/29")},
+	} {
+		for one := range strings.SplitSeq(part.ranges, ",") {
+			prefix, err := rangeOf(strings.TrimSpace(one), part.name == "cluster" || part.name == "hybrid")
+			if err != nil {
+				return fmt.Errorf("%s: %w", part.name, err)
+			}
+			for _, other := range all {
+				if prefix.Overlaps(other) {
+					return fmt.Errorf("%s %s overlaps %s", part.name, prefix, other)
+				}
+			}
+			all = append(all, prefix)
+			families[fmt.Sprint(part.name, prefix.Addr().Is6())] = true
+		}
+	}
+	for _, ipv6 := range []bool{false, true} {
+		if families[fmt.Sprint("cluster", ipv6)] != families[fmt.Sprint("hybrid", ipv6)] {
+			return errors.New("illegal network configuration")
+		}
+	}
+	return nil
+}
+
+func rangeOf(text string, ofNodes bool) (netip.Prefix, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) < 2 || len(parts) > 3 {
+		return netip.Prefix{}, fmt.Errorf("%q is not properly formatted", text)
+	}
+	prefix, err := netip.ParsePrefix(parts[0] + "/" + parts[1])
+	if err != nil || !ofNodes {
+		return prefix.Masked(), err
+	}
+	length, longest := 24, 31
+	if prefix.Addr().Is6() {
+		length, longest = 64, 64
+	}
+	if len(parts) == 3 {
+		if length, err = strconv.Atoi(parts[2]); err != nil {
+			return netip.Prefix{}, err
+		}
+	}
+	if length <= prefix.Bits() || length > longest {
+		return netip.Prefix{}, fmt.Errorf("host subnet length %d of %s", length, prefix)
+	}
+	return prefix.Masked(), nil
+}
+
+// TestTheStandInOfOVNKubernetesDoesAsRecorded compares the check above, which other tests rely on, with each start.
+func TestTheStandInOfOVNKubernetesDoesAsRecorded(t *testing.T) {
+	for _, s := range recordedStarts(t) {
+		c := ovnConfig{s.Cluster, s.Services, s.Hybrid, s.Join, s.Transit, s.Masquerade, s.Enabled, s.Port}
+		if err := c.start(); (err == nil) != s.Works {
+			t.Errorf("%s: got %v, recorded %q", s.Do, err, s.Message)
+		}
+	}
+}
+
+// networkOperatorState is OpenShift's network operator: what it is told, and what it applied last.
+type networkOperatorState struct {
+	ClusterNetwork []clusterEntry
+	ServiceNetwork []string
+	OVN            map[string]any
+	Applied        map[string]any
+	// Refused is why it applies nothing any more.
+	Refused string
+}
+
+type clusterEntry struct {
+	CIDR       string `json:"cidr"`
+	HostPrefix int    `json:"hostPrefix,omitempty"`
+}
+
+// reconcile applies what it is told, unless that changes a hybrid overlay that it applied.
+func (s *networkOperatorState) reconcile() {
+	was, is := s.Applied["hybridOverlayConfig"], s.OVN["hybridOverlayConfig"]
+	if was != nil && is != nil && !reflect.DeepEqual(was, is) {
+		s.Refused = "cannot edit a running hybrid overlay network"
+		return
+	}
+	s.Applied, s.Refused = s.OVN, ""
+}
+
+// rendered is what it passes on to OVN-Kubernetes.
+func (s *networkOperatorState) rendered() (c ovnConfig, err error) {
+	var clusters []string
+	for _, e := range s.ClusterNetwork {
+		one := e.CIDR
+		if e.HostPrefix != 0 {
+			one += fmt.Sprintf("/%d", e.HostPrefix)
+		}
+		clusters = append(clusters, one)
+	}
+	c.cluster, c.services = strings.Join(clusters, ","), strings.Join(s.ServiceNetwork, ",")
+	text, err := json.Marshal(s.Applied)
+	if err != nil {
+		return c, err
+	}
+	var is struct {
+		V4InternalSubnet string
+		IPv4             struct{ InternalJoinSubnet, InternalTransitSwitchSubnet string }
+		GatewayConfig    struct {
+			IPv4 struct{ InternalMasqueradeSubnet string }
+		}
+		HybridOverlayConfig *struct {
+			HybridClusterNetwork   []struct{ CIDR string }
+			HybridOverlayVXLANPort *uint32
+		}
+	}
+	if err := json.Unmarshal(text, &is); err != nil {
+		return c, err
+	}
+	c.join, c.transit = cmp.Or(is.IPv4.InternalJoinSubnet, is.V4InternalSubnet), is.IPv4.InternalTransitSwitchSubnet
+	c.masquerade = is.GatewayConfig.IPv4.InternalMasqueradeSubnet
+	if hybrid := is.HybridOverlayConfig; hybrid != nil {
+		c.enabled = true
+		if len(hybrid.HybridClusterNetwork) > 0 {
+			c.hybrid = hybrid.HybridClusterNetwork[0].CIDR
+		}
+		if hybrid.HybridOverlayVXLANPort != nil {
+			c.port = fmt.Sprint(*hybrid.HybridOverlayVXLANPort)
+		}
+	}
+	return c, nil
+}
+
+// told is what an administrator tells OpenShift so that a recorded start comes of it; false where OpenShift cannot be told so.
+func (s recordedStart) told() (state networkOperatorState, ok bool) {
+	for one := range strings.SplitSeq(s.Cluster, ",") {
+		entry := clusterEntry{CIDR: one}
+		if parts := strings.SplitN(one, "/", 3); len(parts) == 3 {
+			entry.CIDR = parts[0] + "/" + parts[1]
+			entry.HostPrefix, _ = strconv.Atoi(parts[2])
+		}
+		state.ClusterNetwork = append(state.ClusterNetwork, entry)
+	}
+	state.ServiceNetwork = strings.Split(s.Services, ",")
+	hybrid := map[string]any{}
+	if s.Hybrid != "" {
+		hybrid["hybridClusterNetwork"] = []any{map[string]any{"cidr": s.Hybrid, "hostPrefix": 23.0}}
+	}
+	if s.Port != "" {
+		port, err := strconv.ParseUint(s.Port, 10, 32)
+		if err != nil {
+			return state, false
+		}
+		hybrid["hybridOverlayVXLANPort"] = float64(port)
+	}
+	state.OVN = map[string]any{"hybridOverlayConfig": hybrid}
+	ipv4 := map[string]any{}
+	if s.Join != "" {
+		ipv4["internalJoinSubnet"] = s.Join
+	}
+	if s.Transit != "" {
+		ipv4["internalTransitSwitchSubnet"] = s.Transit
+	}
+	state.OVN["ipv4"] = ipv4
+	if s.Masquerade != "" {
+		state.OVN["gatewayConfig"] = map[string]any{"ipv4": map[string]any{"internalMasqueradeSubnet": s.Masquerade}}
+	}
+	state.Applied = state.OVN
+	return state, s.Enabled
+}

@@ -1,0 +1,139 @@
+package desired
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// NodeNetworks is what Nodes show of the cluster's network, whatever somebody says that it is.
+type NodeNetworks struct {
+	// Found are the networks that annotated a Linux Node, each once, by name.
+	Found []FoundNetwork
+	// HybridOverlay says that OVN-Kubernetes' hybrid overlay runs on a Linux Node.
+	HybridOverlay bool
+	// Subnets are those of Windows nodes, by name.
+	Subnets map[string]netip.Prefix
+}
+
+// FoundNetwork is a network, and an annotation of a Linux Node that gives it away.
+type FoundNetwork struct {
+	Name             string
+	Node, Annotation string
+}
+
+// Networks by which Nodes are annotated, as people call them.
+const (
+	OVNKubernetes = "OVN-Kubernetes"
+	FlannelName   = "Flannel"
+	Calico        = "Calico"
+	Cilium        = "Cilium"
+	Antrea        = "Antrea"
+)
+
+// providerOf is the provider for a network.
+func providerOf(network string) v1alpha1.NetworkProvider {
+	switch network {
+	case OVNKubernetes:
+		return v1alpha1.NetworkOVNHybridOverlay
+	case FlannelName:
+		return v1alpha1.NetworkFlannel
+	}
+	return v1alpha1.NetworkCustom
+}
+
+// fitting says which provider to set.
+func fitting(found []FoundNetwork) string {
+	if len(found) == 0 {
+		return fmt.Sprintf("set it to %s, %s or %s", v1alpha1.NetworkOVNHybridOverlay, v1alpha1.NetworkFlannel, v1alpha1.NetworkCustom)
+	}
+	best := found[0] // of several, as after a migration, one that has a provider of its own
+	for _, f := range found {
+		if providerOf(f.Name) != v1alpha1.NetworkCustom {
+			best = f
+			break
+		}
+	}
+	text := fmt.Sprintf("the cluster's network is %s (Node %s has annotation %s): set it to %s", best.Name, best.Node, best.Annotation, providerOf(best.Name))
+	if providerOf(best.Name) == v1alpha1.NetworkCustom {
+		text += ", with the configuration of a plugin in spec.network.custom.cniConfig"
+	}
+	return text
+}
+
+// checkFound refuses a provider for another network than the Linux Nodes have. OpenShift says itself what it has.
+func checkFound(in Inputs) error {
+	found := in.Cluster.Network.Nodes.Found
+	fits := func(f FoundNetwork) bool { return providerOf(f.Name) == in.provider() }
+	if in.Cluster.Network.OpenShift || len(found) == 0 || slices.ContainsFunc(found, fits) {
+		return nil
+	}
+	return networkError(api.ReasonNetworkProviderMismatch, "%s.provider is %s, which does not connect to the pods of this cluster: %s",
+		networkField, in.provider(), fitting(found))
+}
+
+// checkOverlayOnNodes refuses an OVN-Kubernetes none of whose Linux nodes has the hybrid overlay: a host would wait for a subnet for ever.
+func checkOverlayOnNodes(in Inputs) error {
+	n := in.Cluster.Network
+	if n.OpenShift || len(n.Nodes.Found) == 0 || n.Nodes.HybridOverlay {
+		return nil
+	}
+	return networkError(api.ReasonHybridOverlayNotConfigured,
+		"OVN-Kubernetes runs without its hybrid overlay: no Linux Node has annotation %s; configure it as docs/network.md says (ConfigMap ovnkube-config, "+
+			"section hybridoverlay and no-hostsubnet-nodes), and restart OVN-Kubernetes", HybridRouterAnnotation)
+}
+
+// HybridRouterAnnotation is on each Linux Node while OVN-Kubernetes' hybrid overlay runs there.
+const HybridRouterAnnotation = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
+
+// Reasons of problems with the network.
+const (
+	// ReasonMaxPods is for nodes that may run more pods than they have addresses.
+	ReasonMaxPods = "MaxPods"
+	// ReasonRange is for ranges that are not used.
+	ReasonRange = "Range"
+)
+
+// networkProblems are what does not work of a network with which nodes work.
+func networkProblems(in Inputs) []Problem {
+	var all []Problem
+	n := in.Cluster.Network
+	for i, cidr := range n.HybridUnused {
+		all = append(all, Problem{Kind: "Network", Name: "cluster", Reason: ReasonRange, Message: fmt.Sprintf(
+			"%s[%d] is %.100q and is not used: OpenShift passes only the first entry on to OVN-Kubernetes; if it is too small, replace it with a larger one",
+			hybridField, i+1, cidr)})
+	}
+	for _, cidr := range n.PodCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
+				"the cluster network %.100q, as OpenShift's Network or kubeadm's ConfigMap has it, is no range such as 10.128.0.0/14, and is not used", cidr)})
+		}
+	}
+	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
+		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(
+			`WindowsConfig "cluster": spec.kubelet.maxPods is %d, and %s, with addresses for %d pods: further pods would wait for one; set at most %d`,
+			maxPods(in), whose, podAddresses(hostPrefix), podAddresses(hostPrefix))})
+	}
+	return all
+}
+
+// smallestSubnet is the length of the smallest subnet that a node has or gets, and a clause that says so; 0 where none is known.
+func smallestSubnet(in Inputs) (hostPrefix int, whose string) {
+	n := in.Cluster.Network
+	for _, cidr := range n.HybridCIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Addr().Is4() && n.HostPrefixes[cidr] > hostPrefix {
+			hostPrefix = n.HostPrefixes[cidr]
+			whose = fmt.Sprintf("OVN-Kubernetes gives each Windows node a /%d of %s", hostPrefix, prefix.Masked())
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Nodes.Subnets)) {
+		if subnet := n.Nodes.Subnets[name]; subnet.Bits() > hostPrefix {
+			hostPrefix, whose = subnet.Bits(), fmt.Sprintf("Node %s has %s", name, subnet)
+		}
+	}
+	return hostPrefix, whose
+}
