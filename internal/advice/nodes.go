@@ -26,7 +26,9 @@ func nodes() Table {
 			repair},
 		api.ReasonHNSNetworkMissing: {Warning, "Wait: WICD restarts what creates the pod network; if it lasts, see C:\\var\\log on the host.", repair},
 		api.ReasonHNSEndpointLost:   {Warning, "Wait: WICD creates the endpoints again.", repair},
-		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy, which creates them again.", repair},
+		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy if that is safe; the message says why not, and the log of kube-proxy why it makes none.", repair},
+		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
+			repair},
 
 		api.ReasonRebootPending:   {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
 		api.ReasonNoRebootPending: good(),

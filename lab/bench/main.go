@@ -33,6 +33,8 @@ func groups() []group {
 		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},
+		{"network-repairs", "simulated hours of random Services: repairs of the network in a day that nothing required", measureRepairs},
+		{"network-proxy", "clusters of random Services with kube-proxy.exe of each minor version: those with a difference from what is expected", measureProxy},
 		{"settings-nodes", "how a change of settings reaches a thousand nodes: seconds, writes and restarts", measureCrowd},
 		{"mirrors-pulls", "pulls through a mirror compared with direct ones: seconds, processor time, and WICD's memory", measurePulls},
 		{"mirrors-entries", "how a change of thousands of mirrors reaches a node: seconds until its registry works with it", measureEntries},

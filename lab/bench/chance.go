@@ -1,0 +1,60 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// hoursOfServices and proxySeeds are how much is tried by chance.
+const (
+	hoursOfServices = 1000
+	proxySeeds      = 20
+)
+
+// measureRepairs plays hours of random Services with WICD's judgement of the network, and counts the repairs that nothing required.
+func measureRepairs(ctx context.Context, s *sheet) error {
+	s.say("%d simulated hours of Services (minutes)", hoursOfServices)
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_HOURS=%d", hoursOfServices), "TestHoursOfServices", "./internal/daemon/podnetwork")
+	m := regexp.MustCompile(`(\d+) hours: (\d+) false restarts, (\d+) false removals`).FindSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("playing hours of Services: %w: %s", err, out)
+	}
+	hours, _ := strconv.ParseFloat(string(m[1]), 64)
+	for i, name := range []string{"repair.false_restarts_24h", "repair.false_removals_24h"} {
+		count, _ := strconv.ParseFloat(string(m[i+2]), 64)
+		s.number(name, count*24/hours, "count")
+	}
+	return nil
+}
+
+// measureProxy gives random Services to the real kube-proxy.exe of each minor version, and counts the clusters in which it makes other load
+// balancers than WICD expects.
+func measureProxy(ctx context.Context, s *sheet) error {
+	s.say("%d clusters of random Services with kube-proxy.exe (half a minute each)", proxySeeds)
+	out, err := s.goTest(ctx, ".", fmt.Sprintf("WMCO_PROXY_SEEDS=%d", proxySeeds), "TestKubeProxyMakesWhatIsExpected", ".")
+	passed, failed := bytes.Count(out, []byte("    --- PASS")), bytes.Count(out, []byte("    --- FAIL"))
+	if passed+failed != proxySeeds {
+		return fmt.Errorf("comparing with kube-proxy.exe: %w: %s", err, out)
+	}
+	s.number("proxy.differences", float64(failed), "count")
+	return nil
+}
+
+// goTest runs one test of a module of this repository.
+func (s *sheet) goTest(ctx context.Context, folder, variable, test, of string) ([]byte, error) {
+	dir, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-v", "-timeout", "3h", "-run", test+"$", of)
+	c.Dir, c.Env = dir, append(os.Environ(), variable)
+	return c.CombinedOutput()
+}
