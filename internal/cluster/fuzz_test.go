@@ -1,10 +1,16 @@
 package cluster
 
 import (
+	"cmp"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -25,6 +31,84 @@ func FuzzServer(f *testing.F) {
 		u, err := url.Parse(c.Server)
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(c.Server, " \t\r\n\"'`$%^&|<>;") {
 			t.Errorf("the server is %q (%v)", c.Server, err)
+		}
+	})
+}
+
+// FuzzHybridOverlay: what is accepted of OpenShift's hybrid overlay, OVN-Kubernetes starts with; and what a message proposes instead, too.
+func FuzzHybridOverlay(f *testing.F) {
+	f.Add("10.132.0.0/14", "", "", uint32(0))
+	f.Add("10.132.0.0/14/23,fd03::/48", "10.132.0.0/16", "10.128.0.0/10", uint32(70000))
+	f.Add(" 10.132.0.0/14, 100.64.0.0/15", "10.0.0.0/8", "172.16.0.0/12", uint32(4789))
+	f.Add("169.254.1.0/22", "192.168.0.0/16", "224.0.0.0/3", uint32(1))
+	f.Fuzz(func(t *testing.T, hybrid, join, pods string, port uint32) {
+		for _, own := range []string{join, pods} {
+			if p, err := netip.ParsePrefix(own); own != "" && (err != nil || !p.Addr().Is4() || p.Bits() > 22) {
+				return // OpenShift's network operator refuses it
+			}
+		}
+		s := networkOperatorState{ClusterNetwork: []clusterEntry{{cmp.Or(pods, "10.128.0.0/14"), 23}}, ServiceNetwork: []string{"172.30.0.0/16"}}
+		s.OVN = map[string]any{
+			"ipv4": map[string]any{"internalJoinSubnet": join},
+			"hybridOverlayConfig": map[string]any{
+				"hybridClusterNetwork": []any{map[string]any{"cidr": strings.ToValidUTF8(hybrid, "?")}}, "hybridOverlayVXLANPort": port,
+			},
+		}
+		if s.Applied = nil; ownRangesOverlap(t, s) {
+			return
+		}
+		err := s.check(t, "AWS")
+		if err != nil {
+			if len(err.Error()) > 8000 {
+				t.Errorf("a message of %d bytes", len(err.Error()))
+			}
+			i := strings.LastIndex(err.Error(), "oc patch")
+			if i < 0 {
+				return
+			}
+			_, text, _ := strings.Cut(strings.TrimSuffix(err.Error()[i:], "'"), "'")
+			if err := s.patch(text); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.check(t, "AWS"); err != nil {
+				t.Errorf("what is proposed is refused: %v", err)
+			}
+		}
+		s.reconcile()
+		config, err := s.rendered()
+		if err == nil {
+			err = config.start()
+		}
+		if err != nil {
+			t.Errorf("OVN-Kubernetes does not start with %+v: %v", config, err)
+		}
+	})
+}
+
+// ownRangesOverlap says whether OVN-Kubernetes would not start even without a hybrid overlay.
+func ownRangesOverlap(t *testing.T, s networkOperatorState) bool {
+	t.Helper()
+	s.OVN = merged(s.OVN, map[string]any{"hybridOverlayConfig": nil})
+	s.reconcile()
+	config, err := s.rendered()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.enabled, config.hybrid = true, "198.51.100.0/23" // a range that nothing has, or the others are no better
+	return config.start() != nil
+}
+
+// FuzzSubnetOf: what a Windows Node says of its subnet is a range of IPv4 in its one form, or nothing.
+func FuzzSubnetOf(f *testing.F) {
+	f.Add("10.132.0.0/24", "10.244.1.0/24")
+	f.Add("::ffff:10.0.0.0/120", "10.244.1.1/24")
+	f.Fuzz(func(t *testing.T, annotation, podCIDR string) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{HybridSubnetAnnotation: annotation}}}
+		node.Spec.PodCIDR = podCIDR
+		for provider, text := range map[v1alpha1.NetworkProvider]string{v1alpha1.NetworkOVNHybridOverlay: annotation, v1alpha1.NetworkFlannel: podCIDR} {
+			if subnet, ok := SubnetOf(node, provider); ok && (!subnet.Addr().Is4() || subnet.String() != text) {
+				t.Errorf("%q is read as %s", text, subnet)
+			}
 		}
 	})
 }

@@ -47,15 +47,9 @@ func actAs(program string, args []string, file string) error {
 	case program == "sleep":
 		s.reconcile()
 	case len(args) == 6 && strings.HasPrefix(line, "patch networks.operator.openshift.io cluster --type=merge -p "):
-		var patch struct {
-			Spec struct {
-				DefaultNetwork struct{ OVNKubernetesConfig map[string]any }
-			}
-		}
-		if err := json.Unmarshal([]byte(args[5]), &patch); err != nil {
+		if err := s.patch(args[5]); err != nil {
 			return err
 		}
-		s.OVN = merged(s.OVN, patch.Spec.DefaultNetwork.OVNKubernetesConfig)
 	case line == "-n openshift-network-operator get configmap applied-cluster -o jsonpath={.data.applied}":
 		applied, err := json.Marshal(map[string]any{"defaultNetwork": map[string]any{"ovnKubernetesConfig": s.Applied}})
 		if err != nil {
@@ -68,6 +62,18 @@ func actAs(program string, args []string, file string) error {
 	}
 	text, err = json.Marshal(s)
 	return errors.Join(err, os.WriteFile(file, text, 0o600))
+}
+
+// patch applies a merge patch of Network.operator.
+func (s *networkOperatorState) patch(text string) error {
+	var patch struct {
+		Spec struct {
+			DefaultNetwork struct{ OVNKubernetesConfig map[string]any }
+		}
+	}
+	err := json.Unmarshal([]byte(text), &patch)
+	s.OVN = merged(s.OVN, patch.Spec.DefaultNetwork.OVNKubernetesConfig)
+	return err
 }
 
 // merged is a JSON merge patch (RFC 7396).

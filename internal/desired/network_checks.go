@@ -28,8 +28,8 @@ func CheckNetwork(in Inputs) error {
 	switch in.provider() {
 	case v1alpha1.NetworkOVNHybridOverlay:
 		checks = []func(Inputs) error{
-			checkOVNKubernetes, checkFound, checkPodsIPv4, checkDualStack, checkHybridOverlay, checkHybridIPv4, checkOneHybridRange, checkReserved,
-			checkOverlaps, checkInternal, checkPortOnVSphere, checkPortSetTwice, checkSubnetsSetTwice, checkOverlayOnNodes,
+			checkOVNKubernetes, checkFound, checkPodsIPv4, checkDualStack, checkReserved, checkOverlaps, checkHybridOverlay, checkHybridIPv4,
+			checkOneHybridRange, checkInternal, checkPortOnVSphere, checkPortSetTwice, checkSubnetsSetTwice, checkOverlayOnNodes,
 		}
 	case v1alpha1.NetworkFlannel:
 		checks = []func(Inputs) error{checkFound, checkFlannel, checkPodsIPv4, checkReserved, checkOverlaps}
