@@ -109,8 +109,8 @@ func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence)
 	return all
 }
 
-// merge collects the endpoints of a port from all EndpointSlices. Of one that is in two of them, kube-proxy takes one that does not
-// terminate; between two that differ otherwise, the order of reading decides, which nobody knows: then certain is false.
+// merge collects the endpoints of a port from all EndpointSlices. Of one that is in two of them with different conditions, the version of
+// kube-proxy and the order of reading decide which counts: then certain is false.
 func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) {
 	type target struct {
 		address netip.Addr
@@ -127,14 +127,9 @@ func merge(p Port, endpoints []EndpointSlice) (merged []Endpoint, certain bool) 
 			for _, e := range slice.Endpoints {
 				at := target{e.Address, port.Number}
 				other, isTwice := found[at]
-				switch {
-				case !isTwice || other.Terminating && !e.Terminating:
-					found[at] = e
-				case other.Terminating == e.Terminating && other != e:
-					certain = false
-					if e.Ready && e.Serving { // the one with which there is a load balancer
-						found[at] = e
-					}
+				certain = certain && (!isTwice || other == e)
+				if !isTwice || other.Terminating && !e.Terminating || other.Terminating == e.Terminating && e.Ready && e.Serving {
+					found[at] = e // the one with which there is a load balancer
 				}
 			}
 		}
