@@ -38,6 +38,8 @@ type ControlPlaneOptions struct {
 	BindAddress string
 	// PodNetwork is the range of pod addresses; the constant PodNetwork if empty.
 	PodNetwork string
+	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as OpenShift does: the network has ranges of its own.
+	NoPodCIDRs bool
 	// Kubernetes is the version that it reports, as in v1.33.13, with the APIs and feature gates of that version; that of its code if
 	// empty.
 	Kubernetes string
@@ -73,6 +75,9 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 			Address: cmp.Or(o.BindAddress, "127.0.0.1"), PodNetwork: cmp.Or(o.PodNetwork, PodNetwork), AuditPolicy: auditPolicy,
 		},
 		running: map[string]*reaper{}, progress: o.Progress,
+	}
+	if o.NoPodCIDRs {
+		cp.config.PodNetwork = ""
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
 		return nil, err

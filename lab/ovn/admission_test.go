@@ -1,4 +1,4 @@
-package ovn
+package ovn_test
 
 import (
 	"crypto/ecdsa"
@@ -9,105 +9,14 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/lab/ovn"
+	"github.com/windows-machine-config/wmco/lab/ovn/story"
 )
-
-// A certificateCase is a request and what the approver did with it.
-type certificateCase struct {
-	Note         string                    `json:"note"`
-	User         string                    `json:"user"`
-	Groups       []string                  `json:"groups"`
-	Organization []string                  `json:"organization,omitempty"`
-	CommonName   string                    `json:"commonName"`
-	Signer       string                    `json:"signer"`
-	Usages       []certificatesv1.KeyUsage `json:"usages"`
-	Expiration   *int32                    `json:"expiration,omitempty"`
-	Verdict      Verdict                   `json:"verdict"`
-}
-
-// A writeCase is a write through nodes/status, and with which of the webhook's three configurations it was admitted.
-type writeCase struct {
-	Node     string            `json:"node"`
-	Before   map[string]string `json:"before"`
-	User     string            `json:"user"`
-	Patch    map[string]any    `json:"patch"`
-	Admitted [3]bool           `json:"admitted"`
-}
-
-// guards are the configurations of the webhook in the order of the recording.
-func guards() [3]Guard {
-	return [3]Guard{{HybridOverlay: true}, {}, {HybridOverlay: true, Users: []string{"system:serviceaccount:ovn-kubernetes:ovnkube-cluster-manager"}}}
-}
-
-func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
-	var r struct {
-		Steps []struct {
-			Requests []struct {
-				Note     string
-				Identity struct {
-					User   string
-					Groups []string
-				}
-				Subject *struct {
-					Organizations []string
-					CommonName    string
-				}
-				Spec struct {
-					SignerName        string
-					Usages            []certificatesv1.KeyUsage
-					ExpirationSeconds *int32
-				}
-				Result string
-			}
-		}
-	}
-	readJSON(t, filepath.Join(recordings(t), "12-approver.json"), &r)
-	var lines []string
-	for _, q := range r.Steps[0].Requests { // the second step is that nobody approves without the program
-		if q.Result == "not created" { // the API server refused it
-			continue
-		}
-		lines = append(lines, line(t, certificateCase{
-			q.Note, q.Identity.User, q.Identity.Groups, q.Subject.Organizations, q.Subject.CommonName,
-			q.Spec.SignerName, q.Spec.Usages, q.Spec.ExpirationSeconds, Verdict(q.Result),
-		}))
-	}
-	compare(t, "12-approver", []byte("[\n"+strings.Join(lines, ",\n")+"\n]\n"))
-}
-
-func TestTestdataIsWhatTheWebhookWasRecordedToDo(t *testing.T) {
-	var r struct {
-		Steps []struct {
-			Decisions []struct {
-				Node                string
-				AnnotationsBefore   map[string]string
-				Identity            struct{ User string }
-				Resource, RefusedBy string
-				Patch               map[string]any
-				Admitted            bool
-			}
-		}
-	}
-	readJSON(t, filepath.Join(recordings(t), "12-webhook.json"), &r)
-	var lines []string
-	for i, d := range r.Steps[0].Decisions {
-		// The webhook is not asked about nodes, and not when something else has refused.
-		if d.Resource != "nodes/status" || d.RefusedBy != "" && d.RefusedBy != "webhook" {
-			continue
-		}
-		c := writeCase{d.Node, d.AnnotationsBefore, d.Identity.User, d.Patch, [3]bool{}}
-		for j := range c.Admitted {
-			c.Admitted[j] = r.Steps[j].Decisions[i].Admitted
-		}
-		lines = append(lines, line(t, c))
-	}
-	compare(t, "12-webhook", []byte("[\n"+strings.Join(lines, ",\n")+"\n]\n"))
-}
 
 func line(t *testing.T, v any) string {
 	t.Helper()
@@ -119,13 +28,15 @@ func line(t *testing.T, v any) string {
 }
 
 func TestApproverJudgesAsRecorded(t *testing.T) {
-	var cases []certificateCase
-	readJSON(t, "testdata/12-approver.json", &cases)
+	cases, err := story.Certificates()
+	if err != nil {
+		t.Fatal(err)
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[Verdict]int{}
+	seen := map[ovn.Verdict]int{}
 	for _, c := range cases {
 		subject := pkix.Name{Organization: c.Organization, CommonName: c.CommonName}
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
@@ -136,25 +47,27 @@ func TestApproverJudgesAsRecorded(t *testing.T) {
 			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: c.Signer, Usages: c.Usages,
 			Username: c.User, Groups: c.Groups, ExpirationSeconds: c.Expiration,
 		}}
-		got, reason := Judge(r)
-		if got != c.Verdict || (got == Denied) != (reason != "") {
+		got, reason := ovn.Judge(r)
+		if got != c.Verdict || (got == ovn.Denied) != (reason != "") {
 			t.Errorf("%s: %s (%s), recorded %s", c.Note, got, reason, c.Verdict)
 		}
 		seen[got]++
 		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
-		if got, _ := Judge(r); got != LeftAlone {
+		if got, _ := ovn.Judge(r); got != ovn.LeftAlone {
 			t.Errorf("%s: %s after it was denied", c.Note, got)
 		}
 	}
-	if seen[Approved] == 0 || seen[Denied] == 0 || seen[LeftAlone] == 0 {
+	if seen[ovn.Approved] == 0 || seen[ovn.Denied] == 0 || seen[ovn.LeftAlone] == 0 {
 		t.Errorf("the cases have %v", seen)
 	}
 }
 
 func TestWebhookAdmitsAsRecorded(t *testing.T) {
-	var cases []writeCase
-	readJSON(t, "testdata/12-webhook.json", &cases)
-	for i, g := range guards() {
+	cases, err := story.Writes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range story.Guards() {
 		admitted := 0
 		for _, c := range cases {
 			before := &corev1.Node{}

@@ -9,18 +9,17 @@ package ovn
 
 // Annotations of Nodes.
 const (
-	SubnetAnnotation        = "k8s.ovn.org/hybrid-overlay-node-subnet"
-	NodeSubnetsAnnotation   = "k8s.ovn.org/node-subnets"
-	NodeIDAnnotation        = "k8s.ovn.org/node-id"
-	TransitAnnotation       = "k8s.ovn.org/node-transit-switch-port-ifaddr"
-	GatewayMACAnnotation    = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
-	GatewayIPAnnotation     = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-ip"
-	zoneAnnotation          = "k8s.ovn.org/zone-name"
-	chassisAnnotation       = "k8s.ovn.org/node-chassis-id"
-	hostCIDRsAnnotation     = "k8s.ovn.org/host-cidrs"
-	encapAnnotation         = "k8s.ovn.org/node-encap-ips"
-	primaryAnnotation       = "k8s.ovn.org/node-primary-ifaddr"
-	gatewayConfigAnnotation = "k8s.ovn.org/l3-gateway-config"
+	SubnetAnnotation      = "k8s.ovn.org/hybrid-overlay-node-subnet"
+	NodeSubnetsAnnotation = "k8s.ovn.org/node-subnets"
+	NodeIDAnnotation      = "k8s.ovn.org/node-id"
+	TransitAnnotation     = "k8s.ovn.org/node-transit-switch-port-ifaddr"
+	GatewayMACAnnotation  = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-mac"
+	GatewayIPAnnotation   = "k8s.ovn.org/hybrid-overlay-distributed-router-gateway-ip"
+	zoneAnnotation        = "k8s.ovn.org/zone-name"
+	chassisAnnotation     = "k8s.ovn.org/node-chassis-id"
+	hostCIDRsAnnotation   = "k8s.ovn.org/host-cidrs"
+	encapAnnotation       = "k8s.ovn.org/node-encap-ips"
+	primaryAnnotation     = "k8s.ovn.org/node-primary-ifaddr"
 )
 
 // Names of OVN-Kubernetes' nodes in certificates.

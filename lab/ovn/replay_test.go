@@ -1,24 +1,28 @@
-package ovn
+package ovn_test
 
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/lab/ovn"
+	"github.com/windows-machine-config/wmco/lab/ovn/story"
 )
 
 // TestManagerDoesWhatWasRecorded replays each story with the stand-in.
 func TestManagerDoesWhatWasRecorded(t *testing.T) {
-	for _, name := range stories() {
+	for _, name := range story.Names() {
 		t.Run(name, func(t *testing.T) {
 			p := &replay{t: t, nodes: map[string]*corev1.Node{}}
-			var steps []*step
-			readJSON(t, filepath.Join("testdata", name+".json"), &steps)
+			steps, err := story.Steps(name)
+			if err != nil {
+				t.Fatal(err)
+			}
 			want := map[string]map[string]string{}
 			for _, st := range steps {
 				ended := p.act(st)
@@ -38,11 +42,11 @@ type replay struct {
 	nodes   map[string]*corev1.Node
 	order   []string // of registration
 	uids    int
-	manager *Manager
+	manager *ovn.Manager
 }
 
 // act does what a step says, and returns the error with which the cluster manager ended.
-func (p *replay) act(st *step) error {
+func (p *replay) act(st *story.Step) error {
 	for _, name := range st.Delete {
 		delete(p.nodes, name)
 		p.order = slices.DeleteFunc(p.order, func(other string) bool { return other == name })
@@ -62,11 +66,11 @@ func (p *replay) act(st *step) error {
 	}
 	if st.Start != nil {
 		p.manager = nil
-		c, err := ParseConfig(strings.Join(st.Start.Conf, "\n"), st.Start.Flags...)
+		c, err := ovn.ParseConfig(strings.Join(st.Start.Conf, "\n"), st.Start.Flags...)
 		if err != nil {
 			return err
 		}
-		if p.manager, err = NewManager(c, p.list()); err != nil {
+		if p.manager, err = ovn.NewManager(c, p.list()); err != nil {
 			return err
 		}
 		if err := p.sync(false); err != nil {
@@ -122,7 +126,7 @@ func (p *replay) sync(retry bool) error {
 	return nil
 }
 
-func (p *replay) compareExit(st *step, ended error) {
+func (p *replay) compareExit(st *story.Step, ended error) {
 	p.t.Helper()
 	if st.Exit == nil || ended == nil {
 		if st.Exit != nil || ended != nil {
@@ -130,21 +134,14 @@ func (p *replay) compareExit(st *step, ended error) {
 		}
 		return
 	}
-	got, ok := ended.(*ExitError)
-	if !ok || got.Code != st.Exit.Code {
-		p.t.Errorf("%s: it ended with %v, recorded %+v", st.Do, ended, st.Exit)
-		return
-	}
-	for _, v := range st.Exit.Values {
-		if !strings.Contains(got.Text, v) {
-			p.t.Errorf("%s: the message %q lacks %s", st.Do, got.Text, v)
-		}
+	if d := st.Exit.Compare(ended); d != "" {
+		p.t.Errorf("%s: %s", st.Do, d)
 	}
 }
 
 // compareNodes compares what all Nodes have. When the cluster manager tries again is a matter of chance, so a Node that waits for a
 // subnet may have got one or not.
-func (p *replay) compareNodes(st *step, want map[string]map[string]string) {
+func (p *replay) compareNodes(st *story.Step, want map[string]map[string]string) {
 	p.t.Helper()
 	if p.difference(want) == "" {
 		return
@@ -162,7 +159,7 @@ func (p *replay) difference(want map[string]map[string]string) string {
 		return fmt.Sprintf("there are Nodes %v, recorded %v", got, wanted)
 	}
 	for name, recorded := range want {
-		if got := onlyManaged(p.nodes[name].Annotations); !maps.Equal(got, recorded) {
+		if got := story.OnlyManaged(p.nodes[name].Annotations); !maps.Equal(got, recorded) {
 			return fmt.Sprintf("Node %s has %v, recorded %v", name, got, recorded)
 		}
 	}

@@ -1,4 +1,4 @@
-package ovn
+package story
 
 import (
 	"encoding/json"
@@ -11,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/lab/ovn"
 )
 
 // The recordings say what OVN-Kubernetes' own programs did: states after steps. The files in testdata have of them what the stand-in
@@ -36,7 +39,7 @@ func recordings(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv(recordingsVariable)
 	if folder == "" {
-		folder = "../../../shared/data/ovn"
+		folder = "../../../../shared/data/ovn"
 	}
 	if _, err := os.Stat(folder); err != nil {
 		t.Skipf("SKIPPED: set %s to the folder of the recordings: %v", recordingsVariable, err)
@@ -67,68 +70,14 @@ type configured struct {
 	ClusterManager *configured
 }
 
-// A story is what testdata has of a recording.
-type story struct {
-	Steps []*step
-}
-
-// A step has the actions of others, and what Nodes have afterwards.
-type step struct {
-	Do string `json:"do"`
-	// Start starts the cluster manager, the running one ends. Stop ends it.
-	Start *startOptions `json:"start,omitempty"`
-	Stop  bool          `json:"stop,omitempty"`
-	// Delete removes Nodes, Register creates some, with annotations that they have from the beginning.
-	Delete   []string   `json:"delete,omitempty"`
-	Register []nodeData `json:"register,omitempty"`
-	// Label sets kubernetes.io/os; Annotate writes annotations, or removes those that are null.
-	Label    map[string]string             `json:"label,omitempty"`
-	Annotate map[string]map[string]*string `json:"annotate,omitempty"`
-	// Nodes are the cluster manager's annotations of the Nodes that changed.
-	Nodes map[string]map[string]string `json:"nodes,omitempty"`
-	// Exit is how the cluster manager ended, with the values in its message.
-	Exit *exit `json:"exit,omitempty"`
-}
-
-type startOptions struct {
-	Conf  []string `json:"conf,omitempty"`
-	Flags []string `json:"flags,omitempty"`
-}
-
-type nodeData struct {
-	Name        string            `json:"name"`
-	OS          string            `json:"os"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
-type exit struct {
-	Code   int      `json:"code"`
-	Values []string `json:"values,omitempty"`
-}
-
-// managed are the annotations that the cluster manager writes.
-func managed() []string {
-	return []string{SubnetAnnotation, NodeSubnetsAnnotation, NodeIDAnnotation, TransitAnnotation}
-}
-
-func onlyManaged(annotations map[string]string) map[string]string {
-	own := map[string]string{}
-	for _, key := range managed() {
-		if value, ok := annotations[key]; ok {
-			own[key] = value
-		}
-	}
-	return own
-}
-
 // usedKeys are the lines of ovnkube.conf that matter here.
 var usedKeys = regexp.MustCompile(`^(\[|cluster-subnets|service-cidrs|no-hostsubnet-nodes|enabled|hybrid-overlay|v[46]-)`)
 
-func (c configured) start() *startOptions {
+func (c configured) start() *Start {
 	if c.ClusterManager != nil {
 		return c.ClusterManager.start()
 	}
-	o := &startOptions{}
+	o := &Start{}
 	if c.Conf == "" {
 		o.Flags = c.Flags
 	}
@@ -167,13 +116,12 @@ var (
 )
 
 // story derives actions from states.
-func (r recording) story() story {
-	var s story
+func (r recording) steps() (steps []*Step) {
 	before := map[string]map[string]string{}
 	labels := map[string]string{}
 	current := r.FlagsOrConfig
 	for i, recorded := range r.Steps {
-		st := &step{Do: recorded.Do, Nodes: map[string]map[string]string{}, Annotate: map[string]map[string]*string{}, Label: map[string]string{}}
+		st := &Step{Do: recorded.Do, Nodes: map[string]map[string]string{}, Annotate: map[string]map[string]*string{}, Label: map[string]string{}}
 		each := !r.FlagsOrConfig.isSet() // 08 and 09: each step begins with an empty cluster
 		if each {
 			st.Delete = slices.Sorted(maps.Keys(before))
@@ -187,7 +135,7 @@ func (r recording) story() story {
 		}
 		st.Stop = recorded.Do == "the cluster manager is stopped"
 		if recorded.Exit != nil {
-			st.Exit = &exit{recorded.Exit.Code, values(recorded.Exit.Message)}
+			st.Exit = &Exit{recorded.Exit.Code, values(recorded.Exit.Message)}
 			if recorded.Exit.Code == 2 {
 				st.Exit.Values = nil // the message of a panic
 			}
@@ -197,7 +145,7 @@ func (r recording) story() story {
 			after[n.Name] = n.Annotations
 			os := n.Labels[corev1.LabelOSStable]
 			if _, existed := before[n.Name]; !existed {
-				st.Register = append(st.Register, nodeData{n.Name, os, st.initial(n.Name, n.Annotations)})
+				st.Register = append(st.Register, Node{n.Name, os, st.initial(n.Name, n.Annotations)})
 			} else if labels[n.Name] != os {
 				st.Label[n.Name] = os
 			}
@@ -212,39 +160,39 @@ func (r recording) story() story {
 		}
 		slices.Sort(st.Delete)
 		// They registered in the order in which the step names them.
-		slices.SortStableFunc(st.Register, func(a, b nodeData) int { return strings.Index(st.Do, a.Name) - strings.Index(st.Do, b.Name) })
+		slices.SortStableFunc(st.Register, func(a, b Node) int { return strings.Index(st.Do, a.Name) - strings.Index(st.Do, b.Name) })
 		st.removals()
 		for name, annotations := range after {
-			if own := onlyManaged(annotations); before[name] == nil || !maps.Equal(own, onlyManaged(before[name])) {
+			if own := OnlyManaged(annotations); before[name] == nil || !maps.Equal(own, OnlyManaged(before[name])) {
 				st.Nodes[name] = own
 			}
 		}
 		before = after
-		s.Steps = append(s.Steps, st)
+		steps = append(steps, st)
 	}
-	return s
+	return steps
 }
 
 // initial are the annotations with which a Node registers.
-func (st *step) initial(name string, annotations map[string]string) map[string]string {
+func (st *Step) initial(name string, annotations map[string]string) map[string]string {
 	own := maps.Clone(annotations)
-	maps.DeleteFunc(own, func(key, _ string) bool { return slices.Contains(managed(), key) })
+	maps.DeleteFunc(own, func(key, _ string) bool { return slices.Contains(Managed(), key) })
 	if found := withAnnotation.FindStringSubmatch(st.Do); found != nil && found[1] == name {
-		own[SubnetAnnotation] = found[2]
+		own[ovn.SubnetAnnotation] = found[2]
 	}
 	return own
 }
 
 // writes are what others wrote on a Node: everything that is not the cluster manager's.
-func (st *step) writes(name string, before, after map[string]string) {
+func (st *Step) writes(name string, before, after map[string]string) {
 	changes := map[string]*string{}
 	for key, value := range after {
-		if old, had := before[key]; !slices.Contains(managed(), key) && (!had || old != value) {
+		if old, had := before[key]; !slices.Contains(Managed(), key) && (!had || old != value) {
 			changes[key] = &value
 		}
 	}
 	if found := changedTo.FindStringSubmatch(st.Do); found != nil && found[1] == name {
-		changes[SubnetAnnotation] = &found[2]
+		changes[ovn.SubnetAnnotation] = &found[2]
 	}
 	if len(changes) > 0 {
 		st.Annotate[name] = changes
@@ -252,7 +200,7 @@ func (st *step) writes(name string, before, after map[string]string) {
 }
 
 // removals are the cluster manager's annotations that others removed, as the step says.
-func (st *step) removals() {
+func (st *Step) removals() {
 	found := removedByAdmin.FindStringSubmatch(st.Do)
 	if found == nil {
 		return
@@ -264,39 +212,86 @@ func (st *step) removals() {
 			st.Annotate[name]["k8s.ovn.org/"+strings.TrimPrefix(key, "k8s.ovn.org/")] = nil
 		}
 		if keys == "" {
-			st.Annotate[name][SubnetAnnotation] = nil
+			st.Annotate[name][ovn.SubnetAnnotation] = nil
 		}
-	}
-}
-
-// text is a story with a line for each step.
-func (s story) text() []byte {
-	var lines []string
-	for _, st := range s.Steps {
-		line, err := json.Marshal(st)
-		if err != nil {
-			panic(err)
-		}
-		lines = append(lines, string(line))
-	}
-	return []byte("[\n" + strings.Join(lines, ",\n") + "\n]\n")
-}
-
-// stories are the names of the files that have Nodes and a cluster manager.
-func stories() []string {
-	return []string{
-		"01-openshift", "02-openshift-port-9898", "03-host-prefix-written", "04-plain-flags", "05-openshift-off-and-on", "06-two-ranges",
-		"07-exhausted", "08-dual-stack", "09-starts", "10-subnet-there-already", "11-linux-annotations", "13-upstream-node",
 	}
 }
 
 func TestTestdataIsWhatWasRecorded(t *testing.T) {
 	folder := recordings(t)
-	for _, name := range stories() {
+	for _, name := range Names() {
 		var r recording
 		readJSON(t, filepath.Join(folder, name+".json"), &r)
-		compare(t, name, r.story().text())
+		compare(t, name, r.steps())
 	}
+}
+
+func TestTestdataIsWhatTheApproverWasRecordedToDo(t *testing.T) {
+	var r struct {
+		Steps []struct {
+			Requests []struct {
+				Note     string
+				Identity struct {
+					User   string
+					Groups []string
+				}
+				Subject *struct {
+					Organizations []string
+					CommonName    string
+				}
+				Spec struct {
+					SignerName        string
+					Usages            []certificatesv1.KeyUsage
+					ExpirationSeconds *int32
+				}
+				Result string
+			}
+		}
+	}
+	readJSON(t, filepath.Join(recordings(t), "12-approver.json"), &r)
+	var cases []CertificateCase
+	for _, q := range r.Steps[0].Requests { // the second step is that nobody approves without the program
+		if q.Result == "not created" { // the API server refused it
+			continue
+		}
+		cases = append(cases, CertificateCase{
+			q.Note, q.Identity.User, q.Identity.Groups, q.Subject.Organizations, q.Subject.CommonName,
+			q.Spec.SignerName, q.Spec.Usages, q.Spec.ExpirationSeconds, ovn.Verdict(q.Result),
+		})
+	}
+	compare(t, "12-approver", cases)
+}
+
+func TestTestdataIsWhatTheWebhookWasRecordedToDo(t *testing.T) {
+	var r struct {
+		Steps []struct {
+			Decisions []struct {
+				Node, OS          string
+				AnnotationsBefore map[string]string
+				Identity          struct {
+					User   string
+					Groups []string
+				}
+				Resource, RefusedBy string
+				Patch               map[string]any
+				Admitted            bool
+			}
+		}
+	}
+	readJSON(t, filepath.Join(recordings(t), "12-webhook.json"), &r)
+	var cases []WriteCase
+	for i, d := range r.Steps[0].Decisions {
+		// The webhook is not asked about nodes, and not when something else has refused.
+		if d.Resource != "nodes/status" || d.RefusedBy != "" && d.RefusedBy != "webhook" {
+			continue
+		}
+		c := WriteCase{d.Node, d.OS, d.AnnotationsBefore, d.Identity.User, d.Identity.Groups, d.Patch, [3]bool{}}
+		for j := range c.Admitted {
+			c.Admitted[j] = r.Steps[j].Decisions[i].Admitted
+		}
+		cases = append(cases, c)
+	}
+	compare(t, "12-webhook", cases)
 }
 
 func readJSON(t *testing.T, path string, into any) {
@@ -310,17 +305,25 @@ func readJSON(t *testing.T, path string, into any) {
 	}
 }
 
-// compare compares a file of testdata with what it must be, or writes it.
-func compare(t *testing.T, name string, want []byte) {
+// compare compares a file of testdata, which has a line for each element of a list, with what it must be, or writes it.
+func compare[T any](t *testing.T, name string, list []T) {
 	t.Helper()
-	path := filepath.Join("testdata", name+".json")
+	var lines []string
+	for _, v := range list {
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(line))
+	}
+	want, path := "[\n"+strings.Join(lines, ",\n")+"\n]\n", filepath.Join("testdata", name+".json")
 	if updates() {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
 		t.Errorf("%s is not what was recorded (%v); run this test with -update", path, err)
 	}
 }
