@@ -3,17 +3,14 @@
 package ovn
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -46,9 +43,9 @@ type Side struct {
 	clients kubernetes.Interface
 	backend backend
 
-	mu     sync.Mutex
-	hybrid bool     // whether hybrid overlay is on
-	linux  []string // nodes of AddLinuxNode
+	linux  *linuxNodes
+	endAll context.CancelFunc
+	ended  sync.WaitGroup
 }
 
 // A backend is the stand-in or the programs.
@@ -81,23 +78,22 @@ func Open(ctx context.Context, o Options) (*Side, error) {
 	} else {
 		s.backend = newStandIn(s.clients, server, o)
 	}
+	all, end := context.WithCancel(context.Background())
+	s.endAll = end
+	s.linux = &linuxNodes{config: o.Config, clients: s.clients, changed: make(chan struct{}, 1), failed: func(err error) {
+		fmt.Fprintln(o.Log, "the programs of Linux nodes:", err)
+	}}
+	s.ended.Go(func() { s.linux.follow(all) })
 	return s, err
 }
 
 // Configure makes OVN-Kubernetes start with ovnkube.conf and flags. An *ExitError is why the cluster manager refuses it.
 func (s *Side) Configure(ctx context.Context, conf string, flags ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hybrid = readSettings(conf, flags)["hybridoverlay.enabled"] == "true"
-	if err := s.backend.configure(ctx, conf, flags, s.hybrid); err != nil {
-		return err
-	}
-	for _, name := range s.linux {
-		if err := s.writeLinuxNode(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+	hybrid := readSettings(conf, flags)["hybridoverlay.enabled"] == "true"
+	err := s.backend.configure(ctx, conf, flags, hybrid)
+	s.linux.hybrid.Store(hybrid)
+	s.linux.wake()
+	return err
 }
 
 // Ended is the error with which the cluster manager ended; nil while it runs.
@@ -112,68 +108,10 @@ func (s *Side) Log() string { return s.backend.log() }
 // Close ends everything.
 func (s *Side) Close() {
 	if s != nil && s.backend != nil {
+		s.endAll()
+		s.ended.Wait()
 		s.backend.stop()
 	}
-}
-
-// linuxNodeTimeout is how long a Linux node may wait for its subnet.
-const linuxNodeTimeout = time.Minute
-
-// AddLinuxNode does what OVN-Kubernetes does on a Linux node whose Node exists: it waits for the node's subnet, and writes its gateway.
-func (s *Side) AddLinuxNode(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, linuxNodeTimeout)
-	defer cancel()
-	for {
-		n, err := s.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("reading Node %s: %w", name, err)
-		}
-		if n.Annotations[NodeSubnetsAnnotation] != "" {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the subnet of Node %s: %w; %s", name, ctx.Err(), s.Log())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.linux, name) {
-		s.linux = append(s.linux, name)
-	}
-	return s.writeLinuxNode(ctx, name)
-}
-
-// writeLinuxNode writes what the program of a Linux node writes, as its user.
-func (s *Side) writeLinuxNode(ctx context.Context, name string) error {
-	n, err := s.clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return ignoreNotFound(err)
-	}
-	changes, err := LinuxAnnotations(n, s.hybrid)
-	if err != nil {
-		return err
-	}
-	if !s.hybrid { // a removed annotation that was not there is a change that the webhook refuses only if it was there
-		changes = onlyReal(n, changes)
-	}
-	config := rest.CopyConfig(s.options.Config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: UserPrefix + name, Groups: []string{Group, "system:authenticated"}}
-	as, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	return annotate(ctx, as, name, changes)
-}
-
-func onlyReal(n *corev1.Node, changes Changes) Changes {
-	for key, value := range changes {
-		if old, had := n.Annotations[key]; value == nil && !had || value != nil && had && old == *value {
-			delete(changes, key)
-		}
-	}
-	return changes
 }
 
 // annotate writes annotations through nodes/status, as all of OVN-Kubernetes does.
@@ -190,22 +128,4 @@ func annotate(ctx context.Context, clients kubernetes.Interface, node string, ch
 		return fmt.Errorf("annotating Node %s: %w", node, err)
 	}
 	return nil
-}
-
-// PlainConfig is ovnkube.conf as an administrator writes it where no operator does: the hybrid overlay with one range, and with a UDP
-// port other than 4789 if it is not 0.
-func PlainConfig(cluster, services, hybrid string, port int32) string {
-	return fmt.Sprintf(`[default]
-cluster-subnets=%q
-
-[kubernetes]
-service-cidrs=%q
-ovn-config-namespace=%q
-no-hostsubnet-nodes="kubernetes.io/os=windows"
-
-[hybridoverlay]
-enabled=true
-cluster-subnets=%q
-hybrid-overlay-vxlan-port="%d"
-`, cluster, services, Namespace, hybrid, cmp.Or(port, 4789))
 }

@@ -26,8 +26,11 @@ import (
 	"github.com/windows-machine-config/wmco/lab/ovn/story"
 )
 
-// The networks of configurations in which only the certificates and the webhook matter.
-const podNetwork, serviceNetwork, hybridNetwork = "10.128.0.0/14/23", "172.30.0.0/16", "10.132.0.0/14"
+// Configurations in which only the certificates and the webhook matter: the hybrid overlay is on and off.
+const (
+	on  = "[kubernetes]\nno-hostsubnet-nodes=kubernetes.io/os=windows\n[hybridoverlay]\nenabled=true\ncluster-subnets=10.132.0.0/14\n"
+	off = "[default]\ncluster-subnets=10.128.0.0/14/23\n"
+)
 
 func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 	cases, err := story.Certificates()
@@ -36,7 +39,7 @@ func TestCertificatesAreApprovedAsRecorded(t *testing.T) {
 	}
 	sides(t, func(t *testing.T, open func() *cluster) {
 		c := open()
-		c.configure(ovn.PlainConfig(podNetwork, serviceNetwork, hybridNetwork, 0))
+		c.configure(on)
 		c.permitAll("certificatesigningrequests", "certificates.k8s.io", "create")
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
@@ -98,7 +101,7 @@ func TestWritesAreAdmittedAsRecorded(t *testing.T) {
 		c.permitAll("nodes/status", "", "patch")
 		c.permitAll("nodes", "", "get")
 		// The third configuration has a flag that no Side sets.
-		for i, conf := range []string{ovn.PlainConfig(podNetwork, serviceNetwork, hybridNetwork, 0), "[default]\ncluster-subnets=" + podNetwork} {
+		for i, conf := range []string{on, off} {
 			c.configure(conf)
 			c.side.StopManager() // it writes on Nodes, too
 			for _, w := range cases {
