@@ -115,7 +115,7 @@ func (n NetworkSpec) allowed(inForce *NetworkSpec) error {
 	return nil
 }
 
-// networkInterval is how often FollowNetwork looks at the object.
+// networkInterval is how often FollowNetwork reads the object.
 const networkInterval = 200 * time.Millisecond
 
 // FollowNetwork does what the network operator does with OVN-Kubernetes until ctx is done: it starts it with the configuration of the

@@ -1,6 +1,6 @@
 // Package ovn is the Linux side of OVN-Kubernetes' hybrid overlay in a cluster of the lab: what gives Windows nodes their
 // subnets, approves their certificates and guards the annotations of Nodes. It is either a stand-in, which behaves as the
-// recordings in testdata say, or OVN-Kubernetes' own programs, where somebody has built them. It shares no code with the
+// recordings in testdata say, or OVN-Kubernetes' own programs, where their paths are given. It shares no code with the
 // product, so that the two cannot have the same misunderstanding.
 //
 // What is left out of the stand-in: networks other than the default one, leader election, events and metrics, and

@@ -78,7 +78,7 @@ type programs struct {
 	failure           error
 }
 
-// lookedUp are the programs of Open vSwitch and OVN for which the cluster manager looks at its start. It does not run them.
+// lookedUp are the programs of Open vSwitch and OVN that the cluster manager searches for when it starts. It does not run them.
 func lookedUp() []string {
 	return []string{"ovs-vsctl", "ovs-ofctl", "ovs-appctl", "ovn-nbctl", "ovn-sbctl", "ovn-appctl", "ovsdb-client", "ovsdb-tool"}
 }
