@@ -4,11 +4,14 @@ package ovn
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -35,6 +38,20 @@ func (l *linuxNodes) wake() {
 	}
 }
 
+// leave removes the gateways of all Linux nodes, as their programs do when they start without hybrid overlay. They can as long as the webhook
+// has not been told: later it refuses.
+func (l *linuxNodes) leave(ctx context.Context) error {
+	l.hybrid.Store(false)
+	nodes, err := l.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		err = errors.Join(err, l.write(ctx, &nodes.Items[i], true))
+	}
+	return err
+}
+
 func (l *linuxNodes) follow(ctx context.Context) {
 	nodes := informers.NewSharedInformerFactory(l.clients, 0).Core().V1().Nodes().Informer()
 	_, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { l.wake() }, UpdateFunc: func(any, any) { l.wake() }})
@@ -55,15 +72,15 @@ func (l *linuxNodes) follow(ctx context.Context) {
 		case <-retry.C:
 		}
 		for _, o := range nodes.GetStore().List() {
-			if err := l.write(ctx, o.(*corev1.Node)); err != nil && ctx.Err() == nil {
+			if err := l.write(ctx, o.(*corev1.Node), false); err != nil && ctx.Err() == nil {
 				l.failed(err)
 			}
 		}
 	}
 }
 
-// write writes what the program of a Linux node writes, once the node has an address and a subnet.
-func (l *linuxNodes) write(ctx context.Context, n *corev1.Node) error {
+// write writes what the program of a Linux node writes, once the node has an address and a subnet, and removes something only if it may.
+func (l *linuxNodes) write(ctx context.Context, n *corev1.Node, mayRemove bool) error {
 	if n.Labels[corev1.LabelOSStable] != "linux" || n.Annotations[NodeSubnetsAnnotation] == "" || internalIP(n) == "" {
 		return nil
 	}
@@ -71,6 +88,7 @@ func (l *linuxNodes) write(ctx context.Context, n *corev1.Node) error {
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(changes, func(_ string, value *string) bool { return value == nil && !mayRemove })
 	if changes = onlyReal(n, changes); len(changes) == 0 {
 		return nil
 	}

@@ -90,6 +90,11 @@ func Open(ctx context.Context, o Options) (*Side, error) {
 // Configure makes OVN-Kubernetes start with ovnkube.conf and flags. An *ExitError is why the cluster manager refuses it.
 func (s *Side) Configure(ctx context.Context, conf string, flags ...string) error {
 	hybrid := readSettings(conf, flags)["hybridoverlay.enabled"] == "true"
+	if !hybrid {
+		if err := s.linux.leave(ctx); err != nil {
+			return err
+		}
+	}
 	err := s.backend.configure(ctx, conf, flags, hybrid)
 	s.linux.hybrid.Store(hybrid)
 	s.linux.wake()
