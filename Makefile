@@ -267,7 +267,7 @@ e2e-rights:
 	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
 
 e2e-ovn-tests:
-	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "$(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$)/programs" ./ovntest ./e2e'
+	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'
 
 e2e-olm:
 	$(E2E) $@ 180 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -run "$(or $(ONLY),.)" ./olm'
