@@ -39,13 +39,10 @@ type Options struct {
 
 // A Side is the Linux side of the hybrid overlay in a cluster.
 type Side struct {
-	options Options
-	clients kubernetes.Interface
 	backend backend
-
-	linux  *linuxNodes
-	endAll context.CancelFunc
-	ended  sync.WaitGroup
+	linux   *linuxNodes
+	endAll  context.CancelFunc
+	ended   sync.WaitGroup
 }
 
 // A backend is the stand-in or the programs.
@@ -61,30 +58,34 @@ type backend interface {
 
 // Open creates what OVN-Kubernetes creates at its installation. Nothing runs before Configure.
 func Open(ctx context.Context, o Options) (*Side, error) {
-	s := &Side{options: o}
-	var err error
-	if s.clients, err = kubernetes.NewForConfig(o.Config); err != nil {
+	clients, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
 		return nil, err
 	}
 	server, err := listen()
 	if err != nil {
 		return nil, err
 	}
-	if err := install(ctx, s.clients, server); err != nil {
+	if err := install(ctx, clients, server); err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
+	s := &Side{}
 	if o.Programs.set() {
-		s.backend, err = newPrograms(o, server)
+		p, err := newPrograms(o, server)
+		if err != nil {
+			return nil, err
+		}
+		s.backend = p
 	} else {
-		s.backend = newStandIn(s.clients, server, o)
+		s.backend = newStandIn(clients, server, o)
 	}
 	all, end := context.WithCancel(context.Background())
 	s.endAll = end
-	s.linux = &linuxNodes{config: o.Config, clients: s.clients, changed: make(chan struct{}, 1), failed: func(err error) {
+	s.linux = &linuxNodes{config: o.Config, clients: clients, changed: make(chan struct{}, 1), failed: func(err error) {
 		fmt.Fprintln(o.Log, "the programs of Linux nodes:", err)
 	}}
 	s.ended.Go(func() { s.linux.follow(all) })
-	return s, err
+	return s, nil
 }
 
 // Configure makes OVN-Kubernetes start with ovnkube.conf and flags. An *ExitError is why the cluster manager refuses it.
@@ -112,7 +113,7 @@ func (s *Side) Log() string { return s.backend.log() }
 
 // Close ends everything.
 func (s *Side) Close() {
-	if s != nil && s.backend != nil {
+	if s != nil {
 		s.endAll()
 		s.ended.Wait()
 		s.backend.stop()
