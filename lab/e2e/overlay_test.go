@@ -151,8 +151,8 @@ func (x overlayTest) registerAgain() {
 	x.expectTraffic()
 }
 
-// offAndOn disables the hybrid overlay, with which OVN-Kubernetes takes Windows nodes for its own, and enables it. What it has written in
-// between does not concern Windows nodes.
+// offAndOn disables the hybrid overlay, with which OVN-Kubernetes takes Windows nodes for its own, and enables it. Its Linux nodes prefer
+// what it has written in between to the subnets of the hybrid overlay, and leave it there: the operator removes it.
 func (x overlayTest) offAndOn() {
 	subnets := map[string]netip.Prefix{}
 	for _, h := range x.Lab.Hosts() {
@@ -162,7 +162,7 @@ func (x overlayTest) offAndOn() {
 	x.eventually("OVN-Kubernetes takes Windows nodes for its own", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())
-			for _, key := range []string{ovn.NodeSubnetsAnnotation, ovn.NodeIDAnnotation, ovn.TransitAnnotation} {
+			for _, key := range linuxAnnotations() {
 				if n.Annotations[key] == "" {
 					return "Node " + n.Name + " has no " + key
 				}
@@ -178,7 +178,23 @@ func (x overlayTest) offAndOn() {
 			x.t.Errorf("Node %s has subnet %s, had %s", name, now, was)
 		}
 	}
+	x.eventually("nothing of the time in between is left", func(context.Context) string {
+		for _, h := range x.Lab.Hosts() {
+			n := x.node(h.Name())
+			for _, key := range linuxAnnotations() {
+				if value, left := n.Annotations[key]; left {
+					return fmt.Sprintf("Node %s has %s=%s", n.Name, key, value)
+				}
+			}
+		}
+		return ""
+	})
 	x.expectTraffic()
+}
+
+// linuxAnnotations are what OVN-Kubernetes writes on the Nodes that it takes for its own.
+func linuxAnnotations() []string {
+	return []string{ovn.NodeSubnetsAnnotation, ovn.NodeIDAnnotation, ovn.TransitAnnotation}
 }
 
 // changeWhileRunning patches what the network operator refuses. The old configuration stays.
