@@ -32,6 +32,9 @@ ONLY ?=
 RACE ?=
 export WMCO_RACE := $(RACE)
 export WMCO_EXTERNAL := $(or $(abspath $(EXTERNAL)),$(WMCO_EXTERNAL))
+# The programs of OVN-Kubernetes, for make e2e-ovn.
+export WMCO_OVNKUBE := $(or $(abspath $(OVNKUBE)),$(WMCO_OVNKUBE))
+export WMCO_OVNKUBE_IDENTITY := $(or $(abspath $(OVNKUBE_IDENTITY)),$(WMCO_OVNKUBE_IDENTITY))
 
 .PHONY: help
 help: ## Lists the targets.
@@ -147,7 +150,7 @@ CHECK := check-fmt check-vet check-vet-windows check-lint-windows check-vet-lab 
 UNIT := unit-root unit-lab
 PAYLOAD := unit-containerd unit-exporter unit-release
 
-.PHONY: check unit unit-windows unit-payload test e2e-core e2e gate
+.PHONY: check unit unit-windows unit-payload test e2e-core e2e e2e-ovn gate
 check: ## Ring 1: format, vet and golangci-lint (Linux and Windows), generated files, PowerShell syntax and architecture rules.
 	$(RUN) $(CHECK)
 
@@ -169,12 +172,15 @@ e2e-core: ## Ring 3: each capability once, with a real API server and real Windo
 e2e: ## Ring 4: the whole lab. ONLY=TestNetwork selects one test.
 	$(RUN) prepare -- e2e-build -- e2e-docs e2e-page e2e-lab e2e-whole e2e-rights e2e-conformance e2e-acceptance e2e-olm
 
+e2e-ovn: ## The tests of the hybrid overlay with OVN-Kubernetes' own programs: OVNKUBE=path OVNKUBE_IDENTITY=path (lab/README.md). A test without them is skipped.
+	$(RUN) prepare -- e2e-build -- e2e-ovn-tests
+
 gate: ## What CI runs: rings 1 to 3. With WMCO_LIMIT, steps at its end are left out, and it says so, when half of those minutes are over.
 	$(RUN) prepare modules tools -- $(CHECK) -- $(UNIT) unit-wine unit-acceptance $(PAYLOAD) e2e-build-core -- e2e-core-tests e2e-rights e2e-page \
 		--if-time e2e-more-tests --if-time e2e-conformance --if-time unit-race
 
 # The steps: hack/step.sh <name> <budget in seconds with warm caches, at speed factor 1> <command>.
-.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
+.PHONY: prepare modules tools $(CHECK) $(UNIT) unit-race unit-wine unit-acceptance $(PAYLOAD) e2e-build-core e2e-build e2e-core-tests e2e-more-tests e2e-rights e2e-ovn-tests e2e-lab e2e-whole e2e-acceptance e2e-olm e2e-docs e2e-page e2e-conformance
 prepare:
 	$(STEP) prepare 60 hack/prepare.sh
 
@@ -227,7 +233,7 @@ unit-race: ## Ring 2: tests of the packages where goroutines meet, with the race
 	$(STEP) $@ 120 $(RACED) -parallel 10 $$(go list ./internal/... ./cmd/... | grep -vE '/internal/(csr|daemon|controllers/storytest)$$')
 
 unit-lab: | unit-root
-	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./proxy ./reaper ./winbuild && cd tools && go vet ./... && $(TEST) ./...'
+	$(STEP) $@ 30 bash -c 'cd lab && $(if $(RACE),$(RACED),$(TEST)) ./balancer ./bench ./conformance/... ./hcs ./hns ./image ./openshift ./ovn/... ./proxy ./reaper ./winbuild && cd tools && go vet ./... && $(TEST) ./...'
 
 unit-wine:
 	$(STEP) $@ 120 hack/wine-test.sh . ./internal/win/...
@@ -258,7 +264,10 @@ e2e-more-tests:
 	$(E2E) $@ 300 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(MORE)" ./e2e'
 
 e2e-rights:
-	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest'
+	$(E2E) $@ 60 bash -c 'cd lab && $(TEST) -count=1 -timeout 10m -run "$(or $(ONLY),.)" ./deploytest ./ovntest'
+
+e2e-ovn-tests:
+	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -run "($(or $(ONLY),AsRecorded$$|^TestHybridOverlay$$))/programs" ./ovntest ./e2e'
 
 e2e-olm:
 	$(E2E) $@ 180 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 20m -run "$(or $(ONLY),.)" ./olm'

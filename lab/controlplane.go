@@ -40,6 +40,8 @@ type ControlPlaneOptions struct {
 	BindAddress string
 	// PodNetwork is the range of pod addresses; the constant PodNetwork if empty.
 	PodNetwork string
+	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty, as OpenShift does: the network has ranges of its own.
+	NoPodCIDRs bool
 	// Kubernetes is the version that it reports, as in v1.33.13, with the APIs and feature gates of that version; that of its code if
 	// empty.
 	Kubernetes string
@@ -80,6 +82,9 @@ func StartControlPlane(ctx context.Context, o ControlPlaneOptions) (*ControlPlan
 	}
 	if o.DualStack {
 		cp.config.ServiceNetwork6 = serviceNetwork6
+	}
+	if o.NoPodCIDRs {
+		cp.config.PodNetwork = ""
 	}
 	if cp.program, err = c.build(ctx, controlPlaneProgram(o.Kubernetes)); err != nil {
 		return nil, err

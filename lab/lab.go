@@ -31,6 +31,8 @@ type Options struct {
 	Kubernetes string
 	// DualStack gives Services addresses of both families if they ask for them.
 	DualStack bool
+	// NoPodCIDRs leaves spec.podCIDRs of Nodes empty; see ControlPlaneOptions.
+	NoPodCIDRs bool
 	// LinuxNode prepares the lab for StartLinuxNode. A lab with hosts always is.
 	LinuxNode bool
 	// WithoutControlPlane omits the control plane, for tests of hosts alone.
@@ -120,7 +122,8 @@ func (l *Lab) open(ctx context.Context) error {
 	if !l.options.WithoutControlPlane {
 		starts = append(starts, func() (err error) {
 			l.ControlPlane, err = StartControlPlane(ctx, ControlPlaneOptions{
-				BindAddress: l.Address(), PodNetwork: l.podNetwork(), Kubernetes: l.options.Kubernetes, DualStack: l.options.DualStack, Progress: l.options.Progress,
+				BindAddress: l.Address(), PodNetwork: l.PodNetwork(), NoPodCIDRs: l.options.NoPodCIDRs, Kubernetes: l.options.Kubernetes,
+				DualStack: l.options.DualStack, Progress: l.options.Progress,
 			})
 			return err
 		})
@@ -194,9 +197,9 @@ func (l *Lab) Address() string {
 	return l.network.address(1)
 }
 
-// podNetwork is the range of pod addresses. Only Windows hosts have pods with addresses of their own, in a range that has room for fewer
+// PodNetwork is the range of pod addresses. Only Windows hosts have pods with addresses of their own, in a range that has room for fewer
 // nodes.
-func (l *Lab) podNetwork() string {
+func (l *Lab) PodNetwork() string {
 	if len(l.options.Hosts) == 0 {
 		return PodNetwork
 	}

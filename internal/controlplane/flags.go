@@ -33,7 +33,8 @@ type Config struct {
 	Port    int
 	// EtcdPort is etcd's port on loopback.
 	EtcdPort int
-	// PodNetwork is the range of pod addresses. Each node gets a /24 of it.
+	// PodNetwork is the range of pod addresses. Each node gets a /24 of it. If it is empty, no node gets one: a network divides its range
+	// itself.
 	PodNetwork string
 	// AuditPolicy makes the API server write audit.log into the folder; empty for none.
 	AuditPolicy string
@@ -123,7 +124,7 @@ func (c Config) apiServer() []string {
 }
 
 func (c Config) controllerManager() []string {
-	return []string{
+	flags := []string{
 		"--kubeconfig=" + c.path("controller-manager.conf"),
 		"--use-service-account-credentials",
 		// Every controller gets its own token when it starts; with the default of 20 requests a second that takes five seconds.
@@ -134,12 +135,14 @@ func (c Config) controllerManager() []string {
 		"--cluster-signing-cert-file=" + c.path("ca.crt"),
 		"--cluster-signing-key-file=" + c.path("ca.key"),
 		"--controllers=*,bootstrapsigner,tokencleaner",
-		"--allocate-node-cidrs",
-		"--cluster-cidr=" + c.PodNetwork,
 		"--service-cluster-ip-range=" + ServiceNetwork,
 		"--leader-elect=false",
 		"--secure-port=0",
 		// It makes this folder; the default is /usr/libexec/kubernetes/kubelet-plugins, on Windows on drive C:.
 		"--flex-volume-plugin-dir=" + c.path("volumeplugins"),
 	}
+	if c.PodNetwork != "" {
+		flags = append(flags, "--allocate-node-cidrs", "--cluster-cidr="+c.PodNetwork)
+	}
+	return flags
 }

@@ -36,8 +36,8 @@ type endpoint struct {
 	IpConfigurations []struct{ IpAddress netip.Addr }
 }
 
-// Ruleset returns the input of "nft -f" that replaces the last ruleset.
-func Ruleset(host netip.Addr, loadBalancers, endpoints []hns.Object) string {
+// Ruleset returns the input of "nft -f" that replaces the last ruleset. pods is the range of the cluster's pods.
+func Ruleset(host netip.Addr, pods netip.Prefix, networks, loadBalancers, endpoints []hns.Object) string {
 	addresses := addressesOf(endpoints)
 	var services, clients strings.Builder
 	all := map[netip.Addr]bool{}
@@ -64,7 +64,7 @@ func Ruleset(host netip.Addr, loadBalancers, endpoints []hns.Object) string {
 			}
 		}
 	}
-	return fmt.Sprintf(ruleset, services.String(), clients.String(), itself(host, all))
+	return fmt.Sprintf(ruleset, services.String(), clients.String(), itself(host, all), encapsulation(pods, networks))
 }
 
 // itself is the rule for servers that are their own clients: the host stands between the two, or the server would take the connection for a
@@ -80,7 +80,8 @@ func itself(host netip.Addr, servers map[netip.Addr]bool) string {
 	return fmt.Sprintf("\t\tip saddr . ip daddr { %s } ct status dnat snat ip to %s\n", strings.Join(pairs, ", "), host)
 }
 
-// ruleset has the rules for connections to Services, and for what their servers see as the client, on this host and on others. The hooks for
+// ruleset has the rules for connections to Services, for what their servers see as the client, on this host and on others, and for which
+// pods others reach. The hooks for
 // the host's own packets have no names for priorities: -100 is dstnat, 100 is srcnat.
 const ruleset = `table ip lab
 delete table ip lab
@@ -105,6 +106,9 @@ table ip lab {
 		type nat hook postrouting priority srcnat
 %s		jump clients
 	}
+	chain forward {
+		type filter hook forward priority filter
+%s	}
 }
 `
 

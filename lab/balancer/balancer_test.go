@@ -71,7 +71,7 @@ func TestLoadBalancersBecomeRules(t *testing.T) {
 		"another protocol": {`{"HostComputeEndpoints":["A"],"FrontendVIPs":["10.96.0.5"],"PortMappings":[{"Protocol":132,"InternalPort":1,"ExternalPort":80}]}`, nil, nil},
 		"no address":       {`{"HostComputeEndpoints":["A"],"FrontendVIPs":["10.96.0.5; flush ruleset"],"PortMappings":[{"Protocol":6,"InternalPort":1,"ExternalPort":80}]}`, nil, nil},
 	} {
-		text := Ruleset(netip.MustParseAddr("10.99.1.2"), objects(t, test.document), endpoints)
+		text := Ruleset(netip.MustParseAddr("10.99.1.2"), netip.MustParsePrefix("10.130.0.0/17"), networksOf(t), objects(t, test.document), endpoints)
 		if diff := cmp.Diff(test.services, rulesOf(text, "services")); diff != "" {
 			t.Errorf("%s: Services: %s", name, diff)
 		}
@@ -93,13 +93,19 @@ func rulesOf(text, chain string) []string {
 }
 
 // TestTheKernelTakesTheRuleset applies a ruleset twice, in a network namespace of its own.
+// networksOf are those of a host with an overlay and one other node.
+func networksOf(t *testing.T) []hns.Object {
+	return objects(t, `{"Name":"x","Type":"Overlay","Ipams":[{"Subnets":[{"IpAddressPrefix":"10.130.1.0/24"}]}],`+
+		`"Policies":[{"Type":"RemoteSubnetRoute","Settings":{"DestinationPrefix":"10.130.2.0/24"}}]}`)
+}
+
 func TestTheKernelTakesTheRuleset(t *testing.T) {
 	const nft = "/usr/sbin/nft"
 	if _, err := os.Stat(nft); err != nil || os.Geteuid() != 0 {
 		t.Skipf("SKIPPED: needs root and nftables (%v)", err)
 	}
 	endpoints := objects(t, `{"ID":"A","IpConfigurations":[{"IpAddress":"10.1.0.2"}]}`, `{"ID":"B","IpConfigurations":[{"IpAddress":"10.1.0.3"}]}`)
-	rules := Ruleset(netip.MustParseAddr("10.99.1.2"), objects(t,
+	rules := Ruleset(netip.MustParseAddr("10.99.1.2"), netip.MustParsePrefix("10.130.0.0/17"), networksOf(t), objects(t,
 		`{"HostComputeEndpoints":["A"],"SourceVIP":"10.1.0.254","PortMappings":[{"Protocol":6,"InternalPort":80,"ExternalPort":30080}]}`,
 		`{"HostComputeEndpoints":["A","B"],"FrontendVIPs":["10.96.0.5"],"PortMappings":[{"Protocol":6,"InternalPort":1,"ExternalPort":2}]}`,
 		`{"HostComputeEndpoints":["A","B"],"FrontendVIPs":["10.96.0.6"],"PortMappings":[{"Protocol":17,"InternalPort":1,"ExternalPort":2,"DistributionType":2}]}`,
@@ -113,5 +119,8 @@ func TestTheKernelTakesTheRuleset(t *testing.T) {
 	}
 	if to, from := strings.Count(string(said), " dport "), strings.Count(string(said), "snat to"); to != 3 || from != 2 { // one is for servers that are their own clients
 		t.Errorf("the kernel has %d rules for Services and %d for clients:\n%s", to, from, said)
+	}
+	if n := strings.Count(string(said), "ip saddr 10.130.1.0/24 "); n != 3 {
+		t.Errorf("the kernel has %d rules for packets of pods:\n%s", n, said)
 	}
 }

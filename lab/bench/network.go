@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/overlay"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/ovn"
 	"github.com/windows-machine-config/wmco/lab/testenv"
 )
 
@@ -83,7 +83,7 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "ovn-nodes"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: testenv.OverlayGroup}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ovn.Group}},
 	}
 	if _, err := o.set.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
@@ -92,17 +92,14 @@ func (o *overlays) prepare(ctx context.Context, l *lab.Lab) (err error) {
 	return nil
 }
 
+// approve approves all certificate requests of overlays: here, an administrator makes them.
 func (o *overlays) approve(ctx context.Context) {
-	isOverlays := func(_ string, asked *x509.CertificateRequest) bool {
-		return strings.HasPrefix(asked.Subject.CommonName, testenv.OverlayUserPrefix)
-	}
-	for ctx.Err() == nil {
-		_ = testenv.Approve(ctx, o.set, isOverlays) // repeated with the next list
-		select {
-		case <-ctx.Done():
-		case <-time.After(pollInterval):
+	ovn.RunApprover(ctx, o.set, func(r *certificatesv1.CertificateSigningRequest) (ovn.Verdict, string) {
+		if len(r.Status.Conditions) > 0 || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+			return ovn.LeftAlone, ""
 		}
-	}
+		return ovn.Approved, ""
+	}, func(err error) { o.say("%v", err) })
 }
 
 // createNodes creates Nodes with numbers from..to-1. Those without a program get the address of a router.

@@ -130,17 +130,17 @@ func (p place) expectRemotesOf(network string, wayTo func(corev1.Node) string, o
 
 func (p place) linuxNode() {
 	ctx := p.t.Context()
-	n, err := p.AddLinuxNode(ctx, "linux-1", "10.99.200.1", "10.132.100.0/24", "0a:58:64:40:00:01")
+	n, err := p.AddLinuxNode(ctx, "linux-1", "10.99.200.1")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.expectRemotes("10.132.100.0/24 by 10.99.200.1")
+	p.expectRemotes(testenv.LinuxSubnet(n) + " by 10.99.200.1")
 	was := n.DeepCopy()
-	n.Annotations[overlay.LinuxSubnetsAnnotation] = `{"default":["10.132.101.0/24"]}`
+	n.Annotations[overlay.LinuxSubnetsAnnotation] = `{"default":["172.20.101.0/24"]}`
 	if err := p.Client.Patch(ctx, n, client.MergeFrom(was)); err != nil {
 		p.t.Fatal(err)
 	}
-	p.expectRemotes("10.132.101.0/24 by 10.99.200.1")
+	p.expectRemotes("172.20.101.0/24 by 10.99.200.1")
 	p.remove(n)
 	p.expectRemotes()
 }

@@ -51,6 +51,14 @@ func (h host) applyServices(store *hns.Store, rules string) (string, error) {
 	if err != nil {
 		return rules, fmt.Errorf("finding the host's address: %w", err)
 	}
+	pods, err := netip.ParsePrefix(h.spec.PodNetwork)
+	if err != nil {
+		return rules, fmt.Errorf("parsing the pod network: %w", err)
+	}
+	networks, err := store.List(hns.Network, "")
+	if err != nil {
+		return rules, err
+	}
 	loadBalancers, err := store.List(hns.LoadBalancer, "")
 	if err != nil {
 		return rules, err
@@ -59,7 +67,7 @@ func (h host) applyServices(store *hns.Store, rules string) (string, error) {
 	if err != nil {
 		return rules, err
 	}
-	wanted := balancer.Ruleset(address, loadBalancers, endpoints)
+	wanted := balancer.Ruleset(address, pods, networks, loadBalancers, endpoints)
 	if wanted == rules {
 		return rules, nil
 	}

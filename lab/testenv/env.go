@@ -7,9 +7,6 @@ package testenv
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -34,6 +31,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab"
 	"github.com/windows-machine-config/wmco/lab/manifest"
+	"github.com/windows-machine-config/wmco/lab/ovn"
 )
 
 // User is the account on every host.
@@ -55,6 +53,8 @@ type Options struct {
 	FIPS bool
 	// Network is the pod network of Wine hosts.
 	Network Network
+	// OVN are OVN-Kubernetes' own programs for NetworkHybridOverlay; the stand-in if they are not set.
+	OVN ovn.Programs
 	// Pods runs pods with NetworkHybridOverlay; with NetworkLab they always do. There, the real kube-proxy writes load balancers, so that
 	// Services work.
 	Pods bool
@@ -86,6 +86,8 @@ type Env struct {
 	// Operator is running, unless Pod is. The other one is nil.
 	Operator *Operator
 	Pod      *OperatorPod
+	// OVN is the Linux side of NetworkHybridOverlay; nil with other networks.
+	OVN *ovn.Side
 	// Payload is the folder of the payload.
 	Payload string
 	// Kubeconfig is the path of a cluster administrator's kubeconfig.
@@ -159,7 +161,7 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	}
 	env.Lab, err = lab.Open(ctx, lab.Options{
 		Hosts: names(o.WineHosts), User: User, AuthorizedKeys: ssh.MarshalAuthorizedKey(env.authorized), Kubernetes: o.Kubernetes,
-		LinuxNode: o.Pod, Progress: o.Log,
+		LinuxNode: o.Pod, NoPodCIDRs: o.Network == NetworkHybridOverlay, Progress: o.Log,
 	})
 	if err != nil {
 		return err
@@ -176,11 +178,6 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	if err := env.connect(); err != nil {
 		return err
 	}
-	if env.network == NetworkHybridOverlay {
-		if err := runOVNMaster(env.running, env.Client, env.Clients, o.Log); err != nil {
-			return err
-		}
-	}
 	if o.OpenShift != "" {
 		if err := env.BecomeOpenShift(ctx, o.OpenShift); err != nil {
 			return err
@@ -188,34 +185,17 @@ func (env *Env) open(ctx context.Context, o Options) (err error) {
 	} else if err := env.publish(ctx); err != nil {
 		return err
 	}
+	if env.network == NetworkHybridOverlay {
+		if err := env.startOVN(ctx, o); err != nil {
+			return err
+		}
+	}
 	if o.Before != nil {
 		if err := o.Before(ctx, env); err != nil {
 			return err
 		}
 	}
 	return env.install(ctx, o)
-}
-
-// NewKey returns a new key pair, and its private key in the form of the operator's Secret.
-func NewKey() (signer ssh.Signer, text []byte, err error) {
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	signer, err = ssh.NewSignerFromKey(private)
-	return signer, pem.EncodeToMemory(block), err
-}
-
-func names(n int) []string {
-	var list []string
-	for i := range n {
-		list = append(list, fmt.Sprintf("win-%d", i+1))
-	}
-	return list
 }
 
 // connect creates the administrator's clients and kubeconfig.
@@ -383,7 +363,11 @@ func (env *Env) Diagnosis() string {
 	} else {
 		log = env.Operator.Log()
 	}
-	return fmt.Sprintf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], env.Lab.Logs())
+	text := fmt.Sprintf("the end of the operator's log:\n%s\n%s", log[max(0, len(log)-20000):], env.Lab.Logs())
+	if env.OVN != nil {
+		text += "\nOVN-Kubernetes: " + env.OVN.Log()
+	}
+	return text
 }
 
 // Close stops everything and removes all files.
@@ -392,6 +376,7 @@ func (env *Env) Close() {
 		env.Operator.Kill()
 	}
 	env.stop()
+	env.OVN.Close()
 	for _, h := range env.simulated {
 		h.Close()
 	}

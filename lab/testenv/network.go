@@ -11,7 +11,7 @@ const (
 	NetworkBridge Network = ""
 	// NetworkLab is win-overlay on the network that the lab creates on each Wine host. Pods run: see WinWebserver.
 	NetworkLab Network = "Lab"
-	// NetworkHybridOverlay is OVN-Kubernetes' hybrid overlay, with kube-proxy. The Env does the work of OVN-Kubernetes' master.
+	// NetworkHybridOverlay is OVN-Kubernetes' hybrid overlay, with kube-proxy. Package ovn does the work of its Linux side.
 	NetworkHybridOverlay Network = "HybridOverlay"
 	// NetworkFlannel is Flannel, with kube-proxy.
 	NetworkFlannel Network = "Flannel"

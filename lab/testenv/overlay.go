@@ -4,125 +4,126 @@ package testenv
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"io"
-	"slices"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
-	"github.com/windows-machine-config/wmco/internal/overlay"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/openshift"
+	"github.com/windows-machine-config/wmco/lab/ovn"
 )
 
-// The user and group in the certificates of hybrid-overlay-node.
-const (
-	OverlayUserPrefix = "system:ovn-node:"
-	OverlayGroup      = "system:ovn-nodes"
-)
+// linuxPodNetwork is the range of Linux nodes in the hybrid overlay. They have no pods with addresses of their own.
+const linuxPodNetwork = "172.20.0.0/14"
 
-// masterInterval is how often runOVNMaster reads the cluster.
-const masterInterval = 250 * time.Millisecond
-
-// runOVNMaster does for Windows nodes what OVN-Kubernetes' master does, until ctx is done: it permits hybrid-overlay-node to read and
-// annotate Nodes, approves its certificate requests, and assigns each node its PodCIDR as subnet.
-func runOVNMaster(ctx context.Context, c client.Client, clients kubernetes.Interface, log io.Writer) error {
-	meta := metav1.ObjectMeta{Name: "ovn-nodes"}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
-		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
-	}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: OverlayGroup}},
-	}
-	if err := errors.Join(c.Create(ctx, role), c.Create(ctx, binding)); err != nil {
-		return fmt.Errorf("creating the permissions of hybrid-overlay-node: %w", err)
-	}
-	go func() {
-		for tick := time.NewTicker(masterInterval); ctx.Err() == nil; {
-			if err := errors.Join(assignSubnets(ctx, c), Approve(ctx, clients, isOfNode)); err != nil && ctx.Err() == nil {
-				fmt.Fprintf(log, "OVN-Kubernetes' master: %v\n", err)
-			}
-			select {
-			case <-ctx.Done():
-				tick.Stop()
-			case <-tick.C:
-			}
-		}
-	}()
-	return nil
-}
-
-func assignSubnets(ctx context.Context, c client.Client) error {
-	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes, client.MatchingLabels{corev1.LabelOSStable: "windows"}); err != nil {
+// startOVN starts OVN-Kubernetes with the configuration that OpenShift's network operator renders: on OpenShift, of its Network object,
+// which has all its changes, and elsewhere once.
+func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
+	folder := filepath.Join(env.folder.Path, "ovn")
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
-		if n.Annotations[overlay.SubnetAnnotation] != "" || n.Spec.PodCIDR == "" {
-			continue
-		}
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, overlay.SubnetAnnotation, n.Spec.PodCIDR)
-		if err := c.Patch(ctx, n, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("annotating node %s with its subnet: %w", n.Name, err)
-		}
+	env.OVN, err = ovn.Open(ctx, ovn.Options{
+		Config: env.Lab.ControlPlane.RESTConfig(), Kubeconfig: env.Kubeconfig, Folder: folder, Programs: o.OVN, Log: o.Log,
+		Start: func(log string, command ...string) (ovn.Process, error) {
+			return env.Lab.ControlPlane.Start(log, command...)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("installing OVN-Kubernetes: %w", err)
 	}
+	network := env.networkObject()
+	if o.OpenShift == "" {
+		spec, err := openshift.ReadNetwork(network)
+		if err == nil {
+			err = env.OVN.Configure(ctx, spec.Render())
+		}
+		return err
+	}
+	if err := env.writeNetwork(ctx, network); err != nil {
+		return err
+	}
+	go openshift.FollowNetwork(env.running, env.Client, func(ctx context.Context, conf string) error { return env.OVN.Configure(ctx, conf) }, func(err error) {
+		fmt.Fprintln(o.Log, "OpenShift's network operator:", err)
+	})
 	return nil
 }
 
-// Approve approves pending certificate requests of hybrid-overlay-node for which may returns true. User is the requester.
-func Approve(ctx context.Context, clients kubernetes.Interface, may func(user string, request *x509.CertificateRequest) bool) error {
-	requests := clients.CertificatesV1().CertificateSigningRequests()
-	list, err := requests.List(ctx, metav1.ListOptions{})
+// HybridOverlayConfig is what an administrator writes into OpenShift's Network object. Windows nodes get subnets of length 24 nevertheless.
+func (env *Env) HybridOverlayConfig() string {
+	return fmt.Sprintf("{hybridClusterNetwork: [{cidr: %s, hostPrefix: 23}]}", env.Lab.PodNetwork())
+}
+
+// networkObject is OpenShift's Network object, as far as OVN-Kubernetes depends on it.
+func (env *Env) networkObject() *unstructured.Unstructured {
+	n := &unstructured.Unstructured{}
+	text := fmt.Sprintf(`
+apiVersion: operator.openshift.io/v1
+kind: Network
+metadata: {name: cluster}
+spec:
+  clusterNetwork: [{cidr: %s, hostPrefix: %d}]
+  serviceNetwork: [%s]
+  defaultNetwork: {type: OVNKubernetes, ovnKubernetesConfig: {hybridOverlayConfig: %s}}
+`, linuxPodNetwork, linuxPrefix, lab.ServiceNetwork, env.HybridOverlayConfig())
+	if err := yaml.Unmarshal([]byte(text), &n.Object); err != nil {
+		panic(err) // the text is ours
+	}
+	return n
+}
+
+// linuxPrefix is the length of a Linux node's subnet: a thousand nodes have room, as in the measurements.
+const linuxPrefix = 24
+
+// writeNetwork writes the two Network objects of OpenShift.
+func (env *Env) writeNetwork(ctx context.Context, network *unstructured.Unstructured) error {
+	text, err := network.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	var failed error
-	for i := range list.Items {
-		r := &list.Items[i]
-		block, _ := pem.Decode(r.Spec.Request)
-		if len(r.Status.Conditions) > 0 || block == nil || r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
-			continue
-		}
-		asked, err := x509.ParseCertificateRequest(block.Bytes)
-		if err != nil || !may(r.Spec.Username, asked) {
-			continue
-		}
-		r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "NodeIdentity", Message: "requested by the node",
-		}}
-		if _, err := requests.UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{}); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("approving %s: %w", r.Name, err))
-		}
+	if err := env.Client.Patch(ctx, network, client.RawPatch(types.MergePatchType, text)); err != nil {
+		return fmt.Errorf("configuring OpenShift's network: %w", err)
 	}
-	return failed
+	config := &unstructured.Unstructured{}
+	config.SetAPIVersion("config.openshift.io/v1")
+	config.SetKind("Network")
+	config.SetName("cluster")
+	ranges := fmt.Sprintf(`{"clusterNetwork":[{"cidr":%q,"hostPrefix":%d}]}`, linuxPodNetwork, linuxPrefix)
+	patch := fmt.Appendf(nil, `{"spec":%s,"status":%s}`, ranges, ranges)
+	return env.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch))
 }
 
-// isOfNode reports whether a node requests a certificate for itself, as OVN-Kubernetes' node identity does.
-func isOfNode(user string, asked *x509.CertificateRequest) bool {
-	node, isNode := strings.CutPrefix(user, "system:node:")
-	if !isNode {
-		node, isNode = strings.CutPrefix(user, OverlayUserPrefix)
+// linuxNodeTimeout is how long OVN-Kubernetes may take for a Linux node; on two busy cores it takes less than a second.
+const linuxNodeTimeout = time.Minute
+
+// AddLinuxNode creates the Node of a Linux worker, and returns it when it is in the hybrid overlay. Nothing runs there.
+func (env *Env) AddLinuxNode(ctx context.Context, name, address string) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, lab.Patience(linuxNodeTimeout))
+	defer cancel()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+	n, err := AddNode(ctx, env.Clients, n, address)
+	for err == nil && n.Annotations[ovn.GatewayMACAnnotation] == "" {
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting until Node %s is in the hybrid overlay: %w\n%s", name, ctx.Err(), env.OVN.Log())
+		case <-time.After(5 * time.Millisecond):
+		}
+		n, err = env.Clients.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	}
-	return isNode && asked.Subject.CommonName == OverlayUserPrefix+node && slices.Equal(asked.Subject.Organization, []string{OverlayGroup})
+	return n, err
 }
 
-// AddLinuxNode creates the Node of a Linux worker in the hybrid overlay. Nothing runs there.
-func (env *Env) AddLinuxNode(ctx context.Context, name, address, subnet, mac string) (*corev1.Node, error) {
-	return AddNode(ctx, env.Clients, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{corev1.LabelOSStable: "linux"},
-		Annotations: map[string]string{overlay.LinuxSubnetsAnnotation: fmt.Sprintf(`{"default":[%q]}`, subnet), overlay.RouterMACAnnotation: mac},
-	}}, address)
+// LinuxSubnet is the subnet of a Linux node in the overlay.
+func LinuxSubnet(n *corev1.Node) string {
+	text := strings.TrimPrefix(n.Annotations[ovn.NodeSubnetsAnnotation], `{"default":["`)
+	return strings.TrimSuffix(text, `"]}`)
 }

@@ -1,0 +1,98 @@
+package ovn
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// A Verdict is what the approver does with a certificate request.
+type Verdict string
+
+// Verdicts.
+const (
+	LeftAlone Verdict = "left alone"
+	Approved  Verdict = "approved"
+	Denied    Verdict = "denied"
+)
+
+// longest is the longest validity in seconds: a year.
+const longest = 365 * 24 * 60 * 60
+
+// Judge decides about a certificate request; the text says why it is denied.
+func Judge(r *certificatesv1.CertificateSigningRequest) (Verdict, string) {
+	name, organization, ok := subject(r)
+	if !ok || len(r.Status.Conditions) > 0 || len(r.Status.Certificate) > 0 {
+		return LeftAlone, ""
+	}
+	prefix, node := cutLast(name)
+	if node == "" {
+		return LeftAlone, ""
+	}
+	if prefix+":" != UserPrefix {
+		return Denied, fmt.Sprintf("the common name %q is not that of a node", name)
+	}
+	if reason := judgeRequester(r); reason != "" {
+		return Denied, reason
+	}
+	_, requester := cutLast(r.Spec.Username)
+	switch {
+	case name != UserPrefix+requester:
+		return Denied, fmt.Sprintf("%s requests the name of another node: %q", r.Spec.Username, name)
+	case !slices.Equal(organization, []string{Group}):
+		return Denied, fmt.Sprintf("the organizations are %q", organization)
+	case r.Spec.ExpirationSeconds == nil:
+		return Denied, "it has no expirationSeconds"
+	case *r.Spec.ExpirationSeconds > longest:
+		return Denied, fmt.Sprintf("expirationSeconds %d are more than a year", *r.Spec.ExpirationSeconds)
+	}
+	return Approved, ""
+}
+
+// judgeRequester says what is wrong with who requests and for which usages.
+func judgeRequester(r *certificatesv1.CertificateSigningRequest) string {
+	prefix, node := cutLast(r.Spec.Username)
+	switch {
+	case node == "":
+		return fmt.Sprintf("the requester %q is not a node", r.Spec.Username)
+	case prefix != "system:node" && prefix+":" != UserPrefix:
+		return fmt.Sprintf("the requester %q is not a node", r.Spec.Username)
+	case len(validation.IsDNS1123Subdomain(node)) > 0:
+		return fmt.Sprintf("%q is not the name of a node", node)
+	case !sets.New(r.Spec.Usages...).Equal(sets.New(certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth)):
+		return fmt.Sprintf("the usages are %q", r.Spec.Usages)
+	case !sets.New("system:nodes", Group, "system:authenticated").HasAll(r.Spec.Groups...):
+		return fmt.Sprintf("the groups of the requester are %q", r.Spec.Groups)
+	}
+	return ""
+}
+
+// subject is that of a request which concerns the approver.
+func subject(r *certificatesv1.CertificateSigningRequest) (name string, organization []string, ok bool) {
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		return "", nil, false
+	}
+	asked, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return "", nil, false
+	}
+	name = asked.Subject.CommonName
+	concerns := strings.HasPrefix(name, strings.TrimSuffix(UserPrefix, ":")) && r.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName
+	return name, asked.Subject.Organization, concerns
+}
+
+// cutLast cuts a name at its last colon.
+func cutLast(name string) (before, after string) {
+	i := strings.LastIndex(name, ":")
+	if i < 0 {
+		return name, ""
+	}
+	return name[:i], name[i+1:]
+}

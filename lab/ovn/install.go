@@ -1,0 +1,79 @@
+//go:build linux
+
+package ovn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+)
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// A webhookServer is where the API server asks: a port of this machine, with a certificate of its own.
+type webhookServer struct {
+	net.Listener
+	cert, key []byte
+}
+
+func listen() (*webhookServer, error) {
+	loopback := net.IPv4(127, 0, 0, 1)
+	certificate, key, err := cert.GenerateSelfSignedCertKey(loopback.String(), []net.IP{loopback}, []string{"localhost"})
+	if err != nil {
+		return nil, fmt.Errorf("making the webhook's certificate: %w", err)
+	}
+	l, err := net.Listen("tcp", loopback.String()+":0")
+	return &webhookServer{l, certificate, key}, err
+}
+
+func (s *webhookServer) url() string { return "https://" + s.Addr().String() + "/node" }
+
+// install creates what OVN-Kubernetes' manifests have for Windows nodes: a namespace, the permissions of nodes, and the webhook.
+func install(ctx context.Context, clients kubernetes.Interface, server *webhookServer) error {
+	meta := metav1.ObjectMeta{Name: "ovnkube-node"}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{ // those of ovnkube-node that a Windows node may use
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods", "services", "endpoints"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes/status", "pods/status", "namespaces/status"}, Verbs: []string{"patch", "update"}},
+		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "update"}},
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: Group}},
+	}
+	url, none, scope := server.url(), admissionv1.SideEffectClassNone, admissionv1.AllScopes
+	webhook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "ovn-kubernetes-admission-webhook-node"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "ovn-kubernetes-admission-webhook-node.k8s.io", AdmissionReviewVersions: []string{"v1"}, SideEffects: &none,
+			ClientConfig: admissionv1.WebhookClientConfig{URL: &url, CABundle: server.cert},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"nodes/status"}, Scope: &scope},
+			}},
+		}},
+	}
+	o := metav1.CreateOptions{}
+	_, err1 := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}, o)
+	_, err2 := clients.RbacV1().ClusterRoles().Create(ctx, role, o)
+	_, err3 := clients.RbacV1().ClusterRoleBindings().Create(ctx, binding, o)
+	_, err4 := clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, webhook, o)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return fmt.Errorf("installing OVN-Kubernetes: %w", err)
+	}
+	return nil
+}

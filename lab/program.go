@@ -1,0 +1,24 @@
+//go:build linux
+
+package lab
+
+// A Program of this machine runs beside the control plane, and ends with it.
+type Program struct {
+	*reaper
+	log string
+}
+
+// Start starts a program that writes its log to a file.
+func (cp *ControlPlane) Start(log string, command ...string) (*Program, error) {
+	r, err := startReaper(cp.reaper, 0, append([]string{"run", log}, command...)...)
+	return &Program{r, log}, err
+}
+
+// Stop ends the program, and returns when it is gone.
+func (p *Program) Stop() { p.stop() }
+
+// Failure is why the program has ended; nil while it runs.
+func (p *Program) Failure() error { return p.failure() }
+
+// Log is the end of its log.
+func (p *Program) Log(bytes int64) string { return tail(p.log, bytes) }
