@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -113,12 +114,38 @@ func networkProblems(in Inputs) []Problem {
 				"the cluster network %.100q, as OpenShift's Network or kubeadm's ConfigMap has it, is no range such as 10.128.0.0/14, and is not used", cidr)})
 		}
 	}
+	if isUnapplied(n) {
+		name := slices.Min(slices.Collect(maps.Keys(n.Nodes.Subnets)))
+		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonRange, Message: fmt.Sprintf(
+			"no Windows node has a subnet of the hybrid cluster network %s (Node %s has %s), so that nodes are not told it: OVN-Kubernetes has another range%s",
+			strings.Join(n.HybridCIDRs, ", "), name, n.Nodes.Subnets[name], whyUnapplied(n))})
+	}
 	if hostPrefix, whose := smallestSubnet(in); hostPrefix > 0 && int(maxPods(in)) > podAddresses(hostPrefix) {
 		all = append(all, Problem{Kind: "WindowsConfig", Name: api.WindowsConfigName, Reason: ReasonMaxPods, Message: fmt.Sprintf(
 			`WindowsConfig "cluster": spec.kubelet.maxPods is %d, and %s, with addresses for %d pods: further pods would wait for one; set at most %d`,
 			maxPods(in), whose, podAddresses(hostPrefix), podAddresses(hostPrefix))})
 	}
 	return all
+}
+
+// isUnapplied says whether the hybrid overlay's range is another than the one that OVN-Kubernetes has: all Windows nodes have subnets outside of it.
+// Told that range, each would send nothing to any other. One node alone cannot bring this about.
+func isUnapplied(n ClusterNetwork) bool {
+	for _, subnet := range n.Nodes.Subnets {
+		for _, cidr := range n.HybridCIDRs {
+			if prefix, err := netip.ParsePrefix(cidr); err == nil && prefix.Contains(subnet.Addr()) {
+				return false
+			}
+		}
+	}
+	return len(n.Nodes.Subnets) > 0 && len(n.HybridCIDRs) > 0
+}
+
+func whyUnapplied(n ClusterNetwork) string {
+	if n.OpenShift {
+		return `. If ClusterOperator network says "cannot edit a running hybrid overlay network", change it as docs/network.md says; otherwise wait until it is applied`
+	}
+	return "; correct spec.network.ovn.hybridClusterSubnets, or restart OVN-Kubernetes with it"
 }
 
 // smallestSubnet is the length of the smallest subnet that a node has or gets, and a clause that says so; 0 where none is known.

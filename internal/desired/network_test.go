@@ -185,6 +185,12 @@ func TestProblemsOfANetworkWithWhichNodesWork(t *testing.T) {
 		}, []string{"Node win-2 has 10.132.2.0/25", "at most 124"}},
 		"a range that is not used": {0, func(n *network) { n.HybridUnused = []string{"10.160.0.0/16"} },
 			[]string{"hybridClusterNetwork[1]", `"10.160.0.0/16"`, "first entry"}},
+		"a range that was not applied": {0, func(n *network) {
+			n.Nodes.Subnets = map[string]netip.Prefix{"win-2": netip.MustParsePrefix("10.160.1.0/24"), "win-1": netip.MustParsePrefix("10.160.0.0/24")}
+		}, []string{"network 10.132.0.0/14 (Node win-1 has 10.160.0.0/24)", "cannot edit a running hybrid overlay network"}},
+		"a node outside": {0, func(n *network) {
+			n.Nodes.Subnets = map[string]netip.Prefix{"win-2": netip.MustParsePrefix("10.160.1.0/24"), "win-1": netip.MustParsePrefix("10.132.0.0/24")}
+		}, nil},
 		"pods in no range": {0, func(n *network) { n.PodCIDRs = []string{"10.128.0.0/14", "010.128.0.0/14"} }, []string{`"010.128.0.0/14"`}},
 	} {
 		in := onOpenShift()
@@ -295,6 +301,9 @@ func TestOverlayIsToldTheRanges(t *testing.T) {
 			n.HostPrefixes = map[string]int{"10.128.0.0/14": 23, "10.132.0.0/14": 24}
 		},
 			" --cluster-subnets 10.128.0.0/14/23 --hybrid-overlay-cluster-subnets 10.132.0.0/14"},
+		"a range that was not applied: nodes would refuse each other's subnets": {func(n *desired.ClusterNetwork) {
+			n.Nodes.Subnets = map[string]netip.Prefix{"win-1": netip.MustParsePrefix("10.160.0.0/24")}
+		}, " --cluster-subnets 10.128.0.0/14"},
 		"lengths that cannot be": {func(n *desired.ClusterNetwork) { n.HostPrefixes = map[string]int{"10.128.0.0/14": 14} },
 			" --cluster-subnets 10.128.0.0/14 --hybrid-overlay-cluster-subnets 10.132.0.0/14"},
 		"not masked": {func(n *desired.ClusterNetwork) { n.PodCIDRs = []string{"10.128.7.0/14", "10.140.0.0/16"} },

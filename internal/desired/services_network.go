@@ -129,7 +129,7 @@ func overlayNode(in Inputs, folder string) Service {
 	if ranges := subnets(in.Cluster.Network.PodCIDRs, in.Cluster.Network.HostPrefixes); ranges != "" {
 		s.Command += " --cluster-subnets " + ranges
 	}
-	if ranges := subnets(in.Cluster.Network.HybridCIDRs, nil); ranges != "" {
+	if ranges := subnets(in.Cluster.Network.HybridCIDRs, nil); ranges != "" && !isUnapplied(in.Cluster.Network) {
 		s.Command += " --hybrid-overlay-cluster-subnets " + ranges
 	}
 	return s
