@@ -48,10 +48,10 @@ func networkLines() []Line {
 				"in OVN-Kubernetes. That Windows returns port, adapter and subnet of a network as they were " +
 				"requested is from the documentation of its API. A network that `hybrid-overlay-node` created " +
 				"itself is not compared with that until the program restarts. After a restart of Windows, the " +
-				"program adds persistent routes that Windows keeps for the adapter below the virtual one. That " +
-				"`netsh interface ipv4 show route store=persistent` lists these, also in other languages, that " +
-				"`route delete` removes them there, and that a route which `route -p` has stored comes back or is " +
-				"listed, is from documentation. A persistent route without a gateway is not added: the log names it.",
+				"program adds persistent routes that Windows keeps for the adapter below the virtual one. It " +
+				"is an assumption, which was not tested, that `netsh interface ipv4 show route store=persistent` " +
+				"lists these, with the same columns in all languages, that `route delete` removes them there, and " +
+				"that a route of `route -p` is listed there or in the registry. A persistent route without a gateway is not added: the log names it.",
 			Reason: "it takes a cluster, and creating its networks cuts the connections of the machine",
 		},
 	}

@@ -64,8 +64,8 @@ type networkReconciler struct {
 	report     *reporter
 	// holders are the Nodes that have their subnets.
 	holders *holdersFile
-	// reported are the Nodes of which something was logged, with what it was.
-	reported map[string]string
+	// reported is what was logged of other Nodes.
+	reported map[string]bool
 	failed   pauses
 }
 

@@ -101,16 +101,16 @@ func subnetsOf(some []hns.RemoteSubnet) string {
 	return shorten.List(names, few, ", ")
 }
 
-// logNeighbors logs once for each Node what is wrong with its subnet or its address.
+// logNeighbors logs once what is wrong with the subnet or the address of a Node.
 func (r *networkReconciler) logNeighbors(d decision) {
-	reported := map[string]string{}
+	reported := map[string]bool{}
 	log := func(neighbors []neighbor, what string) {
 		for _, n := range neighbors {
-			text := n.err.Error()
-			if r.reported[n.node] != text {
-				r.log.Warn(what, "node", n.node, "error", text)
+			text := n.node + ": " + n.err.Error()
+			if !r.reported[text] {
+				r.log.Warn(what, "node", n.node, "error", n.err.Error())
 			}
-			reported[n.node] = text
+			reported[text] = true
 		}
 	}
 	log(d.limited, "Pods of a node are unreachable from some nodes")

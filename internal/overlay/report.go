@@ -130,8 +130,8 @@ func combine(problems []problem) string {
 	return "this node has no route to the pods of " + shorten.List(texts, fewSubjects, ", ")
 }
 
-// run publishes the status whenever it changes, until ctx is done. Then the file is removed: what
-// it says may not be true any more.
+// run publishes the status whenever it changes, until ctx is done. Then the file is removed: what it says may not be true any
+// more.
 func (r *reporter) run(ctx context.Context) {
 	published := overlaystatus.Status{}
 	written := false
