@@ -130,6 +130,9 @@ func (x overlayTest) linuxRemote() string {
 
 // registerAgain deletes the Node of a host. The restarted kubelet registers it, and OVN-Kubernetes gives it the next free subnet.
 func (x overlayTest) registerAgain() {
+	if testing.Short() {
+		x.t.Skip("SKIPPED: it takes a minute and a half; run without -short")
+	}
 	node := x.node("win-1")
 	was := x.subnet("win-1")
 	x.remove(node)
