@@ -181,6 +181,7 @@ func (x overlayTest) offAndOn() {
 			x.t.Errorf("Node %s has subnet %s, had %s", name, now, was)
 		}
 	}
+	x.restartOperator() // it looks when it starts, and else every five minutes
 	x.eventually("nothing of the time in between is left", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())
