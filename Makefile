@@ -21,7 +21,7 @@ TEST := go test -vet=off
 RACED := $(CURDIR)/hack/race-test.sh
 ON_WINDOWS := ./internal/acceptance/... ./internal/daemon/... ./internal/overlay/... ./internal/win/... ./cmd/wicd/... ./cmd/wicd-setup/... ./cmd/hybrid-overlay-node/... ./cmd/wmco-acceptance/...
 ACCEPTANCE := WMCO_ACCEPTANCE=$(CURDIR)/_acceptance/wmco-acceptance.exe hack/wine-test.sh . -vet=off -count=1
-CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|BadInput|Hostile)$$
+CORE := ^Test(WindowsHostBecomesReadyNode|OperatorPod|Images|OpenShift|Network|HybridOverlay|BadInput|Hostile)$$
 MORE := ^Test(WindowsFleet|Disconnected|OldestKubernetes)$$
 HOSTS ?= 1
 # JOIN=1 makes acceptance build what the option --join of its program needs.
@@ -258,7 +258,7 @@ e2e-build:
 	$(STEP) $@ 30 bash -c 'cd lab && go run ./prepare -conformance'
 
 e2e-core-tests:
-	$(E2E) $@ 400 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
+	$(E2E) $@ 430 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(CORE)" ./e2e'
 
 e2e-more-tests:
 	$(E2E) $@ 300 bash -c 'cd lab && $(TEST) -v -count=1 -timeout 60m -short -parallel 2 -run "$(MORE)" ./e2e'

@@ -130,6 +130,9 @@ func (x overlayTest) linuxRemote() string {
 
 // registerAgain deletes the Node of a host. The restarted kubelet registers it, and OVN-Kubernetes gives it the next free subnet.
 func (x overlayTest) registerAgain() {
+	if testing.Short() {
+		x.t.Skip("SKIPPED: it takes a minute and a half; run without -short")
+	}
 	node := x.node("win-1")
 	was := x.subnet("win-1")
 	x.remove(node)
@@ -178,6 +181,7 @@ func (x overlayTest) offAndOn() {
 			x.t.Errorf("Node %s has subnet %s, had %s", name, now, was)
 		}
 	}
+	x.restartOperator() // it looks when it starts, and else every five minutes
 	x.eventually("nothing of the time in between is left", func(context.Context) string {
 		for _, h := range x.Lab.Hosts() {
 			n := x.node(h.Name())

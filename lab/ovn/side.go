@@ -33,7 +33,7 @@ type Options struct {
 	Start func(log string, command ...string) (Process, error)
 	// Retry is how often the stand-in looks again for a free subnet; 30 s if 0, as the cluster manager does.
 	Retry time.Duration
-	// Log gets what fails.
+	// Log gets what fails; nothing does if it is nil.
 	Log io.Writer
 }
 
@@ -58,6 +58,9 @@ type backend interface {
 
 // Open creates what OVN-Kubernetes creates at its installation. Nothing runs before Configure.
 func Open(ctx context.Context, o Options) (*Side, error) {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
 	clients, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,8 +53,12 @@ func (env *Env) startOVN(ctx context.Context, o Options) (err error) {
 	if err := env.writeNetwork(ctx, network); err != nil {
 		return err
 	}
+	log := o.Log
+	if log == nil {
+		log = io.Discard
+	}
 	go openshift.FollowNetwork(env.running, env.Client, func(ctx context.Context, conf string) error { return env.OVN.Configure(ctx, conf) }, func(err error) {
-		fmt.Fprintln(o.Log, "OpenShift's network operator:", err)
+		fmt.Fprintln(log, "OpenShift's network operator:", err)
 	})
 	return nil
 }
