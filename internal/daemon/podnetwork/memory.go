@@ -138,6 +138,8 @@ func (m *networkMemory) miss(j *judgement, what string) {
 // makes none later than at its start, as flanneld does.
 func (m *networkMemory) patience(j *judgement) (patience time.Duration, limited bool) {
 	switch {
+	case len(j.maker) > 0: // it works, and says what it waits for: another start would only hide that for a while
+		return 0, false
 	case j.want.Once && (m.network == networkPresent || m.network == networkGone):
 		j.plan.soon()
 		return networkSoon, true

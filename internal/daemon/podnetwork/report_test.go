@@ -24,6 +24,13 @@ func TestTheMakerSaysWhyThereIsNoNetwork(t *testing.T) {
 	if reason != treated.Reason || message != treated.Message || !isFault {
 		t.Errorf("told %v %s: %s", isFault, reason, message)
 	}
+	m := newNetworkMemory()
+	for v.now = v.now.Add(time.Second); v.now.Before(time.Now().Add(time.Hour)); v.now = v.now.Add(time.Minute) {
+		v.state = hns.State{}
+		if p := m.judge(overlayWanted(), v); len(p.restart) > 0 {
+			t.Fatalf("a service that says what it waits for is restarted: %v", p.restart)
+		}
+	}
 	// With a network, it is told beside what else is missing.
 	v = networkView{now: time.Now(), state: healthy(0), maker: []overlaystatus.Problem{{Reason: api.ReasonOverlayNeighborRefused, Message: "win-2"}}}
 	v.state.Endpoints = nil
