@@ -24,8 +24,8 @@ import (
 // Numbers of TestNetwork's Services.
 const (
 	endpointsEach = 5
-	// settledAfter is how long WICD waits longer for load balancers after many Services have changed.
-	settledAfter = 35 * time.Second
+	// settledAfter is how long Services must not have changed before WICD restarts kube-proxy for a load balancer that is lost.
+	settledAfter = 5*time.Minute + 10*time.Second
 )
 
 // manyServices is a number of Services for which kube-proxy needs some time; fewer with -short.

@@ -117,20 +117,20 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		j.plan.ask.lost = lost
 		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
 	}
-	confirmed := 0
-	for front := range lost {
-		p, next := b.made[front], retried
-		if !e.lost[front] {
-			next = doubted
-		} else {
-			confirmed++
+	var confirmed []string
+	for front, service := range lost {
+		p, next := b.made[front], doubted
+		if e.lost[front] {
+			next = retried
+			confirmed = append(confirmed, nameOf(front, service))
 		}
 		j.move(&p.phase, next)
 		b.put(front, p)
 	}
-	if confirmed > 0 {
+	if len(confirmed) > 0 {
+		slices.Sort(confirmed)
 		k.restarts = append(k.restarts, j.now)
-		k.restart(j, fmt.Sprintf("Windows has lost %d load balancers", confirmed))
+		k.restart(j, fmt.Sprintf("Windows has lost %d load balancers: %s", len(confirmed), shorten.List(confirmed, namedLosses, ", ")))
 	}
 	return ""
 }

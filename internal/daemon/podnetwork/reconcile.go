@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 const (
@@ -234,7 +235,16 @@ func (n *reconciliation) removeOthers(ctx context.Context, orphans hns.State) {
 		n.Log.Error("Removing orphaned HNS objects failed", "error", err.Error())
 		return
 	}
-	n.repaired("%d load balancers and %d endpoints removed that have no owner", len(orphans.LoadBalancers), len(orphans.Endpoints))
+	var named []string
+	for front := range backendsIn(orphans) {
+		named = append(named, front.String())
+	}
+	for _, e := range orphans.Endpoints {
+		named = append(named, e.Address.String())
+	}
+	slices.Sort(named)
+	n.repaired("%d load balancers and %d endpoints removed that no Service or pod has: %s",
+		len(orphans.LoadBalancers), len(orphans.Endpoints), shorten.List(named, namedLosses, ", "))
 }
 
 // write writes the files of the network. kube-proxy reads its own when it starts.
