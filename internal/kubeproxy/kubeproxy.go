@@ -59,8 +59,8 @@ type Balancer struct {
 // remote one.
 type Presence map[netip.Addr]bool
 
-// Balancers returns the load balancers of a Service with these EndpointSlices, in the order of its ports. A Service or EndpointSlice that
-// kube-proxy does not read has none.
+// Balancers returns the load balancers of a Service with these EndpointSlices, in the order of its ports: those that kube-proxy makes, and
+// uncertain ones that it may make. A Service or EndpointSlice that kube-proxy does not read has none.
 func (s Service) Balancers(endpoints []EndpointSlice, onHost Presence) []Balancer {
 	if !s.ClusterIP.IsValid() {
 		return nil
@@ -88,18 +88,21 @@ func (s Service) balancersOf(p Port, endpoints []EndpointSlice, onHost Presence)
 		}
 	}
 	protocol, supported := protocolOf(p.Protocol)
+	certain = certain && supported
 	var all []Balancer
-	add := func(vip netip.Addr, port uint16, isNeeded, onlyLocal bool) {
+	add := func(vip netip.Addr, port uint16, isAvailable, onlyLocal bool) {
 		backends := cluster
 		if onlyLocal {
 			backends = local
 		}
-		if isNeeded && len(backends) > 0 {
-			all = append(all, Balancer{Frontend{vip, port, protocol}, distinct(backends), certain && supported})
+		if !certain || isAvailable && len(backends) > 0 {
+			all = append(all, Balancer{Frontend{vip, port, protocol}, distinct(backends), certain})
 		}
 	}
 	add(s.ClusterIP, p.Port, true, s.InternalLocal)
-	add(netip.Addr{}, p.NodePort, p.NodePort > 0 && available, s.PreserveDestination || s.ExternalLocal)
+	if p.NodePort > 0 {
+		add(netip.Addr{}, p.NodePort, available, s.PreserveDestination || s.ExternalLocal)
+	}
 	for _, vip := range s.ExternalIPs {
 		add(vip, p.Port, available, s.ExternalLocal)
 	}

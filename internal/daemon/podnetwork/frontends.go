@@ -90,7 +90,7 @@ func (f *frontends) known() bool {
 }
 
 // expected are the load balancers that kube-proxy must have made: those of Services and EndpointSlices that did not change within settled.
-// A frontend of two Services is left out, as Windows gives it to one of them only.
+// An uncertain one is left out, and one of two Services: Windows gives it to one of them only.
 func (f *frontends) expected(now time.Time, settled time.Duration, onHost kubeproxy.Presence) map[kubeproxy.Frontend]balancer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *frontends) expected(now time.Time, settled time.Duration, onHost kubepr
 			s.compute(onHost)
 		}
 		for _, b := range s.balancers {
-			if _, isTwice := all[b.Frontend]; isTwice {
+			if _, isTwice := all[b.Frontend]; isTwice || !b.Certain {
 				contested[b.Frontend] = true
 			}
 			if b.Certain && now.Sub(s.since) >= settled {
