@@ -30,8 +30,9 @@ const (
 	overlayName = "OVNKubernetesHybridOverlayNetwork"
 	cniConfig   = `C:\k\cni\config\cni.conf`
 	proxyConfig = `C:\k\kube-proxy.conf`
-	// restored is how long anything that Windows loses may be away.
-	restored = 30 * time.Second
+	// restored is how long anything that Windows loses may be away: a single load balancer for 15 seconds until kube-proxy is restarted, which
+	// takes as long.
+	restored = 45 * time.Second
 )
 
 func newOverlaid(t *testing.T, services int) *overlaid {

@@ -14,6 +14,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -96,7 +98,7 @@ func (c *Cluster) get(w http.ResponseWriter, r *http.Request) {
 	if kind := collection(path); kind != "" {
 		items := []any{}
 		for _, key := range slices.Sorted(maps.Keys(c.objects)) {
-			if belongs(key, path, r) {
+			if belongs(key, path, r) && isLabeled(c.objects[key], r) {
 				items = append(items, c.objects[key])
 			}
 		}
@@ -121,6 +123,16 @@ func onePage(items []any, meta map[string]any, r *http.Request) []any {
 	}
 	meta["continue"], meta["remainingItemCount"] = strconv.Itoa(from+limit), len(items)-limit
 	return items[:limit]
+}
+
+// isLabeled reports whether the labels of an object match the request's selector of labels. Watches do not have one.
+func isLabeled(object map[string]any, r *http.Request) bool {
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return false
+	}
+	has, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	return selector.Matches(labels.Set(has))
 }
 
 // belongs reports whether an object is in the collection, of one namespace or of all, and selected by the request's
