@@ -219,7 +219,7 @@ func (c *cluster) swap(recorded map[string]map[string]string) string {
 	return ""
 }
 
-// expected is a recorded value, or the one in its place. What a later Node gets is free whoever had it, or free because of who has it.
+// expected is a recorded value, or the one in its place. What a later Node gets is free, no matter which Node had it before.
 func (c *cluster) expected(key, recorded string) string {
 	if other, swapped := c.swapped[key][recorded]; swapped {
 		return other
