@@ -326,29 +326,11 @@ const (
 )
 
 // CustomNetwork is a CNI configuration that the user supplies.
-// +kubebuilder:validation:XValidation:rule="has(self.cniConfig) != has(self.configDir)",message="set either cniConfig or configDir"
 type CustomNetwork struct {
 	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS
-	// and .NodeIP with its own values. Either cniConfig or configDir must be set.
+	// and .NodeIP with its own values.
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=65536
-	// +optional
-	CNIConfig string `json:"cniConfig,omitempty"`
-
-	// configDir is the folder on Windows hosts from which containerd reads the CNI configuration, for networks that
-	// install it themselves, such as C:\etc\cni\net.d. WICD writes nothing there; a node becomes Ready when there is a
-	// configuration. The folder must be on drive C: and outside C:\k and C:\Windows.
-	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:Pattern=`^C:(\\[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)+$`
-	// +kubebuilder:validation:XValidation:rule=`![self.lowerAscii()+'\\'].exists(p, p.startsWith('c:\\k\\') || p.startsWith('c:\\windows\\'))`,message="must be outside C:\\k and C:\\Windows"
-	// +optional
-	ConfigDir string `json:"configDir,omitempty"`
-
-	// binDir is a folder on Windows hosts with the network's own CNI plugins, such as C:\opt\cni\bin. containerd looks
-	// for plugins in the payload first. The folder must be on drive C: and outside C:\k and C:\Windows.
-	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:Pattern=`^C:(\\[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)+$`
-	// +kubebuilder:validation:XValidation:rule=`![self.lowerAscii()+'\\'].exists(p, p.startsWith('c:\\k\\') || p.startsWith('c:\\windows\\'))`,message="must be outside C:\\k and C:\\Windows"
-	// +optional
-	BinDir string `json:"binDir,omitempty"`
+	// +required
+	CNIConfig string `json:"cniConfig"`
 }

@@ -53,7 +53,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   pod_annotations = []
 @hyperv@
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ['@folder@\cni'@bin@]
+  bin_dirs = ['@folder@\cni']
   conf_dir = '@cni@'
   max_conf_num = 1
 `
@@ -74,22 +74,14 @@ const hyperVTemplate = `
   VmProcessorCount = @processors@
 `
 
-func renderContainerdConfig(folder string, machine *virtualMachine, custom *v1alpha1.CustomNetwork) string {
-	plugins, configuration := "", CNIFolder
-	if custom != nil {
-		configuration = cmp.Or(custom.ConfigDir, configuration)
-	}
-	if custom != nil && custom.BinDir != "" {
-		plugins = ", '" + custom.BinDir + "'"
-	}
+func renderContainerdConfig(folder string, machine *virtualMachine) string {
 	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
 	return strings.NewReplacer(
 		"@root@", ContainerdRoot,
 		"@state@", ContainerdState,
 		"@registries@", Registries,
 		"@folder@", folder,
-		"@cni@", configuration,
-		"@bin@", plugins,
+		"@cni@", CNIFolder,
 	).Replace(config)
 }
 

@@ -71,9 +71,6 @@ func TestRender(t *testing.T) {
 			flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("a", 64), Size: 3}
 			in.Payload = payload.New(append(in.Payload.Files, flanneld), nil, payload.File{})
 		},
-		"custom-folders": func(in *desired.Inputs) {
-			in.Config.Network = v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{ConfigDir: `C:\etc\cni\net.d`, BinDir: `C:\opt\cni\bin`}}
-		},
 		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
@@ -287,14 +284,6 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 		"unknown field":      {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "filling the template"},
 		"not JSON":           {custom(`name: {{.PodCIDR}}`), "not JSON"},
 		"no type":            {custom(`{"name": "x"}`), "no name or no type"},
-		"plugins of ours":    {folders(v1alpha1.CustomNetwork{CNIConfig: bridge, BinDir: `C:\K\versions`}), "custom.binDir"},
-		"a folder like ours": {folders(v1alpha1.CustomNetwork{CNIConfig: bridge, BinDir: `C:\k.`}), "custom.binDir"},
-		"a way around":       {folders(v1alpha1.CustomNetwork{ConfigDir: `C:\opt\..\k`}), "custom.configDir"},
-		"a setting more":     {folders(v1alpha1.CustomNetwork{CNIConfig: bridge, BinDir: "C:\\a']\nx = ['"}), "custom.binDir"},
-		"Windows' own":       {folders(v1alpha1.CustomNetwork{ConfigDir: `C:\Windows\System32`}), "custom.configDir"},
-		"another drive":      {folders(v1alpha1.CustomNetwork{ConfigDir: `D:\cni`}), "custom.configDir"},
-		"two configurations": {folders(v1alpha1.CustomNetwork{CNIConfig: bridge, ConfigDir: `C:\etc\cni\net.d`}), "either cniConfig or configDir"},
-		"no configuration":   {folders(v1alpha1.CustomNetwork{BinDir: `C:\opt\cni\bin`}), "either cniConfig or configDir"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -306,10 +295,6 @@ func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
 			}
 		})
 	}
-}
-
-func folders(c v1alpha1.CustomNetwork) v1alpha1.NetworkSpec {
-	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &c}
 }
 
 func custom(config string) v1alpha1.NetworkSpec {

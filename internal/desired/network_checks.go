@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -52,19 +51,7 @@ const networkField = `WindowsConfig "cluster": spec.network`
 func checkCustom(in Inputs) error {
 	custom := in.Config.Network.Custom
 	if custom == nil {
-		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig or configDir", ErrNetwork, networkField, in.provider())
-	}
-	for _, folder := range [][2]string{{"binDir", custom.BinDir}, {"configDir", custom.ConfigDir}} {
-		if folder[1] != "" && !isUsersFolder(folder[1]) {
-			return fmt.Errorf("%w: %s.custom.%s is %.100q; a folder on drive C: outside C:\\k and C:\\Windows is needed, as C:\\opt\\cni\\bin",
-				ErrNetwork, networkField, folder[0], folder[1])
-		}
-	}
-	if (custom.CNIConfig == "") == (custom.ConfigDir == "") {
-		return fmt.Errorf("%w: %s.custom needs either cniConfig or configDir", ErrNetwork, networkField)
-	}
-	if custom.ConfigDir != "" {
-		return nil
+		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig", ErrNetwork, networkField, in.provider())
 	}
 	sample := CNI{Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
 	if _, err := sample.Fill("10.0.0.0/24", "192.0.2.1"); err != nil {
@@ -72,16 +59,6 @@ func checkCustom(in Inputs) error {
 	}
 	return nil
 }
-
-// isUsersFolder tells whether a folder can be the user's own. No part ends with a point, which Windows drops: C:\k. is C:\k.
-func isUsersFolder(path string) bool {
-	const part = `[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?`
-	below := strings.ToLower(path) + `\`
-	return len(path) <= maxUsersFolder && regexp.MustCompile(`^C:(\\`+part+`)+$`).MatchString(path) &&
-		!strings.HasPrefix(below, `c:\k\`) && !strings.HasPrefix(below, `c:\windows\`)
-}
-
-const maxUsersFolder = 200
 
 // checkPodsIPv4 asks the ranges of pods for one of IPv4, checkHybridIPv4 those of pods on Windows nodes. Where no range is known, nothing is.
 func checkPodsIPv4(in Inputs) error   { return checkIPv4(in, pods) }

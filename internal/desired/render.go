@@ -84,7 +84,7 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualM
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine, in.Config.Network.Custom)},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine)},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
@@ -99,9 +99,9 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualM
 	}
 }
 
-// customCNI is the configuration that the user wrote; nil with providers and networks that make their own.
+// customCNI is the configuration that the user wrote; nil with providers that make their own.
 func customCNI(in Inputs) *CNI {
-	if in.Config.Network.Custom == nil || in.Config.Network.Custom.ConfigDir != "" {
+	if in.Config.Network.Custom == nil {
 		return nil
 	}
 	return &CNI{

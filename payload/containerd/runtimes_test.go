@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	runhcs "github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1/options"
@@ -24,10 +23,6 @@ type runtimes struct {
 			Options              map[string]any `toml:"options"`
 		} `toml:"runtimes"`
 	} `toml:"containerd"`
-	CNI struct {
-		Plugins       []string `toml:"bin_dirs"`
-		Configuration string   `toml:"conf_dir"`
-	} `toml:"cni"`
 }
 
 // mustLoad has containerd load the configuration that internal/desired renders, from a golden file.
@@ -99,19 +94,6 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 			if got.String() != options.String() {
 				t.Errorf("%s: the shim gets %v for %s, want %v", golden, &got, name, options)
 			}
-		}
-	}
-}
-
-// TestPluginsOfTheUserAreFound: those of the payload come first.
-func TestPluginsOfTheUserAreFound(t *testing.T) {
-	for golden, want := range map[string]struct{ plugins, configuration string }{
-		"default":        {"", `C:\k\cni\config`},
-		"custom-folders": {`C:\opt\cni\bin`, `C:\etc\cni\net.d`},
-	} {
-		got := mustLoad(t, golden).CNI
-		if got.Configuration != want.configuration || !strings.HasPrefix(got.Plugins[0], `C:\k\versions\`) || strings.Join(got.Plugins[1:], " ") != want.plugins {
-			t.Errorf("%s: %+v, want %+v", golden, got, want)
 		}
 	}
 }
