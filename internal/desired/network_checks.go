@@ -49,18 +49,6 @@ func CheckNetwork(in Inputs) error {
 
 const networkField = `WindowsConfig "cluster": spec.network`
 
-func checkCustom(in Inputs) error {
-	custom := in.Config.Network.Custom
-	if custom == nil {
-		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig", ErrNetwork, networkField, in.provider())
-	}
-	sample := CNI{Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
-	if _, err := sample.Fill("10.0.0.0/24", "192.0.2.1"); err != nil {
-		return fmt.Errorf("%w: %s.custom.cniConfig: %w", ErrNetwork, networkField, err)
-	}
-	return nil
-}
-
 func checkOVNKubernetes(in Inputs) error {
 	n := in.Cluster.Network
 	if !n.OpenShift || n.Type == "OVNKubernetes" {
