@@ -8,7 +8,7 @@ const nodeConditions = "troubleshooting#conditions-of-a-node"
 
 // nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
 func nodes() Table {
-	const repair, hyperV = "network#repair", "workloads#hyper-v-isolation"
+	const repair, ownNetwork, hyperV = "network#repair", "network#your-own-network", "workloads#hyper-v-isolation"
 	return Table{
 		api.ReasonNodeReady: good(),
 		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
@@ -27,6 +27,10 @@ func nodes() Table {
 		api.ReasonHNSNetworkMissing: {Warning, "Wait: WICD restarts what creates the pod network; if it lasts, see C:\\var\\log on the host.", repair},
 		api.ReasonHNSEndpointLost:   {Warning, "Wait: WICD creates the endpoints again.", repair},
 		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy, which creates them again.", repair},
+
+		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
+			ownNetwork},
+		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},
 
 		api.ReasonRebootPending:   {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
 		api.ReasonNoRebootPending: good(),
