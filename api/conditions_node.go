@@ -15,8 +15,9 @@ const (
 	ConditionNodeRebootRequired = "WindowsRebootRequired"
 	// ConditionWindowsNetworkUnavailable is True while the pod network does not work: the Host Network Service does not
 	// answer, or has lost networks, endpoints or load balancers, which the daemon repairs; or the hybrid overlay of
-	// OVN-Kubernetes has a problem (reasons that begin with Overlay). The message says which.
-	// Absent when the user supplies the network (provider Custom). Bad when True.
+	// OVN-Kubernetes has a problem (reasons that begin with Overlay). The message says which. When the user supplies the
+	// network (provider Custom), it is True while something is missing that the daemon waits for, and absent until then.
+	// Bad when True.
 	ConditionWindowsNetworkUnavailable = "WindowsNetworkUnavailable"
 	// ConditionCommitPressure is True while Windows has committed 90% or more of the memory it can commit, which is the
 	// physical memory and the paging files. Beyond that, programs get no memory. Absent until the first time. Bad when
@@ -145,6 +146,11 @@ const (
 	// ReasonOverlayNeighborRefused means that this node has no route to the pods of other nodes, because of what their Nodes
 	// say. The message names some of them.
 	ReasonOverlayNeighborRefused = "OverlayNeighborRefused"
+	// ReasonNetworkConfigurationMissing means that the folder of spec.network.custom.configDir has no CNI configuration, or
+	// one that containerd cannot load. The installer of the user's network must write it.
+	ReasonNetworkConfigurationMissing = "NetworkConfigurationMissing"
+	// ReasonKubeProxyUnsupported means that the user's network is of a type for which the daemon cannot run kube-proxy.
+	ReasonKubeProxyUnsupported = "KubeProxyUnsupported"
 	// ReasonNetworkRepaired is a reason of events: the daemon repaired the pod network.
 	ReasonNetworkRepaired = "NetworkRepaired"
 )

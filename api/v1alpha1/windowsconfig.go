@@ -208,7 +208,7 @@ const (
 	NetworkOVNHybridOverlay NetworkProvider = "OVNHybridOverlay"
 	// NetworkFlannel connects Windows nodes to a cluster that uses Flannel with VXLAN.
 	NetworkFlannel NetworkProvider = "Flannel"
-	// NetworkCustom uses the CNI configuration that the user supplies in network.custom.
+	// NetworkCustom uses a network that the user supplies, as network.custom says.
 	NetworkCustom NetworkProvider = "Custom"
 )
 
@@ -220,8 +220,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.flannel) || has(self.provider) && self.provider == 'Flannel'",message="network.flannel may be set only when network.provider is Flannel"
 type NetworkSpec struct {
 	// provider is the provider of the pod network: OVNHybridOverlay for a cluster with OVN-Kubernetes, Flannel for a
-	// cluster with Flannel, Custom for your own CNI configuration. Empty means OVNHybridOverlay on OpenShift. On other
-	// clusters, hosts do not join without a provider, because a node without a network would never become Ready.
+	// cluster with Flannel, Custom for your own network. Empty means OVNHybridOverlay on OpenShift. On other clusters,
+	// hosts do not join without a provider, because a node without a network would never become Ready.
 	// +kubebuilder:validation:Enum=OVNHybridOverlay;Flannel;Custom
 	// +optional
 	Provider NetworkProvider `json:"provider,omitempty"`
@@ -324,13 +324,3 @@ const (
 	// FlannelConfigMap is the default of network.flannel.configMap.
 	FlannelConfigMap = "kube-flannel-cfg"
 )
-
-// CustomNetwork is a CNI configuration that the user supplies.
-type CustomNetwork struct {
-	// cniConfig is a CNI configuration (JSON) as a Go template. Each node replaces .PodCIDR, .ServiceCIDR, .ClusterDNS
-	// and .NodeIP with its own values.
-	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=65536
-	// +required
-	CNIConfig string `json:"cniConfig"`
-}

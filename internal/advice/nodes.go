@@ -8,7 +8,7 @@ const nodeConditions = "troubleshooting#conditions-of-a-node"
 
 // nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
 func nodes() Table {
-	const repair, hyperV = "network#repair", "workloads#hyper-v-isolation"
+	const repair, ownNetwork, hyperV = "network#repair", "network#your-own-network", "workloads#hyper-v-isolation"
 	return Table{
 		api.ReasonNodeReady: good(),
 		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
@@ -29,6 +29,10 @@ func nodes() Table {
 		api.ReasonLoadBalancersLost: {Warning, "Wait: WICD restarts kube-proxy if that is safe; the message says why not, and the log of kube-proxy why it makes none.", repair},
 		api.ReasonServiceNotProgrammed: {Info, "See the log of kube-proxy on the host (C:\\var\\log\\kube-proxy) for the Services in the message; if all nodes tell the same, look at the Service.",
 			repair},
+
+		api.ReasonNetworkConfigurationMissing: {Warning, "Install your network on the node, so that its CNI configuration is in the folder that the message names.",
+			ownNetwork},
+		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},
 
 		api.ReasonRebootPending:   {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
 		api.ReasonNoRebootPending: good(),

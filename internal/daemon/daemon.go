@@ -105,6 +105,7 @@ type parts struct {
 	supervisor *supervisor.Supervisor
 	metrics    *nodestatus.Metrics
 	network    *podnetwork.Reconciler
+	users      *podnetwork.UsersNetwork
 	reboot     *nodestatus.RebootPending
 	problems   *nodestatus.Problems
 	accounts   *nodestatus.Accounts
@@ -131,6 +132,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.follower = nodesettings.NewFollower(s, p.verifier)
 	p.sandbox = sandboximage.New(s, wake, p.follower)
 	p.network = podnetwork.New(s, wake, p.supervisor, p.metrics, p.sandbox)
+	p.users = podnetwork.NewUsersNetwork(s, wake, p.supervisor)
 	p.updates = update.NewRequester(s, p.verifier, wake, update.Limits{Within: o.UpdateWithin, Steady: o.UpdateSteady})
 	p.registry = registry.Part{Session: s, Server: pulls, Metrics: p.metrics, Wake: wake}
 	p.exclusions = configure.NewExclusions(s, wake, p.metrics)
@@ -139,7 +141,7 @@ func newParts(s state.Session, clients *apiclient.Cache, pulls *registry.Server,
 	p.reporter = &nodestatus.Reporter{
 		Session: s, Wake: wake,
 		Sources: []nodestatus.Source{
-			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.collector,
+			p.supervisor, p.updates, p.reboot, p.problems, p.accounts, p.network, p.users, p.verifier, p.sandbox, p.registry, p.exclusions, p.hyperV, p.collector,
 		},
 		Services: p.supervisor, Updates: p.updates, Keys: configure.KeyRetirer{Session: s}, PodNetwork: p.cni(),
 	}
@@ -158,6 +160,7 @@ func (p *parts) run(ctx context.Context) {
 		p.supervisor.Run,
 		configure.Drift{Session: p.Session, Services: p.supervisor, Metrics: p.metrics}.Run,
 		p.network.Run,
+		p.users.Run,
 		podnetwork.Loading{CNI: p.cni()}.Run,
 		p.sandbox.Run,
 		p.runInCluster,

@@ -198,9 +198,17 @@ func (n Node) checkPaths() error {
 			return fmt.Errorf("its network has the status file %.128q; allowed is %s", f, overlayStatus)
 		}
 	}
+	if n.UserNetwork != nil && n.UserNetwork.Proxy != nil {
+		paths = append(paths, n.UserNetwork.Proxy.Path)
+	}
 	for _, path := range paths {
 		if !slices.Contains(networks, path) {
 			return fmt.Errorf("its network has the file %.128q; allowed are %s", path, strings.Join(networks, ", "))
+		}
+	}
+	for _, folder := range n.UserNetwork.Folders() {
+		if err := checkUserFolder(folder); err != nil {
+			return fmt.Errorf("its network: %w", err)
 		}
 	}
 	folders := []string{Metrics, Registries, CNIFolder, staticPods, KubeletCertificates, WICDCertificates}

@@ -53,7 +53,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri']
   pod_annotations = []
 @hyperv@
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ['@folder@\cni']
+  bin_dirs = ['@folder@\cni'@binDir@]
   conf_dir = '@cni@'
   max_conf_num = 1
 `
@@ -74,14 +74,20 @@ const hyperVTemplate = `
   VmProcessorCount = @processors@
 `
 
-func renderContainerdConfig(folder string, machine *virtualMachine) string {
+// renderContainerdConfig has containerd look for network plugins among ours first: it takes the first of a name that it finds.
+func renderContainerdConfig(folder string, machine *virtualMachine, users *UserNetwork) string {
 	config := strings.Replace(containerdTemplate, "@hyperv@", machine.runtime(), 1)
+	binDir := ""
+	if users != nil && users.BinDir != "" {
+		binDir = ", '" + users.BinDir + "'"
+	}
 	return strings.NewReplacer(
 		"@root@", ContainerdRoot,
 		"@state@", ContainerdState,
 		"@registries@", Registries,
 		"@folder@", folder,
-		"@cni@", CNIFolder,
+		"@binDir@", binDir,
+		"@cni@", users.CNIFolder(),
 	).Replace(config)
 }
 

@@ -39,6 +39,8 @@ type Node struct {
 	CNI *CNI `json:"cni,omitempty"`
 	// Network is the network that a service makes, and WICD looks after; nil where CNI says all.
 	Network *Network `json:"network,omitempty"`
+	// UserNetwork is a network that the user supplies, with programs or an installer of its own.
+	UserNetwork *UserNetwork `json:"userNetwork,omitempty"`
 	// Registries says from where images are pulled; nil: as they are named. WICD serves it to containerd on loopback.
 	Registries *mirrors.Table `json:"registries,omitempty"`
 	// Environment are variables of the machine. Services get those they read, of these and of the Secrets'.

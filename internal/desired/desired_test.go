@@ -71,6 +71,12 @@ func TestRender(t *testing.T) {
 			flanneld := payload.File{Path: "flanneld.exe", Component: "flanneld", Version: "v1", Group: payload.Flannel, SHA256: strings.Repeat("a", 64), Size: 3}
 			in.Payload = payload.New(append(in.Payload.Files, flanneld), nil, payload.File{})
 		},
+		"custom-installer": func(in *desired.Inputs) {
+			in.Config.Network.Custom = &v1alpha1.CustomNetwork{ConfigDir: `C:\etc\cni\net.d`, BinDir: `C:\opt\cni\bin`, KubeProxy: v1alpha1.KubeProxyNone}
+		},
+		"custom-proxy": func(in *desired.Inputs) {
+			*in.Config.Network.Custom = v1alpha1.CustomNetwork{CNIConfig: bridge, BinDir: `C:\Program Files\cni`, KubeProxy: v1alpha1.KubeProxyManaged, NetworkName: "l2"}
+		},
 		"cloud":    func(in *desired.Inputs) { in.Cluster.CloudProvider.External = true },
 		"settings": func(in *desired.Inputs) { in.Settings = settings(t) },
 		"logs":     func(in *desired.Inputs) { in.Config.Logs = v1alpha1.LogsSpec{Size: "1Gi", Age: "36h30m", Count: 12} },
@@ -271,34 +277,6 @@ func FuzzFromData(f *testing.F) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
-}
-
-func TestRenderRefusesNetworksThatCannotWork(t *testing.T) {
-	tests := map[string]struct {
-		network v1alpha1.NetworkSpec
-		says    string
-	}{
-		"no provider":        {v1alpha1.NetworkSpec{}, "spec.network.provider is empty"},
-		"nothing for Custom": {v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom}, "spec.network.custom is empty"},
-		"broken template":    {custom(`{"name": "{{.PodCIDR"}`), "parsing the template"},
-		"unknown field":      {custom(`{"name": "{{.PodCidr}}", "type": "x"}`), "filling the template"},
-		"not JSON":           {custom(`name: {{.PodCIDR}}`), "not JSON"},
-		"no type":            {custom(`{"name": "x"}`), "no name or no type"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			in := inputs()
-			in.Config.Network = test.network
-			_, err := desired.Render(in)
-			if !errors.Is(err, desired.ErrNetwork) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("got %v, want ErrNetwork that says %q", err, test.says)
-			}
-		})
-	}
-}
-
-func custom(config string) v1alpha1.NetworkSpec {
-	return v1alpha1.NetworkSpec{Provider: v1alpha1.NetworkCustom, Custom: &v1alpha1.CustomNetwork{CNIConfig: config}}
 }
 
 func TestCNIConfigurationIsFilledForTheNode(t *testing.T) {

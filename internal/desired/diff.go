@@ -256,7 +256,7 @@ func (c *comparison) rest() {
 		{"version", c.old.Version == c.new.Version},
 		{"payload", c.old.Digest == c.new.Digest},
 		{"folders", slices.Equal(c.old.Directories, c.new.Directories)},
-		{"pod network", reflect.DeepEqual(c.old.CNI, c.new.CNI) && reflect.DeepEqual(c.old.Network, c.new.Network)},
+		{"pod network", reflect.DeepEqual(c.old.CNI, c.new.CNI) && reflect.DeepEqual(c.old.Network, c.new.Network) && reflect.DeepEqual(c.old.UserNetwork, c.new.UserNetwork)},
 		{"environment of the machine", maps.Equal(c.old.Environment, c.new.Environment)},
 		{"variables that are the operator's", slices.Equal(c.old.WatchedEnvironment, c.new.WatchedEnvironment)},
 		{"trusted certificates", c.old.Certificates == c.new.Certificates},

@@ -48,18 +48,6 @@ func CheckNetwork(in Inputs) error {
 
 const networkField = `WindowsConfig "cluster": spec.network`
 
-func checkCustom(in Inputs) error {
-	custom := in.Config.Network.Custom
-	if custom == nil {
-		return fmt.Errorf("%w: %s.custom is empty; provider %s needs spec.network.custom.cniConfig", ErrNetwork, networkField, in.provider())
-	}
-	sample := CNI{Template: custom.CNIConfig, ServiceCIDR: in.Cluster.ServiceCIDR, ClusterDNS: in.Cluster.ClusterDNS}
-	if _, err := sample.Fill("10.0.0.0/24", "192.0.2.1"); err != nil {
-		return fmt.Errorf("%w: %s.custom.cniConfig: %w", ErrNetwork, networkField, err)
-	}
-	return nil
-}
-
 // checkPodsIPv4 asks the ranges of pods for one of IPv4, checkHybridIPv4 those of pods on Windows nodes. Where no range is known, nothing is.
 func checkPodsIPv4(in Inputs) error   { return checkIPv4(in, pods) }
 func checkHybridIPv4(in Inputs) error { return checkIPv4(in, hybridPods) }

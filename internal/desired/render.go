@@ -84,31 +84,19 @@ func renderNode(in Inputs, kubeletConf string, logs LogLimits, machine *virtualM
 		Files: append([]File{
 			{Path: kubeletConfig, Content: kubeletConf},
 			{Path: kubeletClientCA, Content: in.Cluster.KubeletClientCA},
-			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine)},
+			{Path: containerdConfig, Content: renderContainerdConfig(VersionFolder(in.Payload.Digest), machine, userNetwork(in))},
 		}, files...),
 		Services:           services,
 		SandboxImage:       in.sandboxImage(),
 		TaintValue:         taintValue(in.Config.Taint),
 		CNI:                customCNI(in),
 		Network:            network(in),
+		UserNetwork:        userNetwork(in),
 		WatchedEnvironment: proxyVariables(),
 		Firewall:           firewall(in),
 		Exclusions:         exclusions(in),
 		Routes:             routes(in),
 		Logs:               logs,
-	}
-}
-
-// customCNI is the configuration that the user wrote; nil with providers that make their own.
-func customCNI(in Inputs) *CNI {
-	if in.Config.Network.Custom == nil {
-		return nil
-	}
-	return &CNI{
-		Path:        cniConfig,
-		Template:    in.Config.Network.Custom.CNIConfig,
-		ServiceCIDR: in.Cluster.ServiceCIDR,
-		ClusterDNS:  in.Cluster.ClusterDNS,
 	}
 }
 

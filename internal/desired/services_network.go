@@ -68,7 +68,7 @@ func networkServices(in Inputs, folder string, logs LogLimits) []Service {
 	case v1alpha1.NetworkFlannel:
 		maker = flanneld(in, folder)
 	default:
-		return nil
+		return customServices(in, folder, logs)
 	}
 	return []Service{maker, kubeProxy(in, folder, logs, maker.Name)}
 }

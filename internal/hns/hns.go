@@ -16,6 +16,9 @@ type NetworkType string
 // Overlay puts packets between hosts into VXLAN.
 const Overlay NetworkType = "Overlay"
 
+// L2Bridge is a network whose endpoints are in the range of the host's own, or have routes to it, without encapsulation.
+const L2Bridge NetworkType = "L2Bridge"
+
 // Network is a virtual switch on an adapter of the host.
 type Network struct {
 	// ID is a GUID in lower case, which Windows gives when the network is created.

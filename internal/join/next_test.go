@@ -222,6 +222,14 @@ func TestReadyNeedsKubeletAndVersion(t *testing.T) {
 		}
 	}
 	expect("False", api.ReasonNodeNotReady)
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: "cni plugin not initialized"},
+		{Type: api.ConditionWindowsNetworkUnavailable, Status: corev1.ConditionTrue, Message: `C:\etc\cni\net.d has no CNI configuration`},
+	}
+	expect("False", api.ReasonNodeNotReady)
+	if c := meta.FindStatusCondition(st.Conditions, api.ConditionReady); !strings.Contains(c.Message, `cni plugin not initialized; C:\etc\cni\net.d has no CNI configuration`) {
+		t.Errorf("Ready says %q, and not what the network lacks", c.Message)
+	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	expect("False", api.ReasonVersionPending)
 	node.Annotations[api.AnnotationVersion] = "0.1.0-abc"

@@ -166,6 +166,9 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 		if kubelet != nil {
 			message = kubelet.Message
 		}
+		if lacks := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable); kubelet != nil && lacks != nil && lacks.Status == corev1.ConditionTrue {
+			message = shorten.Text(message+"; "+lacks.Message, shorten.Reported)
+		}
 		c.not(api.ConditionNodeReady, api.ReasonNodeNotReady, fmt.Sprintf("node %s: %s", node.Name, message))
 	case reported == "":
 		c.not(api.ConditionNodeReady, api.ReasonVersionPending,

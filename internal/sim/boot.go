@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/agent"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
 )
 
@@ -75,7 +74,7 @@ func (b *boot) changeFile(op, name string) error {
 		}
 		b.w.roomFor--
 	}
-	if host.Parent(name) == desired.CNIFolder && (op == "remove" || op == "rename") {
+	if host.Parent(name) == b.w.cniFolder() && (op == "remove" || op == "rename") {
 		b.w.missed = false
 	}
 	if op == "remove" {

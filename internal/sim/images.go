@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -35,12 +36,23 @@ func (i images) NetworkReady(ctx context.Context) (bool, error) {
 	if err := i.answersLocked(ctx); err != nil {
 		return false, err
 	}
-	names, err := w.Disk().List(desired.CNIFolder)
+	names, err := w.Disk().List(w.cniFolder())
 	if err != nil {
 		return false, nil
 	}
-	hasConfig := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".conf") })
+	hasConfig := slices.ContainsFunc(names, func(name string) bool {
+		return strings.HasSuffix(name, ".conf") || strings.HasSuffix(name, ".conflist")
+	})
 	return hasConfig && !w.missed, nil
+}
+
+// cniFolder is the folder from which containerd reads the configuration of the pod network, as its own configuration says.
+func (w *Windows) cniFolder() string {
+	content, _ := w.Disk().Read(`C:\k\containerd\containerd_conf.toml`)
+	if found := regexp.MustCompile(`(?m)^ *conf_dir = '(.*)'$`).FindSubmatch(content); found != nil {
+		return string(found[1])
+	}
+	return desired.CNIFolder
 }
 
 // MissNetwork makes the runtime miss the configuration of its network until something in the folder changes, as when it could not open the

@@ -107,6 +107,13 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 	network := func(provider, block string, settings map[string]any) func(context.Context) error {
 		return set("network", map[string]any{"provider": provider, block: settings})
 	}
+	custom := func(fields ...string) func(context.Context) error {
+		settings := map[string]any{}
+		for i := 0; i < len(fields); i += 2 {
+			settings[fields[i]] = fields[i+1]
+		}
+		return network("Custom", "custom", settings)
+	}
 	size := func(name, value string) attempt {
 		want := fmt.Sprintf("spec.logs.size: Invalid value: %q: size must be a quantity of bytes from 1Mi to 10Gi, for example 100Mi", value)
 		return attempt{"logs: " + name, want, set("logs.size", value)}
@@ -148,6 +155,24 @@ func (c *cluster) testWindowsConfig(t *testing.T) {
 		{"eviction that is neither", "values must be a quantity or a percentage", eviction("memory.available", "much")},
 		{"eviction by something else", "keys must be memory.available", eviction("pid.available", "10%")},
 		{"network of the user's own", "", set("network", map[string]any{"provider": "Custom", "custom": map[string]any{"cniConfig": "{}"}})},
+		{"network of an installer's", "", set("network", map[string]any{"provider": "Custom", "custom": map[string]any{
+			"configDir": `C:\etc\cni\net.d`, "binDir": `C:\Program Files\containerd\cni\bin`, "kubeProxy": "None"}})},
+		{"network of the user's own with kube-proxy", "", custom("cniConfig", "{}", "kubeProxy", "Managed", "networkName", "l2")},
+		{"kube-proxy without a network", "networkName must be set when", custom("cniConfig", "{}", "kubeProxy", "Managed")},
+		{"a network without kube-proxy", "networkName must be set when", custom("cniConfig", "{}", "networkName", "l2")},
+		{"kube-proxy of somebody", "spec.network.custom.kubeProxy", custom("cniConfig", "{}", "kubeProxy", "External")},
+		{"no CNI configuration", "exactly one of network.custom.cniConfig and", custom("binDir", `C:\opt\cni\bin`)},
+		{"two CNI configurations", "exactly one of network.custom.cniConfig and", custom("cniConfig", "{}", "configDir", `C:\etc\cni\net.d`)},
+		{"CNI configuration at a folder of WICD", "must not be C:\\ProgramData", custom("configDir", `c:\K\cni`)},
+		{"CNI configuration at a folder of Windows", "must not be C:\\ProgramData", custom("configDir", `C:\Windows`)},
+		{"CNI configuration where users write", "must not be C:\\ProgramData", custom("configDir", `C:\ProgramData`)},
+		{"CNI configuration below what users write", "", custom("configDir", `C:\ProgramData\Vendor`)},
+		{"plugins on another drive", "must be a folder on drive C:", custom("cniConfig", "{}", "binDir", `D:\cni`)},
+		{"plugins in a folder of Linux", "must be a folder on drive C:", custom("cniConfig", "{}", "binDir", `/opt/cni/bin`)},
+		{"plugins in a folder above", "must be a folder on drive C:", custom("cniConfig", "{}", "binDir", `C:\opt\..\k`)},
+		{"plugins in a short name", "must be a folder on drive C:", custom("cniConfig", "{}", "binDir", `C:\PROGRA~1`)},
+		{"plugins on the drive", "spec.network.custom.binDir", custom("cniConfig", "{}", "binDir", `C:\`)},
+		{"plugins in a long folder", "spec.network.custom.binDir", custom("cniConfig", "{}", "binDir", `C:\`+strings.Repeat("a", 198))},
 		{"network without its settings", "network.custom must be set", set("network.provider", "Custom")},
 		{"network of OVN-Kubernetes", "", set("network.provider", "OVNHybridOverlay")},
 		{"network of OVN-Kubernetes with a port", "", network("OVNHybridOverlay", "ovn", map[string]any{"vxlanPort": int64(9898)})},

@@ -2,12 +2,15 @@ package containerd_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	runhcs "github.com/Microsoft/hcsshim/cmd/containerd-shim-runhcs-v1/options"
 	"github.com/containerd/containerd/v2/cmd/containerd/server/config"
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/pelletier/go-toml/v2"
 	"sigs.k8s.io/yaml"
 )
@@ -23,6 +26,10 @@ type runtimes struct {
 			Options              map[string]any `toml:"options"`
 		} `toml:"runtimes"`
 	} `toml:"containerd"`
+	CNI struct {
+		BinDirs []string `toml:"bin_dirs"`
+		ConfDir string   `toml:"conf_dir"`
+	} `toml:"cni"`
 }
 
 // mustLoad has containerd load the configuration that internal/desired renders, from a golden file.
@@ -94,6 +101,46 @@ func TestPodsHaveTheirRuntimes(t *testing.T) {
 			if got.String() != options.String() {
 				t.Errorf("%s: the shim gets %v for %s, want %v", golden, &got, name, options)
 			}
+		}
+	}
+}
+
+// TestPluginsAreLookedForAmongOursFirst has libcni, which containerd calls plugins with, look in the folders that containerd has loaded.
+func TestPluginsAreLookedForAmongOursFirst(t *testing.T) {
+	const ours = `C:\k\versions\f8c53928063c\cni`
+	for golden, want := range map[string]struct {
+		binDirs []string
+		confDir string
+	}{
+		"default":          {[]string{ours}, `C:\k\cni\config`},
+		"custom-installer": {[]string{ours, `C:\opt\cni\bin`}, `C:\etc\cni\net.d`},
+		"custom-proxy":     {[]string{ours, `C:\Program Files\cni`}, `C:\k\cni\config`},
+	} {
+		has := mustLoad(t, golden).CNI
+		if !slices.Equal(has.BinDirs, want.binDirs) || has.ConfDir != want.confDir {
+			t.Errorf("%s: containerd has loaded %q, want %q", golden, has, want)
+		}
+	}
+	root, err := os.MkdirTemp("", "plugins-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer removeAll(t, root)
+	var folders []string
+	for _, name := range []string{"ours", "users"} {
+		folder := filepath.Join(root, name)
+		folders = append(folders, folder)
+		if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "both"+invoke.ExecutableFileExtensions[0]), nil, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own := filepath.Join(folders[1], "own"+invoke.ExecutableFileExtensions[0])
+	if err := os.WriteFile(own, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for plugin, want := range map[string]string{"both": filepath.Join(folders[0], "both"+invoke.ExecutableFileExtensions[0]), "own": own} {
+		if got, err := invoke.FindInPath(plugin, folders); err != nil || got != want {
+			t.Errorf("plugin %s is %s (%v), want %s", plugin, got, err, want)
 		}
 	}
 }

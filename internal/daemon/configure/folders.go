@@ -33,6 +33,8 @@ func accessTo(folder string) (who host.Access, claimed bool) {
 type folders struct {
 	work
 	declared []string
+	// users are folders of the user's, in which containerd looks for the network of pods.
+	users []string
 }
 
 // make makes the declared folders and those of versions, and claims what C:\k does not protect.
@@ -48,6 +50,42 @@ func (f folders) make(context.Context) error {
 		if !existed {
 			f.recordChange("folder %s made", folder)
 		}
+	}
+	for _, folder := range f.users {
+		if err := f.makeUsers(folder, host.Private); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeUsers makes a folder of the user's, and those above it, where they do not exist. What exists keeps its rights. It must not belong to a
+// user of the host who is no administrator: containerd runs the programs in it as SYSTEM.
+func (f folders) makeUsers(folder string, who host.Access) error {
+	if strings.Count(folder, `\`) == 0 {
+		return nil // the drive
+	}
+	if err := f.makeUsers(host.Parent(folder), host.Readable); err != nil {
+		return err
+	}
+	if err := state.CheckNoLink(f.Host, folder); err != nil {
+		return err
+	}
+	made, err := f.Rights.MakeFolder(folder, who)
+	if err != nil {
+		return fmt.Errorf("making %s: %w", folder, err)
+	}
+	if made {
+		f.recordChange("folder %s made", folder)
+		return nil
+	}
+	_, stranger, err := f.Rights.Look(folder, who)
+	if err != nil {
+		return fmt.Errorf("looking whose %s is: %w", folder, err)
+	}
+	if stranger != "" {
+		return fmt.Errorf("using %s, a folder of spec.network.custom: it belongs to %s and not to Administrators, and containerd runs programs there as SYSTEM; "+
+			"if you trust what is in it, run: icacls \"%s\" /setowner *S-1-5-32-544 /t /c", folder, stranger, folder)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ type parts struct {
 
 func newParts(w work, t target) parts {
 	return parts{
-		folders:      folders{work: w, declared: t.wanted.Directories},
+		folders:      folders{work: w, declared: t.wanted.Directories, users: t.wanted.UserNetwork.Folders()},
 		keys:         sshKeys{work: w, wanted: t.wanted.AuthorizedKeys},
 		programs:     programs{work: w, restarts: t.restarts, wanted: t.wanted},
 		files:        files{work: w, restarts: t.restarts, wanted: t.wanted, former: t.former.wanted.Files},

@@ -59,5 +59,15 @@ func (c CNI) IsConfigured() bool {
 			paths = append(paths, f.Path)
 		}
 	}
+	if n := c.Wanted.UserNetwork; n != nil {
+		if n.Proxy != nil {
+			paths = append(paths, n.Proxy.Path)
+		}
+		if n.ConfigDir != "" {
+			if name, err := firstCNIFile(c.Session, n.ConfigDir); name == "" || err != nil {
+				return false
+			}
+		}
+	}
 	return !slices.ContainsFunc(paths, func(path string) bool { return !c.Host.Disk.Exists(path) })
 }
