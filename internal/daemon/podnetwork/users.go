@@ -150,7 +150,7 @@ func (u *UsersNetwork) set(reason, message string) {
 	u.mu.Lock()
 	changed := u.lacks.Reason != reason || u.lacks.Message != message
 	if changed {
-		u.lacks = nodestatus.Problem{Reason: reason, Message: message, Since: time.Now()}
+		u.lacks = nodestatus.Problem{Service: "network", Reason: reason, Message: message, Since: time.Now()}
 	}
 	u.mu.Unlock()
 	if !changed {
