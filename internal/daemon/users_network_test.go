@@ -14,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/host"
-	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/internal/sim/servers"
 )
@@ -59,11 +58,7 @@ func newUsersNetwork(t *testing.T, change func(*desired.Node)) *member {
 }
 
 func (m *member) networkCondition() corev1.NodeCondition {
-	node := m.node()
-	if c := nodestate.Condition(&node, api.ConditionWindowsNetworkUnavailable); c != nil {
-		return *c
-	}
-	return corev1.NodeCondition{}
+	return m.conditionOf(api.ConditionWindowsNetworkUnavailable)
 }
 
 func (m *member) isNetworkReady(t *testing.T) bool {
@@ -194,4 +189,16 @@ func TestFoldersThatUsersOfTheHostOwnAreRefused(t *testing.T) {
 			expectContent(t, w.Disk(), trap+`\planted`, "by a user")
 		})
 	}
+}
+
+// TestWhatWasSaidOfAUsersNetworkEnds when the user writes the configuration instead.
+func TestWhatWasSaidOfAUsersNetworkEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newUsersNetwork(t, func(*desired.Node) {})
+		m.await(t, "the Node says what is missing", func() bool { return m.networkCondition().Status == corev1.ConditionTrue })
+		m.request.Desired.UserNetwork = nil
+		m.request.Desired.CNI = &desired.CNI{Path: cniConfig, Template: `{"name":"n","type":"t"}`}
+		mustJoin(t, m.windows, m.request)
+		m.await(t, "the Node says no more that something is missing", func() bool { return m.networkCondition().Status == corev1.ConditionFalse })
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/hns"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // UsersNetwork tells what a network of the user's lacks, and configures kube-proxy for it where WICD runs one. It changes nothing of the
@@ -27,6 +28,8 @@ type UsersNetwork struct {
 	services Restarter
 
 	mu sync.Mutex
+	// known says that the network was looked at.
+	known bool
 	// lacks is what the Node is told of; without a Reason, nothing.
 	lacks nodestatus.Problem
 }
@@ -149,8 +152,9 @@ func firstCNIFile(s state.Session, folder string) (name string, err error) {
 func (u *UsersNetwork) set(reason, message string) {
 	u.mu.Lock()
 	changed := u.lacks.Reason != reason || u.lacks.Message != message
+	u.known = true
 	if changed {
-		u.lacks = nodestatus.Problem{Reason: reason, Message: message, Since: time.Now()}
+		u.lacks = nodestatus.Problem{Service: "network", Reason: reason, Message: message, Since: time.Now()}
 	}
 	u.mu.Unlock()
 	if !changed {
@@ -162,14 +166,16 @@ func (u *UsersNetwork) set(reason, message string) {
 	u.wake.Send()
 }
 
-// ReportTo reports to the node what the network lacks.
+// ReportTo reports to the node what the network lacks. What was said of a network that is wanted no more ends.
 func (u *UsersNetwork) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	if u.Wanted.UserNetwork == nil {
+	u.mu.Lock()
+	known, lacks := u.known, u.lacks
+	u.mu.Unlock()
+	said := nodestate.Condition(node, api.ConditionWindowsNetworkUnavailable)
+	isStale := u.Wanted.UserNetwork == nil && u.Wanted.Network == nil && said != nil && said.Status == corev1.ConditionTrue
+	if !known && !isStale {
 		return nil
 	}
-	u.mu.Lock()
-	lacks := u.lacks
-	u.mu.Unlock()
 	return w.ReportProblem(ctx, node, nodestatus.Condition{
 		Type: api.ConditionWindowsNetworkUnavailable, Works: api.ReasonNetworkWorks, Message: "the user's network has what WICD waits for",
 	}, lacks)

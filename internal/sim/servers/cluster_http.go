@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // ServeHTTP implements http.Handler.
@@ -162,6 +163,9 @@ func (c *Cluster) write(w http.ResponseWriter, r *http.Request) {
 	}
 	before, there := c.objects[path]
 	switch {
+	case r.Method == http.MethodPost && len(validation.IsDNS1123Subdomain(fmt.Sprint(metaOf(body)["name"]))) > 0:
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		return
 	case r.Method == http.MethodPost && there:
 		fail(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		return

@@ -1,0 +1,135 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/hns"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// The user's own network: win-bridge under a name that no plugin of the operator has, and its configuration.
+const (
+	usersPlugin     = `C:\opt\cni\bin\users-bridge.exe`
+	usersConfigDir  = `C:\etc\cni\net.d`
+	usersNetwork    = "l2"
+	usersConfigList = `{"cniVersion": "1.0.0", "name": "l2", "plugins": [{"type": "users-bridge", "apiVersion": 2,
+ "ipam": {"type": "host-local", "subnet": "10.140.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}`
+)
+
+// TestUsersNetwork has an installer bring a network: a plugin, a configuration and a network of Windows. The node waits for each, pods get
+// their addresses from the plugin, and kube-proxy serves the network.
+func TestUsersNetwork(t *testing.T) {
+	needs(t, lab.CanRunWindows())
+	p := newPlace(t, testenv.Options{WineHosts: 1, Network: testenv.NetworkLab, Components: []string{"win-bridge", "host-local", "kube-proxy"}})
+	err := p.Change(t.Context(), func(s *v1alpha1.WindowsConfigSpec) {
+		s.Network.Custom = &v1alpha1.CustomNetwork{
+			ConfigDir: usersConfigDir, BinDir: `C:\opt\cni\bin`, KubeProxy: v1alpha1.KubeProxyManaged, NetworkName: usersNetwork,
+		}
+	})
+	if err == nil {
+		err = p.Announce(t.Context(), p.Hosts()...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := p.Lab.Hosts()[0]
+	p.expectLacks(api.ReasonNetworkConfigurationMissing, usersConfigDir+" has no CNI configuration")
+	p.eventually("the instance says what is missing", func(context.Context) string {
+		for _, c := range p.instance(ours(host.Address())).Status.Conditions {
+			if c.Type == api.ConditionReady && strings.Contains(c.Message, usersConfigDir) {
+				return ""
+			}
+		}
+		return fmt.Sprint(p.instance(ours(host.Address())).Status.Conditions)
+	})
+	p.installUsersPlugin(host)
+	p.expectLacks(api.ReasonHNSNetworkMissing, "no network "+usersNetwork)
+	network, err := host.HNS().Create(hns.Network, fields{
+		"Name": usersNetwork, "Type": "L2Bridge",
+		"Ipams": []fields{{"Type": "Static", "Subnets": []fields{{
+			"IpAddressPrefix": "10.140.0.0/24", "Routes": []fields{{"NextHop": "10.140.0.2", "DestinationPrefix": "0.0.0.0/0"}},
+		}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.expectAllReady()
+	if _, err := p.WinWebserver(t.Context(), appWeb, 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	p.expectEndpoint(host, fmt.Sprint(network["ID"]))
+	p.eventually("kube-proxy makes load balancers", func(context.Context) string {
+		if all, err := host.HNS().List(hns.LoadBalancer); err != nil || len(all) == 0 {
+			log, _ := host.ReadFile(`C:\var\log\kube-proxy\kube-proxy.log`)
+			return fmt.Sprintf("there are %v (%v); its log: %s", all, err, log)
+		}
+		return ""
+	})
+}
+
+type fields = map[string]any
+
+// expectLacks waits until the Node says what its network lacks.
+func (p place) expectLacks(reason, says string) {
+	p.t.Helper()
+	p.eventually("the Node says "+reason, func(ctx context.Context) string {
+		nodes := &corev1.NodeList{}
+		if err := p.Client.List(ctx, nodes); err != nil || len(nodes.Items) != 1 {
+			return fmt.Sprintf("there are %d Nodes (%v)", len(nodes.Items), err)
+		}
+		c := nodestate.Condition(&nodes.Items[0], api.ConditionWindowsNetworkUnavailable)
+		if c == nil || c.Status != corev1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, says) {
+			return fmt.Sprint(c)
+		}
+		return ""
+	})
+}
+
+func (p place) installUsersPlugin(host *lab.Host) {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	err := testenv.Programs(p.t.Context(), dir, os.Stderr, "win-bridge")
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(filepath.Join(dir, "win-bridge.exe"))
+	}
+	if err == nil {
+		err = host.WriteFile(usersPlugin, content)
+	}
+	if err == nil {
+		err = host.WriteFile(usersConfigDir+`\10-users.conflist`, []byte(usersConfigList))
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// expectEndpoint waits until the user's plugin has given a pod its endpoint.
+func (p place) expectEndpoint(host *lab.Host, network string) {
+	p.t.Helper()
+	p.eventually("a pod has an endpoint of the user's network", func(ctx context.Context) string {
+		all, err := host.HNS().List(hns.Endpoint)
+		pods, _ := p.Pods(ctx, appWeb)
+		for _, pod := range pods {
+			for _, e := range all {
+				if fmt.Sprint(e["HostComputeNetwork"]) == network && pod.Status.PodIP != "" && strings.Contains(fmt.Sprint(e["IpConfigurations"]), pod.Status.PodIP) {
+					return ""
+				}
+			}
+		}
+		return fmt.Sprintf("endpoints are %v (%v), pods %v", all, err, pods)
+	})
+}
