@@ -27,14 +27,14 @@ import (
 // and kube-proxy lag and stall, and whose Windows refuses load balancers. As long as Windows loses nothing, nothing may be repaired. What it
 // does lose is restored, as far as the number of restarts allows. WMCO_HOURS sets the number of hours; make bench plays 1,000.
 func TestHoursOfServices(t *testing.T) {
-	hours := 20
+	hours := 8
 	if text := os.Getenv("WMCO_HOURS"); text != "" {
 		var err error
 		if hours, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const each = 5 // hours of one seed
+	const each = 2 // hours of one seed
 	worlds := make([]*world, (hours+each-1)/each)
 	var work sync.WaitGroup
 	for part := range runtime.NumCPU() {
