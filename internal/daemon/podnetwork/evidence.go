@@ -21,7 +21,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
-	"github.com/windows-machine-config/wmco/internal/hns"
 	"github.com/windows-machine-config/wmco/internal/kubeproxy"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
@@ -39,8 +38,9 @@ const (
 
 // questions are what the API server has to be asked before something is repaired: the watches may lag behind those of kube-proxy.
 type questions struct {
-	// lost are load balancers that seem lost, with their Services.
-	lost map[kubeproxy.Frontend]types.NamespacedName
+	// lost are load balancers that seem lost, with their Services; onHost are the endpoints with which they were expected.
+	lost   map[kubeproxy.Frontend]types.NamespacedName
+	onHost kubeproxy.Presence
 	// owners asks for all addresses that Services and EndpointSlices have.
 	owners bool
 }
@@ -69,12 +69,12 @@ type asker struct {
 	known *frontends
 }
 
-func (a asker) ask(ctx context.Context, q questions, onHost kubeproxy.Presence) *evidence {
+func (a asker) ask(ctx context.Context, q questions) *evidence {
 	ctx, cancel := context.WithTimeout(ctx, evidenceTimeout)
 	defer cancel()
 	e := &evidence{}
 	if len(q.lost) > 0 {
-		e.lost, e.err = a.confirm(ctx, q.lost, onHost)
+		e.lost, e.err = a.confirm(ctx, q.lost, q.onHost)
 		if e.err == nil {
 			e.first, e.err = a.findFirst(ctx, q.lost)
 		}
@@ -232,7 +232,7 @@ func list(ctx context.Context, c rest.Interface, resource, namespace string, opt
 }
 
 // ask asks the API server; nil if it was asked a moment ago.
-func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) *evidence {
+func (n *reconciliation) ask(ctx context.Context, q questions) *evidence {
 	if time.Since(n.asked) < askedEvery {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) *e
 	if client == nil {
 		return &evidence{err: errNoClient}
 	}
-	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q, presenceIn(v.state, n.networkID(v)))
+	e := asker{client, n.Record.Node, n.frontends}.ask(ctx, q)
 	if !errors.Is(e.err, errNotTold) {
 		n.asked = time.Now()
 	}
@@ -251,11 +251,3 @@ func (n *reconciliation) ask(ctx context.Context, q questions, v networkView) *e
 
 // errNoClient means that there is no certificate for the API server yet.
 var errNoClient = errors.New("there is no connection to the API server")
-
-func (n *reconciliation) networkID(v networkView) string {
-	i := slices.IndexFunc(v.state.Networks, func(network hns.Network) bool { return network.Name == n.want.Name })
-	if i < 0 {
-		return ""
-	}
-	return v.state.Networks[i].ID
-}

@@ -21,11 +21,13 @@ const (
 	// lostAfter is for a load balancer or an endpoint that was there.
 	lostAfter = 5 * time.Second
 	// restartAfter is how long one must be missing before kube-proxy is restarted for it: kube-proxy removes load balancers of a changed
-	// Service, and makes them again a while later when it has much to do. unchangedFor is how long the Service must not have changed
-	// before: kube-proxy may hear of a change that long after us, and then fail to make again what it has removed. lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
-	// other back ends.
+	// Service, and makes them again a while later when it has much to do.
 	restartAfter = 15 * time.Second
+	// unchangedFor is how long the Service must not have changed before: kube-proxy may hear of a change that long after us, and then fail
+	// to make again what it has removed.
 	unchangedFor = 5 * time.Minute
+	// lostWhenBusy is for a load balancer that was there while kube-proxy has much to do, lateAfter for one that was never seen, or has
+	// other back ends.
 	lostWhenBusy = 30 * time.Second
 	lateAfter    = 2 * time.Minute
 	// orphanedAfter is for what belongs to no Service any more: longer than a watch of ours can lag behind that of kube-proxy.

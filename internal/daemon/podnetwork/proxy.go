@@ -101,20 +101,16 @@ func (k *kubeProxy) repair(j *judgement, b *balancers, lost map[kubeproxy.Fronte
 		return fmt.Sprintf("; kube-proxy was restarted %d times in a day and is not restarted before %s", len(k.restarts), next.UTC().Format(time.RFC3339))
 	}
 	e := j.evidence
+	if e == nil || e.lost == nil || e.err != nil || e.first != "" {
+		j.plan.ask.lost, j.plan.ask.onHost = lost, j.onHost
+	}
 	switch {
-	case e == nil || e.lost == nil && e.err == nil:
-		j.plan.ask.lost = lost
-		j.plan.soon()
-		return ""
-	case errors.Is(e.err, errNotTold):
-		j.plan.ask.lost = lost
+	case e == nil || e.lost == nil && e.err == nil || errors.Is(e.err, errNotTold):
 		j.plan.soon()
 		return ""
 	case e.err != nil:
-		j.plan.ask.lost = lost
 		return fmt.Sprintf("; kube-proxy is not restarted before the API server has confirmed that: %v", e.err)
 	case e.first != "":
-		j.plan.ask.lost = lost
 		return fmt.Sprintf("; Node %s has lost the same, so that the cause may be shared: kube-proxy is restarted here when it is there again", e.first)
 	}
 	var confirmed []string

@@ -125,7 +125,7 @@ func (n *reconciliation) judge(ctx context.Context, memory *networkMemory, view 
 	if !plan.ask.isAny() {
 		return plan
 	}
-	if view.evidence = n.ask(ctx, plan.ask, view); view.evidence == nil {
+	if view.evidence = n.ask(ctx, plan.ask); view.evidence == nil {
 		return plan
 	}
 	view.now = time.Now()
