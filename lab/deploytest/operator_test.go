@@ -193,10 +193,10 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"lists the pods of a node", "", func(ctx context.Context) error {
 			return drop(core.Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=win-1"}))
 		}},
-		{"evicts a pod", "not found", func(ctx context.Context) error {
+		{"evicts a pod", `pods "gone" not found`, func(ctx context.Context) error {
 			return core.Pods("default").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gone"}})
 		}},
-		{"deletes a pod that did not leave", "not found", func(ctx context.Context) error {
+		{"deletes a pod that did not leave", `pods "gone" not found`, func(ctx context.Context) error {
 			return core.Pods("default").Delete(ctx, "gone", metav1.DeleteOptions{})
 		}},
 		{"asks who reads its metrics", "", func(ctx context.Context) error {

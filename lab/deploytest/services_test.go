@@ -29,7 +29,6 @@ func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 	}
 	for _, who := range []clients{c.mayWriteConfigMaps(t, "pipeline"), c.admin} {
 		maps := who.CoreV1().ConfigMaps(namespace)
-		eventually(t, "not found", func(ctx context.Context) error { return maps.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
 		try(t, []attempt{
 			{"creates one", refused, func(ctx context.Context) error {
 				return drop(maps.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
@@ -72,15 +71,11 @@ func (c *cluster) testServicesAreTheOperators(t *testing.T) {
 			return elsewhere.Delete(ctx, name, metav1.DeleteOptions{})
 		}},
 		{"an account of the operator's name in another namespace", refused, func(ctx context.Context) error {
-			c.mayWriteConfigMaps(t, "system:serviceaccount:default:windows-machine-config-operator")
-			foreign := c.as(t, "system:serviceaccount:default:windows-machine-config-operator").CoreV1().ConfigMaps(namespace)
-			eventually(t, "not found", func(ctx context.Context) error { return foreign.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
+			foreign := c.mayWriteConfigMaps(t, "system:serviceaccount:default:windows-machine-config-operator").CoreV1().ConfigMaps(namespace)
 			return drop(foreign.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
 		{"the namespace controller makes one", refused, func(ctx context.Context) error {
-			c.mayWriteConfigMaps(t, "system:serviceaccount:kube-system:namespace-controller")
-			cleaner := c.as(t, "system:serviceaccount:kube-system:namespace-controller").CoreV1().ConfigMaps(namespace)
-			eventually(t, "not found", func(ctx context.Context) error { return cleaner.Delete(ctx, "nothing", metav1.DeleteOptions{}) })
+			cleaner := c.mayWriteConfigMaps(t, "system:serviceaccount:kube-system:namespace-controller").CoreV1().ConfigMaps(namespace)
 			return drop(cleaner.Create(ctx, configMap("windows-services-8"), metav1.CreateOptions{}))
 		}},
 		{"the operator deletes it", "", func(ctx context.Context) error { return o.Delete(ctx, name, metav1.DeleteOptions{}) }},
@@ -108,7 +103,8 @@ func (c *cluster) testNamespaceCanBeDeleted(t *testing.T) {
 	})
 }
 
-// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else.
+// mayWriteConfigMaps permits a user to write the ConfigMaps of the operator's namespace, and nothing else. The API server's authorizer
+// may see the binding before the role, and says then that the role is not found: the wait is for the ConfigMap's own "not found".
 func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	t.Helper()
 	name := metav1.ObjectMeta{GenerateName: "configmaps-", Namespace: namespace}
@@ -124,5 +120,9 @@ func (c *cluster) mayWriteConfigMaps(t *testing.T, user string) clients {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.as(t, user)
+	who := c.as(t, user)
+	eventually(t, `configmaps "nothing" not found`, func(ctx context.Context) error {
+		return who.CoreV1().ConfigMaps(namespace).Delete(ctx, "nothing", metav1.DeleteOptions{})
+	})
+	return who
 }
