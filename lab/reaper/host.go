@@ -55,13 +55,29 @@ func runHost(dir string) error {
 			return err
 		}
 	}
-	for again := true; again; {
-		if again, err = h.boot(); err != nil {
+	for again, attempt := true, 1; again; attempt++ {
+		began := time.Now()
+		again, err = h.boot()
+		if errors.Is(err, errGuestEnded) && time.Since(began) < startTimeout && attempt < startAttempts {
+			again = true
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		attempt = 0
 	}
 	return nil
 }
+
+// Seldom, a process of Wine ends before its program starts: a host whose first program ends so soon is turned on again, as a person would do.
+const (
+	startAttempts = 3
+	startTimeout  = 10 * time.Second
+)
+
+// errGuestEnded means that the guest ended without a request to turn the host off.
+var errGuestEnded = errors.New("the guest ended")
 
 // placeFiles writes the initial files of the host.
 func (h host) placeFiles() error {
@@ -106,8 +122,17 @@ func (h host) boot() (again bool, err error) {
 		case guestapi.ExitPowerOff:
 			return false, nil
 		}
-		return false, fmt.Errorf("running the guest: it ended with status %d", status.ExitStatus())
+		return false, fmt.Errorf("%w with status %d; console.log of the host ends with: %s", errGuestEnded, status.ExitStatus(), h.consoleEnd())
 	}
+}
+
+// consoleEnd returns the last kilobyte of what the programs of the host wrote.
+func (h host) consoleEnd() string {
+	text, err := h.folder.ReadFile("console.log")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-1024):])
 }
 
 // startServer starts Wine's server, which creates the sockets of all programs. It runs until shutDown.
