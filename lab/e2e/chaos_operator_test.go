@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/sim"
 	"github.com/windows-machine-config/wmco/lab/testenv"
+	"github.com/windows-machine-config/wmco/payload"
 )
 
 // operatorKilled kills the operator as soon as the first of two hosts is in a step, for each step, and then at random moments.
@@ -290,7 +292,7 @@ func storeAltered(p place) {
 // payloadAltered alters what the operator sends. SSH prevents changes in transit; this has the same effect on the host. That WICD
 // discards every wrong byte is tested in package daemon.
 func payloadAltered(p place) {
-	blob := p.largest(p.Payload)
+	blob := p.blobOf("containerd/containerd.exe") // every host gets it
 	whole, err := os.ReadFile(blob)
 	if err != nil {
 		p.t.Fatal(err)
@@ -338,22 +340,16 @@ func (p place) hashOf(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// largest is the largest file in a folder.
-func (p place) largest(folder string) (name string) {
+// blobOf returns the file with the compressed content of a program.
+func (p place) blobOf(program string) string {
 	p.t.Helper()
-	var size int64
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil && info.Size() > size {
-			name, size = path, info.Size()
-		}
-		return err
-	})
-	if err != nil || name == "" {
-		p.t.Fatal(folder, name, err)
+	content, err := payload.Open(p.Payload)
+	if err != nil {
+		p.t.Fatal(err)
 	}
-	return name
+	i := slices.IndexFunc(content.Manifest.Files, func(f payload.File) bool { return f.Path == program })
+	if i < 0 {
+		p.t.Fatalf("the payload has no %s", program)
+	}
+	return filepath.Join(p.Payload, payload.BlobName(content.Manifest.Files[i].SHA256))
 }
