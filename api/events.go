@@ -55,6 +55,9 @@ const (
 	EventMaintenanceDone = "MaintenanceDone"
 	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note says why.
 	EventMaintenanceFailed = "MaintenanceFailed"
+	// EventMaintenanceDeferred is reported on a WindowsInstance when an action that began because its node was broken is given
+	// up before it changed anything: the node works again, and the action waits for its turn.
+	EventMaintenanceDeferred = "MaintenanceDeferred"
 	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note says what remains on the
 	// host.
 	EventHostLeft = "HostLeft"
@@ -78,6 +81,9 @@ const (
 	EventClockOutOfSync = ReasonClockOutOfSync
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
+	// EventRebootDidNotHelp is reported on a WindowsInstance when Windows waits for a restart for the same causes as before the
+	// last one. The operator does not restart it for these again.
+	EventRebootDidNotHelp = ReasonRebootDidNotHelp
 	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.
 	EventCollectRefused = "CollectRefused"
 	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's, but was not

@@ -222,6 +222,10 @@ const (
 	// WICD, read by users.
 	AnnotationServices = GroupName + "/services"
 
+	// AnnotationBootID on a Node is the start of Windows (as in status.nodeInfo.bootID) that condition WindowsRebootRequired
+	// is about. Written by WICD once it has looked, read by the operator.
+	AnnotationBootID = GroupName + "/boot-id"
+
 	// AnnotationAcceptHostname on a WindowsInstance is the one new name under which its host may join from now on. A
 	// host that has received a token for one name is rejected under any other name. Written by the user, who drains and
 	// renames the host first.

@@ -188,6 +188,12 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// lastReboot is the last restart for which Windows waited, as long as it is of interest: for the same causes the operator
+	// does not restart the host again.
+	// +structType=atomic
+	// +optional
+	LastReboot *LastReboot `json:"lastReboot,omitempty"`
+
 	// failure is the last action that failed. The operator does not retry it until something changes.
 	// +structType=atomic
 	// +optional
@@ -283,6 +289,14 @@ type Maintenance struct {
 	StartedAt metav1.Time `json:"startedAt"`
 	// stepStartedAt is when the current step started.
 	StepStartedAt metav1.Time `json:"stepStartedAt"`
+	// brokenSince is since when the node had not been Ready when the action began; absent for a node that was Ready. If the
+	// node is Ready again before anything was changed on its host, the action is given up and waits for its turn.
+	// +optional
+	BrokenSince *metav1.Time `json:"brokenSince,omitempty"`
+	// rebootCauses is what Windows waited for a restart for when a Reboot began.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	RebootCauses string `json:"rebootCauses,omitempty"`
 	// rejoins is how often the host was joined again because its node did not come back.
 	// +optional
 	Rejoins int32 `json:"rejoins,omitempty"`
@@ -327,6 +341,16 @@ type Failure struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// LastReboot is a restart for which Windows waited.
+type LastReboot struct {
+	// at is when the node was back.
+	At metav1.Time `json:"at"`
+	// causes is what Windows waited for before the restart.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Causes string `json:"causes,omitempty"`
 }
 
 // NodeReference names a Node.

@@ -22,9 +22,8 @@ const (
 	// GoneTimeout is how long a Node that was there may be gone before its host is joined again. A kubelet registers when it starts, and not
 	// again when its Node is deleted: nothing is gained by waiting for longer than somebody takes to delete the instance, too.
 	GoneTimeout = time.Minute
-	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show. It is more
-	// than a host takes to restart and install updates.
-	RepairAfter = 10 * time.Minute
+	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show.
+	RepairAfter = nodestate.BrokenAfter
 	// rebootTimeout is how long a host that restarts is waited for before it is looked at as if it had not been asked.
 	rebootTimeout = 10 * time.Minute
 	// rebootPoll is how often a restarting host is tried.

@@ -3,6 +3,7 @@ package nodestate
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,23 @@ func Ready(node *corev1.Node) *corev1.NodeCondition { return Condition(node, cor
 func IsReady(node *corev1.Node) bool {
 	ready := Ready(node)
 	return ready != nil && ready.Status == corev1.ConditionTrue
+}
+
+// BrokenAfter is how long a node must not have been Ready to count as broken: longer than a host takes to restart and install updates, and
+// than most outages between nodes and the API server last.
+const BrokenAfter = 10 * time.Minute
+
+// NotReadySince returns since when the node has not been Ready, by the clock of whoever wrote the condition; ok is false for one that is. A
+// node that has never reported has not been Ready since it was created.
+func NotReadySince(node *corev1.Node) (since time.Time, ok bool) {
+	switch ready := Ready(node); {
+	case ready == nil:
+		return node.CreationTimestamp.Time, true
+	case ready.Status == corev1.ConditionTrue:
+		return time.Time{}, false
+	default:
+		return ready.LastTransitionTime.Time, true
+	}
 }
 
 // InternalIP is the Node's first internal address; empty where it has not reported one.

@@ -51,12 +51,20 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 		Name:     i.Name,
 		Node:     NodeOf(node),
 		Leaving:  i.DeletionTimestamp != nil,
+		Released: i.Annotations[api.AnnotationRelease] == "true",
 		Paused:   i.Spec.Paused,
 		UnderWay: i.Status.Maintenance,
 		Failure:  i.Status.Failure,
+
+		LastReboot: i.Status.LastReboot,
 	}
 	if configured := meta.FindStatusCondition(i.Status.Conditions, api.ConditionConfigured); configured != nil {
 		h.Joined, h.AdoptionPending = configured.Status == metav1.ConditionTrue, configured.Reason == api.ReasonAdoptionPending
+	}
+	// A node that was there before its last join failed goes to another version in its turn, not by a join.
+	h.Joined = h.Joined || !h.AdoptionPending && h.Node != nil && h.Node.Version != ""
+	if ready := meta.FindStatusCondition(i.Status.Conditions, api.ConditionNodeReady); node == nil && ready != nil && ready.Reason == api.ReasonNodeMissing {
+		h.MissingSince = ready.LastTransitionTime.Time
 	}
 	if i.Status.Payload.Since != nil {
 		h.Since = i.Status.Payload.Since.Time

@@ -43,7 +43,17 @@ func hosts(n int, change ...func(*rollout.Host)) []rollout.Host {
 	return all
 }
 
-func notReady(h *rollout.Host)  { h.Node.Ready = false }
+func notReady(h *rollout.Host) { h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Hour) }
+func notReadyYet(h *rollout.Host) {
+	h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Minute)
+}
+func silent(h *rollout.Host)   { notReady(h); h.Node.Silent = true }
+func unheard(h *rollout.Host)  { notReadyYet(h); h.Node.Silent = true }
+func released(h *rollout.Host) { h.Released = true }
+func sick(h *rollout.Host) {
+	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
+}
+func arrived(h *rollout.Host)   { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
 func cordoned(h *rollout.Host)  { h.Node.Unschedulable = true }
 func leaving(h *rollout.Host)   { h.Leaving = true }
 func paused(h *rollout.Host)    { h.Paused = true }
@@ -51,7 +61,9 @@ func unstaged(h *rollout.Host)  { h.Staged = false }
 func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
 func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
 func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
-func pending(h *rollout.Host)   { h.Node.RebootPending = "Windows Update" }
+func pending(h *rollout.Host) {
+	h.Node.RebootPending = "Windows waits for a restart: Windows Update"
+}
 func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
 func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
 func gone(h *rollout.Host)      { h.Node = nil }
@@ -134,12 +146,24 @@ func TestDecide(t *testing.T) {
 		{"a node that was deleted while something is done with it is out of service", allow(1), named(host("", underWay, gone), host("")), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"a host that leaves without a Node holds no place", allow(1), named(host("", underWay, gone, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
-		{"what is broken comes first and costs nothing more", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"what is broken comes first", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"and takes a place", allow(1), named(host("", notReady), host("", notReady)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"a node is not broken at once", allow(2), named(host("", notReadyYet), host("", unheard)), nil, "win-00:Upgrade?NodeNotReady win-01:Upgrade?NodeNotReady"},
+		{"nor is one that has not said since when", allow(1), hosts(1, func(h *rollout.Host) { h.Node.Ready = false }), nil, "win-00:Upgrade?NodeNotReady"},
+		{"more silent nodes than may be out of service are not broken, however long", allow(1), named(host("", silent), host("", silent), host("", notReady)), nil,
+			"win-00:Upgrade?FleetSilent win-01:Upgrade?FleetSilent win-02:Upgrade?FleetSilent"},
+		{"as many silent nodes as may be out of service are", allow(2), named(host("", silent), host("", silent), host("")), nil,
+			"win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
+		{"while the fleet is silent nobody is restarted", allow(1), named(host("", silent, upToDate), host("", silent, upToDate), host("", askReboot)), nil, "win-02:Reboot?FleetSilent"},
+		{"but what the user removes leaves", allow(1), named(host("", silent, upToDate, leaving), host("", silent, upToDate, leaving)), nil, "win-00:Leave win-01:Leave"},
 		{"of several that others cordoned, one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"what disrupts least comes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"leaving comes before upgrading", allow(1), named(host(""), host("", leaving)), nil, "win-00:Upgrade?Budget win-01:Leave"},
 		{"a host that is no node leaves at once", allow(1), named(host("", underWay), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"a node that may come back leaves in its turn", allow(1), named(host("", underWay), host("", unheard, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
+		{"one whose host is let go does not have to", allow(1), named(host("", underWay), host("", unheard, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
+		{"one whose host is let go and that serves does", allow(1), named(host("", underWay), host("", leaving, released)), nil, "win-00:Upgrade win-01:Leave?Budget"},
 		{"a dead node leaves without the budget", allow(1), named(host("", underWay), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
 		{"who upgrades and is to leave, leaves", allow(1), named(host("", underWay, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
 		{"content comes before the version", allow(1), hosts(2, unstaged), nil, "win-00:Stage win-01:Stage"},
@@ -150,6 +174,16 @@ func TestDecide(t *testing.T) {
 		{"a reboot that is asked for waits until the version is there", allow(1), hosts(1, underWay, askReboot), nil, "win-00:Upgrade"},
 		{"Windows' reboot is not the operator's to decide", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
+		{"Windows' reboot is awaited until WICD has spoken since the last one", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""},
+		{"the same causes are no reason for another restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: Windows Update; a file"}
+		}), nil, ""},
+		{"another cause is", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: a file"}
+		}), nil, "win-00:Reboot"},
+		{"and so is the user", reboots, hosts(1, upToDate, pending, askReboot, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: Windows Update"}
+		}), nil, "win-00:Reboot"},
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
 		{"all paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
 		{"one paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
@@ -166,9 +200,25 @@ func TestDecide(t *testing.T) {
 		{"the first node goes alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
 		{"and works for a while", canary, named(host("", upToDate, recently), host("")), nil, "win-01:Upgrade?Canary"},
 		{"before the others follow", canary, named(host("", upToDate), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade"},
-		{"a first node whose services do not work has not worked", canary, named(host("", upToDate, func(h *rollout.Host) { h.Node.Unhealthy = "kubelet dies" }), host(""), host("")),
-			nil, "win-01:Upgrade win-02:Upgrade?Canary"},
-		{"a first node that is broken has not worked", canary, named(host("", upToDate, notReady), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"a first node whose services do not work has been tried", canary, named(host("", upToDate, sick), host(""), host("")), nil,
+			"win-01:Upgrade?Canary win-02:Upgrade?Canary"},
+		{"and stops the version when it has not worked for as long as it should have worked", canary, named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
+		{"so does a node that never worked with it, without a canary", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Since, h.Node.SickSince = noon().Add(-19*time.Minute), noon().Add(-11*time.Minute)
+		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
+		{"but not one that worked for days", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		}), host("")), nil, "win-01:Upgrade"},
+		{"a first node that worked again for a moment only has not soaked", canary, named(host("", upToDate, func(h *rollout.Host) {
+			h.Node.WorksSince = noon().Add(-time.Minute)
+		}), host("")), nil, "win-01:Upgrade?Canary"},
+		{"a first node that somebody cordons has been tried", canary, named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Canary"},
+		{"one that is silent for a moment, too", canary, named(host("", upToDate, unheard), host("")), nil, "win-01:Upgrade?Canary"},
+		{"one that is dead is replaced", canary, named(host("", upToDate, silent), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"and so is one whose Node is gone", canary, named(host("", arrived), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"once", canary, named(host("", upToDate, silent), host("", arrived), host("")), nil, "win-02:Upgrade?Canary"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Orphans: test.orphans, Now: noon()})
@@ -191,7 +241,7 @@ func TestMaintenanceWindows(t *testing.T) {
 			host(""), host("", notReady), host("", restarts), host("", askReboot), host("", leaving), host("", underWay))}
 	}
 	closed := rollout.Decide(fleet(noon()))
-	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"
+	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade?MaintenanceWindow win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"
 	if got := told(closed); got != want {
 		t.Errorf("outside of the window the plan is\n%s\nwant\n%s", got, want)
 	}
@@ -298,7 +348,7 @@ func TestVerify(t *testing.T) {
 	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, PreviousVersion: old}
 	reboot := v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, BootID: "7", StartedAt: metav1.NewTime(noon())}
 	gates := []string{"StorageReady"}
-	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", Kubelet: "v1.36.3"}
+	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", ReportedBoot: "8", Kubelet: "v1.36.3"}
 	with := func(change func(*rollout.Node)) *rollout.Node { n := good; change(&n); return &n }
 	for _, test := range []struct {
 		name          string
@@ -318,6 +368,7 @@ func TestVerify(t *testing.T) {
 		{"the user's gate is open", upgrade, with(func(n *rollout.Node) { n.True = map[string]bool{"StorageReady": true} }), gates, "", ""},
 		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), nil, "the host has not restarted yet", ""},
 		{"has restarted", reboot, &good, nil, "", ""},
+		{"has restarted, and WICD speaks of the time before", reboot, with(func(n *rollout.Node) { n.ReportedBoot = "7" }), nil, "WICD has not reported since the restart", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			waits, failed := rollout.Verify(test.m, test.node, test.gates, "v1.36.3")

@@ -91,7 +91,7 @@ func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.No
 	p := Problem{}
 	if len(wait.why) > 0 {
 		p = Problem{
-			Service: "windows", Reason: api.EventRebootPending, Message: "Windows waits for a restart: " + strings.Join(wait.why, "; "), Since: wait.since,
+			Service: "windows", Reason: api.EventRebootPending, Message: api.RebootPendingPrefix + strings.Join(wait.why, "; "), Since: wait.since,
 		}
 	}
 	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "Windows does not wait for a restart"}
