@@ -54,6 +54,8 @@ type Seen struct {
 	KeyFault *Stall
 	// NotBefore is when the instance may be tried again after a failure; zero for at once.
 	NotBefore time.Time
+	// FleetSilent says that so many nodes are silent that the cause is hardly this host's: it is not repaired meanwhile.
+	FleetSilent bool
 	// SlotFree says whether another host may join now.
 	SlotFree bool
 	Now      time.Time
@@ -99,6 +101,7 @@ func (p *Paused) Error() string { return p.By + " holds this host where it is" }
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
 		leaving,     // it is on its way out
+		ofOther,     // its node has another version, and goes to ours in its turn
 		settled,     // the host has joined and its Node is there, or still has time to come
 		paused,      // the user says to wait
 		unguarded,   // its identities would not be limited to what they are for
@@ -117,6 +120,18 @@ func Next(s Seen) Decision {
 
 func leaving(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
+}
+
+// ofOther leaves a node of another version as it is, whatever became of the last join: one more would bring it to ours, before its turn and with
+// its pods on it. It is upgraded when the plan says so, also to be mended.
+func ofOther(s Seen) (Decision, bool) {
+	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
+}
+
+// OfOtherVersion says whether a Node says that it has another version.
+func OfOtherVersion(node *corev1.Node, version string) bool {
+	has := node.Annotations[api.AnnotationVersion]
+	return has != "" && has != version
 }
 
 // settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
@@ -154,8 +169,14 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
 	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	if left <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
+		left = silencePoll
+	}
 	return Decision{Action: Requeue, After: left}, left > 0
 }
+
+// silencePoll is how often it is looked whether a silent fleet is heard from again.
+const silencePoll = time.Minute
 
 // BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
 // has not followed the settings although the node has their version. A node of another version is not joined again, which would
@@ -164,7 +185,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
-	if has := s.Node.Annotations[api.AnnotationVersion]; has != "" && has != s.Version {
+	if OfOtherVersion(s.Node, s.Version) {
 		return time.Time{}, false
 	}
 	ready := nodestate.Ready(s.Node)

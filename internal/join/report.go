@@ -175,6 +175,10 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
 	default:
 		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		if configured := meta.FindStatusCondition(c.status.Conditions, api.ConditionConfigured); reported != version &&
+			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
+			c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works with version "+reported) // what failed was a repair, or is not needed any more
+		}
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
 	return 0

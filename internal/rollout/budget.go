@@ -23,7 +23,7 @@ func newBudget(f Fleet) *budget {
 			continue
 		}
 		b.nodes++
-		if h.isOut() || h.holdsPlace() { // or is about to be
+		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or is about to be
 			b.out++
 		}
 		if h.holdsPlace() {

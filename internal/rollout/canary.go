@@ -91,7 +91,7 @@ func (p *planner) lookAt(h *Host) {
 // the first nodes are still watched, or it never worked for so long.
 func (p *planner) lookAtSickness(h *Host) {
 	since := h.Node.SickSince
-	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && since.After(h.Since.Add(defaultSoak)) {
+	if since.IsZero() || h.Since.IsZero() || p.Policy.Canary == nil && !h.fellSick(p.Policy.Version) {
 		return
 	}
 	at := later(since, h.Since).Add(p.Policy.soak())
@@ -104,6 +104,12 @@ func (p *planner) lookAtSickness(h *Host) {
 		what = "the node is not Ready"
 	}
 	p.first.sick[h.Name] = fmt.Sprintf("the node came to the version, and has not worked since %s: %s", since.UTC().Format(time.RFC3339), what)
+}
+
+// fellSick says whether the node came to a version and, soon after, said that it does not work. It counts as out of service: the next one would
+// fare no better.
+func (h *Host) fellSick(version string) bool {
+	return h.isAt(version) && !h.Node.SickSince.IsZero() && !h.Since.IsZero() && h.Node.SickSince.Before(h.Since.Add(defaultSoak))
 }
 
 // soakedAt is when the node will have worked for so long with the version it has, if it goes on.

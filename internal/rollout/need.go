@@ -61,7 +61,7 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 // hasPods says whether pods have to leave the node before its host does: it serves, or may serve again. Those of a broken node go with it, and
 // so do those of a silent one whose machine is gone, or which the user lets go as it is.
 func (h *Host) hasPods(now time.Time) bool {
-	return h.Node != nil && !h.Node.broken(now) && (h.Node.Ready || !h.Released)
+	return h.Node != nil && !h.Node.Broken(now) && (h.Node.Ready || !h.Released)
 }
 
 // RebootMayHelp says whether Windows waits for a restart that is worth it: it says so since its last start, and names causes that were not
@@ -73,13 +73,8 @@ func (h *Host) RebootMayHelp() bool {
 	if h.LastReboot == nil {
 		return true
 	}
-	before := rebootCauses(h.LastReboot.Causes)
-	return slices.ContainsFunc(rebootCauses(h.Node.RebootPending), func(cause string) bool { return !slices.Contains(before, cause) })
-}
-
-// rebootCauses are the causes in what WICD says of a pending restart.
-func rebootCauses(message string) []string {
-	return strings.Split(strings.TrimPrefix(message, api.RebootPendingPrefix), "; ")
+	before := strings.Split(h.LastReboot.Causes, "; ")
+	return slices.ContainsFunc(strings.Split(h.Node.RebootPending, "; "), func(cause string) bool { return !slices.Contains(before, cause) })
 }
 
 // JoinPlan is the plan for a host that is not a node yet, while nothing else is known of it.
@@ -101,7 +96,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
 	case node.RebootPending != "" && p.Reboots && h.RebootMayHelp():
-		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, "Windows waits for a restart: "+node.RebootPending
+		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, api.RebootPendingPrefix+node.RebootPending
 	default:
 		return n, false
 	}

@@ -95,8 +95,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// broken says whether the node has not been Ready for long enough to be acted upon as such.
-func (n *Node) broken(now time.Time) bool {
+// Broken says whether the node has not been Ready for long enough to be acted upon as such.
+func (n *Node) Broken(now time.Time) bool {
 	return !n.Ready && !n.NotReadySince.IsZero() && now.Sub(n.NotReadySince) >= nodestate.BrokenAfter
 }
 
@@ -114,7 +114,7 @@ func (n *Node) read(c corev1.NodeCondition) {
 		}
 	case api.ConditionNodeRebootRequired:
 		if isTrue {
-			n.RebootPending = shorten.Text(c.Message, shorten.Reported)
+			n.RebootPending = shorten.Text(strings.TrimPrefix(c.Message, api.RebootPendingPrefix), shorten.Reported)
 		}
 	}
 }

@@ -145,7 +145,7 @@ type planner struct {
 // place lets the action begin, or says what it waits for. The first check that speaks decides. What has begun goes on.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
-	next.Broken = n.host.Node != nil && !n.host.Node.Ready
+	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
 		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.fleetSilent, p.notBroken, p.canary, p.window, p.outOfBudget,
 	}

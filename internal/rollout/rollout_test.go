@@ -62,7 +62,7 @@ func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
 func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
 func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
 func pending(h *rollout.Host) {
-	h.Node.RebootPending = "Windows waits for a restart: Windows Update"
+	h.Node.RebootPending = "Windows Update"
 }
 func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
 func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
@@ -176,13 +176,13 @@ func TestDecide(t *testing.T) {
 		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
 		{"Windows' reboot is awaited until WICD has spoken since the last one", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""},
 		{"the same causes are no reason for another restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
-			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: Windows Update; a file"}
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update; a file"}
 		}), nil, ""},
 		{"another cause is", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
-			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: a file"}
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "a file"}
 		}), nil, "win-00:Reboot"},
 		{"and so is the user", reboots, hosts(1, upToDate, pending, askReboot, func(h *rollout.Host) {
-			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows waits for a restart: Windows Update"}
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update"}
 		}), nil, "win-00:Reboot"},
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
 		{"all paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},

@@ -58,7 +58,7 @@ func (p *planner) fleetSilent(n need) (reason, message string) {
 // notBroken leaves a node alone that has not been Ready for a short while only: its pods run on, and it may serve again in a moment.
 func (p *planner) notBroken(n need) (reason, message string) {
 	node := n.host.Node
-	if !n.counts() || node.Ready || node.broken(p.Now) {
+	if !n.counts() || node.Ready || node.Broken(p.Now) {
 		return "", ""
 	}
 	if node.NotReadySince.IsZero() {

@@ -212,8 +212,9 @@ func SetNodeCondition(node *corev1.Node, kind corev1.NodeConditionType, status c
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == kind {
 			if c.Status != status {
-				c.Status, c.Message, c.LastTransitionTime = status, message, metav1.Now()
+				c.LastTransitionTime = metav1.Now()
 			}
+			c.Status, c.Message = status, message
 			return
 		}
 	}

@@ -26,7 +26,7 @@ const drainEvery = 2 * time.Second
 // drain keeps new pods away from the node and asks those that are there to leave, until none is left that has to.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
-	if node == nil || node.Silent && m.current().Action == v1alpha1.ActionLeave {
+	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
 		return m.drained(ctx) // nobody would end the pods; they go with the Node. A node that is needed is there: see step
 	}
 	err := m.cordon(ctx)

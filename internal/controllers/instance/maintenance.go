@@ -107,6 +107,9 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if !failed && st.Failure != nil && st.Failure.Action == now.Action {
 		st.Failure = nil
 	}
+	if !failed && now.RebootCauses != "" {
+		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: now.RebootCauses}
+	}
 	st.Maintenance = nil
 	if err := m.status.write(ctx); err != nil {
 		return err

@@ -64,6 +64,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	v.AllPaused = v.config.Rollout.Paused
 	v.SlotFree = c.Slots.Free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
+	v.FleetSilent = c.Fleet.Unrepaired(name)
 	return v, nil
 }
 

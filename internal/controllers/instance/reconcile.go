@@ -113,9 +113,9 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		return nil
 	}
 	c.retries.Reset(client.ObjectKeyFromObject(i))
-	if i.Status.Failure != nil {
+	if i.Status.Failure != nil || i.Status.LastReboot != nil {
 		before := i.DeepCopy()
-		i.Status.Failure = nil
+		i.Status.Failure, i.Status.LastReboot = nil, nil
 		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
 		}

@@ -47,8 +47,11 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 func (m *maintenance) mayRejoin() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	waited, patience := m.ran(verifyWithin), join.RepairAfter
-	if node == nil {
+	switch {
+	case node == nil:
 		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
+	case !node.Ready:
+		waited = min(waited, time.Since(node.NotReadySince))
 	}
 	if now.RejoinedAt != nil {
 		waited = min(waited, time.Since(now.RejoinedAt.Time))

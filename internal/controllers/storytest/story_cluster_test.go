@@ -194,6 +194,18 @@ func (s *story) announce(hosts ...*storyHost) {
 func (s *story) settled(podsEach int) {
 	s.announce(s.hosts...)
 	s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+	s.becomeFormer()
+	for _, h := range s.hosts {
+		for range podsEach {
+			s.addPod(h.name, "web")
+		}
+	}
+	s.lines = nil
+	s.began = time.Now()
+}
+
+// becomeFormer makes the version of all nodes a former one: the operator was upgraded.
+func (s *story) becomeFormer() {
 	for _, h := range s.hosts {
 		h.version, h.staged = was, false
 		node := s.node(h.name)
@@ -202,13 +214,8 @@ func (s *story) settled(podsEach int) {
 		i := s.instance(h.name)
 		i.Status.Payload = v1alpha1.PayloadStatus{}
 		s.must(s.client.Status().Update(s.ctx, i))
-		for range podsEach {
-			s.addPod(h.name, "web")
-		}
 	}
 	s.publishFormer()
-	s.lines = nil
-	s.began = time.Now()
 }
 
 // addPod puts a pod on a node; its finalizer stands for its grace.

@@ -34,8 +34,12 @@ type storyHost struct {
 	address string
 	key     ssh.PublicKey
 
-	state    string // as it was when it went on last
-	off      bool   // no power
+	state    string        // as it was when it went on last
+	off      bool          // no power
+	unheard  bool          // by the API server; its pods run, and SSH works
+	sick     bool          // a service beside its kubelet does not work
+	pending  string        // what Windows waits for a restart for; empty when for nothing
+	silently time.Duration // how long WICD takes to report after a start
 	bootID   int
 	backAt   time.Time // when a restart is over
 	cluster  string    // that it has joined

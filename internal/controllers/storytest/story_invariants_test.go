@@ -112,13 +112,15 @@ func (s *story) mustBeQuiet() {
 // documentedReasons are the constants of package v1alpha1 whose name begins with Reason or Event.
 func documentedReasons(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "api", "conditions.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	reasons := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?:Reason|Event)\w+\s*=\s*"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
-		reasons[m[1]] = true
+	for _, name := range []string{"conditions.go", "conditions_node.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "api", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?:Reason|Event)\w+\s*=\s*"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			reasons[m[1]] = true
+		}
 	}
 	return reasons
 }

@@ -17,12 +17,13 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.reports(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing happened
 	}
@@ -30,7 +31,7 @@ func (h *storyHost) goOn() {
 	var node corev1.Node
 	err := s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node)
 	if apierrors.IsNotFound(err) {
-		if h.serves() && time.Since(h.joinedAt) >= 10*time.Second {
+		if h.serves() && !h.unheard && time.Since(h.joinedAt) >= 10*time.Second {
 			h.register()
 		}
 		return
@@ -63,15 +64,16 @@ func (h *storyHost) register() {
 
 // report is what kubelet, WICD and the node's lifecycle controller write.
 func (h *storyHost) report(node *corev1.Node) {
-	if !h.serves() {
+	if !h.serves() || h.unheard {
 		controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
 		return
 	}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
-	if h.others {
+	if h.others || !h.reports() {
 		return
 	}
+	h.reportConditions(node)
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
 	case wants == "" || wants == h.version:
@@ -85,6 +87,26 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
+}
+
+// reports says whether WICD has looked around since the last start.
+func (h *storyHost) reports() bool { return !time.Now().Before(h.backAt.Add(h.silently)) }
+
+// reportConditions says what WICD finds: whether services work, and what Windows waits for a restart for, with the start that this is about.
+func (h *storyHost) reportConditions(node *corev1.Node) {
+	switch {
+	case h.sick:
+		controllertest.SetNodeCondition(node, api.ConditionServicesHealthy, corev1.ConditionFalse, "kube-proxy: it ended with exit code 1")
+	case nodestate.Condition(node, api.ConditionServicesHealthy) != nil:
+		controllertest.SetNodeCondition(node, api.ConditionServicesHealthy, corev1.ConditionTrue, "")
+	}
+	switch {
+	case h.pending != "":
+		controllertest.SetNodeCondition(node, api.ConditionNodeRebootRequired, corev1.ConditionTrue, api.RebootPendingPrefix+h.pending)
+	case nodestate.Condition(node, api.ConditionNodeRebootRequired) != nil:
+		controllertest.SetNodeCondition(node, api.ConditionNodeRebootRequired, corev1.ConditionFalse, "")
+	}
+	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
 }
 
 // follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of
