@@ -58,6 +58,9 @@ const (
 	// EventMaintenanceDeferred is reported on a WindowsInstance when an action that began because its node was broken is given
 	// up before it changed anything: the node works again, and the action waits for its turn.
 	EventMaintenanceDeferred = "MaintenanceDeferred"
+	// EventPodsRemain is reported on a WindowsInstance whose node was drained although some pods are still on it: they
+	// came after the node was cordoned, or should have ended long ago and spec.rollout.drain.onTimeout is Force.
+	EventPodsRemain = "PodsRemain"
 	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note says what remains on the
 	// host.
 	EventHostLeft = "HostLeft"

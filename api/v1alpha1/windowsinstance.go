@@ -188,6 +188,10 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// drainedAt is when the last drain ended in which pods left the node. Absent when the pods that replace them are Ready.
+	// +optional
+	DrainedAt *metav1.Time `json:"drainedAt,omitempty"`
+
 	// lastReboot is the last restart for which Windows waited, as long as it is of interest: for the same causes the operator
 	// does not restart the host again.
 	// +structType=atomic

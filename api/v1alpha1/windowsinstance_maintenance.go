@@ -37,6 +37,10 @@ type Maintenance struct {
 	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	RebootCauses string `json:"rebootCauses,omitempty"`
+	// youngestPod is when the youngest pod was created that was on the node when its drain began. Pods that tolerate the
+	// cordon and were created later stay.
+	// +optional
+	YoungestPod *metav1.Time `json:"youngestPod,omitempty"`
 	// rejoins is how often the host was joined again because its node did not come back.
 	// +optional
 	Rejoins int32 `json:"rejoins,omitempty"`

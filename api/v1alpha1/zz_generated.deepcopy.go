@@ -228,6 +228,10 @@ func (in *Maintenance) DeepCopyInto(out *Maintenance) {
 		in, out := &in.BrokenSince, &out.BrokenSince
 		*out = (*in).DeepCopy()
 	}
+	if in.YoungestPod != nil {
+		in, out := &in.YoungestPod, &out.YoungestPod
+		*out = (*in).DeepCopy()
+	}
 	if in.RejoinedAt != nil {
 		in, out := &in.RejoinedAt, &out.RejoinedAt
 		*out = (*in).DeepCopy()
@@ -845,6 +849,10 @@ func (in *WindowsInstanceStatus) DeepCopyInto(out *WindowsInstanceStatus) {
 		in, out := &in.Maintenance, &out.Maintenance
 		*out = new(Maintenance)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.DrainedAt != nil {
+		in, out := &in.DrainedAt, &out.DrainedAt
+		*out = (*in).DeepCopy()
 	}
 	if in.LastReboot != nil {
 		in, out := &in.LastReboot, &out.LastReboot

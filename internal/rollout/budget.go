@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -13,10 +14,11 @@ type budget struct {
 	nodes, max int
 	// out are nodes that take no pods, for whatever reason, or soon will not; acting those that we take them from, or did.
 	out, acting int
+	now         time.Time
 }
 
 func newBudget(f Fleet) *budget {
-	b := &budget{}
+	b := &budget{now: f.Now}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if h.Node == nil && !h.lostNode() {
@@ -26,7 +28,7 @@ func newBudget(f Fleet) *budget {
 		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or is about to be
 			b.out++
 		}
-		if h.holdsPlace() {
+		if h.holdsPlace() || h.Settles.After(f.Now) {
 			b.acting++
 		}
 	}
@@ -65,7 +67,11 @@ func limit(most intstr.IntOrString, nodes int) int {
 // allows says whether an action on the host may begin. One on a node that is out of service already takes a place like any other: somebody
 // who cordoned it left its pods there, and a broken one may serve again.
 func (b *budget) allows(h *Host) bool {
-	return b.acting < b.max && (h.Node.out() || b.out < b.max)
+	others := b.acting
+	if h.Settles.After(b.now) {
+		others--
+	}
+	return others < b.max && (h.Node.out() || b.out < b.max)
 }
 
 // take counts a host whose action begins.
@@ -73,7 +79,9 @@ func (b *budget) take(h *Host) {
 	if h.holdsPlace() {
 		return // counted already
 	}
-	b.acting++
+	if !h.Settles.After(b.now) {
+		b.acting++
+	}
 	if !h.Node.out() {
 		b.out++
 	}
@@ -81,5 +89,5 @@ func (b *budget) take(h *Host) {
 
 // String says that the budget is used up. It names no count that changes, which would be written to every host that waits.
 func (b *budget) String() string {
-	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, or are about to be", b.max)
+	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, are about to be, or have just been drained", b.max)
 }

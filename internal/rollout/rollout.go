@@ -74,6 +74,9 @@ type Host struct {
 	// Since is when the node came to the version it has; Arrived says that it had come to the policy's version, though its Node may be gone.
 	Since   time.Time
 	Arrived bool
+	// Settles is until when the pods that left the node in its last drain are given time to start elsewhere; zero when they are not. The host
+	// holds its place until then.
+	Settles time.Time
 	// MissingSince is since when the Node of a host that had one has not been there; zero where it is, or never was.
 	MissingSince time.Time
 	// LastReboot is the last restart for which Windows waited.
@@ -251,6 +254,11 @@ func (p *planner) window(n need) (reason, message string) {
 func (p *planner) outOfBudget(n need) (reason, message string) {
 	if !n.counts() || p.budget.allows(n.host) {
 		return "", ""
+	}
+	for i := range p.Hosts {
+		if h := &p.Hosts[i]; h.Settles.After(p.Now) {
+			p.lookAgain(h.Settles)
+		}
 	}
 	return api.ReasonBudget, p.budget.String()
 }

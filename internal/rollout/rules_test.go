@@ -53,6 +53,7 @@ func busyness() []state {
 		{"under way", underWay},
 		{"granted", granted},
 		{"failed", failedHere},
+		{"settles", settles},
 	}
 }
 
@@ -133,7 +134,7 @@ func rulesBroken(f rollout.Fleet, plan rollout.Plan) (broken []string) {
 		if h.Node != nil && (!serves || planned && next.Begin && takes) {
 			out++
 		}
-		if h.Node != nil && planned && next.Begin && takes {
+		if h.Node != nil && (planned && next.Begin && takes || h.Settles.After(f.Now)) {
 			acting++
 		}
 		if next.Action == v1alpha1.ActionUpgrade && next.Begin && h.Node != nil && h.Node.Version != wanted {

@@ -201,6 +201,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		if instance.Status.Hostname != "" {
 			delete(nodes, instance.Status.Hostname)
 		}
+		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
 		h.Arrived = instance.Status.Payload.Current == desired.ShortDigest(current.Content.Digest)
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {

@@ -35,6 +35,13 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 		join.Report(st, i.Generation, attempted, d.Err)
 	}
 	st.ObservedGeneration = i.Generation
+	settles, err := c.settle(ctx, v, st)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if settles > 0 && (after == 0 || settles < after) {
+		after = settles
+	}
 	c.reportPlan(v, st)
 	if again := c.reportReboot(v, st); again > 0 && (after == 0 || again < after) {
 		after = again

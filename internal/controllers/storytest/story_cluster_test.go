@@ -219,11 +219,15 @@ func (s *story) becomeFormer() {
 }
 
 // addPod puts a pod on a node; its finalizer stands for its grace.
-func (s *story) addPod(node, app string) {
+func (s *story) addPod(node, app string, change ...func(*corev1.Pod)) {
 	s.pods++
+	name := fmt.Sprintf("%s-%d", app, s.pods)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: fmt.Sprintf("%s-%d", app, s.pods), Labels: map[string]string{"app": app}, Finalizers: []string{"story/grace"},
+		Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}, Finalizers: []string{"story/grace"}, CreationTimestamp: metav1.Now(),
 	}, Spec: corev1.PodSpec{NodeName: node}}
+	for _, c := range change {
+		c(pod)
+	}
 	s.must(s.client.Create(s.ctx, pod))
 }
 

@@ -168,16 +168,32 @@ func (h *storyHost) arrive(node *corev1.Node) {
 func (s *story) goOnPods() {
 	for _, o := range s.cache.sorted("Pod") {
 		pod := o.DeepCopyObject().(*corev1.Pod)
+		if len(pod.OwnerReferences)+len(pod.Status.Conditions) == 1 && pod.Labels["app"] != "slow" && time.Since(pod.CreationTimestamp.Time) > 10*time.Second && s.isUp(pod.Spec.NodeName) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			s.must(s.client.Status().Update(s.ctx, pod))
+		}
 		if pod.DeletionTimestamp == nil || time.Since(pod.DeletionTimestamp.Time) < 10*time.Second || !s.isUp(pod.Spec.NodeName) || slices.Contains(pod.Finalizers, "story/stuck") {
 			continue
 		}
 		pod.Finalizers = nil
 		s.must(s.client.Update(s.ctx, pod))
-		for _, node := range s.nodes() {
-			if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(pod.Labels["app"]) {
-				s.addPod(node.Name, pod.Labels["app"])
-				break
-			}
+		s.replacePod(pod)
+	}
+}
+
+// replacePod is the controller of a pod that has ended, and the scheduler. What tolerates every taint goes where it was: there is most room.
+func (s *story) replacePod(was *corev1.Pod) {
+	same := func(pod *corev1.Pod) {
+		pod.OwnerReferences, pod.Spec.Tolerations = was.OwnerReferences, was.Spec.Tolerations
+	}
+	if len(was.Spec.Tolerations) > 0 {
+		s.addPod(was.Spec.NodeName, was.Labels["app"], same)
+		return
+	}
+	for _, node := range s.nodes() {
+		if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(was.Labels["app"]) {
+			s.addPod(node.Name, was.Labels["app"], same)
+			return
 		}
 	}
 }
