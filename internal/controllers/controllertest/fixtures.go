@@ -259,7 +259,8 @@ func Kubelets(versions ...string) []payload.File {
 // Releases are those of a payload in a cluster whose API servers have a version.
 func Releases(t *testing.T, operator string, content payload.Manifest, server string) *clusterversion.Releases {
 	t.Helper()
-	releases := clusterversion.New(release.Of(operator, content), func(context.Context) []string { return []string{server} })
+	servers := func(context.Context) []string { return []string{server} }
+	releases := clusterversion.New(release.Of(operator, content), servers, func(context.Context) ([]string, error) { return nil, nil })
 	releases.Update(t.Context())
 	return releases
 }
