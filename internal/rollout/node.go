@@ -25,6 +25,9 @@ type Node struct {
 	// Version that it reports, Desired the one it was told to have, Kubelet the version of its kubelet.
 	Version, Desired, Kubelet string
 	BootID                    string
+	// ReportedBoot is the start of Windows of which RebootPending tells: another one than BootID as long as WICD has not looked since
+	// the last start, and empty where its WICD does not say.
+	ReportedBoot string
 	// Unhealthy says which service does not work, UpdateFailed why the node went back to its version, RebootPending what Windows
 	// waits for a restart for.
 	Unhealthy, UpdateFailed, RebootPending string
@@ -49,6 +52,9 @@ func NodeOf(node *corev1.Node) *Node {
 		BootID:        node.Status.NodeInfo.BootID,
 		WaitsForCloud: nodestate.WaitsForCloud(node),
 		True:          map[string]bool{},
+	}
+	if id := node.Annotations[api.AnnotationBootID]; nodestate.IsBootID(id) {
+		n.ReportedBoot = id
 	}
 	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
 		n.RebootAsked = "asked " + value
