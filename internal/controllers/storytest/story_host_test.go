@@ -66,6 +66,18 @@ type storyHost struct {
 	// refuses is a version that does not work here.
 	refuses string
 	refused string
+	// obeyed is the last order to go to a version that it obeyed. obeysAnybody says that its WICD is an older one, which needs no order.
+	obeyed struct {
+		uid    types.UID
+		serial int64
+	}
+	obeysAnybody bool
+	// registrations counts the Nodes that its kubelet made.
+	registrations int
+	// awaits says what Windows waits for a restart for, as WICD finds it; nil where the story itself tells the Node. late is how long after
+	// a start WICD looks for the first time.
+	awaits func() string
+	late   time.Duration
 
 	// hangs has commands other than facts end with their context only.
 	hangs bool

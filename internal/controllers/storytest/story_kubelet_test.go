@@ -17,12 +17,13 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 // goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.version, s.cache.settings, h.hasLooked())
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing happened
 	}
@@ -48,8 +49,10 @@ func (h *storyHost) goOn() {
 }
 
 func (h *storyHost) register() {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
-	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	h.registrations++
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: h.name, UID: types.UID(fmt.Sprintf("%s-%d", h.name, h.registrations)), Labels: map[string]string{corev1.LabelOSStable: "windows"},
+	}}
 	node.CreationTimestamp = metav1.Now()
 	if h.ofCloud {
 		node.Spec.Taints = []corev1.Taint{{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
@@ -72,12 +75,16 @@ func (h *storyHost) report(node *corev1.Node) {
 	if h.others {
 		return
 	}
+	node.Annotations = kube.Merge(node.Annotations) // a new Node has none
+	h.reportBoot(node)
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
-	case wants == "" || wants == h.version:
+	case wants == "":
+	case wants == h.version:
 		h.goesTo, h.refused = "", ""
+		_ = h.obeys(node) // older orders do not count any more
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
@@ -85,6 +92,38 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
+}
+
+// obeys says whether the operator orders the version that the Node is to have. Each order counts once.
+func (h *storyHost) obeys(node *corev1.Node) bool {
+	if h.obeysAnybody {
+		return true
+	}
+	order := desired.VersionOrder{Cluster: h.cluster, Node: h.name, UID: string(node.UID), Version: node.Annotations[api.AnnotationDesiredVersion]}
+	serial, err := order.Verify(node.Annotations[api.AnnotationVersionOrder], h.signingKey)
+	if err != nil || h.obeyed.uid == node.UID && serial <= h.obeyed.serial {
+		return false
+	}
+	h.obeyed.uid, h.obeyed.serial = node.UID, serial
+	return true
+}
+
+// hasLooked says whether WICD has looked since the last start what Windows waits for.
+func (h *storyHost) hasLooked() bool { return !time.Now().Before(h.backAt.Add(h.late)) }
+
+// reportBoot is what WICD tells of a restart that Windows waits for, once it has looked, and then of which start that is.
+func (h *storyHost) reportBoot(node *corev1.Node) {
+	if !h.hasLooked() {
+		return
+	}
+	if h.awaits != nil {
+		status, why := corev1.ConditionFalse, h.awaits()
+		if why != "" {
+			status = corev1.ConditionTrue
+		}
+		controllertest.SetNodeCondition(node, api.ConditionNodeRebootRequired, status, why)
+	}
+	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
 }
 
 // follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of

@@ -1,0 +1,103 @@
+package storytest
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// holdup is why hosts wait with the former version.
+type holdup struct {
+	rollout v1alpha1.RolloutSpec
+	begin   func(*story)
+	end     func(*story)
+}
+
+func holdups() map[string]holdup {
+	soaking := withCanary(1)
+	soaking.Canary.Soak = "2h"
+	pause := func(paused bool) func(*story) {
+		return func(s *story) {
+			rules := s.rules()
+			rules.Spec.Rollout.Paused = paused
+			s.must(s.client.Update(s.ctx, rules))
+		}
+	}
+	cordon := func(unschedulable bool) func(*story) {
+		return func(s *story) {
+			node := s.node("win-2")
+			node.Spec.Unschedulable = unschedulable
+			s.must(s.client.Update(s.ctx, node))
+		}
+	}
+	return map[string]holdup{
+		"the canary soaks": {soaking, func(s *story) {
+			s.settled(1)
+			s.until("the first has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		}, func(*story) {}},
+		"the rollout is stopped": {atMost(1), func(s *story) { s.firstFails(1) }, func(s *story) {
+			s.hosts[0].refuses = ""
+			i := s.instance("win-1")
+			i.Annotations = map[string]string{api.AnnotationRetry: "true"}
+			s.must(s.client.Update(s.ctx, i))
+		}},
+		"the budget is used up": {atMost(1), func(s *story) { s.settled(1); cordon(true)(s) }, cordon(false)},
+		"all is paused":         {atMost(1), func(s *story) { s.settled(1); pause(true)(s) }, pause(false)},
+	}
+}
+
+// TestStoryANodeWithoutAVersionKeepsItsOwn: a Node that does not say which version it is to have was told to have the operator's: at
+// once, with its pods on it, whatever the rollout waited for.
+func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
+	ways := map[string]func(*story){
+		"somebody removes the annotation": func(s *story) {
+			node := s.node("win-3")
+			was := node.DeepCopy()
+			delete(node.Annotations, api.AnnotationDesiredVersion)
+			s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
+		},
+		"the Node is made anew": func(s *story) {
+			h := s.hosts[2]
+			h.off = true
+			s.must(s.client.Delete(s.ctx, s.node("win-3")))
+			s.pass(2 * time.Minute)
+			h.off, h.bootID = false, h.bootID+1
+			s.tick()
+		},
+	}
+	for why, hold := range holdups() {
+		for how, lose := range ways {
+			for _, older := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, older WICD %v", why, how, older), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						s := newStory(t, 3, hold.rollout)
+						for _, h := range s.hosts {
+							h.obeysAnybody = older
+						}
+						hold.begin(s)
+						lose(s)
+						for began := time.Now(); time.Since(began) < time.Hour; s.tick() {
+							node := s.node("win-3")
+							if wants := node.Annotations[api.AnnotationDesiredVersion]; s.hosts[2].version != was || wants != was && wants != "" || node.Spec.Unschedulable {
+								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), s.hosts[2].version, wants, node.Spec.Unschedulable)
+							}
+						}
+						if wants := s.node("win-3").Annotations[api.AnnotationDesiredVersion]; wants != was {
+							t.Errorf("it is to have version %q, want the one that it reports", wants)
+						}
+						hold.end(s)
+						s.until("all have the version", 6*time.Hour, func() bool { return s.at(s.version) == 3 })
+						s.mustBeQuiet()
+					})
+				})
+			}
+		}
+	}
+}
