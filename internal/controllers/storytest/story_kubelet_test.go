@@ -53,6 +53,9 @@ func (h *storyHost) register() {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: h.name, UID: types.UID(fmt.Sprintf("%s-%d", h.name, h.registrations)), Labels: map[string]string{corev1.LabelOSStable: "windows"},
 	}}
+	if h.registrations == 1 { // WICD tells its version a moment later: here that matters for a Node that is made anew only
+		node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	}
 	node.CreationTimestamp = metav1.Now()
 	if h.ofCloud {
 		node.Spec.Taints = []corev1.Taint{{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
