@@ -55,6 +55,7 @@ type Controller struct {
 	retries   kube.Backoff
 	running   running    // joins
 	stopwatch *stopwatch // of maintenances
+	proven    provenKeys
 }
 
 // Options are what the controller needs.
@@ -190,6 +191,7 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.Names.release(name)
 	c.retries.Reset(name)
 	c.stopwatch.forget(name)
+	c.proven.forget(name)
 }
 
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts

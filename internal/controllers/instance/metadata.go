@@ -87,7 +87,7 @@ func nodeAnnotations(v *view) map[string]string {
 	if own := v.Node.Annotations[api.AnnotationVersion]; v.Node.Annotations[api.AnnotationDesiredVersion] == "" && settings.IsVersion(own) {
 		annotations[api.AnnotationDesiredVersion] = own
 	}
-	if v.key != nil && (v.keyProven || v.Node.Annotations[api.AnnotationPubKeyHash] == "") {
+	if v.keyProven {
 		annotations[api.AnnotationPubKeyHash] = sshkey.Hash(v.key)
 	}
 	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {

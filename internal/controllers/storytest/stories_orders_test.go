@@ -2,6 +2,7 @@ package storytest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +101,25 @@ func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that does not say which SSH key its host lets in was told that it is the present
+// one, whereupon WICD removes the former: the last one with which the host could be reached.
+func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		s.settled(0)
+		s.until("it has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		h, former, present := s.hosts[0], s.line(0), s.line(1)
+		h.ignores = present
+		s.rotate(1)
+		s.until("WICD lets in the present key", time.Hour, func() bool { return slices.Contains(h.keys, present) })
+		s.must(s.client.Delete(s.ctx, s.node("win-1")))
+		s.pass(time.Hour)
+		if hash := s.node("win-1").Annotations[api.AnnotationPubKeyHash]; hash != "" || !slices.Contains(h.keys, former) {
+			t.Errorf("the Node says that key %q is proven, and the host has %d keys", hash, len(h.keys))
+		}
+		h.ignores = ""
+		s.until("the former key is gone", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
+	})
 }

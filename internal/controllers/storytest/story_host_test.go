@@ -47,6 +47,7 @@ type storyHost struct {
 	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
 	keys     []string // that it lets in, as lines of authorized_keys
+	ignores  string   // the one of them that its OpenSSH does not take
 	// signingKey is the one that it was told in its last join.
 	signingKey string
 	// ofCloud says that a cloud initializes its node.
@@ -113,7 +114,7 @@ func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (inst
 			if t.HostKey == nil && t.KnownOnly {
 				return nil, &remote.Error{Kind: remote.HostKeyUnknown, Host: t.Address, HostKey: h.key, Err: fmt.Errorf("it shows %s", ssh.FingerprintSHA256(h.key))}
 			}
-			if !slices.Contains(h.keys, sshkey.AuthorizedLine(t.Key)) {
+			if line := sshkey.AuthorizedLine(t.Key); !slices.Contains(h.keys, line) || line == h.ignores {
 				return nil, &remote.Error{Kind: remote.Authentication, Host: t.Address, Err: errors.New("no key fits")}
 			}
 			return storyConnection{h}, nil
