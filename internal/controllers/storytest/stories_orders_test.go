@@ -11,6 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
 // holdup is why hosts wait with the former version.
@@ -121,5 +122,34 @@ func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
 		}
 		h.ignores = ""
 		s.until("the former key is gone", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
+	})
+}
+
+// TestStoryWICDLooksLaterThanTheKubelet: after a restart, what the Node says of another restart is of the start before, and says so.
+func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		h := s.hosts[0]
+		h.late = 30 * time.Second
+		h.awaits = func() string {
+			if h.bootID == 1 {
+				return "updates are installed"
+			}
+			return ""
+		}
+		s.reasons[api.EventRebootPending] = true
+		s.announce(s.hosts...)
+		s.until("Windows waits for a restart", time.Hour, func() bool {
+			return s.ready() == 1 && rollout.NodeOf(s.node("win-1")).RebootPending != ""
+		})
+		s.askForReboot("win-1")
+		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID == "2" })
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "1" || n.RebootPending == "" {
+			t.Errorf("before WICD looks, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+		}
+		s.pass(h.late)
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "2" || n.RebootPending != "" {
+			t.Errorf("when WICD has looked, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+		}
 	})
 }
