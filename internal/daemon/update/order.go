@@ -25,11 +25,11 @@ var (
 	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that was obeyed before, or an older one")
 )
 
-// wish is what the Node says about its version.
-type wish struct{ version, order, uid string }
+// announcement is what the Node says about its version.
+type announcement struct{ version, order, uid string }
 
-func wishOf(node *corev1.Node) wish {
-	return wish{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
+func announcementOf(node *corev1.Node) announcement {
+	return announcement{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
 }
 
 // obeyed is the content of orderFile. The serials of each Node are its own: a Node that was deleted is never there again.
@@ -75,32 +75,32 @@ func (r *Requester) remember(o obeyed) error {
 }
 
 // ordered is the order that the Node has for the version, with the error that says why it is none.
-func (r *Requester) ordered(w wish) (obeyed, error) {
-	if w.order == "" {
+func (r *Requester) ordered(said announcement) (obeyed, error) {
+	if said.order == "" {
 		return obeyed{}, errNoOrder
 	}
-	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: w.uid, Version: w.version}
-	serial, err := order.Verify(w.order, r.Record.Desired.SigningKey)
+	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: said.uid, Version: said.version}
+	serial, err := order.Verify(said.order, r.Record.Desired.SigningKey)
 	if err != nil {
 		return obeyed{}, fmt.Errorf("annotation %s is not the operator's: %w", api.AnnotationVersionOrder, err)
 	}
-	return obeyed{UID: w.uid, Serial: serial}, nil
+	return obeyed{UID: said.uid, Serial: serial}, nil
 }
 
 // checkOrder returns the order to go to another version, unless there is none. Then that is told: the node stays as it is.
-func (r *Requester) checkOrder(w wish) (o obeyed, there bool, err error) {
+func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err error) {
 	last, err := readObeyed(r.Host.Disk)
 	if err != nil {
 		return obeyed{}, false, err
 	}
-	o, why := r.ordered(w)
+	o, why := r.ordered(said)
 	if why == nil && !o.exceeds(last) {
 		why = errOldOrder
 	}
 	if why == nil {
 		return o, true, nil
 	}
-	message := fmt.Sprintf("the node keeps version %s, although annotation %s names %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, w.version, why)
+	message := fmt.Sprintf("the node keeps version %s, although annotation %s names %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
 	if r.refusal.Tell(message) {
 		r.Log.Warn("Version refused", "error", message)
 	}
@@ -108,8 +108,8 @@ func (r *Requester) checkOrder(w wish) (o obeyed, there bool, err error) {
 }
 
 // noteOwn takes notice of an order for the version that the host has: it needs none, and older ones do not count any more.
-func (r *Requester) noteOwn(w wish) error {
-	o, err := r.ordered(w)
+func (r *Requester) noteOwn(said announcement) error {
+	o, err := r.ordered(said)
 	if err != nil {
 		return nil // nothing is to be done, whoever wrote it
 	}

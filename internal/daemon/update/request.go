@@ -44,7 +44,7 @@ type Requester struct {
 
 	mu sync.Mutex
 	// asked is what the Node says, with an empty version as long as it says nothing.
-	asked wish
+	asked announcement
 }
 
 // Limits bound an update. Within is how long another version may take until it works, before the host goes back; 10 minutes when 0.
@@ -93,7 +93,7 @@ var errUnderWay = errors.New("an update is under way")
 
 // beginUpdate hands over to the updater if the host is to have another version. From there on, that is the updater's business:
 // we only see to it that it is there.
-func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, w wish) error {
+func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
 	var u attempt
 	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
 	if err == nil && there {
@@ -108,25 +108,25 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, w
 		return err
 	}
 	switch {
-	case w.version == own:
-		return errors.Join(r.noteOwn(w), r.clearFailedUpdate(failed))
-	case w.version == "" || w.version == failed.Version || !r.Record.Complete:
+	case said.version == own:
+		return errors.Join(r.noteOwn(said), r.clearFailedUpdate(failed))
+	case said.version == "" || said.version == failed.Version || !r.Record.Complete:
 		return nil
 	}
-	order, ordered, err := r.checkOrder(w)
+	order, ordered, err := r.checkOrder(said)
 	if err != nil || !ordered {
 		return err
 	}
-	u, err = r.plan(ctx, client, w.version)
+	u, err = r.plan(ctx, client, said.version)
 	if err != nil {
-		return fmt.Errorf("from version %s to %s: %w", own, w.version, err)
+		return fmt.Errorf("from version %s to %s: %w", own, said.version, err)
 	}
 	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
 		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered and not begun would never be obeyed
 			return err
 		}
-		r.RecordChange("update from version %s to %s begins", own, w.version)
+		r.RecordChange("update from version %s to %s begins", own, said.version)
 		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
 	})
 }
@@ -262,17 +262,17 @@ func (r *Requester) refused() (failed failedUpdate, err error) {
 
 // Request remembers which version the Node is to have.
 func (r *Requester) Request(node *corev1.Node) {
-	w := wishOf(node)
+	said := announcementOf(node)
 	r.mu.Lock()
-	changed := r.asked != w
-	r.asked = w
+	changed := r.asked != said
+	r.asked = said
 	r.mu.Unlock()
 	if changed {
 		r.askedAgain.Send()
 	}
 }
 
-func (r *Requester) requested() wish {
+func (r *Requester) requested() announcement {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asked
