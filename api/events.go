@@ -41,6 +41,10 @@ const (
 	// EventSettingsRefused is reported on a Node that rejects a ConfigMap windows-services-<version>, because the
 	// operator did not sign that content, or because it is older than what the node has. The note says which.
 	EventSettingsRefused = "SettingsRefused"
+	// EventVersionRefused is reported on a Node that keeps its version although annotation desired-version names another
+	// one: annotation version-order is missing, is not what the operator signed for that version and this Node, or was
+	// obeyed before. The note says which.
+	EventVersionRefused = "VersionRefused"
 	// EventServiceCrashLoop is reported on a Node when one of its services crashes repeatedly. The note ends with the
 	// last lines of the service's log.
 	EventServiceCrashLoop = ReasonServiceCrashLoop

@@ -35,6 +35,8 @@ func nodeEvents() Table {
 		api.EventAddressDisputed:    {Error, "Correct the address of the host that claims it: it is proven to belong to another one.", notReady},
 		api.EventSettingsRefused: {Error, "If the message says another key, wait ten minutes; otherwise find out who writes ConfigMaps in the operator's namespace.",
 			"troubleshooting#settings-do-not-arrive"},
+		api.EventVersionRefused: {Warning, "If the operator did not write annotation desired-version, find out who did, in the audit log of the API server; the operator orders a version itself.",
+			"fleet#upgrade"},
 		api.EventRuntimeClassConflict: {Warning, "Run kubectl delete runtimeclass <name>, and the operator creates its own; or use another name in spec.runtimeClasses of WindowsConfig.",
 			"workloads#runtimeclasses"},
 		api.EventNodeOrphaned: {Warning, "Add the host, or run kubectl delete node <name> when the host is gone.", "fleet#nodes-without-an-instance"},

@@ -3,6 +3,7 @@ package nodestate
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,11 @@ func InternalIP(node *corev1.Node) string {
 // WaitsForCloud says whether the controller of a cloud has yet to initialize the Node. It gets no pods before.
 func WaitsForCloud(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == api.TaintUninitialized })
+}
+
+// IsBootID says whether a text can name a start of Windows: a few digits, or the UUID of another system.
+func IsBootID(text string) bool {
+	return text != "" && len(text) <= 64 && strings.Trim(text, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") == ""
 }
 
 // WindowsBuild is the build of Windows that the node's kubelet reports; zero where it reports none.

@@ -28,7 +28,8 @@ type Node struct {
 	CordonedFor   v1alpha1.PlanAction
 	// Version that it reports, Desired the one it was told to have, Kubelet the version of its kubelet.
 	Version, Desired, Kubelet string
-	// BootID is the start of Windows that its kubelet reports, ReportedBoot the one that WICD's word on pending restarts is about.
+	// BootID is the start of Windows that its kubelet reports, ReportedBoot the one of which RebootPending tells: another one as long as
+	// WICD has not looked since the last start.
 	BootID, ReportedBoot string
 	// Unhealthy says which service does not work, UpdateFailed why the node went back to its version, RebootPending what Windows
 	// waits for a restart for.
@@ -52,9 +53,11 @@ func NodeOf(node *corev1.Node) *Node {
 		Desired:       node.Annotations[api.AnnotationDesiredVersion],
 		Kubelet:       node.Status.NodeInfo.KubeletVersion,
 		BootID:        node.Status.NodeInfo.BootID,
-		ReportedBoot:  node.Annotations[api.AnnotationBootID],
 		WaitsForCloud: nodestate.WaitsForCloud(node),
 		True:          map[string]bool{},
+	}
+	if id := node.Annotations[api.AnnotationBootID]; nodestate.IsBootID(id) {
+		n.ReportedBoot = id
 	}
 	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
 		n.RebootAsked = "asked " + value

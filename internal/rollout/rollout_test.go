@@ -340,7 +340,15 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
 	})
+	node.Annotations = map[string]string{api.AnnotationBootID: long}
 	is := rollout.NodeOf(node)
+	if is.ReportedBoot != "" {
+		t.Errorf("a boot ID of %d bytes is kept", len(is.ReportedBoot))
+	}
+	node.Annotations[api.AnnotationBootID] = "7"
+	if boot := rollout.NodeOf(node).ReportedBoot; boot != "7" {
+		t.Errorf("the boot is %q, want 7", boot)
+	}
 	for name, text := range map[string]string{"unhealthy": is.Unhealthy, "update": is.UpdateFailed, "reboot": is.RebootPending} {
 		if text == "" || len(text) > 4096 || !utf8.ValidString(text) {
 			t.Errorf("%s: %d bytes are kept (valid UTF-8: %v), want some, and 4096 at most", name, len(text), utf8.ValidString(text))

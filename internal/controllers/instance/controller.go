@@ -56,6 +56,7 @@ type Controller struct {
 	running   running    // joins
 	stopwatch *stopwatch // of maintenances
 	settles   *settling
+	proven    provenKeys
 }
 
 // Options are what the controller needs.
@@ -193,6 +194,7 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.retries.Reset(name)
 	c.stopwatch.forget(name)
 	c.settles.forget(name)
+	c.proven.forget(name)
 }
 
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts

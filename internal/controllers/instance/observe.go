@@ -28,7 +28,7 @@ type view struct {
 	config  v1alpha1.WindowsConfigSpec
 	// drained says that no pod is on the node any more that a join could hurt.
 	drained bool
-	// keyProven says that the host has let the key in just now.
+	// keyProven says that the host has let the key in.
 	keyProven bool
 	// admission is the slot among the hosts that join that was taken before the host was spoken to; slot is the same as long as the host has it.
 	admission, slot *kube.Slot
@@ -55,6 +55,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
 		return nil, err
 	}
+	v.keyProven = v.key != nil && c.proven.has(name, sshkey.Hash(v.key))
 	v.release, v.Unfit = c.Releases.Current()
 	v.Version = v.release.Version
 	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {

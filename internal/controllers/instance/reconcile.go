@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
@@ -86,7 +87,10 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 	if repairs && ctx.Err() == nil {
 		noteFailure(p.status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
 	}
-	p.keyProven = p.decision.Err == nil
+	if p.decision.Err == nil && p.key != nil {
+		c.proven.add(p.id, sshkey.Hash(p.key))
+		p.keyProven = true
+	}
 	// The join found out which Node is the host's. It is there already when the host was announced again.
 	var err error
 	p.Node, err = c.node(ctx, c.Client, p.Instance)

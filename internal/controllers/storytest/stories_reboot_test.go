@@ -63,7 +63,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		s.announce(s.hosts...)
 		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
 		h := s.hosts[0]
-		h.pending = "files in use wait for their replacement"
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
 		s.pass(48 * time.Hour)
 		if h.bootID != 2 {
 			s.t.Errorf("it was restarted %d times, want once", h.bootID-1)
@@ -78,7 +78,7 @@ func TestStoryRestartDoesNotHelp(t *testing.T) {
 		h.pending = ""
 		s.pass(25 * time.Hour)
 		s.say("files wait again, days later")
-		h.pending = "files in use wait for their replacement"
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
 		s.pass(time.Hour)
 		if h.bootID != 4 {
 			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
@@ -92,7 +92,7 @@ func TestStoryWICDIsLateAfterARestart(t *testing.T) {
 		s.announce(s.hosts...)
 		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
 		h := s.hosts[0]
-		h.silently, h.pending = 3*time.Minute, "Windows Update installed updates"
+		h.late, h.pending = 3*time.Minute, api.RebootPendingPrefix+"Windows Update installed updates"
 		s.until("it restarts", time.Hour, func() bool { return h.bootID == 2 })
 		h.pending = ""
 		s.pass(time.Hour)

@@ -12,8 +12,8 @@ func (s *story) getSick(after time.Duration) {
 	for _, h := range s.hosts {
 		i := s.instance(h.name)
 		came := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
-		if came && !h.sick {
-			h.sick = true
+		if came && h.sick == "" {
+			h.sick = "kube-proxy: it ended with exit code 1"
 			s.say("kube-proxy dies on %s", h.name)
 		}
 	}
@@ -32,7 +32,7 @@ func TestStoryCanaryGetsSick(t *testing.T) {
 		}
 		s.say("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
 		s.say("somebody mends it, and asks to go on")
-		s.hosts[0].sick = false
+		s.hosts[0].sick = ""
 		s.tick()
 		i := s.instance("win-1")
 		i.Annotations = map[string]string{api.AnnotationRetry: "true"}

@@ -17,13 +17,14 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.reports(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing happened
 	}
@@ -49,8 +50,13 @@ func (h *storyHost) goOn() {
 }
 
 func (h *storyHost) register() {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
-	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	h.registrations++
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: h.name, UID: types.UID(fmt.Sprintf("%s-%d", h.name, h.registrations)), Labels: map[string]string{corev1.LabelOSStable: "windows"},
+	}}
+	if h.registrations == 1 { // WICD tells its version a moment later: here that matters for a Node that is made anew only
+		node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	}
 	node.CreationTimestamp = metav1.Now()
 	if h.ofCloud {
 		node.Spec.Taints = []corev1.Taint{{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
@@ -70,16 +76,19 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionTrue, "")
 	node.Status.NodeInfo.BootID, node.Status.NodeInfo.KubeletVersion = strconv.Itoa(h.bootID), h.kubelet()
-	if h.others || !h.reports() {
+	if h.others {
 		return
 	}
+	node.Annotations = kube.Merge(node.Annotations) // a new Node has none
 	h.reportConditions(node)
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
-	case wants == "" || wants == h.version:
+	case wants == "":
+	case wants == h.version:
 		h.goesTo, h.refused = "", ""
+		_ = h.obeys(node) // older orders do not count any more
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
@@ -89,23 +98,43 @@ func (h *storyHost) report(node *corev1.Node) {
 	h.follow(node)
 }
 
-// reports says whether WICD has looked around since the last start.
-func (h *storyHost) reports() bool { return !time.Now().Before(h.backAt.Add(h.silently)) }
+// obeys says whether the operator orders the version that the Node is to have. Each order counts once.
+func (h *storyHost) obeys(node *corev1.Node) bool {
+	if h.obeysAnybody {
+		return true
+	}
+	order := desired.VersionOrder{Cluster: h.cluster, Node: h.name, UID: string(node.UID), Version: node.Annotations[api.AnnotationDesiredVersion]}
+	serial, err := order.Verify(node.Annotations[api.AnnotationVersionOrder], h.signingKey)
+	if err != nil || h.obeyed.uid == node.UID && serial <= h.obeyed.serial {
+		return false
+	}
+	h.obeyed.uid, h.obeyed.serial = node.UID, serial
+	return true
+}
 
-// reportConditions says what WICD finds: whether services work, and what Windows waits for a restart for, with the start that this is about.
+// hasLooked says whether WICD has looked since the last start what Windows waits for.
+func (h *storyHost) hasLooked() bool { return !time.Now().Before(h.backAt.Add(h.late)) }
+
+// reportConditions is what WICD tells once it has looked: whether services work, and whether Windows waits for a restart, with the start of
+// Windows that this is about.
 func (h *storyHost) reportConditions(node *corev1.Node) {
-	switch {
-	case h.sick:
-		controllertest.SetNodeCondition(node, api.ConditionServicesHealthy, corev1.ConditionFalse, "kube-proxy: it ended with exit code 1")
-	case nodestate.Condition(node, api.ConditionServicesHealthy) != nil:
-		controllertest.SetNodeCondition(node, api.ConditionServicesHealthy, corev1.ConditionTrue, "")
+	if !h.hasLooked() {
+		return
 	}
-	switch {
-	case h.pending != "":
-		controllertest.SetNodeCondition(node, api.ConditionNodeRebootRequired, corev1.ConditionTrue, api.RebootPendingPrefix+h.pending)
-	case nodestate.Condition(node, api.ConditionNodeRebootRequired) != nil:
-		controllertest.SetNodeCondition(node, api.ConditionNodeRebootRequired, corev1.ConditionFalse, "")
+	tell := func(kind corev1.NodeConditionType, isGood corev1.ConditionStatus, problem string) {
+		bad := map[corev1.ConditionStatus]corev1.ConditionStatus{corev1.ConditionTrue: corev1.ConditionFalse, corev1.ConditionFalse: corev1.ConditionTrue}[isGood]
+		switch {
+		case problem != "":
+			controllertest.SetNodeCondition(node, kind, bad, problem)
+		case nodestate.Condition(node, kind) != nil:
+			controllertest.SetNodeCondition(node, kind, isGood, "")
+		}
 	}
+	tell(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
+	if h.awaits != nil {
+		h.pending = h.awaits()
+	}
+	tell(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
 	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
 }
 
