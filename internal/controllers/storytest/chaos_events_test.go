@@ -36,6 +36,7 @@ func chaosEvents() []chaosEvent {
 			w.say("the operator restarts")
 			w.startChaosOperator()
 		}},
+		{"an operator that crashes", 0.3, (*chaosWorld).crashOperator},
 		{"a failing API server", 0.7, (*chaosWorld).failAPI},
 		{"connections that break", 0.7, (*chaosWorld).breakConnections},
 		{"deleted instances", 0.4, (*chaosWorld).deleteInstance},
@@ -151,7 +152,13 @@ func (w *chaosWorld) removeAnnotation(h *chaosHost) {
 }
 
 func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
+	if node := h.nodeSeen(); node != nil {
+		if _, asked := node.Annotations[api.AnnotationReboot]; asked {
+			return
+		}
+	}
 	if w.changeNode(h, func(n *corev1.Node) { n.Annotations[api.AnnotationReboot] = "" }) {
+		h.asks++
 		w.say("a user asks for a restart of %s", h.name)
 	}
 }
@@ -227,6 +234,17 @@ func (w *chaosWorld) needRestart(h *chaosHost) {
 	if h.sticky {
 		w.later(w.between(2*time.Hour, 9*time.Hour), func() { h.pending, h.sticky = "", false })
 	}
+}
+
+// crashOperator has the operator restart at every tick for a while.
+func (w *chaosWorld) crashOperator(*chaosHost) {
+	if w.crashes {
+		return
+	}
+	d := w.between(time.Minute, 10*time.Minute)
+	w.crashes = true
+	w.say("the operator restarts again and again for %s", d.Round(time.Second))
+	w.later(d, func() { w.crashes = false })
 }
 
 func (w *chaosWorld) failAPI(*chaosHost) {

@@ -56,6 +56,7 @@ type chaosHost struct {
 	hold                    *chaosHold
 	restarted               []time.Time
 	restartsFor             map[string]int
+	asks, answers           int // restarts that users asked for, and got
 	seenState               string
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
 // The rules, by the names that WMCO_CHAOS_RULES takes, separated by commas.
@@ -80,10 +81,11 @@ func (h *chaosHost) checkBudget(m *v1alpha1.Maintenance) {
 	out, held := 0, 1
 	names := h.name
 	for _, o := range h.w.hosts {
-		if o == h || !o.announced || o.nodeSeen() == nil && o.hold == nil {
+		if o == h || !o.announced {
 			continue
 		}
 		switch {
+		case o.nodeSeen() == nil && (o.hold == nil || !rollout.NeedsNode(o.hold.action)):
 		case o.hold != nil:
 			out, held = out+1, held+1
 			names += ", " + o.name + " held"
@@ -150,7 +152,7 @@ func (h *chaosHost) checkCanary(version string) {
 		case o.version == version && works && o.healthyAt.Sub(o.cameAt) >= soak-stale:
 			soaked++
 		case o.firstJoined == version:
-		case !o.alive() || o.nodeSeen() == nil || o.dies.now():
+		case !o.alive() || o.nodeSeen() == nil || o.dies.now() || !o.notReadySince.IsZero() && time.Since(o.notReadySince) >= taintEvicts:
 			dead++
 			tries++
 			names += ", " + o.name + " (dead)"
@@ -190,6 +192,9 @@ func (h *chaosHost) checkRestarts() {
 	h.w.restarts++
 	m := h.maintenance()
 	if m == nil || m.RequestToken != "" {
+		if h.answers++; h.answers > h.asks {
+			h.w.breach(ruleRestarts, "%s restarts for the %dth time, and users asked for %d restarts", h.name, h.answers, h.asks)
+		}
 		return
 	}
 	cause := "cause " + string(rune('0'+h.episode))

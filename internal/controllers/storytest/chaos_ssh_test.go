@@ -19,7 +19,7 @@ import (
 // dialByChance answers as remote.Dial does.
 func (w *chaosWorld) dialByChance(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
 	for _, h := range w.hosts {
-		if h.address == t.Address && h.alive() && !h.sshCut {
+		if h.address == t.Address && h.alive() && !h.sshCut && !w.chance(w.sshFails/2) {
 			return chaosConnection{storyConnection{h.storyHost}, h}, nil
 		}
 	}
@@ -36,7 +36,7 @@ type chaosConnection struct {
 func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	w := c.h.w
 	lost := &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("the connection broke")}
-	fails := w.chance(w.sshFails)
+	fails := w.chance(w.sshFails) && !strings.HasSuffix(command, agent.CommandFacts) // else WICD would be sent, which a story does not have
 	if fails && w.chance(0.5) {
 		return lost
 	}

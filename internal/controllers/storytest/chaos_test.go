@@ -1,6 +1,7 @@
 package storytest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -40,6 +41,7 @@ func TestFleetByChance(t *testing.T) {
 		}
 	})
 	t.Log(tally.String())
+	t.Logf("evictions per needed: %.3f", float64(tally.evictions)/float64(max(tally.needed, 1)))
 }
 
 // seedsOf are the seeds to be played.
@@ -74,7 +76,7 @@ type chaosTally struct {
 	mu                                           sync.Mutex
 	seeds, evictions, needed, completed, restart int
 	hours                                        float64
-	failed                                       map[string][]string // by rule: the seeds, with the length of the story until then
+	failed                                       map[string][][2]int // by rule: the number of lines of a story until then, and its seed
 }
 
 func (c *chaosTally) add(w *chaosWorld) {
@@ -85,21 +87,25 @@ func (c *chaosTally) add(w *chaosWorld) {
 	c.completed, c.restart = c.completed+w.completed, c.restart+w.restarts
 	c.hours += time.Since(w.start).Hours()
 	if c.failed == nil {
-		c.failed = map[string][]string{}
+		c.failed = map[string][][2]int{}
 	}
 	for rule, b := range w.broken {
-		c.failed[rule] = append(c.failed[rule], fmt.Sprintf("%d(%d)", w.seed, b.line))
+		c.failed[rule] = append(c.failed[rule], [2]int{b.line, int(w.seed)})
 	}
 }
 
 func (c *chaosTally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d seeds, %.0f hours: %d actions completed, %d restarts, %d evictions of %d pods that had to leave\n", c.seeds, c.hours, c.completed, c.restart, c.evictions, c.needed)
-	fmt.Fprintf(&b, "evictions per needed: %.3f", float64(c.evictions)/float64(max(c.needed, 1)))
+	fmt.Fprintf(&b, "%d seeds, %.0f hours: %d actions completed, %d restarts, %d evictions of %d pods that had to leave", c.seeds, c.hours, c.completed, c.restart, c.evictions, c.needed)
 	for _, r := range chaosRules() {
-		if seeds := c.failed[r.name]; len(seeds) > 0 {
-			slices.Sort(seeds)
-			fmt.Fprintf(&b, "\n%s: %d seeds, each with the lines of its story until then: %s", r.name, len(seeds), strings.Join(seeds, " "))
+		seeds := c.failed[r.name]
+		if len(seeds) == 0 {
+			continue
+		}
+		slices.SortFunc(seeds, func(x, y [2]int) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) })
+		fmt.Fprintf(&b, "\nrule %s (%s): %d seeds, those with the fewest lines first (in brackets):", r.name, r.says, len(seeds))
+		for _, s := range seeds {
+			fmt.Fprintf(&b, " %d(%d)", s[1], s[0])
 		}
 	}
 	return b.String()
@@ -120,6 +126,7 @@ type chaosWorld struct {
 
 	// chance of a request of the operator to fail, and of a command over SSH.
 	apiFails, sshFails float64
+	crashes            bool // the operator, at every tick
 	pausedSince        time.Time
 	// windows, where there are any, open every so many hours for a while.
 	windowEvery, windowOpen time.Duration
@@ -260,6 +267,9 @@ func (w *chaosWorld) tickOnce() {
 	for _, h := range w.hosts {
 		h.look()
 	}
+	if w.crashes {
+		w.startChaosOperator()
+	}
 	w.operateByChance()
 	w.checkCordons()
 }
@@ -293,6 +303,9 @@ func (w *chaosWorld) breach(rule, format string, args ...any) {
 // printWhenFailed prints the story until the last of the broken rules.
 func (w *chaosWorld) printWhenFailed() {
 	if !w.t.Failed() {
+		if os.Getenv("WMCO_CHAOS_SEED") != "" {
+			w.t.Log(strings.Join(w.lines, "\n"))
+		}
 		return
 	}
 	last := len(w.lines)
