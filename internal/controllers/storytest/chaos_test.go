@@ -20,7 +20,7 @@ import (
 
 const (
 	// chaosSeeds is how many seeds are played by default; WMCO_CHAOS_SEEDS sets another number, WMCO_CHAOS_SEED plays one.
-	chaosSeeds = 20
+	chaosSeeds = 30
 	// calmWithin is how long a fleet may take to recover once nothing fails any more: repairs wait for up to 160 minutes, windows for hours.
 	calmWithin = 16 * time.Hour
 	// stale is what the operator may know of the cluster too late without being blamed.
