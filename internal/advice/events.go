@@ -17,7 +17,7 @@ func hostEvents() Table {
 		api.EventMaintenanceDone:     good(),
 		api.EventMaintenanceFailed:   {Error, "Fix the cause in the message; then run kubectl windows retry <host>.", "fleet#retrying-a-failed-action"},
 		api.EventMaintenanceDeferred: good(),
-		api.EventPodsRemain:      {Info, "Let workloads not tolerate taint node.kubernetes.io/unschedulable if their pods have to leave before a restart.", "fleet#drain"},
+		api.EventPodsRemain:          {Info, "Let workloads not tolerate taint node.kubernetes.io/unschedulable if their pods have to leave before a restart.", "fleet#drain"},
 		api.EventCollectRefused:      {Warning, "Set annotation collect to 1 to 40 lower-case letters, digits and hyphens, or remove it.", "logs-and-support#an-archive-of-a-nodes-state"},
 		api.EventHostLeft:            good(),
 		api.EventHostReleased:        {Warning, "Reinstall the host, or add it again: when it joins and is removed again, it is cleaned up.", noAction},

@@ -54,6 +54,8 @@ type Seen struct {
 	KeyFault *Stall
 	// NotBefore is when the instance may be tried again after a failure; zero for at once.
 	NotBefore time.Time
+	// Former says that the host had come to another version; Turn, that it is its turn to come to this one by a join.
+	Former, Turn bool
 	// FleetSilent says that so many nodes are silent that the cause is hardly this host's: it is not repaired meanwhile.
 	FleetSilent bool
 	// SlotFree says whether another host may join now.
@@ -103,6 +105,7 @@ func Next(s Seen) Decision {
 		leaving,     // it is on its way out
 		ofOther,     // its node has another version, and goes to ours in its turn
 		settled,     // the host has joined and its Node is there, or still has time to come
+		former,      // it registers with the version it has, or waits for its turn to come to another
 		paused,      // the user says to wait
 		unguarded,   // its identities would not be limited to what they are for
 		unfit,       // its kubelet would not go with the API server
@@ -128,6 +131,16 @@ func ofOther(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
 }
 
+// turnPoll is how often it is looked whether it is a host's turn; the plan tells, too.
+const turnPoll = 30 * time.Second
+
+// former leaves a host alone that has another version, and whose Node is gone or was made again just now: its kubelet registers when it starts,
+// and WICD reports the version. Otherwise whatever is deleted and comes back would be upgraded before its turn.
+func former(s Seen) (Decision, bool) {
+	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
+	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && !(s.Turn && s.Node == nil)
+}
+
 // OfOtherVersion says whether a Node says that it has another version.
 func OfOtherVersion(node *corev1.Node, version string) bool {
 	has := node.Annotations[api.AnnotationVersion]
@@ -138,11 +151,13 @@ func OfOtherVersion(node *corev1.Node, version string) bool {
 // and the join, which changes nothing on a host that has everything, is repeated.
 func settled(s Seen) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
-	if configured == nil || configured.Status != "True" {
-		return Decision{}, false
-	}
-	if since, is := s.BrokenSince(); is {
+	isConfigured := configured != nil && configured.Status == "True"
+	// A repair that failed says that the host is not configured. It has waited for long, and the next one does so, too.
+	if since, is := s.BrokenSince(); is && (isConfigured || s.Instance.Status.Payload.Since != nil) {
 		return s.repair(since)
+	}
+	if !isConfigured {
+		return Decision{}, false
 	}
 	if s.Node != nil {
 		return Decision{Action: None}, true

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
-	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
@@ -40,7 +39,7 @@ func (p *planner) lookAtFirst() {
 	for i := range p.Hosts {
 		h := &p.Hosts[i]
 		switch {
-		case h.upgrading():
+		case h.upgrading(), h.Former && h.Node != nil && h.Node.Version == "": // it has registered, and may have been joined with the version
 			p.first.tried++
 		case h.Node == nil && h.Arrived, h.isAt(p.Policy.Version) && h.Node.Silent:
 			p.first.tried++
@@ -144,7 +143,7 @@ func (p *planner) goes(h *Host) {
 func (p *planner) canary(n need) (reason, message string) {
 	c := p.Policy.Canary
 	switch {
-	case c == nil || n.action != v1alpha1.ActionUpgrade:
+	case c == nil || !n.changesVersion():
 		return "", ""
 	case p.first.soaked >= c.Count:
 		return "", ""

@@ -24,6 +24,11 @@ type need struct {
 // disrupts says whether pods have to leave for it.
 func (n need) disrupts() bool { return cost(n.disruption) >= cost(v1alpha1.DisruptionDrain) }
 
+// changesVersion says whether the host gets another version by it.
+func (n need) changesVersion() bool {
+	return n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionJoin && n.host.Former
+}
+
 // counts says whether it takes, or may take, a node out of service, so that it needs a place of the budget and its turn. A new version that
 // restarts services may fail, and is therefore brought to no more nodes at a time than may be out of service. The removal of a broken node
 // does not count: the user asked for it, and it serves nobody.
@@ -47,6 +52,8 @@ func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its host was announced"
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
+	case h.Node == nil && h.Former: // it registers, or is joined again in its turn
+		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node is gone"
 	case !h.Joined:
 		plan := JoinPlan()
 		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message

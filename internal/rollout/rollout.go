@@ -74,6 +74,8 @@ type Host struct {
 	// Since is when the node came to the version it has; Arrived says that it had come to the policy's version, though its Node may be gone.
 	Since   time.Time
 	Arrived bool
+	// Former says that it had come to another version than the policy's, and not to that since.
+	Former bool
 	// Settles is until when the pods that left the node in its last drain are given time to start elsewhere; zero when they are not. The host
 	// holds its place until then.
 	Settles time.Time
@@ -93,6 +95,8 @@ type Next struct {
 	v1alpha1.Plan
 	// Begin says that the action may begin, or go on. Joins and staging have limits of their own.
 	Begin bool
+	// GoesOn says that something was under way with the host, so that nothing begins anew by this.
+	GoesOn bool
 	// Broken says that the node was broken, and that the action may begin on no other.
 	Broken bool
 	// Asked is the value of the annotation that asked for a reboot.
@@ -148,6 +152,7 @@ type planner struct {
 // place lets the action begin, or says what it waits for. The first check that speaks decides. What has begun goes on.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
+	next.GoesOn = n.host.UnderWay != nil
 	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
 		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.fleetSilent, p.notBroken, p.canary, p.window, p.outOfBudget,
@@ -167,7 +172,7 @@ func (p *planner) place(n need) {
 	if n.counts() {
 		p.budget.take(n.host)
 	}
-	if n.action == v1alpha1.ActionUpgrade {
+	if n.changesVersion() {
 		p.goes(n.host)
 	}
 }
@@ -198,7 +203,7 @@ func (p *planner) failed(n need) (reason, message string) {
 }
 
 func (p *planner) unfit(n need) (reason, message string) {
-	if p.Policy.Unfit != "" && (n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionStage) {
+	if p.Policy.Unfit != "" && (n.changesVersion() || n.action == v1alpha1.ActionStage) {
 		return api.ReasonVersionSkewUnsupported, p.Policy.Unfit
 	}
 	return "", ""
@@ -206,7 +211,7 @@ func (p *planner) unfit(n need) (reason, message string) {
 
 // unpublished holds a version back that nodes could not read: an operator that has just started is about to publish it.
 func (p *planner) unpublished(n need) (reason, message string) {
-	if p.Policy.Unpublished && n.action == v1alpha1.ActionUpgrade {
+	if p.Policy.Unpublished && n.changesVersion() {
 		return api.ReasonUnpublished, "what nodes of that version must have is not published yet"
 	}
 	return "", ""
@@ -214,7 +219,7 @@ func (p *planner) unpublished(n need) (reason, message string) {
 
 // stop holds a version back that failed on another host.
 func (p *planner) stop(n need) (reason, message string) {
-	if n.action != v1alpha1.ActionUpgrade || len(p.stopped) == 0 {
+	if !n.changesVersion() || len(p.stopped) == 0 {
 		return "", ""
 	}
 	first := p.stopped[0]

@@ -202,7 +202,8 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 			delete(nodes, instance.Status.Hostname)
 		}
 		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
-		h.Arrived = instance.Status.Payload.Current == desired.ShortDigest(current.Content.Digest)
+		had, wanted := instance.Status.Payload.Current, desired.ShortDigest(current.Content.Digest)
+		h.Arrived, h.Former = had == wanted, had != "" && had != wanted
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
 			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)
@@ -242,7 +243,7 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 		if some {
 			f.next[id] = next
 		}
-		if next.Begin && limited(next.Action) {
+		if next.Begin && limited(next.Action) && !next.GoesOn {
 			f.granted[id] = next.Action
 		}
 		joined := was[id].Action == v1alpha1.ActionJoin && !some // who joined knows

@@ -94,7 +94,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	switch {
 	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
 		return true, nil
-	case now == nil && !m.stillNeeded():
+	case now == nil && (m.next.GoesOn || m.isHeld() || !m.stillNeeded()):
 		m.Fleet.Done(m.id())
 		return false, nil
 	case !m.next.Begin:
@@ -129,6 +129,13 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceStarted, Action: string(begins.Action) + at.Format("-20060102150405")},
 		"%s begins: %s", begins.Action, begins.Message)
 	return true, nil
+}
+
+// isHeld says whether the user holds the host by now, or what was to be begun has failed meanwhile. The plan may not have heard of it.
+func (m *maintenance) isHeld() bool {
+	f := m.view.Instance.Status.Failure
+	hasFailed := f != nil && f.Action == m.next.Action && m.next.Asked == "" && (f.Action != v1alpha1.ActionUpgrade || f.Version == m.view.Version)
+	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 
 // stillNeeded looks whether the plan was made from what the cluster says now.

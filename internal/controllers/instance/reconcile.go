@@ -119,7 +119,10 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 	c.retries.Reset(client.ObjectKeyFromObject(i))
 	if i.Status.Failure != nil || i.Status.LastReboot != nil {
 		before := i.DeepCopy()
-		i.Status.Failure, i.Status.LastReboot = nil, nil
+		if i.Status.Failure == nil { // what is to be tried again is a restart that did not help
+			i.Status.LastReboot = nil
+		}
+		i.Status.Failure = nil
 		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)
 		}

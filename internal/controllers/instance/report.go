@@ -63,8 +63,13 @@ func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
 	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
 		st.Failure = nil // nobody wants that version any more
 	}
-	if _, broken := v.BrokenSince(); !broken && v.Node != nil && st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
-		st.Failure = nil
+	if _, broken := v.BrokenSince(); !broken && v.Node != nil {
+		if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
+			st.Failure = nil
+		}
+		if stalled := meta.FindStatusCondition(st.Conditions, api.ConditionStalled); stalled != nil && stalled.Reason == api.ReasonRepairFailed {
+			meta.RemoveStatusCondition(&st.Conditions, api.ConditionStalled)
+		}
 	}
 	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
 		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)

@@ -56,8 +56,11 @@ func (m *maintenance) mayRejoin() bool {
 	if now.RejoinedAt != nil {
 		waited = min(waited, time.Since(now.RejoinedAt.Time))
 	}
-	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
-	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+	// A join brings the operator's version. To a host of another one it does so only in an upgrade to it.
+	isOther := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
+	upgrades := now.Action == v1alpha1.ActionUpgrade
+	changes := upgrades && now.Version != m.view.Version || !upgrades && isOther
+	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !changes
 }
 
 // missingSince is since when the Node is known not to be there.

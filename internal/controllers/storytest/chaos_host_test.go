@@ -23,9 +23,6 @@ import (
 // silentAfter is when the cluster's node lifecycle controller gives up on a kubelet that it does not hear from.
 const silentAfter = 40 * time.Second
 
-// annotationBootID is what WICD says of the start of Windows that it reports about.
-const annotationBootID = api.GroupName + "/boot-id"
-
 // chaosHost is a Windows host with its kubelet and WICD, to which things happen.
 type chaosHost struct {
 	*storyHost
@@ -228,7 +225,7 @@ func (h *chaosHost) reportByChance(node *corev1.Node) {
 		required = corev1.ConditionTrue
 	}
 	setConditionAt(node, api.ConditionNodeRebootRequired, required, h.pending, time.Now())
-	node.Annotations[annotationBootID] = strconv.Itoa(h.bootID)
+	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
 	h.followOrder(node)
 	node.Annotations[api.AnnotationVersion] = h.version
 	if _, settings := h.w.publishedKeys(h.version); settings != "" && h.trusts(h.version) {
@@ -243,7 +240,7 @@ func (h *chaosHost) followOrder(node *corev1.Node) {
 	case wants == "" || wants == h.version:
 		h.goesTo, h.refused = "", ""
 		setConditionAt(node, api.ConditionUpdated, corev1.ConditionTrue, "", time.Now())
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
 		h.goesTo, h.goesAt = wants, time.Now().Add(h.w.between(15*time.Second, time.Minute))
 		h.checkTurn(wants)
 	case wants == h.refused:

@@ -36,7 +36,7 @@ func chaosRules() []struct{ name, says string } {
 		{ruleTurn, "WICD goes to a version only in an upgrade of its host"},
 		{ruleTurnByJoin, "a join changes no version of a node that serves"},
 		{ruleTurnByRepair, "a repair changes no version"},
-		{ruleTurnWithoutNode, "a host whose Node was deleted keeps its version"},
+		{ruleTurnWithoutNode, "a host whose Node was deleted goes to no version that failed elsewhere"},
 		{ruleCordon, "a user's cordon stays"},
 		{ruleCause, "a pod is evicted only by a drain of its node, and its successor is not evicted again"},
 		{ruleRestarts, "Windows restarts once for a cause, and at most four times a day without a user"},

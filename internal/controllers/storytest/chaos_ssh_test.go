@@ -135,6 +135,18 @@ func (h *chaosHost) checkJoin(version string) {
 	case node != nil:
 		h.w.breach(ruleTurnByRepair, "%s with %s is joined with %s as a repair; under way: %+v", h.name, h.version, version, m)
 	default:
-		h.w.breach(ruleTurnWithoutNode, "%s with %s, whose Node was deleted, is joined with %s; under way: %+v", h.name, h.version, version, m)
+		if failed := h.w.failedWith(version); failed != "" {
+			h.w.breach(ruleTurnWithoutNode, "%s with %s, whose Node was deleted, is joined with %s, which failed on %s; under way: %+v", h.name, h.version, version, failed, m)
+		}
 	}
+}
+
+// failedWith names a host on which a version failed, as the operator says; empty where there is none.
+func (w *chaosWorld) failedWith(version string) string {
+	for _, i := range w.allInstances() {
+		if f := i.Status.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == version && f.Step != v1alpha1.MaintenanceDrain && !i.Spec.Paused {
+			return i.Name
+		}
+	}
+	return ""
 }
