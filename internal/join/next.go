@@ -138,7 +138,7 @@ const turnPoll = 30 * time.Second
 // and WICD reports the version. Otherwise whatever is deleted and comes back would be upgraded before its turn.
 func former(s Seen) (Decision, bool) {
 	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
-	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && !(s.Turn && s.Node == nil)
+	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && (!s.Turn || s.Node != nil)
 }
 
 // OfOtherVersion says whether a Node says that it has another version.
