@@ -223,10 +223,14 @@ const (
 	ReasonClusterUnknown = "ClusterUnknown"
 )
 
-// Reasons why an action waits, in status.plan.waitsFor. ReasonPaused is one of them, too.
+// Reasons why an action waits, in status.plan.waitsFor. ReasonPaused is one of them, too, and ReasonNodeNotReady for a node
+// that has not been Ready for a while, but not for long enough to count as broken.
 const (
 	// ReasonBudget means that as many Windows nodes are out of service as rollout.maxUnavailable allows.
 	ReasonBudget = "Budget"
+	// ReasonFleetSilent means that more Windows nodes than rollout.maxUnavailable allows are silent (condition Ready is
+	// Unknown). The likely cause is between the nodes and the API server, so that nothing is begun.
+	ReasonFleetSilent = "FleetSilent"
 	// ReasonMaintenanceWindow means that no maintenance window is open.
 	ReasonMaintenanceWindow = "MaintenanceWindow"
 	// ReasonCanary means that the canary nodes have not run the version for long enough.

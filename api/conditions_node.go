@@ -157,6 +157,11 @@ const (
 
 // Reasons of condition WindowsRebootRequired.
 const (
+	// RebootPendingPrefix begins the message of condition WindowsRebootRequired. The causes follow, separated by "; ".
+	RebootPendingPrefix = "Windows waits for a restart: "
+	// ReasonRebootDidNotHelp means, on a WindowsInstance, that Windows has a restart pending for the same causes as before its
+	// last one.
+	ReasonRebootDidNotHelp = "RebootDidNotHelp"
 	// ReasonRebootPending means that Windows has a restart pending.
 	ReasonRebootPending = "RebootPending"
 	// ReasonNoRebootPending means that Windows no longer has a restart pending.

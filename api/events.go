@@ -41,6 +41,10 @@ const (
 	// EventSettingsRefused is reported on a Node that rejects a ConfigMap windows-services-<version>, because the
 	// operator did not sign that content, or because it is older than what the node has. The note says which.
 	EventSettingsRefused = "SettingsRefused"
+	// EventVersionRefused is reported on a Node that keeps its version although annotation desired-version names another
+	// one: annotation version-order is missing, is not what the operator signed for that version and this Node, or was
+	// obeyed before. The note says which.
+	EventVersionRefused = "VersionRefused"
 	// EventServiceCrashLoop is reported on a Node when one of its services crashes repeatedly. The note ends with the
 	// last lines of the service's log.
 	EventServiceCrashLoop = ReasonServiceCrashLoop
@@ -55,6 +59,12 @@ const (
 	EventMaintenanceDone = "MaintenanceDone"
 	// EventMaintenanceFailed is reported on a WindowsInstance when an action on its host failed. The note says why.
 	EventMaintenanceFailed = "MaintenanceFailed"
+	// EventMaintenanceDeferred is reported on a WindowsInstance when an action that began because its node was broken is given
+	// up before it changed anything: the node works again, and the action waits for its turn.
+	EventMaintenanceDeferred = "MaintenanceDeferred"
+	// EventPodsRemain is reported on a WindowsInstance whose node was drained although some pods are still on it: they
+	// came after the node was cordoned, or should have ended long ago and spec.rollout.drain.onTimeout is Force.
+	EventPodsRemain = "PodsRemain"
 	// EventHostLeft is reported on a WindowsInstance whose host has left the cluster. The note says what remains on the
 	// host.
 	EventHostLeft = "HostLeft"
@@ -78,6 +88,9 @@ const (
 	EventClockOutOfSync = ReasonClockOutOfSync
 	// EventRebootPending is reported on a Node when Windows begins to have a restart pending.
 	EventRebootPending = ReasonRebootPending
+	// EventRebootDidNotHelp is reported on a WindowsInstance when Windows waits for a restart for the same causes as before the
+	// last one. The operator does not restart it for these again.
+	EventRebootDidNotHelp = ReasonRebootDidNotHelp
 	// EventCollectRefused is reported on a WindowsInstance whose annotation collect cannot name a collection.
 	EventCollectRefused = "CollectRefused"
 	// EventRuntimeClassConflict is reported on a RuntimeClass that has the name of one of the operator's, but was not

@@ -186,9 +186,21 @@ const (
 	// by the operator on the ConfigMap.
 	AnnotationSettings = GroupName + "/settings"
 
-	// AnnotationDesiredVersion is the version the node should have. Written by the operator when it is the node's turn.
-	// Read by users and by WICD, which upgrades the host once the content of that version has been sent.
+	// AnnotationDesiredVersion is the version the node should have. Written by the operator when it is the node's turn;
+	// a Node without it gets the version that it reports. Read by users and by WICD, which goes to another version than
+	// its own if annotation version-order says that the operator ordered it, once the content of that version has been
+	// sent.
 	AnnotationDesiredVersion = GroupName + "/desired-version"
+
+	// AnnotationVersionOrder is the operator's signature of the version in desired-version, for this Node alone:
+	// <serial>.<signature>. Written by the operator together with desired-version. Read by WICD, which leaves its version
+	// for no other reason, and obeys each order once.
+	AnnotationVersionOrder = GroupName + "/version-order"
+
+	// AnnotationBootID names the start of Windows (nodeInfo.bootID in the status of the Node) since which condition
+	// WindowsRebootRequired was reported: with another value, the condition tells of an earlier start. Written by WICD
+	// when it has looked whether Windows waits for a restart, in at most 64 characters; read by the operator.
+	AnnotationBootID = GroupName + "/boot-id"
 
 	// AnnotationReboot on a Node requests that the operator drain the node and restart its host, within the budget.
 	// Written by the user with any value, removed by the operator when the restart is done.

@@ -152,6 +152,14 @@ type DrainSpec struct {
 	// +optional
 	OnTimeout DrainTimeoutPolicy `json:"onTimeout,omitempty"`
 
+	// settle is how long after its drain a node keeps its place in the budget, even if it has returned to service, so that
+	// the pods that left it can start elsewhere before the next node is drained: hours, minutes and seconds, or 0s for not
+	// at all. Without it, until the pods that replace them are Ready, but at most two minutes.
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}[hms]){1,3}$')",message="settle must be hours, minutes and seconds, for example 5m, or 0s"
+	// +optional
+	Settle string `json:"settle,omitempty"`
+
 	// gracePeriodOverride replaces the grace periods of the pods, in seconds. Without it, each pod keeps its own.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400

@@ -188,6 +188,16 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// drainedAt is when the last drain ended in which pods left the node. Absent when the pods that replace them are Ready.
+	// +optional
+	DrainedAt *metav1.Time `json:"drainedAt,omitempty"`
+
+	// lastReboot is the last restart for which Windows waited, as long as it is of interest: for the same causes the operator
+	// does not restart the host again.
+	// +structType=atomic
+	// +optional
+	LastReboot *LastReboot `json:"lastReboot,omitempty"`
+
 	// failure is the last action that failed. The operator does not retry it until something changes.
 	// +structType=atomic
 	// +optional
@@ -255,79 +265,6 @@ const (
 	// DisruptionReboot drains the node and then restarts the host.
 	DisruptionReboot PlanDisruption = "Reboot"
 )
-
-// Maintenance is an action in progress. The operator writes it before it acts, so that it resumes the action after its
-// own restart.
-type Maintenance struct {
-	// action is the action in progress.
-	Action PlanAction `json:"action"`
-	// step is the current step of the action.
-	// +kubebuilder:validation:Enum=Drain;Act;Verify
-	Step MaintenanceStep `json:"step"`
-	// disruption is the effect on pods that the action was found to need.
-	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
-	Disruption PlanDisruption `json:"disruption"`
-	// version is the version that an Upgrade installs.
-	// +optional
-	Version string `json:"version,omitempty"`
-	// previousVersion is the version the node had before an Upgrade. A failed Upgrade returns to it.
-	// +optional
-	PreviousVersion string `json:"previousVersion,omitempty"`
-	// bootID is the boot ID of the host before a Reboot.
-	// +optional
-	BootID string `json:"bootID,omitempty"`
-	// requestToken is the value of the reboot annotation that requested a Reboot.
-	// +optional
-	RequestToken string `json:"requestToken,omitempty"`
-	// startedAt is when the action started.
-	StartedAt metav1.Time `json:"startedAt"`
-	// stepStartedAt is when the current step started.
-	StepStartedAt metav1.Time `json:"stepStartedAt"`
-	// rejoins is how often the host was joined again because its node did not come back.
-	// +optional
-	Rejoins int32 `json:"rejoins,omitempty"`
-	// rejoinedAt is when the host was last joined again.
-	// +optional
-	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
-	// message says what the step waits for.
-	// +kubebuilder:validation:MaxLength=4096
-	// +optional
-	Message string `json:"message,omitempty"`
-}
-
-// MaintenanceStep is a step of an action.
-type MaintenanceStep string
-
-// The steps of an action, in order.
-const (
-	// MaintenanceDrain cordons the node and evicts its pods.
-	MaintenanceDrain MaintenanceStep = "Drain"
-	// MaintenanceAct performs the action.
-	MaintenanceAct MaintenanceStep = "Act"
-	// MaintenanceVerify waits until the node works; then the node returns to service.
-	MaintenanceVerify MaintenanceStep = "Verify"
-)
-
-// Failure is an action that failed.
-type Failure struct {
-	// action is the action that failed.
-	Action PlanAction `json:"action"`
-	// version is the version that a failed Upgrade was to install.
-	// +optional
-	Version string `json:"version,omitempty"`
-	// step is the step that failed. A drain that was aborted does not count against the version.
-	// +optional
-	Step MaintenanceStep `json:"step,omitempty"`
-	// attempts is the number of attempts so far.
-	// +optional
-	Attempts int32 `json:"attempts,omitempty"`
-	// at is when the action failed.
-	At metav1.Time `json:"at"`
-	// message says why the action failed.
-	// +kubebuilder:validation:MaxLength=4096
-	// +optional
-	Message string `json:"message,omitempty"`
-}
 
 // NodeReference names a Node.
 type NodeReference struct {

@@ -100,6 +100,8 @@ func plans() Table {
 	return Table{
 		api.ReasonBudget: {Info, "Find out which nodes are out of service and why (kubectl windows status), or raise spec.rollout.maxUnavailable of WindowsConfig.",
 			page},
+		api.ReasonFleetSilent: {Error, "Find out why the nodes do not reach the API server (its load balancer, the network, the clock); those that are gone for good: remove them.",
+			page},
 		api.ReasonMaintenanceWindow: {Info, "Wait: the message says when the next window opens.", page},
 		api.ReasonCanary:            {Info, "Wait: the message says until when the first nodes must work.", page},
 		api.ReasonRolloutStopped: {Error, "Fix the cause on the host that failed and run kubectl windows retry <host>; if only that host is at fault, pause it.",

@@ -8,7 +8,7 @@ const nodeConditions = "troubleshooting#conditions-of-a-node"
 
 // nodes are the reasons of NodeReady and of the conditions that WICD writes on Nodes.
 func nodes() Table {
-	const repair, ownNetwork, hyperV = "network#repair", "network#your-own-network", "workloads#hyper-v-isolation"
+	const repair, ownNetwork = "network#repair", "network#your-own-network"
 	return Table{
 		api.ReasonNodeReady: good(),
 		api.ReasonNodeMissing: {Warning, "Run kubectl get csr: events on a request say which rule it breaks; on the host, see C:\\var\\log\\kubelet\\kubelet.log.",
@@ -34,7 +34,9 @@ func nodes() Table {
 			ownNetwork},
 		api.ReasonKubeProxyUnsupported: {Error, "Set spec.network.custom.kubeProxy of WindowsConfig to None, and deploy kube-proxy with your network.", ownNetwork},
 
-		api.ReasonRebootPending:   {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
+		api.ReasonRebootPending: {Warning, "Run kubectl windows reboot <host>, or set spec.rollout.reboots of WindowsConfig to Allowed.", "fleet#reboots"},
+		api.ReasonRebootDidNotHelp: {Warning, "Find out which program makes Windows wait for a restart; kubectl windows retry <host> allows another restart.",
+			"fleet#reboots"},
 		api.ReasonNoRebootPending: good(),
 		api.ReasonUpToDate:        good(),
 		api.ReasonUpdateFailed: {Error, "Fix the cause in the message (see C:\\var\\log\\wicd\\update.log on the host); then run kubectl windows retry <host>.",
@@ -52,6 +54,17 @@ func nodes() Table {
 		api.ReasonCredentialPlugin:          good(),
 		api.ReasonNotInDomain: {Warning, "Join the host to its domain again, or register the plugin of Container Credential Guard again.",
 			"workloads#group-managed-service-accounts"},
+		api.ReasonServicesRunning: good(),
+		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
+			nodeConditions},
+		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},
+	}
+}
+
+// isolation are the reasons of the condition on Hyper-V isolation.
+func isolation() Table {
+	const hyperV = "workloads#hyper-v-isolation"
+	return Table{
 		api.ReasonHyperVRuns:           good(),
 		api.ReasonHyperVNotWanted:      good(),
 		api.ReasonHyperVDisabled:       {Info, "Wait: WICD enables the feature, which takes Windows some minutes.", hyperV},
@@ -61,10 +74,6 @@ func nodes() Table {
 		api.ReasonVirtualizationUnavailable: {Info, "Enable virtualization in the firmware of the host, or nested virtualization for the virtual machine; then restart the host.",
 			hyperV},
 		api.ReasonHypervisorStopped: {Warning, "On the host, run bcdedit /set hypervisorlaunchtype auto; then run kubectl windows reboot <host>.", hyperV},
-		api.ReasonServicesRunning:   good(),
-		api.ReasonServiceCrashLoop: {Error, "Fix what the last lines of the service's log in the message say; WICD keeps starting the service.",
-			nodeConditions},
-		api.ReasonServiceNotReady: {Error, "See the service's log that the message names; WICD keeps trying.", nodeConditions},
 	}
 }
 

@@ -67,14 +67,20 @@ func (a *action) drain(ctx context.Context, h fleetstatus.Host, timeout time.Dur
 	if err := a.changeNode(ctx, h.Node, "cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
 		return err
 	}
-	said := ""
+	said, target := "", drain.Node{Name: h.Node, Began: a.s.Now()}
 	for {
 		var list corev1.PodList
 		if err := a.List(ctx, &list, client.MatchingFields{"spec.nodeName": h.Node}); err != nil {
 			return a.drainEnded(ctx, err, h, timeout, said)
 		}
-		pods := drain.Look(list.Items, a.s.Now())
+		if target.Youngest.IsZero() {
+			target.Youngest = drain.Youngest(list.Items)
+		}
+		pods := drain.Look(list.Items, target, a.s.Now())
 		if pods.Gone() {
+			if len(pods.Came) > 0 {
+				fmt.Fprintf(a.s.Out, "node/%s keeps pods that came after it was cordoned: %s\n", h.Node, shorten.Printable(drain.Names(pods.Came), shorten.Reported))
+			}
 			fmt.Fprintf(a.s.Out, "node/%s drained\n", h.Node)
 			return nil
 		}

@@ -45,13 +45,18 @@ func Read(ctx context.Context, r client.Reader, namespace string) (desired.Clust
 	return c, nil
 }
 
-func readID(ctx context.Context, r client.Reader, c *desired.Cluster) error {
+func readID(ctx context.Context, r client.Reader, c *desired.Cluster) (err error) {
+	c.ID, err = ID(ctx, r)
+	return err
+}
+
+// ID identifies the cluster: it is the UID of namespace kube-system.
+func ID(ctx context.Context, r client.Reader) (string, error) {
 	var ns corev1.Namespace
 	if err := r.Get(ctx, types.NamespacedName{Name: "kube-system"}, &ns); err != nil {
-		return fmt.Errorf("reading Namespace kube-system: %w", err)
+		return "", fmt.Errorf("reading Namespace kube-system: %w", err)
 	}
-	c.ID = string(ns.UID)
-	return nil
+	return string(ns.UID), nil
 }
 
 // readKubeletClientCA takes the bundle that the API server itself checks its clients with: the certificates with

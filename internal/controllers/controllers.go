@@ -75,7 +75,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		client, live = m.GetClient(), m.GetAPIReader()
 		events       = kube.NewEvents(m.GetEventRecorder(api.ManagedBy))
 		servers      = clusterversion.NewServers(live, m.GetConfig())
-		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions)
+		releases     = clusterversion.New(release.Of(o.Version, o.Payload.Manifest), servers.Versions, servers.Kubelets)
 		policies     = admission.New(live, events, guards)
 		resolver     = source.NewResolver(o.SSH.Lookup)
 		reserved     = source.NewReservedAddresses(client, live, resolver)

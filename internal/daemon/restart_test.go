@@ -79,3 +79,43 @@ func TestARestartIsToldWhenTheServiceBegins(t *testing.T) {
 		m.expectRestart(t, "a minute later", corev1.ConditionTrue, api.ReasonRebootPending, 1)
 	})
 }
+
+// TestWICDSaysOfWhichStartItSpeaks: after a restart, the kubelet may be Ready before WICD has looked. Until then, the condition tells of
+// the start before.
+func TestWICDSaysOfWhichStartItSpeaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newIsolated(t, func(*servers.Cluster) {})
+		look := restartLook + time.Second
+		expect := func(when, boot string, status corev1.ConditionStatus) {
+			t.Helper()
+			got := m.node().Annotations[api.AnnotationBootID]
+			if c := m.conditionOf(api.ConditionNodeRebootRequired); got != boot || c.Status != status {
+				t.Errorf("%s: the condition is %q of boot %q, want %q of %q", when, c.Status, got, status, boot)
+			}
+		}
+		time.Sleep(look)
+		first := m.windows.BootID()
+		expect("at first", first, "")
+		m.windows.WaitFor("updates are installed (Windows Update)")
+		time.Sleep(look)
+		expect("after updates", first, corev1.ConditionTrue)
+		m.cluster.Forbid("system:wicd-node:win-1", http.MethodPatch, nodePath+"/status")
+		m.restart(t)
+		second := m.windows.BootID()
+		if second == first {
+			t.Fatal("the host did not restart")
+		}
+		expect("while the condition cannot be written", first, corev1.ConditionTrue)
+		m.cluster.Permit()
+		time.Sleep(look)
+		expect("after the restart", second, corev1.ConditionFalse)
+		patches := m.cluster.Count(http.MethodPatch, nodePath)
+		time.Sleep(10 * look)
+		if n := m.cluster.Count(http.MethodPatch, nodePath) - patches; n > 0 {
+			t.Errorf("the Node was patched %d times although nothing changed", n)
+		}
+		m.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationBootID: "7"}}})
+		time.Sleep(look)
+		expect("after somebody else wrote it", second, corev1.ConditionFalse)
+	})
+}

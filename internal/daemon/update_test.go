@@ -84,9 +84,23 @@ func whenNew(version desired.Node, program, otherwise sim.Program) sim.Program {
 	}
 }
 
-// wish lets the Node have another version.
+// wish lets the Node have another version, as the operator orders it.
 func (u *updatable) wish(version string) {
-	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{api.AnnotationDesiredVersion: version}}})
+	u.serial++
+	u.annotate(version, u.order(version).Sign(u.serial, signingKey(1)))
+}
+
+// order is that to go to a version.
+func (u *updatable) order(version string) desired.VersionOrder {
+	node := u.node()
+	return desired.VersionOrder{Cluster: u.request.Cluster, Node: node.Name, UID: string(node.UID), Version: version}
+}
+
+// annotate writes on the Node what anybody may who may write there.
+func (u *updatable) annotate(version string, order any) {
+	u.cluster.Patch(nodePath, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+		api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order,
+	}}})
 }
 
 // awaitQuiet waits until the update is over.

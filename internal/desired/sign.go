@@ -102,17 +102,20 @@ func Verify(data map[string]string, key string) (Statement, error) {
 	return Statement{}, fmt.Errorf("they are not what was signed with key %s", key)
 }
 
-// toSign is what is signed: the purpose, then each part preceded by its length, so that no other parts read the same.
 func toSign(data map[string]string, s Statement) []byte {
-	var b bytes.Buffer
-	part := func(text string) { fmt.Fprintf(&b, "%d:%s,", len(text), text) }
-	part("what Windows nodes must have, 1")
-	part(s.Cluster)
-	part(s.Name)
-	part(fmt.Sprint(s.Serial))
+	parts := []string{s.Cluster, s.Name, fmt.Sprint(s.Serial)}
 	for _, key := range slices.Sorted(maps.Keys(Unsigned(data))) {
-		part(key)
-		part(data[key])
+		parts = append(parts, key, data[key])
+	}
+	return statementOf("what Windows nodes must have, 1", parts...)
+}
+
+// statementOf is what is signed: the purpose, so that no signature stands for another one, then each part preceded by its length, so
+// that no other parts read the same.
+func statementOf(purpose string, parts ...string) []byte {
+	var b bytes.Buffer
+	for _, text := range append([]string{purpose}, parts...) {
+		fmt.Fprintf(&b, "%d:%s,", len(text), text)
 	}
 	return b.Bytes()
 }

@@ -2,7 +2,8 @@
 // and what to tell about those that do not go.
 //
 // Pods leave by eviction, with their own grace, and as their budgets allow. Those of DaemonSets would come back at once, and
-// static ones are the kubelet's own: both stay.
+// static ones are the kubelet's own: both stay. So do those that came although the node is cordoned: if they were evicted, others
+// would come in their place, without an end.
 package drain
 
 import (
@@ -22,20 +23,36 @@ import (
 // stuckAfter is how much longer than its grace a pod may take to end before it is told of: the kubelet reports with a delay.
 const stuckAfter = time.Minute
 
-// Pods are the pods of a node, by what happens to them. What stays is in none of them.
+// lagsBehind is how much later than the cordon the scheduler may still bind pods to the node.
+const lagsBehind = time.Minute
+
+// Node is what has to be known of a node that is drained.
+type Node struct {
+	Name string
+	// Began is when the drain began, by the operator's clock.
+	Began time.Time
+	// Youngest is when the youngest pod was created that was there when it did, by the API server's clock; zero while nobody has looked.
+	Youngest time.Time
+}
+
+// Pods are the pods of a node, by what happens to them. What belongs to the node is in none of them.
 type Pods struct {
 	// Evict are those that have not been asked to leave.
 	Evict []corev1.Pod
 	// Leaving are those that end within their grace, Stuck those that should have.
 	Leaving, Stuck []corev1.Pod
+	// Came are those that came although the node was cordoned, and stay.
+	Came []corev1.Pod
 }
 
 // Look sorts the pods of a node.
-func Look(pods []corev1.Pod, now time.Time) Pods {
+func Look(pods []corev1.Pod, node Node, now time.Time) Pods {
 	var p Pods
 	for _, pod := range pods {
 		switch {
-		case stays(&pod):
+		case belongs(&pod, node.Name):
+		case pod.DeletionTimestamp == nil && came(&pod, node):
+			p.Came = append(p.Came, pod)
 		case pod.DeletionTimestamp == nil:
 			p.Evict = append(p.Evict, pod)
 		case now.After(pod.DeletionTimestamp.Add(stuckAfter)): // it includes the grace (metav1.ObjectMeta)
@@ -47,13 +64,75 @@ func Look(pods []corev1.Pod, now time.Time) Pods {
 	return p
 }
 
-// stays says whether a pod is left where it is. In one that has finished nothing runs any more.
-func stays(pod *corev1.Pod) bool {
+// Youngest is when the youngest of the pods was created; zero where there are none.
+func Youngest(pods []corev1.Pod) (at time.Time) {
+	for _, pod := range pods {
+		if pod.CreationTimestamp.After(at) {
+			at = pod.CreationTimestamp.Time
+		}
+	}
+	return at
+}
+
+// belongs says whether a pod is the node's own, and left where it is. In one that has finished nothing runs any more.
+func belongs(pod *corev1.Pod, node string) bool {
 	_, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	hasFinished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	owner := metav1.GetControllerOf(pod)
-	isDaemons := owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/")
+	isDaemons := owner != nil && (owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/") || isPinned(pod, node))
 	return isMirror || hasFinished || isDaemons
+}
+
+// isPinned says whether a controller made the pod for this very node, whatever its taints: daemons of other kinds than DaemonSets do so.
+func isPinned(pod *corev1.Pod, node string) bool {
+	affinity := pod.Spec.Affinity
+	if !toleratesCordon(pod) || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	isForNode := func(r corev1.NodeSelectorRequirement) bool {
+		return r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpIn && slices.Equal(r.Values, []string{node})
+	}
+	for _, term := range terms { // one of them has to hold
+		if !slices.ContainsFunc(term.MatchFields, isForNode) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// came says whether a pod of a controller came although the node was cordoned: it tolerates that, or it names its node itself, so that no
+// scheduler was asked. Whoever was bound to it in the last moment is evicted like the others.
+func came(pod *corev1.Pod, node Node) bool {
+	if metav1.GetControllerOf(pod) == nil || node.Youngest.IsZero() || !pod.CreationTimestamp.After(node.Youngest) {
+		return false
+	}
+	return toleratesCordon(pod) || pod.CreationTimestamp.After(node.Began.Add(lagsBehind))
+}
+
+// toleratesCordon says whether the scheduler binds a pod to a cordoned node.
+func toleratesCordon(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		exists := t.Operator == corev1.TolerationOpExists
+		isKey := t.Key == corev1.TaintNodeUnschedulable && (exists || t.Value == "") || t.Key == "" && exists
+		return isKey && (t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule)
+	})
+}
+
+// GiveUp leaves the pods behind that should have ended long ago: what follows the drain ends them, and only that may.
+func (p *Pods) GiveUp() (left []corev1.Pod) {
+	left, p.Stuck = p.Stuck, nil
+	return left
+}
+
+// Names of pods, as many as a message has room for.
+func Names(pods []corev1.Pod) string {
+	var names []string
+	for i := range pods {
+		names = append(names, Name(&pods[i]))
+	}
+	slices.Sort(names)
+	return shorten.List(names, maxNamed, ", ")
 }
 
 // Gone says that no pod is left that has to go.
@@ -79,6 +158,9 @@ func Report(p Pods, refused map[string]string, late bool) (reason, message strin
 	}
 	if late {
 		reason = api.ReasonDrainTimeout
+	}
+	if len(p.Came) > 0 {
+		parts = append(parts, "these stay, because they came after the node was cordoned: "+Names(p.Came))
 	}
 	left := len(p.Evict) + len(p.Leaving) + len(p.Stuck)
 	message = fmt.Sprintf("pods that have to leave: %d", left)

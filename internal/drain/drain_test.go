@@ -40,7 +40,35 @@ func onDisk(p *corev1.Pod) {
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 }
 
+// cordoned is a node that was cordoned an hour ago, with pods of which the youngest was a minute older.
+func cordoned() drain.Node {
+	return drain.Node{Name: "win-1", Began: now().Add(-time.Hour), Youngest: now().Add(-61 * time.Minute)}
+}
+
+// created says how long after the cordon a pod was created.
+func created(after time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(cordoned().Began.Add(after)) }
+}
+
+func tolerates(all ...corev1.Toleration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Tolerations = all }
+}
+
+// pinnedTo is a pod for a node by name, as controllers of daemons make them.
+func pinnedTo(nodes ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: nodes}}}},
+		}}}
+	}
+}
+
 func TestLook(t *testing.T) {
+	everything := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})
+	cordon := tolerates(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+	noExecute := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	replicas, kruise := ownedBy("apps/v1", "ReplicaSet"), ownedBy("apps.kruise.io/v1alpha1", "DaemonSet")
+
 	for _, test := range []struct {
 		name string
 		pod  corev1.Pod
@@ -57,16 +85,28 @@ func TestLook(t *testing.T) {
 		{"just over it", pod("web", ends(-30*time.Second)), "leaving"},
 		{"long over it", pod("web", ends(-2*time.Minute)), "stuck"},
 		{"static, and deleted", pod("static", mirror, ends(-2*time.Minute)), "stays"},
+		{"that tolerates everything and was there", pod("agent", replicas, everything, created(-2*time.Minute)), "evict"},
+		{"that came in its place", pod("agent", replicas, everything, created(time.Second)), "came"},
+		{"that tolerates the cordon, and came", pod("agent", replicas, cordon, created(time.Second)), "came"},
+		{"that tolerates other taints", pod("agent", replicas, noExecute, created(time.Second)), "evict"},
+		{"that came and ends", pod("agent", replicas, everything, created(time.Second), ends(30*time.Second)), "leaving"},
+		{"of nobody, that came", pod("lonely", everything, created(time.Second)), "evict"},
+		{"that was bound in the last moment", pod("web", replicas, created(10*time.Second)), "evict"},
+		{"that no scheduler was asked for", pod("web", replicas, created(10*time.Minute)), "came"},
+		{"of daemons of another kind", pod("log", kruise, everything, pinnedTo("win-1"), created(-2*time.Minute)), "stays"},
+		{"pinned to another node, too", pod("log", kruise, everything, pinnedTo("win-1", "win-2"), created(-2*time.Minute)), "evict"},
+		{"pinned, without a controller", pod("log", everything, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
+		{"pinned, which would wait for the node", pod("log", kruise, pinnedTo("win-1"), created(-2*time.Minute)), "evict"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := drain.Look([]corev1.Pod{test.pod}, now())
+			p := drain.Look([]corev1.Pod{test.pod}, cordoned(), now())
 			got := "stays"
-			for name, list := range map[string][]corev1.Pod{"evict": p.Evict, "leaving": p.Leaving, "stuck": p.Stuck} {
+			for name, list := range map[string][]corev1.Pod{"evict": p.Evict, "leaving": p.Leaving, "stuck": p.Stuck, "came": p.Came} {
 				if len(list) == 1 {
 					got = name
 				}
 			}
-			if got != test.want || p.Gone() != (test.want == "stays") {
+			if got != test.want || p.Gone() != (test.want == "stays" || test.want == "came") {
 				t.Errorf("the pod %s, gone is %v; want %s", got, p.Gone(), test.want)
 			}
 		})
@@ -75,7 +115,7 @@ func TestLook(t *testing.T) {
 
 func TestReportNamesWhatStandsInTheWay(t *testing.T) {
 	held := func(p *corev1.Pod) { p.Finalizers = []string{"example.com/backup"} }
-	p := drain.Look([]corev1.Pod{pod("web"), pod("db", ends(-2*time.Minute), held), pod("mail", ends(20*time.Second))}, now())
+	p := drain.Look([]corev1.Pod{pod("web"), pod("db", ends(-2*time.Minute), held), pod("mail", ends(20*time.Second))}, cordoned(), now())
 	for _, test := range []struct {
 		name    string
 		refused map[string]string
@@ -106,7 +146,7 @@ func TestReportStaysShort(t *testing.T) {
 	for n := range 250 {
 		pods = append(pods, pod(fmt.Sprintf("web-%d", n), ends(20*time.Second)))
 	}
-	_, message := drain.Report(drain.Look(pods, now()), nil, false)
+	_, message := drain.Report(drain.Look(pods, cordoned(), now()), nil, false)
 	if len(message) > 1000 || !strings.Contains(message, "and 240 more") {
 		t.Errorf("message of %d characters: %s", len(message), message)
 	}

@@ -55,7 +55,7 @@ const eventsCount = time.Hour
 // onlyInEvents are problems that no condition reports.
 func onlyInEvents(reason string) bool {
 	return slices.Contains([]string{
-		api.EventRegistryUnavailable, api.EventDefenderExclusions, api.EventSettingsRefused, api.EventAddressDisputed, api.EventHostKeyShared,
+		api.EventRegistryUnavailable, api.EventDefenderExclusions, api.EventSettingsRefused, api.EventVersionRefused, api.EventAddressDisputed, api.EventHostKeyShared,
 		api.EventInstanceInvalid, api.EventProviderIDDiffers, api.EventCertificateRefused, api.EventHostReleased,
 	}, reason)
 }

@@ -205,6 +205,8 @@ type Containers interface {
 type NextStart interface {
 	// Waits says, for people, why Windows itself waits for a restart; nothing when it does not. It is quick.
 	Waits(ctx context.Context) ([]string, error)
+	// Boot names the present start of Windows, as Facts do and as the kubelet does in the status of its Node. It is quick.
+	Boot(ctx context.Context) (id string, err error)
 	// Rename gives the host another DNS host name from then on, and the NetBIOS name that its first 15 characters make. Facts
 	// tell the name that it has until then. A name that Windows does not take is an error.
 	Rename(ctx context.Context, hostname string) error

@@ -55,8 +55,8 @@ type Cluster interface {
 	// address that it names for its node.
 	Identify(ctx context.Context, f agent.Facts) (Identity, error)
 	// Accept keeps what the host is, once it was inspected and found supported, before anything on it is changed. It returns *Rebooting
-	// while a host that was told to restart has not done so, and ErrOccupied for a node that somebody else configured and that was not
-	// drained.
+	// while a host that was told to restart has not done so, and ErrOccupied for a node that somebody else configured, or that has
+	// another version, and that was not drained.
 	Accept(ctx context.Context, f agent.Facts) error
 	// Desired renders what the host must have.
 	Desired(ctx context.Context) (Want, error)
@@ -150,7 +150,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 var ErrNoSlot = errors.New("as many hosts as rollout.maxConcurrentJoins allows are joining; this one waits its turn")
 
 // ErrOccupied means that pods have to leave the node before it is taken over.
-var ErrOccupied = errors.New("the host is a node that another operator configured; it is drained, and then taken over")
+var ErrOccupied = errors.New("the host is a node already, of another operator or with another version; it is drained in its turn, and then taken over")
 
 // Rebooting means that the host restarts to go on with its join.
 type Rebooting struct {

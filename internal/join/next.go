@@ -22,9 +22,8 @@ const (
 	// GoneTimeout is how long a Node that was there may be gone before its host is joined again. A kubelet registers when it starts, and not
 	// again when its Node is deleted: nothing is gained by waiting for longer than somebody takes to delete the instance, too.
 	GoneTimeout = time.Minute
-	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show. It is more
-	// than a host takes to restart and install updates.
-	RepairAfter = 10 * time.Minute
+	// RepairAfter is how long a node may not work before it is joined again, and how long that join is given to show.
+	RepairAfter = nodestate.BrokenAfter
 	// rebootTimeout is how long a host that restarts is waited for before it is looked at as if it had not been asked.
 	rebootTimeout = 10 * time.Minute
 	// rebootPoll is how often a restarting host is tried.
@@ -55,6 +54,10 @@ type Seen struct {
 	KeyFault *Stall
 	// NotBefore is when the instance may be tried again after a failure; zero for at once.
 	NotBefore time.Time
+	// Former says that the host had come to another version; Turn, that it is its turn to come to this one by a join.
+	Former, Turn bool
+	// FleetSilent says that so many nodes are silent that the cause is hardly this host's: it is not repaired meanwhile.
+	FleetSilent bool
 	// SlotFree says whether another host may join now.
 	SlotFree bool
 	Now      time.Time
@@ -100,7 +103,9 @@ func (p *Paused) Error() string { return p.By + " holds this host where it is" }
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
 		leaving,     // it is on its way out
+		ofOther,     // its node has another version, and goes to ours in its turn
 		settled,     // the host has joined and its Node is there, or still has time to come
+		former,      // it registers with the version it has, or waits for its turn to come to another
 		paused,      // the user says to wait
 		unguarded,   // its identities would not be limited to what they are for
 		unfit,       // its kubelet would not go with the API server
@@ -120,15 +125,39 @@ func leaving(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
 }
 
+// ofOther leaves a node of another version as it is, whatever became of the last join: one more would bring it to ours, before its turn and with
+// its pods on it. It is upgraded when the plan says so, also to be mended.
+func ofOther(s Seen) (Decision, bool) {
+	return Decision{Action: None}, s.Node != nil && OfOtherVersion(s.Node, s.Version)
+}
+
+// turnPoll is how often it is looked whether it is a host's turn; the plan tells, too.
+const turnPoll = 30 * time.Second
+
+// former leaves a host alone that has another version, and whose Node is gone or was made again just now: its kubelet registers when it starts,
+// and WICD reports the version. Otherwise whatever is deleted and comes back would be upgraded before its turn.
+func former(s Seen) (Decision, bool) {
+	isUnknown := s.Node == nil || s.Node.Annotations[api.AnnotationVersion] == ""
+	return Decision{Action: Requeue, After: turnPoll}, s.Former && isUnknown && (!s.Turn || s.Node != nil)
+}
+
+// OfOtherVersion says whether a Node says that it has another version.
+func OfOtherVersion(node *corev1.Node, version string) bool {
+	has := node.Annotations[api.AnnotationVersion]
+	return has != "" && has != version
+}
+
 // settled trusts condition Configured only to spare a host a visit: where it is wrong, the Node stays away
 // and the join, which changes nothing on a host that has everything, is repeated.
 func settled(s Seen) (Decision, bool) {
 	configured := meta.FindStatusCondition(s.Instance.Status.Conditions, api.ConditionConfigured)
-	if configured == nil || configured.Status != "True" {
-		return Decision{}, false
-	}
-	if since, is := s.BrokenSince(); is {
+	isConfigured := configured != nil && configured.Status == "True"
+	// A repair that failed says that the host is not configured. It has waited for long, and the next one does so, too.
+	if since, is := s.BrokenSince(); is && (isConfigured || s.Instance.Status.Payload.Since != nil) {
 		return s.repair(since)
+	}
+	if !isConfigured {
+		return Decision{}, false
 	}
 	if s.Node != nil {
 		return Decision{Action: None}, true
@@ -155,8 +184,14 @@ func (s Seen) repair(since time.Time) (Decision, bool) {
 			tried, s.Instance.Status.Failure.Message, api.AnnotationRetry)}}, true
 	}
 	left := later(since, lastConfigured(s.Instance)).Add(wait).Sub(s.Now)
+	if left <= 0 && s.FleetSilent && !nodestate.IsReady(s.Node) {
+		left = silencePoll
+	}
 	return Decision{Action: Requeue, After: left}, left > 0
 }
+
+// silencePoll is how often it is looked whether a silent fleet is heard from again.
+const silencePoll = time.Minute
 
 // BrokenSince is since when the node of an instance does not work: its kubelet is silent, or says that it is not ready, or WICD
 // has not followed the settings although the node has their version. A node of another version is not joined again, which would
@@ -165,7 +200,7 @@ func (s Seen) BrokenSince() (since time.Time, is bool) {
 	if s.Node == nil {
 		return time.Time{}, false
 	}
-	if has := s.Node.Annotations[api.AnnotationVersion]; has != "" && has != s.Version {
+	if OfOtherVersion(s.Node, s.Version) {
 		return time.Time{}, false
 	}
 	ready := nodestate.Ready(s.Node)

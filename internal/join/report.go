@@ -175,9 +175,22 @@ func (c conditions) observe(node *corev1.Node, version string, now time.Time) (a
 			fmt.Sprintf("node %s is Ready; WICD has not yet reported version %s", node.Name, version))
 	default:
 		c.is(api.ConditionNodeReady, api.ReasonNodeReady, fmt.Sprintf("node %s is Ready with version %s", node.Name, reported))
+		if configured := meta.FindStatusCondition(c.status.Conditions, api.ConditionConfigured); reported != version &&
+			configured != nil && configured.Status != metav1.ConditionTrue && configured.Reason != api.ReasonAdoptionPending {
+			c.worksAgain(*configured, reported)
+		}
 		c.status.BootstrapCredentialID = "" // kubelet and WICD have their certificates: the token is good for nothing more
 	}
 	return 0
+}
+
+// worksAgain ends what is said of the last join: it was a repair that failed, and is not needed any more. Whether the host can be reached by now,
+// nobody knows.
+func (c conditions) worksAgain(configured metav1.Condition, version string) {
+	if reachable := meta.FindStatusCondition(c.status.Conditions, api.ConditionReachable); reachable != nil && reachable.Reason == configured.Reason {
+		meta.RemoveStatusCondition(&c.status.Conditions, api.ConditionReachable)
+	}
+	c.is(api.ConditionConfigured, api.ReasonConfigured, "the node works with version "+version)
 }
 
 // lacksSandboxImage is what the Node says of a sandbox image that its host could not pull; nil where it has it, or says nothing.

@@ -72,3 +72,14 @@ func FuzzServices(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatNamesAStartOfWindowsIsShortAndPlain(t *testing.T) {
+	for text, want := range map[string]bool{
+		"7": true, "4294967295": true, "6f9619ff-8b86-d011-b42d-00c04fc964ff": true, strings.Repeat("1", 64): true,
+		"": false, strings.Repeat("1", 65): false, "7 ": false, "7\n": false, "ä": false, "../7": false,
+	} {
+		if got := nodestate.IsBootID(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -13,22 +14,21 @@ type budget struct {
 	nodes, max int
 	// out are nodes that take no pods, for whatever reason, or soon will not; acting those that we take them from, or did.
 	out, acting int
+	now         time.Time
 }
 
 func newBudget(f Fleet) *budget {
-	b := &budget{}
+	b := &budget{now: f.Now}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
-		switch {
-		case h.Node == nil && !h.lostNode():
+		if h.Node == nil && !h.lostNode() {
 			continue
-		case h.isOut():
-			b.out++
-		case h.holdsPlace():
-			b.out++ // it is about to be
 		}
 		b.nodes++
-		if h.holdsPlace() {
+		if h.isOut() || h.holdsPlace() || h.fellSick(f.Policy.Version) { // or is about to be
+			b.out++
+		}
+		if h.holdsPlace() || h.Settles.After(f.Now) {
 			b.acting++
 		}
 	}
@@ -36,25 +36,23 @@ func newBudget(f Fleet) *budget {
 	return b
 }
 
-// holdsPlace says that an action under way keeps the node out of service, or is about to take it out. One on a node that was
-// broken before does neither.
+// holdsPlace says that an action under way keeps the node out of service, or is about to take it out: also one on a node that was broken
+// when it began, because that may serve again. Only a removal of a broken node holds none, unless it is cordoned for it.
 func (h *Host) holdsPlace() bool {
 	if h.Node == nil {
 		return h.lostNode()
 	}
-	action, disruption := h.Granted, h.Disruption
+	action := h.Granted
 	if h.UnderWay != nil {
-		action, disruption = h.UnderWay.Action, h.UnderWay.Disruption
+		action = h.UnderWay.Action
 	}
 	switch action {
-	case v1alpha1.ActionUpgrade:
-	case v1alpha1.ActionReboot, v1alpha1.ActionLeave, v1alpha1.ActionReplace:
-		disruption = v1alpha1.DisruptionDrain
-	default:
-		return false
+	case v1alpha1.ActionUpgrade, v1alpha1.ActionReboot, v1alpha1.ActionReplace:
+		return true
+	case v1alpha1.ActionLeave:
+		return h.Node.Ready || h.Node.CordonedFor != ""
 	}
-	isOurs := h.Node.CordonedFor != ""
-	return isOurs || h.Node.Ready && (action == v1alpha1.ActionUpgrade || cost(disruption) >= cost(v1alpha1.DisruptionDrain))
+	return false
 }
 
 // limit is how many of the nodes may be out of service: at least one.
@@ -66,21 +64,24 @@ func limit(most intstr.IntOrString, nodes int) int {
 	return max(n, 1)
 }
 
-// allows says whether an action on the host may begin: a node that is broken costs nothing more, one that somebody cordoned
-// still has its pods.
+// allows says whether an action on the host may begin. One on a node that is out of service already takes a place like any other: somebody
+// who cordoned it left its pods there, and a broken one may serve again.
 func (b *budget) allows(h *Host) bool {
-	if !h.Node.Ready {
-		return true
+	others := b.acting
+	if h.Settles.After(b.now) {
+		others--
 	}
-	return b.acting < b.max && (h.Node.out() || b.out < b.max)
+	return others < b.max && (h.Node.out() || b.out < b.max)
 }
 
 // take counts a host whose action begins.
 func (b *budget) take(h *Host) {
-	if h.holdsPlace() || !h.Node.Ready {
-		return // counted already, or costs nothing
+	if h.holdsPlace() {
+		return // counted already
 	}
-	b.acting++
+	if !h.Settles.After(b.now) {
+		b.acting++
+	}
 	if !h.Node.out() {
 		b.out++
 	}
@@ -88,5 +89,5 @@ func (b *budget) take(h *Host) {
 
 // String says that the budget is used up. It names no count that changes, which would be written to every host that waits.
 func (b *budget) String() string {
-	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, or are about to be", b.max)
+	return fmt.Sprintf("maxUnavailable allows %d of the Windows nodes to be out of service, and as many are, are about to be, or have just been drained", b.max)
 }

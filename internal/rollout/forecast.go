@@ -97,7 +97,8 @@ func (f *Fleet) finish(done map[string]Next) {
 		case v1alpha1.ActionReboot:
 			h.Node.RebootAsked, h.Node.RebootPending = "", ""
 		}
-		h.Joined, h.Node.Ready, h.Node.WaitsForCloud = true, true, false
+		h.Joined, h.Node.Ready, h.Node.Silent, h.Node.WaitsForCloud = true, true, false, false
+		h.Node.NotReadySince, h.Node.SickSince, h.Node.Unhealthy = time.Time{}, time.Time{}, ""
 		if h.Node.CordonedFor != "" {
 			h.Node.Unschedulable, h.Node.CordonedFor = false, ""
 		}

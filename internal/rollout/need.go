@@ -2,6 +2,9 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -21,28 +24,36 @@ type need struct {
 // disrupts says whether pods have to leave for it.
 func (n need) disrupts() bool { return cost(n.disruption) >= cost(v1alpha1.DisruptionDrain) }
 
-// counts says whether it takes, or may take, a node out of service. A new version that restarts services may fail, and is
-// therefore brought to no more nodes at a time than may be out of service.
+// changesVersion says whether the host gets another version by it.
+func (n need) changesVersion() bool {
+	return n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionJoin && n.host.Former
+}
+
+// counts says whether it takes, or may take, a node out of service, so that it needs a place of the budget and its turn. A new version that
+// restarts services may fail, and is therefore brought to no more nodes at a time than may be out of service. The removal of a broken node
+// does not count: the user asked for it, and it serves nobody.
 func (n need) counts() bool {
 	return n.host.Node != nil && (n.disrupts() || n.action == v1alpha1.ActionUpgrade)
 }
 
 // needOf says what a host needs, if anything. What has begun is finished first, but for a host that is to leave.
-func needOf(p Policy, h *Host) (need, bool) {
+func needOf(p Policy, h *Host, now time.Time) (need, bool) {
 	n := need{host: h, disruption: v1alpha1.DisruptionNone}
 	switch {
 	case h.Leaving:
 		n.action, n.why = v1alpha1.ActionLeave, "the WindowsInstance is being deleted"
-		if h.Node != nil && h.Node.Ready {
+		if h.hasPods(now) {
 			n.disruption = v1alpha1.DisruptionDrain
 		}
 	case h.UnderWay != nil:
 		n.action, n.disruption, n.why = h.UnderWay.Action, h.UnderWay.Disruption, h.UnderWay.Message
 		n.asked = h.UnderWay.RequestToken
 	case h.AdoptionPending:
-		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "another operator configured the node"
+		n.action, n.disruption, n.why = v1alpha1.ActionUpgrade, v1alpha1.DisruptionDrain, "the node was configured before its host was announced"
 	case h.Replace != "":
 		n.action, n.disruption, n.why = v1alpha1.ActionReplace, v1alpha1.DisruptionDrain, h.Replace
+	case h.Node == nil && h.Former: // it registers, or is joined again in its turn
+		n.action, n.why = v1alpha1.ActionJoin, "the host has another version, and its Node is gone"
 	case !h.Joined:
 		plan := JoinPlan()
 		n.action, n.disruption, n.why = plan.Action, plan.Disruption, plan.Message
@@ -52,6 +63,25 @@ func needOf(p Policy, h *Host) (need, bool) {
 		return nodeNeed(p, n)
 	}
 	return n, true
+}
+
+// hasPods says whether pods have to leave the node before its host does: it serves, or may serve again. Those of a broken node go with it, and
+// so do those of a silent one whose machine is gone, or which the user lets go as it is.
+func (h *Host) hasPods(now time.Time) bool {
+	return h.Node != nil && !h.Node.Broken(now) && (h.Node.Ready || !h.Released)
+}
+
+// RebootMayHelp says whether Windows waits for a restart that is worth it: it says so since its last start, and names causes that were not
+// there before the last restart.
+func (h *Host) RebootMayHelp() bool {
+	if h.Node == nil || h.Node.RebootPending == "" || h.Node.ReportedBoot != h.Node.BootID {
+		return false
+	}
+	if h.LastReboot == nil {
+		return true
+	}
+	before := strings.Split(h.LastReboot.Causes, "; ")
+	return slices.ContainsFunc(strings.Split(h.Node.RebootPending, "; "), func(cause string) bool { return !slices.Contains(before, cause) })
 }
 
 // JoinPlan is the plan for a host that is not a node yet, while nothing else is known of it.
@@ -72,8 +102,8 @@ func nodeNeed(p Policy, n need) (need, bool) {
 		if h.Staged {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
-	case node.RebootPending != "" && p.Reboots:
-		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, "Windows waits for a restart: "+node.RebootPending
+	case node.RebootPending != "" && p.Reboots && h.RebootMayHelp():
+		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, api.RebootPendingPrefix+node.RebootPending
 	default:
 		return n, false
 	}

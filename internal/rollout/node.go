@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -19,12 +20,17 @@ type Node struct {
 	Name string
 	// Ready is what its kubelet says; Silent, that nobody hears from it; WaitsForCloud, that its cloud has not initialized it yet.
 	Ready, Silent, WaitsForCloud bool
+	// NotReadySince is since when it has not been Ready; zero where it is. WorksSince is since when it has been Ready with healthy services,
+	// and SickSince since when it has said itself that one of the two is not so; zero where that does not hold.
+	NotReadySince, WorksSince, SickSince time.Time
 	// Unschedulable says that it is cordoned, CordonedFor for which action we did so: empty where somebody else did.
 	Unschedulable bool
 	CordonedFor   v1alpha1.PlanAction
 	// Version that it reports, Desired the one it was told to have, Kubelet the version of its kubelet.
 	Version, Desired, Kubelet string
-	BootID                    string
+	// BootID is the start of Windows that its kubelet reports, ReportedBoot the one of which RebootPending tells: another one as long as
+	// WICD has not looked since the last start.
+	BootID, ReportedBoot string
 	// Unhealthy says which service does not work, UpdateFailed why the node went back to its version, RebootPending what Windows
 	// waits for a restart for.
 	Unhealthy, UpdateFailed, RebootPending string
@@ -50,16 +56,51 @@ func NodeOf(node *corev1.Node) *Node {
 		WaitsForCloud: nodestate.WaitsForCloud(node),
 		True:          map[string]bool{},
 	}
+	if id := node.Annotations[api.AnnotationBootID]; nodestate.IsBootID(id) {
+		n.ReportedBoot = id
+	}
 	if value, asked := node.Annotations[api.AnnotationReboot]; asked {
 		n.RebootAsked = "asked " + value
 	}
 	if ready := nodestate.Ready(node); ready != nil {
 		n.Ready, n.Silent = ready.Status == corev1.ConditionTrue, ready.Status == corev1.ConditionUnknown
 	}
+	n.NotReadySince, _ = nodestate.NotReadySince(node)
 	for _, c := range node.Status.Conditions {
 		n.read(c)
 	}
+	n.readHealth(node)
 	return n
+}
+
+// readHealth reads since when the node has worked, or has said that it does not.
+func (n *Node) readHealth(node *corev1.Node) {
+	var changed time.Time
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionServicesHealthy} {
+		c := nodestate.Condition(node, kind)
+		switch {
+		case c == nil:
+		case c.Status != corev1.ConditionFalse:
+			changed = later(changed, c.LastTransitionTime.Time)
+		case n.SickSince.IsZero() || c.LastTransitionTime.Time.Before(n.SickSince):
+			n.SickSince = c.LastTransitionTime.Time
+		}
+	}
+	if n.Ready && n.Unhealthy == "" {
+		n.WorksSince = changed
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Broken says whether the node has not been Ready for long enough to be acted upon as such.
+func (n *Node) Broken(now time.Time) bool {
+	return !n.Ready && !n.NotReadySince.IsZero() && now.Sub(n.NotReadySince) >= nodestate.BrokenAfter
 }
 
 func (n *Node) read(c corev1.NodeCondition) {
@@ -76,7 +117,7 @@ func (n *Node) read(c corev1.NodeCondition) {
 		}
 	case api.ConditionNodeRebootRequired:
 		if isTrue {
-			n.RebootPending = shorten.Text(c.Message, shorten.Reported)
+			n.RebootPending = shorten.Text(strings.TrimPrefix(c.Message, api.RebootPendingPrefix), shorten.Reported)
 		}
 	}
 }
@@ -110,6 +151,9 @@ func Verify(m v1alpha1.Maintenance, n *Node, gates []string, kubelet string) (wa
 	case v1alpha1.ActionReboot:
 		if n.BootID == m.BootID {
 			return "the host has not restarted yet", ""
+		}
+		if m.BootID != "" && n.ReportedBoot != n.BootID {
+			return "WICD has not reported since the restart", ""
 		}
 	}
 	return n.working(gates), ""

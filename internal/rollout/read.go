@@ -44,6 +44,17 @@ func Duration(text string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
+// defaultSettle is how long a drained node holds its place at most where the user does not say.
+const defaultSettle = 2 * time.Minute
+
+// SettlesUntil is until when the host of a node holds its place that was drained at some time; settle is the user's rollout.drain.settle.
+func SettlesUntil(drainedAt *metav1.Time, settle string) time.Time {
+	if drainedAt == nil {
+		return time.Time{}
+	}
+	return drainedAt.Add(Duration(settle, defaultSettle))
+}
+
 // HostOf is what a plan must know of an instance and its Node, which may be nil. What the content of versions tells
 // (Staged, Disruption), and Replace and Granted, are left to the caller.
 func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
@@ -51,12 +62,20 @@ func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
 		Name:     i.Name,
 		Node:     NodeOf(node),
 		Leaving:  i.DeletionTimestamp != nil,
+		Released: i.Annotations[api.AnnotationRelease] == "true",
 		Paused:   i.Spec.Paused,
 		UnderWay: i.Status.Maintenance,
 		Failure:  i.Status.Failure,
+
+		LastReboot: i.Status.LastReboot,
 	}
 	if configured := meta.FindStatusCondition(i.Status.Conditions, api.ConditionConfigured); configured != nil {
 		h.Joined, h.AdoptionPending = configured.Status == metav1.ConditionTrue, configured.Reason == api.ReasonAdoptionPending
+	}
+	// A node that was there before its last join failed goes to another version in its turn, not by a join.
+	h.Joined = h.Joined || !h.AdoptionPending && h.Node != nil && h.Node.Version != ""
+	if ready := meta.FindStatusCondition(i.Status.Conditions, api.ConditionNodeReady); node == nil && ready != nil && ready.Reason == api.ReasonNodeMissing {
+		h.MissingSince = ready.LastTransitionTime.Time
 	}
 	if i.Status.Payload.Since != nil {
 		h.Since = i.Status.Payload.Since.Time

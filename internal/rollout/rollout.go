@@ -61,8 +61,9 @@ type Host struct {
 	Name string
 	// Node is nil where there is none.
 	Node *Node
-	// Leaving says that the instance is being deleted, Paused that the user holds it, Joined that a join was completed.
-	Leaving, Paused, Joined bool
+	// Leaving says that the instance is being deleted, Released that its host is let go as it is, Paused that the user holds it, Joined that
+	// a join was completed.
+	Leaving, Released, Paused, Joined bool
 	// AdoptionPending says that the node was configured by somebody else and has to be drained before it is joined.
 	AdoptionPending bool
 	// Replace says why the Machine of the host is to be replaced; empty when it is not.
@@ -70,8 +71,18 @@ type Host struct {
 	// Staged says that the content of the version is on the host, Disruption what it costs to go there.
 	Staged     bool
 	Disruption v1alpha1.PlanDisruption
-	// Since is when the node came to the version it has.
-	Since time.Time
+	// Since is when the node came to the version it has; Arrived says that it had come to the policy's version, though its Node may be gone.
+	Since   time.Time
+	Arrived bool
+	// Former says that it had come to another version than the policy's, and not to that since.
+	Former bool
+	// Settles is until when the pods that left the node in its last drain are given time to start elsewhere; zero when they are not. The host
+	// holds its place until then.
+	Settles time.Time
+	// MissingSince is since when the Node of a host that had one has not been there; zero where it is, or never was.
+	MissingSince time.Time
+	// LastReboot is the last restart for which Windows waited.
+	LastReboot *v1alpha1.LastReboot
 	// UnderWay is what is being done with the host, and Granted what it was told to begin and has not yet written down.
 	UnderWay *v1alpha1.Maintenance
 	Granted  v1alpha1.PlanAction
@@ -84,6 +95,10 @@ type Next struct {
 	v1alpha1.Plan
 	// Begin says that the action may begin, or go on. Joins and staging have limits of their own.
 	Begin bool
+	// GoesOn says that something was under way with the host, so that nothing begins anew by this.
+	GoesOn bool
+	// Broken says that the node was broken, and that the action may begin on no other.
+	Broken bool
 	// Asked is the value of the annotation that asked for a reboot.
 	Asked string
 }
@@ -92,6 +107,10 @@ type Next struct {
 type Plan struct {
 	// Hosts by name; one that needs nothing is not in it.
 	Hosts map[string]Next
+	// Sick says of hosts on which the version does not work since when, and what is wrong: that is a failure of the version.
+	Sick map[string]string
+	// Unrepaired are the silent hosts that are not joined again: so many are silent that the cause is hardly theirs.
+	Unrepaired map[string]bool
 	// Summary without StartedAt and EstimatedEnd.
 	Summary v1alpha1.RolloutStatus
 	// Again is when to look again although nothing happened; zero for never.
@@ -101,12 +120,13 @@ type Plan struct {
 // Decide says what happens to each host.
 func Decide(f Fleet) Plan {
 	p := &planner{Fleet: f, budget: newBudget(f), next: map[string]Next{}}
-	p.stopped = p.failedUpgrades()
 	p.lookAtFirst()
+	p.stopped = p.failedUpgrades()
 	p.lookAtWindows()
+	p.lookAtSilence()
 	var needs []need
 	for i := range f.Hosts {
-		if n, some := needOf(f.Policy, &f.Hosts[i]); some {
+		if n, some := needOf(f.Policy, &f.Hosts[i], f.Now); some {
 			needs = append(needs, n)
 		}
 	}
@@ -114,16 +134,17 @@ func Decide(f Fleet) Plan {
 	for _, n := range needs {
 		p.place(n)
 	}
-	return Plan{Hosts: p.next, Summary: p.summary(), Again: p.again}
+	return Plan{Hosts: p.next, Sick: p.first.sick, Unrepaired: p.silence.unrepaired, Summary: p.summary(), Again: p.again}
 }
 
 // planner is the work of one Decide.
 type planner struct {
 	Fleet
 	budget  *budget
-	stopped []*Host // those on which the version failed
+	stopped []stopped
 	first   first
 	windows windows
+	silence silence
 	next    map[string]Next
 	again   time.Time
 }
@@ -131,8 +152,10 @@ type planner struct {
 // place lets the action begin, or says what it waits for. The first check that speaks decides. What has begun goes on.
 func (p *planner) place(n need) {
 	next := Next{Plan: v1alpha1.Plan{Action: n.action, Disruption: n.disruption, Message: n.why}, Asked: n.asked}
+	next.GoesOn = n.host.UnderWay != nil
+	next.Broken = n.host.Node != nil && n.host.Node.Broken(p.Now)
 	checks := []func(need) (reason, message string){
-		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.canary, p.window, p.outOfBudget,
+		p.paused, p.failed, p.unfit, p.unpublished, p.stop, p.settles, p.fleetSilent, p.notBroken, p.canary, p.window, p.outOfBudget,
 	}
 	if n.isUnderWay() {
 		checks = nil
@@ -149,7 +172,7 @@ func (p *planner) place(n need) {
 	if n.counts() {
 		p.budget.take(n.host)
 	}
-	if n.action == v1alpha1.ActionUpgrade {
+	if n.changesVersion() {
 		p.goes(n.host)
 	}
 }
@@ -180,7 +203,7 @@ func (p *planner) failed(n need) (reason, message string) {
 }
 
 func (p *planner) unfit(n need) (reason, message string) {
-	if p.Policy.Unfit != "" && (n.action == v1alpha1.ActionUpgrade || n.action == v1alpha1.ActionStage) {
+	if p.Policy.Unfit != "" && (n.changesVersion() || n.action == v1alpha1.ActionStage) {
 		return api.ReasonVersionSkewUnsupported, p.Policy.Unfit
 	}
 	return "", ""
@@ -188,7 +211,7 @@ func (p *planner) unfit(n need) (reason, message string) {
 
 // unpublished holds a version back that nodes could not read: an operator that has just started is about to publish it.
 func (p *planner) unpublished(n need) (reason, message string) {
-	if p.Policy.Unpublished && n.action == v1alpha1.ActionUpgrade {
+	if p.Policy.Unpublished && n.changesVersion() {
 		return api.ReasonUnpublished, "what nodes of that version must have is not published yet"
 	}
 	return "", ""
@@ -196,11 +219,11 @@ func (p *planner) unpublished(n need) (reason, message string) {
 
 // stop holds a version back that failed on another host.
 func (p *planner) stop(n need) (reason, message string) {
-	if n.action != v1alpha1.ActionUpgrade || len(p.stopped) == 0 {
+	if !n.changesVersion() || len(p.stopped) == 0 {
 		return "", ""
 	}
 	first := p.stopped[0]
-	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.Name, first.Failure.Message)
+	return api.ReasonRolloutStopped, fmt.Sprintf("version %s failed on WindowsInstance %s: %s", p.Policy.Version, first.host, first.why)
 }
 
 // settling is how long a node's own daemon may take to be sure of a version: it watches the services for a minute, and does not begin
@@ -217,11 +240,10 @@ func (p *planner) settles(n need) (reason, message string) {
 	return api.ReasonUpgradeCooldown, "the node came to its version just now, and is sure of it at " + until.UTC().Format(time.RFC3339)
 }
 
-// window holds back what takes a serving node out of service at a time the user does not allow. What the user asks for, and what
-// is broken anyway, does not wait.
+// window holds back what makes pods leave at a time the user does not allow. What the user asks for does not wait. A node that is broken
+// does: it may serve again while it is acted on.
 func (p *planner) window(n need) (reason, message string) {
-	serves := n.host.Node != nil && n.host.Node.Ready
-	if !n.disrupts() || !serves || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
+	if !n.disrupts() || n.asked != "" || n.action == v1alpha1.ActionLeave || len(p.Policy.Windows) == 0 {
 		return "", ""
 	}
 	switch {
@@ -238,21 +260,34 @@ func (p *planner) outOfBudget(n need) (reason, message string) {
 	if !n.counts() || p.budget.allows(n.host) {
 		return "", ""
 	}
+	for i := range p.Hosts {
+		if h := &p.Hosts[i]; h.Settles.After(p.Now) {
+			p.lookAgain(h.Settles)
+		}
+	}
 	return api.ReasonBudget, p.budget.String()
 }
 
-// failedUpgrades are the hosts on which the version failed. A drain that was given up is not the version's fault, and a host that the user holds
-// stops no others.
-func (p *planner) failedUpgrades() []*Host {
-	var failed []*Host
+// stopped is a host on which the version failed, and how.
+type stopped struct{ host, why string }
+
+// failedUpgrades are the hosts on which the version failed, or does not work. A drain that was given up is not the version's fault, and a host
+// that the user holds stops no others.
+func (p *planner) failedUpgrades() []stopped {
+	var all []stopped
 	for i := range p.Hosts {
-		f := p.Hosts[i].Failure
-		if f != nil && !p.Hosts[i].Paused && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain {
-			failed = append(failed, &p.Hosts[i])
+		h := &p.Hosts[i]
+		f := h.Failure
+		switch why, isSick := p.first.sick[h.Name]; {
+		case h.Paused:
+		case f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == p.Policy.Version && f.Step != v1alpha1.MaintenanceDrain:
+			all = append(all, stopped{h.Name, f.Message})
+		case isSick:
+			all = append(all, stopped{h.Name, why})
 		}
 	}
-	slices.SortFunc(failed, func(a, b *Host) int { return cmp.Compare(a.Name, b.Name) })
-	return failed
+	slices.SortFunc(all, func(a, b stopped) int { return cmp.Compare(a.host, b.host) })
+	return all
 }
 
 func (p *planner) lookAgain(at time.Time) {

@@ -43,7 +43,18 @@ func hosts(n int, change ...func(*rollout.Host)) []rollout.Host {
 	return all
 }
 
-func notReady(h *rollout.Host)  { h.Node.Ready = false }
+func notReady(h *rollout.Host) { h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Hour) }
+func notReadyYet(h *rollout.Host) {
+	h.Node.Ready, h.Node.NotReadySince = false, noon().Add(-time.Minute)
+}
+func silent(h *rollout.Host)   { notReady(h); h.Node.Silent = true }
+func unheard(h *rollout.Host)  { notReadyYet(h); h.Node.Silent = true }
+func released(h *rollout.Host) { h.Released = true }
+func sick(h *rollout.Host) {
+	h.Node.Unhealthy, h.Node.SickSince = "kube-proxy dies", noon().Add(-5*time.Minute)
+}
+func settles(h *rollout.Host)   { h.Settles = noon().Add(time.Minute) }
+func arrived(h *rollout.Host)   { h.Arrived, h.Node, h.MissingSince = true, nil, noon().Add(-time.Hour) }
 func cordoned(h *rollout.Host)  { h.Node.Unschedulable = true }
 func leaving(h *rollout.Host)   { h.Leaving = true }
 func paused(h *rollout.Host)    { h.Paused = true }
@@ -51,7 +62,9 @@ func unstaged(h *rollout.Host)  { h.Staged = false }
 func upToDate(h *rollout.Host)  { h.Node.Version = wanted }
 func restarts(h *rollout.Host)  { h.Disruption = v1alpha1.DisruptionRestart }
 func askReboot(h *rollout.Host) { h.Node.RebootAsked = "asked now" }
-func pending(h *rollout.Host)   { h.Node.RebootPending = "Windows Update" }
+func pending(h *rollout.Host) {
+	h.Node.RebootPending = "Windows Update"
+}
 func granted(h *rollout.Host)   { h.Granted = v1alpha1.ActionUpgrade }
 func fresh(h *rollout.Host)     { h.Joined, h.Node = false, nil }
 func gone(h *rollout.Host)      { h.Node = nil }
@@ -134,12 +147,27 @@ func TestDecide(t *testing.T) {
 		{"a node that was deleted while something is done with it is out of service", allow(1), named(host("", underWay, gone), host("")), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"a host that leaves without a Node holds no place", allow(1), named(host("", underWay, gone, leaving), host("")), nil, "win-00:Leave win-01:Upgrade"},
-		{"what is broken comes first and costs nothing more", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"what is broken comes first", allow(1), named(host(""), host("", notReady)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
+		{"and takes a place", allow(1), named(host("", notReady), host("", notReady)), nil, "win-00:Upgrade win-01:Upgrade?Budget"},
+		{"a node is not broken at once", allow(2), named(host("", notReadyYet), host("", unheard)), nil, "win-00:Upgrade?NodeNotReady win-01:Upgrade?NodeNotReady"},
+		{"nor is one that has not said since when", allow(1), hosts(1, func(h *rollout.Host) { h.Node.Ready = false }), nil, "win-00:Upgrade?NodeNotReady"},
+		{"more silent nodes than may be out of service are not broken, however long", allow(1), named(host("", silent), host("", silent), host("", notReady)), nil,
+			"win-00:Upgrade?FleetSilent win-01:Upgrade?FleetSilent win-02:Upgrade?FleetSilent"},
+		{"as many silent nodes as may be out of service are", allow(2), named(host("", silent), host("", silent), host("")), nil,
+			"win-00:Upgrade win-01:Upgrade win-02:Upgrade?Budget"},
+		{"while the fleet is silent nobody is restarted", allow(1), named(host("", silent, upToDate), host("", silent, upToDate), host("", askReboot)), nil, "win-02:Reboot?FleetSilent"},
+		{"but what the user removes leaves", allow(1), named(host("", silent, upToDate, leaving), host("", silent, upToDate, leaving)), nil, "win-00:Leave win-01:Leave"},
+		{"pods that left a node are given time to start elsewhere", allow(1), named(host("", upToDate, settles), host("")), nil, "win-01:Upgrade?Budget"},
+		{"which holds up no more than one place", allow(2), named(host("", upToDate, settles), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Budget"},
+		{"and not the node that they left", allow(1), named(host("", upToDate, settles, askReboot), host("")), nil, "win-00:Reboot win-01:Upgrade?Budget"},
 		{"of several that others cordoned, one after the other", allow(1), named(host("", cordoned), host("", cordoned)), nil,
 			"win-00:Upgrade win-01:Upgrade?Budget"},
 		{"what disrupts least comes first", allow(1), named(host(""), host("", restarts)), nil, "win-00:Upgrade?Budget win-01:Upgrade"},
 		{"leaving comes before upgrading", allow(1), named(host(""), host("", leaving)), nil, "win-00:Upgrade?Budget win-01:Leave"},
 		{"a host that is no node leaves at once", allow(1), named(host("", underWay), host("", fresh, leaving)), nil, "win-00:Upgrade win-01:Leave"},
+		{"a node that may come back leaves in its turn", allow(1), named(host("", underWay), host("", unheard, leaving)), nil, "win-00:Upgrade win-01:Leave?NodeNotReady"},
+		{"one whose host is let go does not have to", allow(1), named(host("", underWay), host("", unheard, leaving, released)), nil, "win-00:Upgrade win-01:Leave"},
+		{"one whose host is let go and that serves does", allow(1), named(host("", underWay), host("", leaving, released)), nil, "win-00:Upgrade win-01:Leave?Budget"},
 		{"a dead node leaves without the budget", allow(1), named(host("", underWay), host("", notReady, leaving)), nil, "win-00:Upgrade win-01:Leave"},
 		{"who upgrades and is to leave, leaves", allow(1), named(host("", underWay, leaving), host("")), nil, "win-00:Leave win-01:Upgrade?Budget"},
 		{"content comes before the version", allow(1), hosts(2, unstaged), nil, "win-00:Stage win-01:Stage"},
@@ -150,6 +178,16 @@ func TestDecide(t *testing.T) {
 		{"a reboot that is asked for waits until the version is there", allow(1), hosts(1, underWay, askReboot), nil, "win-00:Upgrade"},
 		{"Windows' reboot is not the operator's to decide", allow(1), hosts(1, upToDate, pending), nil, ""},
 		{"Windows' reboot where the user allows it", reboots, hosts(2, upToDate, pending), nil, "win-00:Reboot win-01:Reboot?Budget"},
+		{"Windows' reboot is awaited until WICD has spoken since the last one", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) { h.Node.BootID = "8" }), nil, ""},
+		{"the same causes are no reason for another restart", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update; a file"}
+		}), nil, ""},
+		{"another cause is", reboots, hosts(1, upToDate, pending, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "a file"}
+		}), nil, "win-00:Reboot"},
+		{"and so is the user", reboots, hosts(1, upToDate, pending, askReboot, func(h *rollout.Host) {
+			h.LastReboot = &v1alpha1.LastReboot{Causes: "Windows Update"}
+		}), nil, "win-00:Reboot"},
 		{"Machines are replaced within the budget", allow(1), hosts(2, upToDate, func(h *rollout.Host) { h.Replace = "it knows no key" }), nil, "win-00:Replace win-01:Replace?Budget"},
 		{"all paused", allPaused, hosts(1), nil, "win-00:Upgrade?Paused"},
 		{"one paused", allow(1), named(host("", paused), host("")), nil, "win-00:Upgrade?Paused win-01:Upgrade"},
@@ -166,9 +204,25 @@ func TestDecide(t *testing.T) {
 		{"the first node goes alone", canary, hosts(3), nil, "win-00:Upgrade win-01:Upgrade?Canary win-02:Upgrade?Canary"},
 		{"and works for a while", canary, named(host("", upToDate, recently), host("")), nil, "win-01:Upgrade?Canary"},
 		{"before the others follow", canary, named(host("", upToDate), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade"},
-		{"a first node whose services do not work has not worked", canary, named(host("", upToDate, func(h *rollout.Host) { h.Node.Unhealthy = "kubelet dies" }), host(""), host("")),
-			nil, "win-01:Upgrade win-02:Upgrade?Canary"},
-		{"a first node that is broken has not worked", canary, named(host("", upToDate, notReady), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"a first node whose services do not work has been tried", canary, named(host("", upToDate, sick), host(""), host("")), nil,
+			"win-01:Upgrade?Canary win-02:Upgrade?Canary"},
+		{"and stops the version when it has not worked for as long as it should have worked", canary, named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
+		{"so does a node that never worked with it, without a canary", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Since, h.Node.SickSince = noon().Add(-19*time.Minute), noon().Add(-11*time.Minute)
+		}), host("")), nil, "win-01:Upgrade?RolloutStopped"},
+		{"but not one that worked for days", allow(5), named(host("", upToDate, sick, func(h *rollout.Host) {
+			h.Node.SickSince = noon().Add(-11 * time.Minute)
+		}), host("")), nil, "win-01:Upgrade"},
+		{"a first node that worked again for a moment only has not soaked", canary, named(host("", upToDate, func(h *rollout.Host) {
+			h.Node.WorksSince = noon().Add(-time.Minute)
+		}), host("")), nil, "win-01:Upgrade?Canary"},
+		{"a first node that somebody cordons has been tried", canary, named(host("", upToDate, cordoned), host("")), nil, "win-01:Upgrade?Canary"},
+		{"one that is silent for a moment, too", canary, named(host("", upToDate, unheard), host("")), nil, "win-01:Upgrade?Canary"},
+		{"one that is dead is replaced", canary, named(host("", upToDate, silent), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"and so is one whose Node is gone", canary, named(host("", arrived), host(""), host("")), nil, "win-01:Upgrade win-02:Upgrade?Canary"},
+		{"once", canary, named(host("", upToDate, silent), host("", arrived), host("")), nil, "win-02:Upgrade?Canary"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan := rollout.Decide(rollout.Fleet{Policy: test.policy, Hosts: test.hosts, Orphans: test.orphans, Now: noon()})
@@ -176,103 +230,6 @@ func TestDecide(t *testing.T) {
 				t.Errorf("plan is\n%s\nwant\n%s", got, test.want)
 			}
 		})
-	}
-}
-
-func TestMaintenanceWindows(t *testing.T) {
-	night, err := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Europe/Berlin"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	policy := allow(9)
-	policy.Windows = []rollout.Window{night}
-	fleet := func(now time.Time) rollout.Fleet {
-		return rollout.Fleet{Policy: policy, Now: now, Hosts: named(
-			host(""), host("", notReady), host("", restarts), host("", askReboot), host("", leaving), host("", underWay))}
-	}
-	closed := rollout.Decide(fleet(noon()))
-	want := "win-00:Upgrade?MaintenanceWindow win-01:Upgrade win-02:Upgrade win-03:Reboot win-04:Leave win-05:Upgrade"
-	if got := told(closed); got != want {
-		t.Errorf("outside of the window the plan is\n%s\nwant\n%s", got, want)
-	}
-	opens := time.Date(2026, 3, 2, 21, 0, 0, 0, time.UTC) // 22:00 in Berlin
-	if !closed.Again.Equal(opens) {
-		t.Errorf("looked at again at %s, the window opens at %s", closed.Again, opens)
-	}
-	for _, test := range []struct {
-		at   time.Time
-		open bool
-	}{{opens.Add(-time.Second), false}, {opens, true}, {opens.Add(4*time.Hour - time.Second), true}, {opens.Add(4 * time.Hour), false}} {
-		if got := rollout.Decide(fleet(test.at)).Hosts["win-00"].Begin; got != test.open {
-			t.Errorf("at %s the upgrade begins: %v, want %v", test.at, got, test.open)
-		}
-	}
-}
-
-// TestWindowsOnDaysWhenTheClockIsChanged looks at each hour of such a day: a window opens once a day, at the first moment after an hour that is
-// left out, and in the first of two that have the same name.
-func TestWindowsOnDaysWhenTheClockIsChanged(t *testing.T) {
-	for _, test := range []struct {
-		zone, schedule string
-		day            time.Time // the day before, in the afternoon
-		opens          []string
-	}{
-		{"Europe/Berlin", "30 2 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"}},
-		{"Europe/Berlin", "30 2 * * *", time.Date(2026, 10, 24, 15, 0, 0, 0, time.UTC), []string{"2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"}},
-		{"America/New_York", "30 2 * * *", time.Date(2026, 3, 7, 22, 0, 0, 0, time.UTC), []string{"2026-03-08T03:00:00-04:00", "2026-03-09T02:30:00-04:00"}},
-		{"America/New_York", "30 1 * * *", time.Date(2026, 10, 31, 22, 0, 0, 0, time.UTC), []string{"2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"}},
-		{"Europe/Berlin", "0 22 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-28T22:00:00+01:00", "2026-03-29T22:00:00+02:00"}},
-		{"", "30 2 * * *", time.Date(2026, 3, 28, 15, 0, 0, 0, time.UTC), []string{"2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z"}},
-	} {
-		t.Run(test.zone+" "+test.schedule+test.day.Format(" January"), func(t *testing.T) {
-			window, err := rollout.ParseWindow(v1alpha1.MaintenanceWindow{Schedule: test.schedule, Duration: "20m", TimeZone: test.zone})
-			if err != nil {
-				t.Fatal(err)
-			}
-			policy := allow(1)
-			policy.Windows = []rollout.Window{window}
-			var opened []string
-			wasOpen := false
-			for at := test.day; at.Before(test.day.Add(44 * time.Hour)); at = at.Add(5 * time.Minute) {
-				plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: at})
-				isOpen := plan.Hosts["win-00"].Begin
-				if isOpen && !wasOpen {
-					zone, _ := time.LoadLocation(test.zone)
-					opened = append(opened, at.In(zone).Format(time.RFC3339))
-				}
-				if soon := at.Add(5 * time.Minute); !isOpen && !plan.Again.After(at) {
-					t.Errorf("at %s it is closed, and said to open at %s, before %s", at, plan.Again, soon)
-				}
-				wasOpen = isOpen
-			}
-			if strings.Join(opened, " ") != strings.Join(test.opens, " ") {
-				t.Errorf("it opened at %v, want %v", opened, test.opens)
-			}
-		})
-	}
-}
-
-func TestWindowThatMakesNoSenseNeverOpens(t *testing.T) {
-	for _, w := range []v1alpha1.MaintenanceWindow{
-		{Schedule: "0 22 * *", Duration: "4h"},
-		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Berlin"},
-		{Schedule: "0 22 * * 1", Duration: "soon"},
-		{Schedule: "0 22 * * 1", Duration: "4h", TimeZone: "Local"},
-		{Schedule: "TZ=UTC123", Duration: "4h"},
-		{Schedule: "TZ=Europe/Berlin", Duration: "4h"},
-		{Schedule: "CRON_TZ=Europe/Berlin", Duration: "4h"},
-		{Schedule: "CRON_TZ=Europe/Berlin 0 22 * * 1", Duration: "4h"},
-	} {
-		window, err := rollout.ParseWindow(w)
-		if err == nil {
-			t.Errorf("%v was read as a window", w)
-		}
-		policy := allow(1)
-		policy.Windows = []rollout.Window{window}
-		plan := rollout.Decide(rollout.Fleet{Policy: policy, Hosts: hosts(1), Now: noon()})
-		if got := told(plan); got != "win-00:Upgrade?MaintenanceWindow" {
-			t.Errorf("with window %v the plan is %s", w, got)
-		}
 	}
 }
 
@@ -286,7 +243,15 @@ func TestWhatANodeSaysIsCut(t *testing.T) {
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 		Type: api.ConditionNodeRebootRequired, Status: corev1.ConditionTrue, Reason: "x", Message: long,
 	})
+	node.Annotations = map[string]string{api.AnnotationBootID: long}
 	is := rollout.NodeOf(node)
+	if is.ReportedBoot != "" {
+		t.Errorf("a boot ID of %d bytes is kept", len(is.ReportedBoot))
+	}
+	node.Annotations[api.AnnotationBootID] = "7"
+	if boot := rollout.NodeOf(node).ReportedBoot; boot != "7" {
+		t.Errorf("the boot is %q, want 7", boot)
+	}
 	for name, text := range map[string]string{"unhealthy": is.Unhealthy, "update": is.UpdateFailed, "reboot": is.RebootPending} {
 		if text == "" || len(text) > 4096 || !utf8.ValidString(text) {
 			t.Errorf("%s: %d bytes are kept (valid UTF-8: %v), want some, and 4096 at most", name, len(text), utf8.ValidString(text))
@@ -298,7 +263,7 @@ func TestVerify(t *testing.T) {
 	upgrade := v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Version: wanted, PreviousVersion: old}
 	reboot := v1alpha1.Maintenance{Action: v1alpha1.ActionReboot, BootID: "7", StartedAt: metav1.NewTime(noon())}
 	gates := []string{"StorageReady"}
-	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", Kubelet: "v1.36.3"}
+	good := rollout.Node{Ready: true, Version: wanted, Desired: wanted, BootID: "8", ReportedBoot: "8", Kubelet: "v1.36.3"}
 	with := func(change func(*rollout.Node)) *rollout.Node { n := good; change(&n); return &n }
 	for _, test := range []struct {
 		name          string
@@ -318,6 +283,7 @@ func TestVerify(t *testing.T) {
 		{"the user's gate is open", upgrade, with(func(n *rollout.Node) { n.True = map[string]bool{"StorageReady": true} }), gates, "", ""},
 		{"answers, and has not restarted", reboot, with(func(n *rollout.Node) { n.BootID = "7" }), nil, "the host has not restarted yet", ""},
 		{"has restarted", reboot, &good, nil, "", ""},
+		{"has restarted, and WICD speaks of the time before", reboot, with(func(n *rollout.Node) { n.ReportedBoot = "7" }), nil, "WICD has not reported since the restart", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			waits, failed := rollout.Verify(test.m, test.node, test.gates, "v1.36.3")

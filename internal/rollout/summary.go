@@ -50,6 +50,9 @@ func (p *planner) message(s v1alpha1.RolloutStatus) string {
 	if len(waiting) > 0 {
 		parts = append(parts, "waiting: "+list(waiting))
 	}
+	if p.tooSilent() {
+		parts = append(parts, p.silenceMessage())
+	}
 	if len(s.Failed) > 0 {
 		parts = append(parts, "failed on "+shorten.List(s.Failed, maxNamed, ", "))
 	}

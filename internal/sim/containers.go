@@ -207,6 +207,14 @@ func (n nextStart) Waits(ctx context.Context) ([]string, error) {
 	return n.boot.w.waitsLocked(), ctx.Err()
 }
 
+// Boot implements daemon.NextStart.
+func (n nextStart) Boot(ctx context.Context) (string, error) {
+	if n.boot.isOff() {
+		return "", ErrPower
+	}
+	return n.boot.id, ctx.Err()
+}
+
 // Rename implements daemon.NextStart.
 func (n nextStart) Rename(_ context.Context, hostname string) error {
 	if err := host.CheckHostname(hostname); err != nil {

@@ -2,6 +2,7 @@ package win
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -15,6 +16,12 @@ type nextStart struct{}
 
 // Waits implements daemon.NextStart. It reads a few values of the registry.
 func (nextStart) Waits(ctx context.Context) ([]string, error) { return pendingReboot(), ctx.Err() }
+
+// Boot implements daemon.NextStart.
+func (nextStart) Boot(ctx context.Context) (string, error) {
+	id, err := bootID()
+	return id, errors.Join(err, ctx.Err())
+}
 
 // Rename implements daemon.NextStart. Windows derives the NetBIOS name.
 func (nextStart) Rename(_ context.Context, hostname string) error {

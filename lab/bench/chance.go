@@ -17,7 +17,23 @@ import (
 const (
 	hoursOfServices = 1000
 	proxySeeds      = 20
+	fleetSeeds      = 500
 )
+
+// measureChance plays fleets by chance with the operator's controllers, and counts those in which it broke a rule of docs/fleet.md.
+func measureChance(ctx context.Context, s *sheet) error {
+	s.say("%d simulated fleets (some minutes)", fleetSeeds)
+	out, err := s.goTest(ctx, "..", fmt.Sprintf("WMCO_CHAOS_SEEDS=%d", fleetSeeds), "TestFleetByChance", "./internal/controllers/storytest")
+	m := regexp.MustCompile(`evictions per needed: ([0-9.]+)`).FindSubmatch(out)
+	failed := bytes.Count(out, []byte("--- FAIL: TestFleetByChance/seed/"))
+	if m == nil || failed+bytes.Count(out, []byte("--- PASS: TestFleetByChance/seed/")) != fleetSeeds {
+		return fmt.Errorf("playing fleets by chance: %w: %s", err, out)
+	}
+	evictions, _ := strconv.ParseFloat(string(m[1]), 64)
+	s.number("chaos.budget_violations", float64(failed), "count")
+	s.number("chaos.evictions_per_needed", evictions, "ratio")
+	return nil
+}
 
 // measureRepairs plays hours of random Services with WICD's judgement of the network, and counts the repairs that nothing required.
 func measureRepairs(ctx context.Context, s *sheet) error {

@@ -30,6 +30,7 @@ func groups() []group {
 		{"image", "the operator's image as users build it, and the operator as a pod: sizes, seconds and memory", measureImage},
 		{"join", "how a Windows host becomes a Ready node: connections, bytes and seconds", measureJoin},
 		{"fleet", "a thousand hosts: seconds to join, upgrade and leave, the operator's resources, the cost of hosts that never answer", measureFleet},
+		{"fleet-chance", "fleets to which anything happens by chance: breaches of what users allow, and evictions for each one that was needed", measureChance},
 		{"hostile", "hostile hosts and invalid requests: the operator's resources, and how long other hosts take to join", measureHostile},
 		{"network-nodes", "the overlay of hundreds of nodes: seconds until all have a change, and until a new one has all nodes", measureOverlay},
 		{"network-host", "the network of one host: seconds to join it, to notice what Windows lost, and to restore it; memory", measureNetworkHost},

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -46,7 +47,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := p.stage(host, first, append(slices.Clone(program), "another version"...))
-	p.annotateNode("win-1", api.AnnotationDesiredVersion, second.Version)
+	p.order("win-1", second.Version)
 	p.eventually("the other version is reported", func(context.Context) string {
 		if is := p.reported("win-1"); is != second.Version {
 			return "version is " + is
@@ -62,7 +63,7 @@ func TestAWindowsHostUpdatesItself(t *testing.T) {
 	}
 
 	third := p.stage(host, first, []byte("this is no program"))
-	p.annotateNode("win-1", api.AnnotationDesiredVersion, third.Version)
+	p.order("win-1", third.Version)
 	p.eventually("the node reports the rollback", func(context.Context) string {
 		for _, c := range p.node("win-1").Status.Conditions {
 			if c.Type == api.ConditionUpdated && c.Status == corev1.ConditionFalse && c.Reason == api.ReasonUpdateFailed {
@@ -132,6 +133,43 @@ func (p place) stage(host *lab.Host, base desired.Node, program []byte) desired.
 // signed is the desired state as the operator publishes it: signed with its key.
 func (p place) signed(node desired.Node) map[string]string {
 	p.t.Helper()
+	data, err := node.Data()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	data, err = desired.Sign(data, desired.Statement{
+		Cluster: p.clusterID(), Name: api.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
+	}, p.signingKey())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return data
+}
+
+// order has a node go to a version, as the operator does.
+func (p place) order(name, version string) {
+	p.t.Helper()
+	node := p.node(name)
+	order := desired.VersionOrder{Cluster: p.clusterID(), Node: name, UID: string(node.UID), Version: version}
+	was := node.DeepCopy()
+	node.Annotations[api.AnnotationDesiredVersion] = version
+	node.Annotations[api.AnnotationVersionOrder] = order.Sign(time.Now().UnixMilli(), p.signingKey())
+	if err := p.Client.Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// clusterID is the UID of namespace kube-system.
+func (p place) clusterID() string {
+	p.t.Helper()
+	var cluster corev1.Namespace
+	p.get(types.NamespacedName{Name: "kube-system"}, &cluster)
+	return string(cluster.UID)
+}
+
+// signingKey is the one with which the operator signs.
+func (p place) signingKey() ed25519.PrivateKey {
+	p.t.Helper()
 	var secret corev1.Secret
 	p.get(ours(api.SigningKeySecret), &secret)
 	block, _ := pem.Decode(secret.Data[api.SigningKeyKey])
@@ -142,19 +180,7 @@ func (p place) signed(node desired.Node) map[string]string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	data, err := node.Data()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var cluster corev1.Namespace
-	p.get(types.NamespacedName{Name: "kube-system"}, &cluster)
-	data, err = desired.Sign(data, desired.Statement{
-		Cluster: string(cluster.UID), Name: api.ServicesConfigMapPrefix + node.Version, Serial: time.Now().UnixMilli(),
-	}, key.(ed25519.PrivateKey))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return data
+	return key.(ed25519.PrivateKey)
 }
 
 func (p place) expectGuardGone(host *lab.Host) {

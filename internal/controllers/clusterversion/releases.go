@@ -3,10 +3,12 @@ package clusterversion
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -27,18 +29,23 @@ const (
 type Releases struct {
 	all     []release.Release
 	servers func(context.Context) []string
+	// kubelets are the versions that Windows nodes report.
+	kubelets func(context.Context) ([]string, error)
 
-	mu      sync.Mutex
-	known   bool // an API server said its version
-	current release.Release
-	finding string
-	later   time.Time // since when a later release would do
-	changed []chan ctrlevent.GenericEvent
+	mu    sync.Mutex
+	known bool // an API server said its version
+	// starting says what holds nodes back from release heldFrom since the operator started; empty when nothing does.
+	starting, heldFrom string
+	current            release.Release
+	finding            string
+	later              time.Time // since when a later release would do
+	changed            []chan ctrlevent.GenericEvent
 }
 
-// New returns Releases of a payload. servers asks the API servers for their versions, and returns those that it gets.
-func New(all []release.Release, servers func(context.Context) []string) *Releases {
-	return &Releases{all: all, servers: servers, current: all[0], finding: release.ErrUnknown.Error()}
+// New returns Releases of a payload. servers asks the API servers for their versions, and returns those that it gets; kubelets are the
+// versions that Windows nodes report.
+func New(all []release.Release, servers func(context.Context) []string, kubelets func(context.Context) ([]string, error)) *Releases {
+	return &Releases{all: all, servers: servers, kubelets: kubelets, current: all[0], finding: release.ErrUnknown.Error()}
 }
 
 // Current returns the release that nodes get, and why no host may become a node with it; empty where hosts may.
@@ -70,6 +77,10 @@ func (r *Releases) Update(ctx context.Context) {
 		return
 	}
 	chosen, err := release.Choose(r.all, servers)
+	current, held := chosen, ""
+	if err == nil && !r.isKnown() {
+		current, held, err = r.first(ctx, chosen)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was, finding := r.current.Version, ""
@@ -77,10 +88,16 @@ func (r *Releases) Update(ctx context.Context) {
 	case err != nil:
 		finding, r.later = err.Error(), time.Time{}
 		if !r.known { // nodes keep what they have
-			r.current = chosen
+			r.current = current
 		}
+	case held != "":
+		r.current, r.known, r.later, finding = current, true, time.Now(), held
+		r.starting, r.heldFrom = held, chosen.Version
 	case r.settles(chosen):
 		r.current, r.known, r.later = chosen, true, time.Time{}
+		r.starting, r.heldFrom = "", ""
+	default:
+		finding = r.starting
 	}
 	if r.current.Version == was && finding == r.finding {
 		return
@@ -92,10 +109,43 @@ func (r *Releases) Update(ctx context.Context) {
 	}
 }
 
+func (r *Releases) isKnown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.known
+}
+
+// first is the release to begin with, when the first API servers have answered, and what holds nodes there; empty where nothing does. An
+// operator that starts while the cluster is upgraded may not hear of an old server that is away: nodes go to a later minor version than any of
+// them has only when that has settled. Until then they stay as they are, or some would be upgraded twice.
+func (r *Releases) first(ctx context.Context, chosen release.Release) (current release.Release, held string, err error) {
+	reported, err := r.kubelets(ctx)
+	if err != nil {
+		return r.all[0], "", err
+	}
+	newest := newestOf(reported)
+	target, err := version.ParseGeneric(chosen.Kubelet)
+	if err != nil || newest == nil || version.MajorMinor(newest.Major(), newest.Minor()).AtLeast(version.MajorMinor(target.Major(), target.Minor())) {
+		return chosen, "", nil // content without a version, a cluster without nodes, or nodes that are there already
+	}
+	current, _ = release.Choose(r.all, []string{newest.String()})
+	return current, fmt.Sprintf("the kubelets of nodes go from %d.%d to %s when all API servers have allowed it for %s", newest.Major(), newest.Minor(), chosen.Kubelet, settled), nil
+}
+
+// newestOf returns the newest of versions that can be parsed; nil where none can.
+func newestOf(versions []string) (newest *version.Version) {
+	for _, text := range versions {
+		if v, err := version.ParseGeneric(text); err == nil && (newest == nil || newest.LessThan(v)) {
+			newest = v
+		}
+	}
+	return newest
+}
+
 // settles tells whether nodes get a release now: an earlier one at once, because kubelets must not be newer than an API server, and a
 // later one after a while.
 func (r *Releases) settles(chosen release.Release) bool {
-	isLater := r.known && r.index(chosen) > r.index(r.current)
+	isLater := r.known && (r.index(chosen) > r.index(r.current) || chosen.Version == r.heldFrom)
 	switch {
 	case !isLater:
 		r.later = time.Time{}

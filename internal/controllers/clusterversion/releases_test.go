@@ -2,6 +2,7 @@ package clusterversion_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,7 +36,7 @@ func TestNodesFollowTheCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := ""
-				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})), func(context.Context) []string { return strings.Fields(said) })
+				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})), func(context.Context) []string { return strings.Fields(said) }, kubelets())
 				changed := r.Changed()
 				was := "1.33!"
 				for i := range test.said {
@@ -60,5 +61,60 @@ func TestNodesFollowTheCluster(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// kubelets are the versions that nodes report.
+func kubelets(versions ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return versions, nil }
+}
+
+// TestAnOperatorThatStartsWhileTheClusterIsUpgraded may hear of the new API servers first.
+func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
+	const old, later = "v1.33.5", "v1.34.1"
+	for name, test := range map[string]struct {
+		nodes []string
+		said  []string // by all API servers, each minute
+		want  []string // the minor version that nodes get, with ! while they stay as they are
+	}{
+		"without nodes, the first answer counts":        {nil, []string{later}, []string{"1.34"}},
+		"nodes of the same minor version go on":         {[]string{"v1.34.3"}, []string{later}, []string{"1.34"}},
+		"some are there already":                        {[]string{"v1.33.13", "v1.34.4"}, []string{later}, []string{"1.34"}},
+		"newer ones go back at once":                    {[]string{"v1.34.4"}, []string{old}, []string{"1.33"}},
+		"what cannot be parsed is ignored":              {[]string{"", "latest"}, []string{later}, []string{"1.34"}},
+		"older ones follow after two minutes":           {[]string{"v1.33.13"}, []string{later, later, later}, []string{"1.33!", "1.33!", "1.34"}},
+		"older ones than any that the operator carries": {[]string{"v1.32.1"}, []string{old, old, old}, []string{"1.33!", "1.33!", "1.33"}},
+		"an old server that was away keeps nodes back":  {[]string{"v1.33.13"}, []string{later, later + " " + old, later, later, later}, []string{"1.33!", "1.33", "1.33", "1.33", "1.34"}},
+		"nothing is known in between":                   {[]string{"v1.33.13"}, []string{later, "", later, later, later}, []string{"1.33!", "1.33!", "1.33!", "1.33!", "1.34"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				said := ""
+				r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})),
+					func(context.Context) []string { return strings.Fields(said) }, kubelets(test.nodes...))
+				for i := range test.said {
+					said = test.said[i]
+					r.Update(t.Context())
+					current, finding := r.Current()
+					got := current.Minor
+					if finding != "" {
+						got += "!"
+					}
+					if got != test.want[i] {
+						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
+					}
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+func TestNodesThatCannotBeReadAreNotForgotten(t *testing.T) {
+	r := clusterversion.New(release.Of("1.0.0", payload.New(controllertest.Kubelets("v1.33.13", "v1.34.4"), nil, payload.File{})),
+		func(context.Context) []string { return []string{"v1.34.1"} }, func(context.Context) ([]string, error) { return nil, errors.New("timeout") })
+	r.Update(t.Context())
+	if current, finding := r.Current(); current.Minor != "1.33" || !strings.Contains(finding, "timeout") {
+		t.Errorf("nodes get %s, finding %q", current.Minor, finding)
 	}
 }

@@ -1,17 +1,29 @@
 package clusterversion
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/discovery"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 const (
@@ -19,6 +31,13 @@ const (
 	askWithin = 5 * time.Second
 	// maxServers is how many API servers are asked: no cluster has so many, whatever its EndpointSlice says.
 	maxServers = 16
+	// answersCount is for how long an answer counts. Behind one address there may be several servers, of which each look sees one, and a
+	// server that is away for a while may return.
+	answersCount = 10 * time.Minute
+	// maxAnswer is the size of an answer, in bytes: ten times as much as there is in one.
+	maxAnswer = 8 << 10
+	// maxNumber is the largest that a part of a version may be.
+	maxNumber = 1023
 	// serverName is in the certificate of every API server, as the name of its Service.
 	serverName = "kubernetes.default.svc"
 )
@@ -27,47 +46,50 @@ const (
 type Servers struct {
 	live   client.Reader
 	config *rest.Config
-	// last are the versions that servers said last, by address: one that is away for a while still counts. One caller uses it.
-	last map[netip.AddrPort]string
+	// answered is when servers said each version last. One caller uses it.
+	answered map[string]time.Time
 }
 
 // NewServers asks the API servers that live finds, with the certificate authorities of config.
 func NewServers(live client.Reader, config *rest.Config) *Servers {
-	return &Servers{live: live, config: config, last: map[netip.AddrPort]string{}}
+	return &Servers{live: live, config: config, answered: map[string]time.Time{}}
 }
 
-// Versions returns the versions of the API servers, as in v1.36.3. Where the servers' own addresses cannot be reached, it is that of the
-// one at which requests arrive.
+// Kubelets returns the versions of the kubelets that Windows nodes report.
+func (s *Servers) Kubelets(ctx context.Context) ([]string, error) {
+	nodes, err := kube.WindowsNodes(ctx, s.live)
+	var versions []string
+	for i := range nodes {
+		versions = append(versions, nodes[i].Status.NodeInfo.KubeletVersion)
+	}
+	return versions, err
+}
+
+// Versions returns the versions that API servers have said within the last ten minutes, as in v1.36.3. Where the servers' own addresses cannot
+// be reached, the one at which requests arrive is asked.
 func (s *Servers) Versions(ctx context.Context) []string {
 	addresses, err := cluster.APIServers(ctx, s.live)
 	if err != nil {
 		log.FromContext(ctx).Info("Listing API servers failed", "error", err.Error())
 	}
 	addresses = addresses[:min(len(addresses), maxServers)]
-	asked := make([]string, len(addresses))
+	answers := make([]string, len(addresses))
 	var all sync.WaitGroup
 	for i, address := range addresses {
-		all.Go(func() { asked[i] = s.askServer(ctx, address) })
+		all.Go(func() { answers[i] = s.askServer(ctx, address) })
 	}
 	all.Wait()
-	last := map[netip.AddrPort]string{}
-	var versions []string
-	for i, address := range addresses {
-		if asked[i] == "" {
-			asked[i] = s.last[address]
-		}
-		if asked[i] != "" {
-			last[address] = asked[i]
-			versions = append(versions, asked[i])
+	if !slices.ContainsFunc(answers, func(answer string) bool { return answer != "" }) {
+		answers = append(answers, ask(ctx, s.config))
+	}
+	now := time.Now()
+	for _, answer := range answers {
+		if answer != "" {
+			s.answered[answer] = now
 		}
 	}
-	s.last = last
-	if len(versions) == 0 {
-		if v := ask(ctx, s.config); v != "" {
-			versions = append(versions, v)
-		}
-	}
-	return versions
+	maps.DeleteFunc(s.answered, func(_ string, at time.Time) bool { return now.Sub(at) >= answersCount })
+	return slices.Sorted(maps.Keys(s.answered))
 }
 
 // askServer asks one API server at its own address. The server must have the certificate of an API server before it gets credentials,
@@ -80,17 +102,80 @@ func (s *Servers) askServer(ctx context.Context, address netip.AddrPort) string 
 
 // ask returns the version of the API server at which config points; empty where it does not answer.
 func ask(ctx context.Context, config *rest.Config) string {
-	config = rest.CopyConfig(config)
-	config.Timeout = askWithin
-	d, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		log.FromContext(ctx).Info("Asking an API server for its version failed", "server", config.Host, "error", err.Error())
-		return ""
+	answer, err := get(ctx, config)
+	var v string
+	if err == nil {
+		v, err = versionOf(answer)
 	}
-	v, err := d.ServerVersion()
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Asking an API server for its version failed", "server", config.Host, "error", err.Error())
-		return ""
 	}
-	return v.GitVersion
+	return v
+}
+
+// get asks over a connection of its own. One that is kept leads to the same server each time, whichever others are behind the address.
+func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
+	config = rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, err
+	}
+	config.CertFile, config.KeyFile, config.CAFile = "", "", "" // read now: client-go watches files for as long as the process lives
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment // what it is anyway; with a function, client-go shares no connections
+	}
+	config.Timeout = askWithin
+	asks, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	defer utilnet.CloseIdleConnectionsFor(asks.Transport)
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := asks.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+}
+
+// versionOf reads an answer to GET /version. What counts of a server that emulates an earlier version is that one: its APIs are what kubelets
+// get.
+func versionOf(answer []byte) (string, error) {
+	var said struct {
+		GitVersion     string `json:"gitVersion"`
+		EmulationMajor string `json:"emulationMajor"`
+		EmulationMinor string `json:"emulationMinor"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return "", fmt.Errorf("reading the version: %w", err)
+	}
+	v, err := version.ParseGeneric(said.GitVersion)
+	if err != nil {
+		return "", fmt.Errorf("reading gitVersion: %w", err)
+	}
+	if v.Major() > maxNumber || v.Minor() > maxNumber || v.Patch() > maxNumber {
+		return "", fmt.Errorf("gitVersion %.64q has a number above %d", said.GitVersion, maxNumber)
+	}
+	major, err1 := number(said.EmulationMajor)
+	minor, err2 := number(said.EmulationMinor)
+	if cmp.Or(err1, err2) == nil && version.MajorMinor(major, minor).LessThan(version.MajorMinor(v.Major(), v.Minor())) {
+		v = version.MajorMinor(major, minor)
+	}
+	return fmt.Sprintf("v%d.%d.%d", v.Major(), v.Minor(), v.Patch()), nil
+}
+
+// number reads a part of a version, as in 36 or 36+.
+func number(text string) (uint, error) {
+	n, err := strconv.ParseUint(strings.TrimSuffix(text, "+"), 10, 10) // up to maxNumber
+	return uint(n), err
 }

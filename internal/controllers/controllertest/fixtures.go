@@ -212,8 +212,9 @@ func SetNodeCondition(node *corev1.Node, kind corev1.NodeConditionType, status c
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == kind {
 			if c.Status != status {
-				c.Status, c.Message, c.LastTransitionTime = status, message, metav1.Now()
+				c.LastTransitionTime = metav1.Now()
 			}
+			c.Status, c.Message = status, message
 			return
 		}
 	}
@@ -258,7 +259,8 @@ func Kubelets(versions ...string) []payload.File {
 // Releases are those of a payload in a cluster whose API servers have a version.
 func Releases(t *testing.T, operator string, content payload.Manifest, server string) *clusterversion.Releases {
 	t.Helper()
-	releases := clusterversion.New(release.Of(operator, content), func(context.Context) []string { return []string{server} })
+	servers := func(context.Context) []string { return []string{server} }
+	releases := clusterversion.New(release.Of(operator, content), servers, func(context.Context) ([]string, error) { return nil, nil })
 	releases.Update(t.Context())
 	return releases
 }

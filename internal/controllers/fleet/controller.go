@@ -58,6 +58,9 @@ type Controller struct {
 	mu   sync.Mutex
 	took time.Duration // of the last plan
 	next map[types.NamespacedName]rollout.Next
+	// sick says on which hosts the version does not work, and unrepaired which are not to be joined again now.
+	sick       map[string]string
+	unrepaired map[string]bool
 	// granted are actions that were let begin, until their controller says that they are over, or not needed.
 	granted map[types.NamespacedName]v1alpha1.PlanAction
 }
@@ -198,6 +201,9 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		if instance.Status.Hostname != "" {
 			delete(nodes, instance.Status.Hostname)
 		}
+		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
+		had, wanted := instance.Status.Payload.Current, desired.ShortDigest(current.Content.Digest)
+		h.Arrived, h.Former = had == wanted, had != "" && had != wanted
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
 			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)
@@ -229,18 +235,19 @@ func (f *Controller) adopt(plan rollout.Plan, seen fleetSeen) []types.Namespaced
 	defer f.mu.Unlock()
 	was := f.next
 	f.took = time.Since(seen.Now)
-	f.next = map[types.NamespacedName]rollout.Next{}
+	wasSick, wasUnrepaired := f.sick, f.unrepaired
+	f.next, f.sick, f.unrepaired = map[types.NamespacedName]rollout.Next{}, plan.Sick, plan.Unrepaired
 	var changed []types.NamespacedName
 	for _, id := range seen.ids {
 		next, some := plan.Hosts[id.Name]
 		if some {
 			f.next[id] = next
 		}
-		if next.Begin && limited(next.Action) {
+		if next.Begin && limited(next.Action) && !next.GoesOn {
 			f.granted[id] = next.Action
 		}
 		joined := was[id].Action == v1alpha1.ActionJoin && !some // who joined knows
-		if next != was[id] && !joined {
+		if next != was[id] && !joined || f.sick[id.Name] != wasSick[id.Name] || wasUnrepaired[id.Name] && !f.unrepaired[id.Name] {
 			changed = append(changed, id)
 		}
 	}
@@ -264,6 +271,20 @@ func (f *Controller) Next(id types.NamespacedName) rollout.Next {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.next[id]
+}
+
+// Sick says what is wrong with the version on a host that came to it; empty where nothing is, or nobody knows yet.
+func (f *Controller) Sick(id types.NamespacedName) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sick[id.Name]
+}
+
+// Unrepaired says that a host is not to be joined again now: more nodes are silent than may be out of service.
+func (f *Controller) Unrepaired(id types.NamespacedName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unrepaired[id.Name]
 }
 
 // Done says that what was granted is over, or was not begun.

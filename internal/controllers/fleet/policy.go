@@ -93,19 +93,27 @@ func compareVersions(was, is *corev1.ConfigMap, private ed25519.PrivateKey) v1al
 	return v1alpha1.DisruptionReboot
 }
 
-// estimate says when the first node went to the version, and when the last one will have come if the rest are as fast.
+// estimate says when the first node went to the version, and when the last one will have come if the rest are as fast. While no node goes, what
+// was said last stands, until its time has come.
 func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Time) {
 	if before := s.config.Status.Rollout; before != nil && before.Version == sum.Version {
 		started = before.StartedAt
+		if before.EstimatedEnd != nil && before.EstimatedEnd.After(s.Now) {
+			end = before.EstimatedEnd
+		}
 	}
+	isUnderWay := false
 	var came []time.Time
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		if h.Node != nil && h.Node.Version == sum.Version && !h.Since.IsZero() {
 			came = append(came, h.Since)
 		}
-		if goes := h.UnderWay; goes != nil && goes.Action == v1alpha1.ActionUpgrade && (started == nil || goes.StartedAt.Before(started)) {
-			started = &goes.StartedAt
+		if goes := h.UnderWay; goes != nil && goes.Action == v1alpha1.ActionUpgrade {
+			isUnderWay = true
+			if started == nil || goes.StartedAt.Before(started) {
+				started = &goes.StartedAt
+			}
 		}
 	}
 	left := int(sum.Nodes) - len(came)
@@ -113,7 +121,12 @@ func estimate(s fleetSeen, sum v1alpha1.RolloutStatus) (started, end *metav1.Tim
 		return nil, nil
 	}
 	came = slices.DeleteFunc(came, func(at time.Time) bool { return at.Before(started.Time) }) // those that were there before say nothing
-	if len(came) < 2 || left <= 0 {
+	switch {
+	case left <= 0:
+		return started, nil
+	case !isUnderWay:
+		return started, end
+	case len(came) < 2:
 		return started, nil
 	}
 	each := s.Now.Sub(started.Time) / time.Duration(len(came))

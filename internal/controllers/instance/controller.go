@@ -55,6 +55,8 @@ type Controller struct {
 	retries   kube.Backoff
 	running   running    // joins
 	stopwatch *stopwatch // of maintenances
+	settles   *settling
+	proven    provenKeys
 }
 
 // Options are what the controller needs.
@@ -105,6 +107,7 @@ func New(o Options) *Controller {
 		metrics:   newMetrics(o.Registry, o.Client),
 		readings:  settings.NewRenderGroup(),
 		stopwatch: newStopwatch(),
+		settles:   newSettling(),
 		// A megabyte at once is more than is read at a time; each host sets the limit that the user wants.
 		bandwidth: rate.NewLimiter(rate.Limit(1<<20), 1<<20),
 		retries: kube.Backoff{
@@ -190,6 +193,8 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.Names.release(name)
 	c.retries.Reset(name)
 	c.stopwatch.forget(name)
+	c.settles.forget(name)
+	c.proven.forget(name)
 }
 
 // nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/drain"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -26,7 +27,7 @@ const drainEvery = 2 * time.Second
 // drain keeps new pods away from the node and asks those that are there to leave, until none is left that has to.
 func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	node := rollout.NodeOf(m.view.Node)
-	if node == nil || node.Silent && m.current().Action == v1alpha1.ActionLeave {
+	if node == nil || m.current().Action == v1alpha1.ActionLeave && node.Silent && node.Broken(time.Now()) {
 		return m.drained(ctx) // nobody would end the pods; they go with the Node. A node that is needed is there: see step
 	}
 	err := m.cordon(ctx)
@@ -41,14 +42,25 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	if err := m.Live.List(ctx, &list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node.Name)}); err != nil {
 		return 0, fmt.Errorf("listing the pods of Node %s: %w", node.Name, err)
 	}
-	pods := drain.Look(list.Items, time.Now())
-	if pods.Gone() {
-		return m.drained(ctx)
+	if err := m.noteYoungest(ctx, list.Items); err != nil {
+		return 0, err
 	}
+	pods := drain.Look(list.Items, drainOf(node.Name, m.current()), time.Now())
 	settings := m.view.config.Rollout.Drain
 	within := rollout.Duration(settings.Timeout, time.Hour)
 	late := m.ran(within) > within
-	refused, err := m.evict(ctx, pods.Evict, late && settings.OnTimeout == v1alpha1.DrainForce)
+	forced := late && settings.OnTimeout == v1alpha1.DrainForce
+	var left []corev1.Pod
+	if forced && endsPods(m.current().Action) {
+		left = pods.GiveUp()
+	}
+	if pods.Gone() {
+		m.tellOfLeft(corev1.EventTypeWarning, "should have ended long ago", left)
+		m.tellOfLeft(corev1.EventTypeNormal, "came after it was cordoned", pods.Came)
+		return m.drained(ctx)
+	}
+	m.settles.evicts(m.id(), pods.Evict)
+	refused, err := m.evict(ctx, pods.Evict, forced)
 	reason, message := drain.Report(pods, refused, late)
 	if late && settings.OnTimeout == v1alpha1.DrainAbort && m.current().Action != v1alpha1.ActionLeave {
 		return m.fail(ctx, "pods were still there after rollout.drain.timeout: "+message)
@@ -59,8 +71,43 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 	return drainEvery, err
 }
 
+// drainOf is what a drain knows of its node.
+func drainOf(name string, m *v1alpha1.Maintenance) drain.Node {
+	node := drain.Node{Name: name, Began: m.StepStartedAt.Time}
+	if m.YoungestPod != nil {
+		node.Youngest = m.YoungestPod.Time
+	}
+	return node
+}
+
+// noteYoungest writes down, once the node is cordoned, which pods are on it. An operator that starts anew must not take others for those.
+func (m *maintenance) noteYoungest(ctx context.Context, pods []corev1.Pod) error {
+	youngest := drain.Youngest(pods)
+	if m.current().YoungestPod != nil || youngest.IsZero() {
+		return nil
+	}
+	m.current().YoungestPod = &metav1.Time{Time: youngest}
+	return m.status.write(ctx)
+}
+
+// endsPods says whether an action ends all pods of its node, also those that nobody else can end.
+func endsPods(a v1alpha1.PlanAction) bool {
+	return a == v1alpha1.ActionReboot || a == v1alpha1.ActionLeave || a == v1alpha1.ActionReplace
+}
+
+// tellOfLeft tells of pods that are on the node although it counts as drained.
+func (m *maintenance) tellOfLeft(kind, why string, pods []corev1.Pod) {
+	if len(pods) > 0 {
+		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: kind, Reason: api.EventPodsRemain, Action: string(m.current().Action)},
+			"the node is drained but for pods that %s: %s", why, drain.Names(pods))
+	}
+}
+
 func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	if m.current().YoungestPod != nil {
+		m.status.desired().DrainedAt = &metav1.Time{Time: time.Now()}
+	}
 	return m.to(ctx, v1alpha1.MaintenanceAct)
 }
 

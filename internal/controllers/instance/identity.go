@@ -105,6 +105,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 		return "", fmt.Errorf("reading Node %s: %w", name, err)
 	}
 	if a.isOurs(&node, join.NodeIP(facts, a.view.Instance.Spec.Network)) {
+		a.registered = &node
 		return "", nil
 	}
 	return "Node " + name + described(&node), nil

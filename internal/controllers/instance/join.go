@@ -86,6 +86,8 @@ type attempt struct {
 	host   *connection
 	// unregistered says that there is no Node with the host's name.
 	unregistered bool
+	// registered is the Node that the host has already; nil where it has none, or nobody looked.
+	registered *corev1.Node
 }
 
 // joinObserver writes how a join goes into the status.
@@ -168,10 +170,14 @@ func (a *attempt) addFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// occupied says whether pods have to leave before the join: the node is another operator's, and works.
+// occupied says whether the join has to wait for its turn, and pods have to leave before it: the host is a node of another operator, or of another
+// version, which the join would bring to ours.
 func (a *attempt) occupied(f agent.Facts) bool {
+	if a.view.drained || a.status.desired().Maintenance != nil {
+		return false
+	}
 	isOthers := f.Joined == nil && slices.ContainsFunc(f.Services, func(s agent.ServiceFacts) bool { return s.Ours })
-	return isOthers && !a.unregistered && !a.view.drained
+	return isOthers && !a.unregistered || a.registered != nil && join.OfOtherVersion(a.registered, a.view.Version)
 }
 
 // Take takes a slot among the hosts that join, unless the host has one.

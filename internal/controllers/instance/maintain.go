@@ -63,6 +63,9 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
 			return after, err
 		}
+		if m.view.Node, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken long
+			return 0, err
+		}
 	}
 	return after, nil
 }
@@ -70,6 +73,8 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 // step does what there is to do in a step, unless the Node is not the one any more that was drained.
 func (m *maintenance) step(ctx context.Context) (time.Duration, error) {
 	switch {
+	case m.servesAgain():
+		return 0, m.giveBack(ctx)
 	case m.view.Node == nil && rollout.NeedsNode(m.current().Action):
 		return m.awaitNode(ctx)
 	case m.isUndrained():
@@ -89,7 +94,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	switch {
 	case now != nil && (now.Action == v1alpha1.ActionLeave || m.view.Instance.DeletionTimestamp == nil):
 		return true, nil
-	case now == nil && !m.stillNeeded():
+	case now == nil && (m.next.GoesOn || m.isHeld() || !m.stillNeeded()):
 		m.Fleet.Done(m.id())
 		return false, nil
 	case !m.next.Begin:
@@ -103,9 +108,14 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	if m.next.Disruption == v1alpha1.DisruptionDrain || m.next.Disruption == v1alpha1.DisruptionReboot {
 		begins.Step = v1alpha1.MaintenanceDrain
 	}
-	if m.view.Node != nil {
-		begins.BootID = m.view.Node.Status.NodeInfo.BootID
-		begins.PreviousVersion = m.view.Node.Annotations[api.AnnotationVersion]
+	if node := rollout.NodeOf(m.view.Node); node != nil {
+		begins.BootID, begins.PreviousVersion = node.BootID, node.Version
+		if m.next.Broken {
+			begins.BrokenSince = &metav1.Time{Time: node.NotReadySince}
+		}
+		if begins.Action == v1alpha1.ActionReboot {
+			begins.RebootCauses = node.RebootPending
+		}
 	}
 	if begins.Action == v1alpha1.ActionUpgrade {
 		begins.Version = m.view.Version
@@ -121,12 +131,23 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 	return true, nil
 }
 
+// isHeld says whether the user holds the host by now, or what was to be begun has failed meanwhile. The plan may not have heard of it.
+func (m *maintenance) isHeld() bool {
+	f := m.view.Instance.Status.Failure
+	hasFailed := f != nil && f.Action == m.next.Action && m.next.Asked == "" && (f.Action != v1alpha1.ActionUpgrade || f.Version == m.view.Version)
+	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
+}
+
 // stillNeeded looks whether the plan was made from what the cluster says now.
 func (m *maintenance) stillNeeded() bool {
 	if !m.next.Begin {
 		return false
 	}
 	node := rollout.NodeOf(m.view.Node)
+	isReleased := m.next.Action == v1alpha1.ActionLeave && m.released()
+	if node != nil && node.Ready == m.next.Broken && !isReleased {
+		return false // what works again has its own turn, and what does not work any more may do so in a moment
+	}
 	switch m.next.Action {
 	case v1alpha1.ActionLeave:
 		return m.view.Instance.DeletionTimestamp != nil
@@ -138,6 +159,31 @@ func (m *maintenance) stillNeeded() bool {
 		return node != nil && (node.RebootAsked != "" && node.RebootAsked == m.next.Asked || m.next.Asked == "" && node.RebootPending != "")
 	}
 	return false
+}
+
+// servesAgain says that the action began because its node was broken, which it is no more, and that nothing was changed on its host yet.
+func (m *maintenance) servesAgain() bool {
+	now, node := m.current(), rollout.NodeOf(m.view.Node)
+	return now.BrokenSince != nil && now.Step != v1alpha1.MaintenanceVerify && node != nil && node.Ready
+}
+
+// giveBack ends an action that changed nothing: the place is free for others, and the plan says when it is this node's turn.
+func (m *maintenance) giveBack(ctx context.Context) error {
+	now := m.current()
+	if err := m.uncordon(ctx, ""); err != nil {
+		return err
+	}
+	m.status.desired().Maintenance = nil
+	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
+	if err := m.status.write(ctx); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Maintenance deferred", "action", now.Action, "brokenSince", now.BrokenSince)
+	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(now.Action)},
+		"%s had begun because the node was not Ready since %s; the node is Ready again, so that it waits for its turn", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
+	m.stopwatch.forget(m.id())
+	m.Fleet.Done(m.id())
+	return nil
 }
 
 // isUndrained says whether the node has to be drained once more before it changes: its Node was deleted, and the one that its host

@@ -44,6 +44,9 @@ func (m *maintenance) current() *v1alpha1.Maintenance { return m.status.desired(
 func (m *maintenance) to(ctx context.Context, step v1alpha1.MaintenanceStep) (time.Duration, error) {
 	now := m.current()
 	now.Step, now.StepStartedAt, now.Message = step, metav1.Now(), ""
+	if step == v1alpha1.MaintenanceDrain {
+		now.YoungestPod = nil // another Node has other pods
+	}
 	m.retries.Reset(m.id())
 	m.stopwatch.start(m.id(), *now)
 	return 0, m.status.write(ctx)
@@ -106,6 +109,9 @@ func (m *maintenance) finish(ctx context.Context) error {
 	}
 	if !failed && st.Failure != nil && st.Failure.Action == now.Action {
 		st.Failure = nil
+	}
+	if !failed && now.RebootCauses != "" {
+		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: now.RebootCauses}
 	}
 	st.Maintenance = nil
 	if err := m.status.write(ctx); err != nil {

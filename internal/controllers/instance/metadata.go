@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/settings"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/kube"
@@ -82,10 +83,11 @@ func labelCapability(node *corev1.Node, condition corev1.NodeConditionType, labe
 
 func nodeAnnotations(v *view) map[string]string {
 	annotations := map[string]string{}
-	if v.Node.Annotations[api.AnnotationDesiredVersion] == "" {
-		annotations[api.AnnotationDesiredVersion] = v.Version // a node of another version goes to it when it is its turn
+	// A Node that does not say its version keeps the one that it has: it goes to another one when it is its turn.
+	if own := v.Node.Annotations[api.AnnotationVersion]; v.Node.Annotations[api.AnnotationDesiredVersion] == "" && settings.IsVersion(own) {
+		annotations[api.AnnotationDesiredVersion] = own
 	}
-	if _, proven := v.Node.Annotations[api.AnnotationPubKeyHash]; v.key != nil && (v.keyProven || !proven) {
+	if v.keyProven {
 		annotations[api.AnnotationPubKeyHash] = sshkey.Hash(v.key)
 	}
 	if key, err := remote.ParseHostKey(v.Instance.Status.HostKey); err == nil {

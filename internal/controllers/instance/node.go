@@ -15,20 +15,31 @@ import (
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
-// setDesiredVersion says in a Node which version it is to have.
-func setDesiredVersion(n *corev1.Node, version string) {
-	n.Annotations = kube.Merge(n.Annotations, map[string]string{api.AnnotationDesiredVersion: version})
+// announcement tells a Node which version it is to have, in its annotations, and orders that it goes there.
+func (c *Controller) announcement(ctx context.Context, node *corev1.Node, version string) (map[string]string, error) {
+	order, err := c.Store.OrderVersion(ctx, node, version)
+	if err != nil {
+		return nil, fmt.Errorf("ordering version %s of Node %s: %w", version, node.Name, err)
+	}
+	return map[string]string{api.AnnotationDesiredVersion: version, api.AnnotationVersionOrder: order}, nil
 }
 
 // announceVersion tells a Node that is there already which version it is to have, before the join makes the host so: else its daemon
 // would go back.
 func (a *attempt) announceVersion(ctx context.Context) error {
 	was, err := a.node(ctx, a.Client, a.view.Instance)
-	if err != nil || was == nil || was.Annotations[api.AnnotationDesiredVersion] == a.view.Version {
+	if err != nil || was == nil {
+		return err
+	}
+	says, err := a.announcement(ctx, was, a.view.Version)
+	if err != nil {
 		return err
 	}
 	node := was.DeepCopy()
-	setDesiredVersion(node, a.view.Version)
+	node.Annotations = kube.Merge(node.Annotations, says)
+	if maps.Equal(node.Annotations, was.Annotations) {
+		return nil
+	}
 	if err := client.IgnoreNotFound(a.Client.Patch(ctx, node, client.MergeFrom(was))); err != nil {
 		return fmt.Errorf("annotating Node %s: %w", node.Name, err)
 	}
@@ -76,7 +87,11 @@ func (m *maintenance) announceVersion(ctx context.Context, version string) error
 	if m.view.Node == nil {
 		return errors.New("the Node is not there")
 	}
-	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { setDesiredVersion(n, version) })
+	says, err := m.announcement(ctx, m.view.Node, version)
+	if err != nil {
+		return err
+	}
+	return m.patchNode(ctx, "annotating", func(n *corev1.Node) { n.Annotations = kube.Merge(n.Annotations, says) })
 }
 
 // patchNode changes the Node as it was read from the API server; where somebody else changed it since, it fails and is tried

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
+	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/release"
@@ -28,7 +29,7 @@ type view struct {
 	config  v1alpha1.WindowsConfigSpec
 	// drained says that no pod is on the node any more that a join could hurt.
 	drained bool
-	// keyProven says that the host has let the key in just now.
+	// keyProven says that the host has let the key in.
 	keyProven bool
 	// admission is the slot among the hosts that join that was taken before the host was spoken to; slot is the same as long as the host has it.
 	admission, slot *kube.Slot
@@ -55,6 +56,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
 		return nil, err
 	}
+	v.keyProven = v.key != nil && c.proven.has(name, sshkey.Hash(v.key))
 	v.release, v.Unfit = c.Releases.Current()
 	v.Version = v.release.Version
 	if cm, err := c.Store.Cached(ctx, v.Version); err == nil {
@@ -64,6 +66,11 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	v.AllPaused = v.config.Rollout.Paused
 	v.SlotFree = c.Slots.Free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
+	v.FleetSilent = c.Fleet.Unrepaired(name)
+	had := v.Instance.Status.Payload.Current
+	v.Former = had != "" && had != desired.ShortDigest(v.release.Content.Digest)
+	next := c.Fleet.Next(name)
+	v.Turn = next.Action == v1alpha1.ActionJoin && next.Begin
 	return v, nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -21,14 +23,38 @@ func (c *Controller) proveKey(ctx context.Context, p *pass) (outcome, error) {
 	return proceed, nil
 }
 
-// loginWithNewKey logs in to a node that was last logged in to with another key. It returns when to try again; zero when the key
-// is proven, or was before.
-func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) time.Duration {
-	if v.Node == nil || v.key == nil {
-		return 0
+// provenKeys remembers which key each host let in. Its Node may not be there yet, or be made anew, and must not be told of a key that
+// nobody has tried: WICD removes the others.
+type provenKeys struct {
+	mu     sync.Mutex
+	hashes map[types.NamespacedName]string
+}
+
+func (k *provenKeys) has(id types.NamespacedName, hash string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.hashes[id] == hash
+}
+
+func (k *provenKeys) add(id types.NamespacedName, hash string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.hashes == nil {
+		k.hashes = map[types.NamespacedName]string{}
 	}
-	proven := v.Node.Annotations[api.AnnotationPubKeyHash]
-	if proven == "" || proven == sshkey.Hash(v.key) {
+	k.hashes[id] = hash
+}
+
+func (k *provenKeys) forget(id types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.hashes, id)
+}
+
+// loginWithNewKey logs in to a node that was last logged in to with another key, or of which that is not known. It returns when to try
+// again; zero when the key is proven, or was before.
+func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) time.Duration {
+	if v.Node == nil || v.key == nil || v.keyProven || v.Node.Annotations[api.AnnotationPubKeyHash] == sshkey.Hash(v.key) {
 		return 0
 	}
 	id := client.ObjectKeyFromObject(v.Instance)
@@ -39,6 +65,7 @@ func (c *Controller) loginWithNewKey(ctx context.Context, v *view, st *status) t
 	if err == nil {
 		_ = host.Close() // it has let us in, which is all
 		c.retries.Reset(id)
+		c.proven.add(id, sshkey.Hash(v.key))
 		v.keyProven = true
 		join.Reached(st.desired(), v.Instance.Generation, nil)
 		return 0

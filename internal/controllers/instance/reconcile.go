@@ -10,6 +10,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
@@ -86,7 +87,10 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 	if repairs && ctx.Err() == nil {
 		noteFailure(p.status.desired(), v1alpha1.Failure{Action: v1alpha1.ActionRepair, Message: join.Findings(p.Seen, p.decision.Err)})
 	}
-	p.keyProven = p.decision.Err == nil
+	if p.decision.Err == nil && p.key != nil {
+		c.proven.add(p.id, sshkey.Hash(p.key))
+		p.keyProven = true
+	}
 	// The join found out which Node is the host's. It is there already when the host was announced again.
 	var err error
 	p.Node, err = c.node(ctx, c.Client, p.Instance)
@@ -113,8 +117,11 @@ func (c *Controller) retry(ctx context.Context, i *v1alpha1.WindowsInstance) err
 		return nil
 	}
 	c.retries.Reset(client.ObjectKeyFromObject(i))
-	if i.Status.Failure != nil {
+	if i.Status.Failure != nil || i.Status.LastReboot != nil {
 		before := i.DeepCopy()
+		if i.Status.Failure == nil { // what is to be tried again is a restart that did not help
+			i.Status.LastReboot = nil
+		}
 		i.Status.Failure = nil
 		if err := c.Client.Status().Patch(ctx, i, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("forgetting what failed on WindowsInstance %s: %w", i.Name, err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
 )
 
@@ -33,7 +35,17 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 		join.Report(st, i.Generation, attempted, d.Err)
 	}
 	st.ObservedGeneration = i.Generation
+	settles, err := c.settle(ctx, v, st)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if settles > 0 && (after == 0 || settles < after) {
+		after = settles
+	}
 	c.reportPlan(v, st)
+	if again := c.reportReboot(v, st); again > 0 && (after == 0 || again < after) {
+		after = again
+	}
 	c.reportPayload(v, st)
 	if again := join.Observe(st, i.Generation, v.Node, v.Version, time.Now()); again > 0 && (after == 0 || again < after) {
 		after = again
@@ -47,36 +59,35 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 
 // reportPlan writes what comes next, and what is known of it.
 func (c *Controller) reportPlan(v *view, st *v1alpha1.WindowsInstanceStatus) {
-	st.Plan = c.planOf(v.Instance)
+	st.Plan = c.planOf(v)
 	if f := st.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version != v.Version && st.Maintenance == nil {
 		st.Failure = nil // nobody wants that version any more
 	}
-	if _, broken := v.BrokenSince(); !broken && v.Node != nil && st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
-		st.Failure = nil
+	if _, broken := v.BrokenSince(); !broken && v.Node != nil {
+		if st.Failure != nil && st.Failure.Action == v1alpha1.ActionRepair {
+			st.Failure = nil
+		}
+		if stalled := meta.FindStatusCondition(st.Conditions, api.ConditionStalled); stalled != nil && stalled.Reason == api.ReasonRepairFailed {
+			meta.RemoveStatusCondition(&st.Conditions, api.ConditionStalled)
+		}
 	}
 	if st.Maintenance == nil || st.Maintenance.Step != v1alpha1.MaintenanceDrain {
 		meta.RemoveStatusCondition(&st.Conditions, api.ConditionDraining)
 	}
-	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
-	node := rollout.NodeOf(v.Node)
-	switch {
-	case node != nil && node.RebootPending != "":
-		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
-			Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: api.ReasonRebootPending,
-			Message: node.RebootPending, ObservedGeneration: v.Instance.Generation,
-		})
-	case required != nil && required.Reason == api.ReasonRebootPending:
-		meta.RemoveStatusCondition(&st.Conditions, api.ConditionRebootRequired)
+	if why := c.Fleet.Sick(client.ObjectKeyFromObject(v.Instance)); why != "" && st.Maintenance == nil && (st.Failure == nil || st.Failure.Action != v1alpha1.ActionUpgrade) {
+		noteFailure(st, v1alpha1.Failure{Action: v1alpha1.ActionUpgrade, Version: v.Version, Step: v1alpha1.MaintenanceVerify, Message: why})
+		c.Events.Emit(kube.Event{Object: v.Instance, Type: corev1.EventTypeWarning, Reason: api.EventMaintenanceFailed, Action: string(v1alpha1.ActionUpgrade)},
+			"version %s does not work here, and no other node gets it: %s", v.Version, why)
 	}
 }
 
 // planOf is what the fleet's plan says of a host, or will say in a moment: it has not heard yet of one that was announced, or has
 // joined, just now.
-func (c *Controller) planOf(i *v1alpha1.WindowsInstance) *v1alpha1.Plan {
-	next := c.Fleet.Next(client.ObjectKeyFromObject(i)).Plan
-	joined := meta.IsStatusConditionTrue(i.Status.Conditions, api.ConditionConfigured)
+func (c *Controller) planOf(v *view) *v1alpha1.Plan {
+	next := c.Fleet.Next(client.ObjectKeyFromObject(v.Instance)).Plan
+	joined := rollout.HostOf(v.Instance, v.Node).Joined
 	switch {
-	case next.Action == "" && !joined && i.DeletionTimestamp == nil:
+	case next.Action == "" && !joined && v.Instance.DeletionTimestamp == nil:
 		next = rollout.JoinPlan()
 	case next.Action == "", next.Action == v1alpha1.ActionJoin && joined:
 		return nil

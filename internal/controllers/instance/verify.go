@@ -17,8 +17,8 @@ import (
 // verify waits until the node works, and brings it back into service.
 func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 	now, late := m.current(), m.ran(verifyWithin) > verifyWithin
-	if now.Action == v1alpha1.ActionUpgrade {
-		if err := m.announceVersion(ctx, now.Version); err != nil { // once more, where the Node is another one than the one that was told
+	if now.Action == v1alpha1.ActionUpgrade { // once more, where the Node is another one than the one that was told
+		if err := m.announceVersion(ctx, now.Version); err != nil && m.view.Node.Annotations[api.AnnotationDesiredVersion] != now.Version {
 			return 0, err
 		}
 	}
@@ -47,14 +47,20 @@ func (m *maintenance) verify(ctx context.Context) (time.Duration, error) {
 func (m *maintenance) mayRejoin() bool {
 	now, node := m.current(), rollout.NodeOf(m.view.Node)
 	waited, patience := m.ran(verifyWithin), join.RepairAfter
-	if node == nil {
+	switch {
+	case node == nil:
 		waited, patience = time.Since(m.missingSince()), join.GoneTimeout
+	case !node.Ready:
+		waited = min(waited, time.Since(node.NotReadySince))
 	}
 	if now.RejoinedAt != nil {
 		waited = min(waited, time.Since(now.RejoinedAt.Time))
 	}
-	goesBack := now.Action == v1alpha1.ActionUpgrade && now.Version != m.view.Version
-	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !goesBack
+	// A join brings the operator's version. To a host of another one it does so only in an upgrade to it.
+	isOther := m.view.Former || node != nil && join.OfOtherVersion(m.view.Node, m.view.Version)
+	upgrades := now.Action == v1alpha1.ActionUpgrade
+	changes := upgrades && now.Version != m.view.Version || !upgrades && isOther
+	return waited > patience && (node == nil || !node.Ready) && now.Rejoins < join.MaxRepairs && !changes
 }
 
 // missingSince is since when the Node is known not to be there.

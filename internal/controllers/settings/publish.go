@@ -185,7 +185,7 @@ func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, erro
 	versions := map[string]bool{}
 	for i := range nodes {
 		for _, key := range []string{api.AnnotationVersion, api.AnnotationDesiredVersion} {
-			if v := nodes[i].Annotations[key]; v != "" && isVersion(v) {
+			if v := nodes[i].Annotations[key]; IsVersion(v) {
 				versions[v] = true
 			}
 		}
@@ -195,16 +195,16 @@ func (c *Controller) versionsOfNodes(ctx context.Context) (map[string]bool, erro
 		return nil, fmt.Errorf("listing WindowsInstances: %w", err)
 	}
 	for i := range instances.Items {
-		if m := instances.Items[i].Status.Maintenance; m != nil && isVersion(m.PreviousVersion) && m.PreviousVersion != "" {
+		if m := instances.Items[i].Status.Maintenance; m != nil && IsVersion(m.PreviousVersion) {
 			versions[m.PreviousVersion] = true // the node may have to go back
 		}
 	}
 	return versions, nil
 }
 
-// isVersion tells whether an annotation can name a ConfigMap: whoever may write one on a Node must not put anything into a Role.
-func isVersion(s string) bool {
-	return len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
+// IsVersion tells whether an annotation can name a ConfigMap: whoever may write one on a Node must not put anything into a Role.
+func IsVersion(s string) bool {
+	return s != "" && len(s) < 100 && strings.Trim(s, "0123456789abcdefghijklmnopqrstuvwxyz.-") == ""
 }
 
 // forgetVersions deletes ConfigMaps that no node follows any more.

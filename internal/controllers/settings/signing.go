@@ -99,10 +99,13 @@ func SignedWith(private ed25519.PrivateKey, cm *corev1.ConfigMap) (desired.State
 	return is, nil
 }
 
-// sign signs data for a ConfigMap. The serial is the time in milliseconds, so that it grows although everything that is published
+// serialAfter is the serial of what is signed now. It is the time in milliseconds, so that it grows although everything that was signed
 // was deleted, and more than the last one that is known, so that it grows although the clock went back.
+func serialAfter(last int64) int64 { return max(time.Now().UnixMilli(), last+1) }
+
+// sign signs data for a ConfigMap.
 func (s signer) sign(data map[string]string, name string, last int64) (map[string]string, int64, error) {
-	serial := max(time.Now().UnixMilli(), last+1)
+	serial := serialAfter(last)
 	signed, err := desired.Sign(data, desired.Statement{Cluster: s.cluster, Name: name, Serial: serial}, s.private)
 	return signed, serial, err
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 )
@@ -57,7 +58,7 @@ func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
 var errNotPublished = errors.New("what nodes must have is not published yet")
 
 // Read reads what publish wrote, for a cluster: nothing else is handed to a host.
-func (c *Store) Read(ctx context.Context, version, cluster string) (want join.Want, err error) {
+func (c *Store) Read(ctx context.Context, version, clusterID string) (want join.Want, err error) {
 	private, err := c.SigningKey(ctx)
 	if apierrors.IsNotFound(err) {
 		return join.Want{}, errNotPublished
@@ -74,7 +75,7 @@ func (c *Store) Read(ctx context.Context, version, cluster string) (want join.Wa
 	if err != nil {
 		return join.Want{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
-	if want.Serial, err = (signer{private: private, cluster: cluster}).verify(&cm); err != nil {
+	if want.Serial, err = (signer{private: private, cluster: clusterID}).verify(&cm); err != nil {
 		return join.Want{}, fmt.Errorf("%w: %w", errNotPublished, err) // it is made again
 	}
 	if want.Node, err = desired.FromData(cm.Data); err != nil {
@@ -131,4 +132,26 @@ func (c *Store) KnowsKey(ctx context.Context, version string) (bool, error) {
 	}
 	_, err = SignedWith(private, cm)
 	return err == nil, nil
+}
+
+// OrderVersion orders a Node to go to a version: what it returns belongs into annotation version-order. An order for that version stays
+// as it is, so that nothing has to be written where nothing changes.
+func (c *Store) OrderVersion(ctx context.Context, node *corev1.Node, version string) (string, error) {
+	private, err := c.SigningKey(ctx)
+	if err != nil {
+		return "", err
+	}
+	id, err := cluster.ID(ctx, c.live)
+	if err != nil {
+		return "", err
+	}
+	of := func(version string) desired.VersionOrder {
+		return desired.VersionOrder{Cluster: id, Node: node.Name, UID: string(node.UID), Version: version}
+	}
+	former := node.Annotations[api.AnnotationDesiredVersion]
+	last, err := of(former).Verify(node.Annotations[api.AnnotationVersionOrder], desired.PublicKey(private))
+	if err == nil && former == version {
+		return node.Annotations[api.AnnotationVersionOrder], nil
+	}
+	return of(version).Sign(serialAfter(last), private), nil
 }

@@ -2,12 +2,17 @@ package settings
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
 )
 
@@ -35,4 +40,62 @@ func TestServicesOfAnyPublishedVersionAreDeclared(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAVersionIsOrderedOnce: an order that is there is not written again, and a new one is later than any before it.
+func TestAVersionIsOrderedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kubeSystem := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: controllertest.ClusterID}}
+		c := fake.NewClientBuilder().WithObjects(kubeSystem, controllertest.SigningSecret(t, 1)).Build()
+		store := NewStore(c, c, "ns")
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-1", UID: "one", Annotations: map[string]string{}}}
+		order := func(version string, key byte) (serial int64, isNew bool) {
+			t.Helper()
+			text, err := store.OrderVersion(t.Context(), node, version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isNew = text != node.Annotations[api.AnnotationVersionOrder]
+			node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder] = version, text
+			of := desired.VersionOrder{Cluster: controllertest.ClusterID, Node: node.Name, UID: string(node.UID), Version: version}
+			if serial, err = of.Verify(text, desired.PublicKey(controllertest.SigningKey(key))); err != nil {
+				t.Fatal(err)
+			}
+			return serial, isNew
+		}
+		first, _ := order("2", 1)
+		if first != time.Now().UnixMilli() {
+			t.Errorf("serial %d, want the time", first)
+		}
+		time.Sleep(time.Hour)
+		if again, isNew := order("2", 1); isNew || again != first {
+			t.Error("an order that is there was written again")
+		}
+		ahead := time.Now().Add(time.Hour).UnixMilli() // by a clock that was set back since
+		ordered := desired.VersionOrder{Cluster: controllertest.ClusterID, Node: "win-1", UID: "one", Version: "2"}
+		node.Annotations[api.AnnotationVersionOrder] = ordered.Sign(ahead, controllertest.SigningKey(1))
+		if back, _ := order("1", 1); back <= ahead {
+			t.Errorf("serial %d follows %d", back, ahead)
+		}
+		node.Annotations[api.AnnotationVersionOrder] = "9000000000000000000.AAAA" // of somebody else
+		if serial, isNew := order("1", 1); !isNew || serial != time.Now().UnixMilli() {
+			t.Errorf("what somebody else wrote leads to serial %d", serial)
+		}
+		node.UID = types.UID("another")
+		if _, isNew := order("1", 1); !isNew {
+			t.Error("the order for a Node that was deleted stays")
+		}
+		if err := c.Delete(t.Context(), controllertest.SigningSecret(t, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.OrderVersion(t.Context(), node, "1"); err == nil {
+			t.Error("without a key, there is an order")
+		}
+		if err := c.Create(t.Context(), controllertest.SigningSecret(t, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, isNew := order("1", 2); !isNew {
+			t.Error("what another key signed stays")
+		}
+	})
 }

@@ -90,3 +90,27 @@ func TestStoryNothingIsTouchedWhileTheClusterIsTooOld(t *testing.T) {
 		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.33.13") == 2 && s.ready() == 2 })
 	})
 }
+
+// TestStoryTheOperatorStartsWhileTheClusterMoves: operator and cluster are upgraded at once, and the last of the old API servers is away when
+// the new operator asks. It returns, so that no node may follow yet.
+func TestStoryTheOperatorStartsWhileTheClusterMoves(t *testing.T) {
+	tell(t, "operator-starts-while-cluster-moves", 2, atMost(1), func(s *story) {
+		s.apiServers = []string{"v1.34.1"}
+		s.carries("v1.34.4", "v1.35.2")
+		s.announce(s.hosts...)
+		s.until("all are nodes", time.Hour, func() bool { return s.of("v1.34.4") == 2 && s.ready() == 2 })
+		s.say("another operator starts, and hears of an API server of v1.35.1 only")
+		s.apiServers = []string{"v1.35.1"}
+		s.carries("v1.34.4", "v1.35.2")
+		s.pass(30 * time.Second)
+		s.say("the API server of v1.34.1 returns")
+		s.apiServers = []string{"v1.35.1", "v1.34.1"}
+		s.pass(20 * time.Minute)
+		if n := s.of("v1.34.4"); n != 2 || s.ready() != 2 {
+			s.t.Errorf("%d nodes have the old kubelet, %d are in service, want both", n, s.ready())
+		}
+		s.say("all API servers go to v1.35.1")
+		s.apiServers = []string{"v1.35.1"}
+		s.until("all have the new kubelet", 2*time.Hour, func() bool { return s.of("v1.35.2") == 2 && s.ready() == 2 })
+	})
+}

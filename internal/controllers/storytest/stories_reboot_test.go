@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
 // askForReboot does what kubectl annotate node does.
@@ -53,4 +55,55 @@ func TestStoryRemovedDuringReboot(t *testing.T) {
 			s.t.Errorf("version %q stayed on win-1, its boot ID is %d", h.version, h.bootID)
 		}
 	})
+}
+
+// Programs that replace files at each start make Windows wait for a restart for ever: it was restarted once a minute.
+func TestStoryRestartDoesNotHelp(t *testing.T) {
+	tell(t, "restart-does-not-help", 1, rebootsAllowed(), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		h := s.hosts[0]
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
+		s.pass(48 * time.Hour)
+		if h.bootID != 2 {
+			s.t.Errorf("it was restarted %d times, want once", h.bootID-1)
+		}
+		s.say("RebootRequired: %s", kube.Condition(s.instance("win-1"), api.ConditionRebootRequired).Message)
+		s.say("an update is installed, too")
+		h.pending += "; Windows Update installed updates"
+		s.pass(time.Hour)
+		if h.bootID != 3 {
+			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
+		}
+		h.pending = ""
+		s.pass(25 * time.Hour)
+		s.say("files wait again, days later")
+		h.pending = api.RebootPendingPrefix + "files in use wait for their replacement"
+		s.pass(time.Hour)
+		if h.bootID != 4 {
+			s.t.Errorf("it was restarted %d times, want once more", h.bootID-1)
+		}
+	})
+}
+
+// After a restart, the kubelet may be Ready before WICD has looked whether Windows still waits for one.
+func TestStoryWICDIsLateAfterARestart(t *testing.T) {
+	tell(t, "late-after-a-restart", 1, rebootsAllowed(), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		h := s.hosts[0]
+		h.late, h.pending = 3*time.Minute, api.RebootPendingPrefix+"Windows Update installed updates"
+		s.until("it restarts", time.Hour, func() bool { return h.bootID == 2 })
+		h.pending = ""
+		s.pass(time.Hour)
+		if h.bootID != 2 || s.ready() != 1 {
+			s.t.Errorf("it was restarted %d times, want once; %d nodes are in service", h.bootID-1, s.ready())
+		}
+	})
+}
+
+func rebootsAllowed() v1alpha1.RolloutSpec {
+	r := atMost(1)
+	r.Reboots = v1alpha1.RebootsAllowed
+	return r
 }

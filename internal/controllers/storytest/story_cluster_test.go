@@ -194,6 +194,18 @@ func (s *story) announce(hosts ...*storyHost) {
 func (s *story) settled(podsEach int) {
 	s.announce(s.hosts...)
 	s.until("all hosts are nodes", time.Hour, func() bool { return s.ready() == len(s.hosts) })
+	s.becomeFormer()
+	for _, h := range s.hosts {
+		for range podsEach {
+			s.addPod(h.name, "web")
+		}
+	}
+	s.lines = nil
+	s.began = time.Now()
+}
+
+// becomeFormer makes the version of all nodes a former one: the operator was upgraded.
+func (s *story) becomeFormer() {
 	for _, h := range s.hosts {
 		h.version, h.staged = was, false
 		node := s.node(h.name)
@@ -202,21 +214,20 @@ func (s *story) settled(podsEach int) {
 		i := s.instance(h.name)
 		i.Status.Payload = v1alpha1.PayloadStatus{}
 		s.must(s.client.Status().Update(s.ctx, i))
-		for range podsEach {
-			s.addPod(h.name, "web")
-		}
 	}
 	s.publishFormer()
-	s.lines = nil
-	s.began = time.Now()
 }
 
 // addPod puts a pod on a node; its finalizer stands for its grace.
-func (s *story) addPod(node, app string) {
+func (s *story) addPod(node, app string, change ...func(*corev1.Pod)) {
 	s.pods++
+	name := fmt.Sprintf("%s-%d", app, s.pods)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: fmt.Sprintf("%s-%d", app, s.pods), Labels: map[string]string{"app": app}, Finalizers: []string{"story/grace"},
+		Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}, Finalizers: []string{"story/grace"}, CreationTimestamp: metav1.Now(),
 	}, Spec: corev1.PodSpec{NodeName: node}}
+	for _, c := range change {
+		c(pod)
+	}
 	s.must(s.client.Create(s.ctx, pod))
 }
 

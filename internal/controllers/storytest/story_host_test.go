@@ -36,6 +36,9 @@ type storyHost struct {
 
 	state    string // as it was when it went on last
 	off      bool   // no power
+	unheard  bool   // by the API server; its pods run, and SSH works
+	sick     string // a service beside its kubelet does not work
+	pending  string // what Windows waits for a restart for; empty when for nothing
 	bootID   int
 	backAt   time.Time // when a restart is over
 	cluster  string    // that it has joined
@@ -47,6 +50,7 @@ type storyHost struct {
 	left     int      // how often it was made to leave
 	deaf     int      // how many joins it takes for its kubelet to work
 	keys     []string // that it lets in, as lines of authorized_keys
+	ignores  string   // the one of them that its OpenSSH does not take
 	// signingKey is the one that it was told in its last join.
 	signingKey string
 	// ofCloud says that a cloud initializes its node.
@@ -66,6 +70,18 @@ type storyHost struct {
 	// refuses is a version that does not work here.
 	refuses string
 	refused string
+	// obeyed is the last order to go to a version that it obeyed. obeysAnybody says that its WICD is an older one, which needs no order.
+	obeyed struct {
+		uid    types.UID
+		serial int64
+	}
+	obeysAnybody bool
+	// registrations counts the Nodes that its kubelet made.
+	registrations int
+	// awaits says what Windows waits for a restart for, as WICD finds it; nil where the story itself tells the Node. late is how long after
+	// a start WICD looks for the first time.
+	awaits func() string
+	late   time.Duration
 
 	// hangs has commands other than facts end with their context only.
 	hangs bool
@@ -101,7 +117,7 @@ func (s *story) dial(_ context.Context, t remote.Target, _ remote.Options) (inst
 			if t.HostKey == nil && t.KnownOnly {
 				return nil, &remote.Error{Kind: remote.HostKeyUnknown, Host: t.Address, HostKey: h.key, Err: fmt.Errorf("it shows %s", ssh.FingerprintSHA256(h.key))}
 			}
-			if !slices.Contains(h.keys, sshkey.AuthorizedLine(t.Key)) {
+			if line := sshkey.AuthorizedLine(t.Key); !slices.Contains(h.keys, line) || line == h.ignores {
 				return nil, &remote.Error{Kind: remote.Authentication, Host: t.Address, Err: errors.New("no key fits")}
 			}
 			return storyConnection{h}, nil

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/drain"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/rollout"
@@ -27,7 +28,15 @@ func (s *story) mustBeDrained(h *storyHost, matters bool, what string) {
 		return
 	}
 	seen := rollout.NodeOf(&node)
-	if pods := drain.Look(s.podsOn(h.name), time.Now()); seen.Ready && (!pods.Gone() || !seen.Unschedulable) {
+	drained := drain.Node{Name: h.name}
+	if m := s.instance(h.name).Status.Maintenance; m != nil && m.YoungestPod != nil {
+		drained.Youngest, drained.Began = m.YoungestPod.Time, m.StartedAt.Time
+	}
+	pods := drain.Look(s.podsOn(h.name), drained, time.Now())
+	if s.rules().Spec.Rollout.Drain.OnTimeout == v1alpha1.DrainForce {
+		pods.GiveUp()
+	}
+	if seen.Ready && (!pods.Gone() || !seen.Unschedulable) {
 		s.t.Errorf("%s %s with %d pods on it, cordoned: %v", h.name, what, len(s.podsOn(h.name)), seen.Unschedulable)
 	}
 }
@@ -112,13 +121,15 @@ func (s *story) mustBeQuiet() {
 // documentedReasons are the constants of package v1alpha1 whose name begins with Reason or Event.
 func documentedReasons(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "api", "conditions.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	reasons := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?:Reason|Event)\w+\s*=\s*"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
-		reasons[m[1]] = true
+	for _, name := range []string{"conditions.go", "conditions_node.go"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "api", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?:Reason|Event)\w+\s*=\s*"(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			reasons[m[1]] = true
+		}
 	}
 	return reasons
 }

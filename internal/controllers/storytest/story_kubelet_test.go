@@ -17,12 +17,14 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // goOn is what a host does by itself: its kubelet reports, WICD goes to another version.
 func (h *storyHost) goOn() {
 	s := h.story
-	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.version, s.cache.settings)
+	state := fmt.Sprint(s.cache.version("Node", h.name), h.serves(), h.unheard, h.sick, h.pending, h.hasLooked(), h.version, s.cache.settings)
 	if state == h.state && h.goesTo == "" && h.joinedAt.Add(time.Minute).Before(time.Now()) {
 		return // nothing happened
 	}
@@ -30,7 +32,7 @@ func (h *storyHost) goOn() {
 	var node corev1.Node
 	err := s.client.Get(s.ctx, types.NamespacedName{Name: h.name}, &node)
 	if apierrors.IsNotFound(err) {
-		if h.serves() && time.Since(h.joinedAt) >= 10*time.Second {
+		if h.serves() && !h.unheard && time.Since(h.joinedAt) >= 10*time.Second {
 			h.register()
 		}
 		return
@@ -48,8 +50,13 @@ func (h *storyHost) goOn() {
 }
 
 func (h *storyHost) register() {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, UID: types.UID(h.name + h.joinedAt.String()), Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
-	node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	h.registrations++
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: h.name, UID: types.UID(fmt.Sprintf("%s-%d", h.name, h.registrations)), Labels: map[string]string{corev1.LabelOSStable: "windows"},
+	}}
+	if h.registrations == 1 { // WICD tells its version a moment later: here that matters for a Node that is made anew only
+		node.Annotations = map[string]string{api.AnnotationVersion: h.version}
+	}
 	node.CreationTimestamp = metav1.Now()
 	if h.ofCloud {
 		node.Spec.Taints = []corev1.Taint{{Key: api.TaintUninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
@@ -63,7 +70,7 @@ func (h *storyHost) register() {
 
 // report is what kubelet, WICD and the node's lifecycle controller write.
 func (h *storyHost) report(node *corev1.Node) {
-	if !h.serves() {
+	if !h.serves() || h.unheard {
 		controllertest.SetNodeCondition(node, corev1.NodeReady, corev1.ConditionUnknown, "no heartbeat")
 		return
 	}
@@ -72,12 +79,16 @@ func (h *storyHost) report(node *corev1.Node) {
 	if h.others {
 		return
 	}
+	node.Annotations = kube.Merge(node.Annotations) // a new Node has none
+	h.reportConditions(node)
 	wants := node.Annotations[api.AnnotationDesiredVersion]
 	switch {
-	case wants == "" || wants == h.version:
+	case wants == "":
+	case wants == h.version:
 		h.goesTo, h.refused = "", ""
+		_ = h.obeys(node) // older orders do not count any more
 		controllertest.SetNodeCondition(node, api.ConditionUpdated, corev1.ConditionTrue, "")
-	case wants != h.goesTo && wants != h.refused && h.trusts(wants):
+	case wants != h.goesTo && wants != h.refused && h.trusts(wants) && h.obeys(node):
 		h.goesTo, h.goesAt = wants, time.Now().Add(20*time.Second)
 		h.story.mustBeDrained(h, true, "went to another version")
 	case h.goesTo != "" && !time.Now().Before(h.goesAt):
@@ -85,6 +96,46 @@ func (h *storyHost) report(node *corev1.Node) {
 	}
 	node.Annotations[api.AnnotationVersion] = h.version
 	h.follow(node)
+}
+
+// obeys says whether the operator orders the version that the Node is to have. Each order counts once.
+func (h *storyHost) obeys(node *corev1.Node) bool {
+	if h.obeysAnybody {
+		return true
+	}
+	order := desired.VersionOrder{Cluster: h.cluster, Node: h.name, UID: string(node.UID), Version: node.Annotations[api.AnnotationDesiredVersion]}
+	serial, err := order.Verify(node.Annotations[api.AnnotationVersionOrder], h.signingKey)
+	if err != nil || h.obeyed.uid == node.UID && serial <= h.obeyed.serial {
+		return false
+	}
+	h.obeyed.uid, h.obeyed.serial = node.UID, serial
+	return true
+}
+
+// hasLooked says whether WICD has looked since the last start what Windows waits for.
+func (h *storyHost) hasLooked() bool { return !time.Now().Before(h.backAt.Add(h.late)) }
+
+// reportConditions is what WICD tells once it has looked: whether services work, and whether Windows waits for a restart, with the start of
+// Windows that this is about.
+func (h *storyHost) reportConditions(node *corev1.Node) {
+	if !h.hasLooked() {
+		return
+	}
+	tell := func(kind corev1.NodeConditionType, isGood corev1.ConditionStatus, problem string) {
+		bad := map[corev1.ConditionStatus]corev1.ConditionStatus{corev1.ConditionTrue: corev1.ConditionFalse, corev1.ConditionFalse: corev1.ConditionTrue}[isGood]
+		switch {
+		case problem != "":
+			controllertest.SetNodeCondition(node, kind, bad, problem)
+		case nodestate.Condition(node, kind) != nil:
+			controllertest.SetNodeCondition(node, kind, isGood, "")
+		}
+	}
+	tell(api.ConditionServicesHealthy, corev1.ConditionTrue, h.sick)
+	if h.awaits != nil {
+		h.pending = h.awaits()
+	}
+	tell(api.ConditionNodeRebootRequired, corev1.ConditionFalse, h.pending)
+	node.Annotations[api.AnnotationBootID] = strconv.Itoa(h.bootID)
 }
 
 // follow comes to the settings of the host's version: of the SSH keys, it lets in those that are wanted, and drops others once one of
@@ -146,16 +197,32 @@ func (h *storyHost) arrive(node *corev1.Node) {
 func (s *story) goOnPods() {
 	for _, o := range s.cache.sorted("Pod") {
 		pod := o.DeepCopyObject().(*corev1.Pod)
+		if len(pod.OwnerReferences)+len(pod.Status.Conditions) == 1 && pod.Labels["app"] != "slow" && time.Since(pod.CreationTimestamp.Time) > 10*time.Second && s.isUp(pod.Spec.NodeName) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			s.must(s.client.Status().Update(s.ctx, pod))
+		}
 		if pod.DeletionTimestamp == nil || time.Since(pod.DeletionTimestamp.Time) < 10*time.Second || !s.isUp(pod.Spec.NodeName) || slices.Contains(pod.Finalizers, "story/stuck") {
 			continue
 		}
 		pod.Finalizers = nil
 		s.must(s.client.Update(s.ctx, pod))
-		for _, node := range s.nodes() {
-			if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(pod.Labels["app"]) {
-				s.addPod(node.Name, pod.Labels["app"])
-				break
-			}
+		s.replacePod(pod)
+	}
+}
+
+// replacePod is the controller of a pod that has ended, and the scheduler. What tolerates every taint goes where it was: there is most room.
+func (s *story) replacePod(was *corev1.Pod) {
+	same := func(pod *corev1.Pod) {
+		pod.OwnerReferences, pod.Spec.Tolerations = was.OwnerReferences, was.Spec.Tolerations
+	}
+	if len(was.Spec.Tolerations) > 0 {
+		s.addPod(was.Spec.NodeName, was.Labels["app"], same)
+		return
+	}
+	for _, node := range s.nodes() {
+		if !node.Spec.Unschedulable && s.isUp(node.Name) && s.budgetOf(was.Labels["app"]) {
+			s.addPod(node.Name, was.Labels["app"], same)
+			return
 		}
 	}
 }

@@ -38,7 +38,7 @@ import (
 func (s *story) startOperator() {
 	cached, log := s.lagging(), kube.NewEvents(storyEvents{s})
 	s.registry = prometheus.NewRegistry()
-	s.releases = clusterversion.New(release.Of("1.1.0", s.content), func(context.Context) []string { return s.apiServers })
+	s.releases = clusterversion.New(release.Of("1.1.0", s.content), func(context.Context) []string { return s.apiServers }, s.kubelets)
 	s.released = s.releases.Changed()
 	s.releases.Update(s.ctx)
 	s.version = controllertest.Version(s.releases)
@@ -78,6 +78,14 @@ func (s *story) startOperator() {
 	clear(s.seen)
 	clear(s.due)
 	s.fleetSeen = ""
+}
+
+// kubelets are what nodes report.
+func (s *story) kubelets(context.Context) (versions []string, err error) {
+	for _, node := range s.nodes() {
+		versions = append(versions, node.Status.NodeInfo.KubeletVersion)
+	}
+	return versions, nil
 }
 
 // until lets time pass until something holds.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,15 +12,10 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/nodestatus"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
-	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
 // Whoever may write ConfigMaps in the operator's namespace does not say what runs here: only what is signed with the key that the last
 // join handed over, or the last settings named, is followed.
-
-// refusedEvery is how often, at most, it is told that something is not followed: whoever writes ConfigMaps must not write events and
-// lines of the log without end.
-const refusedEvery = 10 * time.Minute
 
 var (
 	errNoKey = errors.New("no key of the operator is known here; the operator joins the host again, and hands it over")
@@ -31,18 +25,16 @@ var (
 // Verifier tells what the operator published from what others wrote.
 type Verifier struct {
 	state.Session
-	wake state.Signal
+	refusal *nodestatus.Refusal
 
 	mu sync.Mutex
-	// refused is what was not followed when that was told last.
-	refused nodestatus.Problem
 	// newest is the highest serial that was seen of what the host has.
 	newest int64
 }
 
 // NewVerifier makes a verifier, which sends wake when there is something to tell.
 func NewVerifier(s state.Session, wake state.Signal) *Verifier {
-	return &Verifier{Session: s, wake: wake}
+	return &Verifier{Session: s, refusal: nodestatus.NewRefusal(api.EventSettingsRefused, wake)}
 }
 
 // Verify returns the serial of data that the operator signed for a ConfigMap of this name, in this cluster.
@@ -78,30 +70,12 @@ func (v *Verifier) remember(serial int64) {
 
 // Refuse tells that a ConfigMap is not followed. The node stays as it is.
 func (v *Verifier) Refuse(name string, why error) {
-	now := time.Now()
-	v.mu.Lock()
-	told := now.Sub(v.refused.Since) < refusedEvery
-	if !told {
-		v.refused = nodestatus.Problem{
-			Service: api.WICDService, Reason: api.EventSettingsRefused, Since: now,
-			Message: shorten.Text(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why), shorten.Note),
-		}
+	if v.refusal.Tell(fmt.Sprintf("ConfigMap %s is not followed: %v", name, why)) {
+		v.Log.Warn("Published settings refused: the ConfigMap is not followed", "ConfigMap", name, "error", why.Error())
 	}
-	v.mu.Unlock()
-	if told {
-		return
-	}
-	v.Log.Warn("Published settings refused: the ConfigMap is not followed", "ConfigMap", name, "error", why.Error())
-	v.wake.Send()
 }
 
-// ReportTo reports to the node of it, by an event: no condition, by which the operator would go, since anybody may be to blame.
+// ReportTo reports to the node of it.
 func (v *Verifier) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
-	v.mu.Lock()
-	p := v.refused
-	v.mu.Unlock()
-	if p.Since.IsZero() {
-		return nil
-	}
-	return w.CreateEvents(ctx, node, []nodestatus.Problem{p})
+	return v.refusal.ReportTo(ctx, w, node)
 }

@@ -2,6 +2,7 @@ package nodestatus
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // restartEvery is how often it is looked whether Windows waits for a restart. Nobody tells.
@@ -20,6 +22,8 @@ const restartEvery = 10 * time.Minute
 type awaited struct {
 	// known is false until it was looked for the first time.
 	known bool
+	// boot names the start of Windows at which it was looked; empty where nobody knows.
+	boot  string
 	why   []string
 	since time.Time
 }
@@ -48,7 +52,7 @@ func (r *RebootPending) Run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("Asking Windows for a pending restart failed", "error", err.Error())
 		}
-		if err == nil && r.set(why) {
+		if err == nil && r.set(r.boot(ctx), why) {
 			r.wake.Send()
 		}
 		select {
@@ -59,14 +63,29 @@ func (r *RebootPending) Run(ctx context.Context) {
 	}
 }
 
+// boot names the start of Windows.
+func (r *RebootPending) boot(ctx context.Context) string {
+	id, err := r.Host.NextStart.Boot(ctx)
+	if err == nil && !nodestate.IsBootID(id) {
+		err = fmt.Errorf("%.100q has more than 64 characters, or others than letters, digits and hyphens", id)
+	}
+	if err == nil {
+		return id
+	}
+	if ctx.Err() == nil {
+		r.Log.Warn("Reading the boot ID of Windows failed", "error", err.Error())
+	}
+	return ""
+}
+
 // set tells whether that is new.
-func (r *RebootPending) set(why []string) (changed bool) {
+func (r *RebootPending) set(boot string, why []string) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.wait.known && slices.Equal(why, r.wait.why) {
+	if r.wait.known && boot == r.wait.boot && slices.Equal(why, r.wait.why) {
 		return false
 	}
-	r.wait = awaited{known: true, why: why, since: time.Now()}
+	r.wait = awaited{known: true, boot: boot, why: why, since: time.Now()}
 	return true
 }
 
@@ -82,7 +101,8 @@ func (r *RebootPending) get() awaited {
 	return r.wait
 }
 
-// ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event.
+// ReportTo reports to the node that Windows waits for a restart, by a condition and once, when it begins, by an event; and, after
+// that, of which start of Windows this is told.
 func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.Node) error {
 	wait := r.get()
 	if !wait.known {
@@ -91,9 +111,12 @@ func (r *RebootPending) ReportTo(ctx context.Context, w *Writer, node *corev1.No
 	p := Problem{}
 	if len(wait.why) > 0 {
 		p = Problem{
-			Service: "windows", Reason: api.EventRebootPending, Message: "Windows waits for a restart: " + strings.Join(wait.why, "; "), Since: wait.since,
+			Service: "windows", Reason: api.EventRebootPending, Message: api.RebootPendingPrefix + strings.Join(wait.why, "; "), Since: wait.since,
 		}
 	}
 	c := Condition{api.ConditionNodeRebootRequired, api.ReasonNoRebootPending, "Windows does not wait for a restart"}
-	return w.ReportProblem(ctx, node, c, p)
+	if err := w.ReportProblem(ctx, node, c, p); err != nil || wait.boot == "" || node.Annotations[api.AnnotationBootID] == wait.boot {
+		return err
+	}
+	return w.Annotate(ctx, node, api.AnnotationBootID, wait.boot)
 }

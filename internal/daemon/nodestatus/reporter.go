@@ -28,7 +28,7 @@ type Services interface {
 
 // Updates takes the version that the Node is to have.
 type Updates interface {
-	Request(version string)
+	Request(node *corev1.Node)
 	// Confirm tells whether the version that the host has is reported and the Node Ready.
 	Confirm(works bool) error
 }
@@ -164,7 +164,7 @@ func (r *Reporter) reconcile(ctx context.Context, client *apiclient.Client, node
 	if node == nil {
 		return nil
 	}
-	r.Updates.Request(node.Annotations[api.AnnotationDesiredVersion])
+	r.Updates.Request(node)
 	if isOlder(node, r.written.node) { // what we said is still on its way to us
 		node = r.written.node
 	}

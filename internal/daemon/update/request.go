@@ -37,12 +37,14 @@ type Requester struct {
 	verifier *nodesettings.Verifier
 	wake     state.Signal
 	limits   Limits
-	// askedAgain is sent when the Node is to have another version than before.
+	// refusal tells that a version is not gone to.
+	refusal *nodestatus.Refusal
+	// askedAgain is sent when the Node says something else than before.
 	askedAgain state.Signal
 
 	mu sync.Mutex
-	// asked is the version that the Node is to have; empty as long as it says nothing.
-	asked string
+	// asked is what the Node says, with an empty version as long as it says nothing.
+	asked announcement
 }
 
 // Limits bound an update. Within is how long another version may take until it works, before the host goes back; 10 minutes when 0.
@@ -51,7 +53,9 @@ type Limits struct{ Within, Steady time.Duration }
 
 // NewRequester makes a requester, which sends wake when there is something to tell.
 func NewRequester(s state.Session, v *nodesettings.Verifier, wake state.Signal, limits Limits) *Requester {
-	return &Requester{Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal()}
+	return &Requester{
+		Session: s, verifier: v, wake: wake, limits: limits, askedAgain: state.NewSignal(), refusal: nodestatus.NewRefusal(api.EventVersionRefused, wake),
+	}
 }
 
 // Run makes the host another version when its Node is to have one, until ctx is done. What cannot be begun yet is
@@ -89,11 +93,11 @@ var errUnderWay = errors.New("an update is under way")
 
 // beginUpdate hands over to the updater if the host is to have another version. From there on, that is the updater's business:
 // we only see to it that it is there.
-func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, version string) error {
+func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, said announcement) error {
 	var u attempt
 	there, err := state.ReadJSON(r.Host.Disk, updateFile, &u)
 	if err == nil && there {
-		err = cmp.Or(r.ensureUpdater(ctx, u), errUnderWay)
+		err = cmp.Or(r.remember(u.Order), r.ensureUpdater(ctx, u), errUnderWay)
 	}
 	if err != nil {
 		return err
@@ -104,21 +108,26 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, v
 		return err
 	}
 	switch {
-	case version == own:
-		return r.clearFailedUpdate(failed)
-	case version == "" || version == failed.Version || !r.Record.Complete:
+	case said.version == own:
+		return errors.Join(r.noteOwn(said), r.clearFailedUpdate(failed))
+	case said.version == "" || said.version == failed.Version || !r.Record.Complete:
 		return nil
 	}
-	u, err = r.plan(ctx, client, version)
-	if err != nil {
-		return fmt.Errorf("from version %s to %s: %w", own, version, err)
+	order, ordered, err := r.checkOrder(said)
+	if err != nil || !ordered {
+		return err
 	}
+	u, err = r.plan(ctx, client, said.version)
+	if err != nil {
+		return fmt.Errorf("from version %s to %s: %w", own, said.version, err)
+	}
+	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
-		if err := u.write(r.Host.Disk); err != nil {
+		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered and not begun would never be obeyed
 			return err
 		}
-		r.RecordChange("update from version %s to %s begins", own, version)
-		return cmp.Or(r.startUpdater(ctx, u), errUnderWay)
+		r.RecordChange("update from version %s to %s begins", own, said.version)
+		return cmp.Or(r.remember(order), r.startUpdater(ctx, u), errUnderWay)
 	})
 }
 
@@ -252,24 +261,28 @@ func (r *Requester) refused() (failed failedUpdate, err error) {
 }
 
 // Request remembers which version the Node is to have.
-func (r *Requester) Request(version string) {
+func (r *Requester) Request(node *corev1.Node) {
+	said := announcementOf(node)
 	r.mu.Lock()
-	changed := r.asked != version
-	r.asked = version
+	changed := r.asked != said
+	r.asked = said
 	r.mu.Unlock()
 	if changed {
 		r.askedAgain.Send()
 	}
 }
 
-func (r *Requester) requested() string {
+func (r *Requester) requested() announcement {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asked
 }
 
-// ReportTo reports to the node that an update was undone, and when that is over.
+// ReportTo reports to the node that an update was undone, and when that is over; and that a version is not gone to.
 func (r *Requester) ReportTo(ctx context.Context, w *nodestatus.Writer, node *corev1.Node) error {
+	if err := r.refusal.ReportTo(ctx, w, node); err != nil {
+		return err
+	}
 	failed, err := r.refused()
 	if err != nil {
 		return err

@@ -48,6 +48,8 @@ type attempt struct {
 	// Request is what the host is to become; Former is what it was.
 	Request agent.JoinRequest `json:"request"`
 	Former  state.Record      `json:"former"`
+	// Order is the one that the host obeys.
+	Order obeyed `json:"order,omitzero"`
 	// Within and Steady bound the attempt.
 	Within metav1.Duration `json:"within"`
 	Steady metav1.Duration `json:"steady"`

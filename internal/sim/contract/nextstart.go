@@ -28,6 +28,7 @@ func NextStart(t *testing.T, fixture func(t *testing.T) NextStartFixture) {
 		run  func(t *testing.T, f NextStartFixture)
 	}{
 		{"WhatWindowsWaitsForIsTold", whatWindowsWaitsForIsTold},
+		{"TheStartIsThatOfTheFacts", theStartIsThatOfTheFacts},
 		{"BadNamesAreRefused", badNamesAreRefused},
 		{"ANameTakesEffectWithTheNextStart", aNameTakesEffectWithTheNextStart},
 	} {
@@ -63,6 +64,29 @@ func whatWindowsWaitsForIsTold(t *testing.T, f NextStartFixture) {
 	f.Restart(t)
 	if waits := mustWaits(t, f); len(waits) > 0 {
 		t.Errorf("after a restart: %q", waits)
+	}
+}
+
+func theStartIsThatOfTheFacts(t *testing.T, f NextStartFixture) {
+	mustBoot := func() string {
+		t.Helper()
+		facts, err := f.System.Facts(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := f.NextStart.Boot(deadline(t))
+		if err != nil || id == "" || id != facts.BootID {
+			t.Errorf("Boot() = %q, %v; facts say %q", id, err, facts.BootID)
+		}
+		return id
+	}
+	before := mustBoot()
+	if f.Restart == nil {
+		t.Skip(f.NoRestart)
+	}
+	f.Restart(t)
+	if after := mustBoot(); after == before {
+		t.Errorf("after a restart, it is still %q", after)
 	}
 }
 

@@ -204,6 +204,13 @@ func (c *Cluster) Forbid(user, method, path string) {
 	c.forbidden = append(c.forbidden, [3]string{user, method, path})
 }
 
+// Permit ends what Forbid began.
+func (c *Cluster) Permit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forbidden = nil
+}
+
 // isForbidden reports whether a request of a user with a certificate is rejected.
 func (c *Cluster) isForbidden(r *http.Request) bool {
 	c.mu.Lock()

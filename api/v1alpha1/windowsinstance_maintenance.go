@@ -1,0 +1,98 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Maintenance is an action in progress. The operator writes it before it acts, so that it resumes the action after its
+// own restart.
+type Maintenance struct {
+	// action is the action in progress.
+	Action PlanAction `json:"action"`
+	// step is the current step of the action.
+	// +kubebuilder:validation:Enum=Drain;Act;Verify
+	Step MaintenanceStep `json:"step"`
+	// disruption is the effect on pods that the action was found to need.
+	// +kubebuilder:validation:Enum=None;Restart;Drain;Reboot
+	Disruption PlanDisruption `json:"disruption"`
+	// version is the version that an Upgrade installs.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// previousVersion is the version the node had before an Upgrade. A failed Upgrade returns to it.
+	// +optional
+	PreviousVersion string `json:"previousVersion,omitempty"`
+	// bootID is the boot ID of the host before a Reboot.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// requestToken is the value of the reboot annotation that requested a Reboot.
+	// +optional
+	RequestToken string `json:"requestToken,omitempty"`
+	// startedAt is when the action started.
+	StartedAt metav1.Time `json:"startedAt"`
+	// stepStartedAt is when the current step started.
+	StepStartedAt metav1.Time `json:"stepStartedAt"`
+	// brokenSince is since when the node had not been Ready when the action began; absent for a node that was Ready. If the
+	// node is Ready again before anything was changed on its host, the action is given up and waits for its turn.
+	// +optional
+	BrokenSince *metav1.Time `json:"brokenSince,omitempty"`
+	// rebootCauses is what Windows waited for a restart for when a Reboot began.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	RebootCauses string `json:"rebootCauses,omitempty"`
+	// youngestPod is when the youngest pod was created that was on the node when its drain began. Pods that tolerate the
+	// cordon and were created later stay.
+	// +optional
+	YoungestPod *metav1.Time `json:"youngestPod,omitempty"`
+	// rejoins is how often the host was joined again because its node did not come back.
+	// +optional
+	Rejoins int32 `json:"rejoins,omitempty"`
+	// rejoinedAt is when the host was last joined again.
+	// +optional
+	RejoinedAt *metav1.Time `json:"rejoinedAt,omitempty"`
+	// message says what the step waits for.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// MaintenanceStep is a step of an action.
+type MaintenanceStep string
+
+// The steps of an action, in order.
+const (
+	// MaintenanceDrain cordons the node and evicts its pods.
+	MaintenanceDrain MaintenanceStep = "Drain"
+	// MaintenanceAct performs the action.
+	MaintenanceAct MaintenanceStep = "Act"
+	// MaintenanceVerify waits until the node works; then the node returns to service.
+	MaintenanceVerify MaintenanceStep = "Verify"
+)
+
+// Failure is an action that failed.
+type Failure struct {
+	// action is the action that failed.
+	Action PlanAction `json:"action"`
+	// version is the version that a failed Upgrade was to install.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// step is the step that failed. A drain that was aborted does not count against the version.
+	// +optional
+	Step MaintenanceStep `json:"step,omitempty"`
+	// attempts is the number of attempts so far.
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// at is when the action failed.
+	At metav1.Time `json:"at"`
+	// message says why the action failed.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// LastReboot is a restart for which Windows waited.
+type LastReboot struct {
+	// at is when the node was back.
+	At metav1.Time `json:"at"`
+	// causes is what Windows waited for before the restart.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Causes string `json:"causes,omitempty"`
+}

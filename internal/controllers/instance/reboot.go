@@ -1,0 +1,58 @@
+package instance
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// rebootRemembered is for how long the causes of a restart are remembered, at least: programs that make Windows wait for one after each start
+// must not restart it again and again.
+const rebootRemembered = 24 * time.Hour
+
+// reportReboot writes what Windows waits for a restart for, and whether the last one helped. It returns when to look again; zero for not
+// before something changes.
+func (c *Controller) reportReboot(v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
+	required := meta.FindStatusCondition(st.Conditions, api.ConditionRebootRequired)
+	h := rollout.HostOf(v.Instance, v.Node)
+	h.LastReboot = st.LastReboot
+	if h.Node == nil || h.Node.RebootPending == "" {
+		if required != nil && (required.Reason == api.ReasonRebootPending || required.Reason == api.ReasonRebootDidNotHelp) {
+			meta.RemoveStatusCondition(&st.Conditions, api.ConditionRebootRequired)
+		}
+		return c.forgetReboot(h, st)
+	}
+	reason, message := api.ReasonRebootPending, api.RebootPendingPrefix+h.Node.RebootPending
+	if st.LastReboot != nil && h.Node.ReportedBoot == h.Node.BootID && !h.RebootMayHelp() {
+		reason = api.ReasonRebootDidNotHelp
+		message = fmt.Sprintf("the restart of %s did not help, and Windows is not restarted for the same causes again: %s; find out what causes it, "+
+			"or annotate the WindowsInstance with %s=true", st.LastReboot.At.UTC().Format(time.RFC3339), h.Node.RebootPending, api.AnnotationRetry)
+	}
+	if reason == api.ReasonRebootDidNotHelp && (required == nil || required.Reason != reason) {
+		c.Events.Emit(kube.Event{Object: v.Instance, Related: v.Node, Type: corev1.EventTypeWarning, Reason: api.EventRebootDidNotHelp, Action: "Observe"}, "%s", message)
+	}
+	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+		Type: api.ConditionRebootRequired, Status: metav1.ConditionTrue, Reason: reason, Message: message, ObservedGeneration: v.Instance.Generation,
+	})
+	return 0
+}
+
+// forgetReboot forgets the last restart when Windows waits for none, after a while.
+func (c *Controller) forgetReboot(h rollout.Host, st *v1alpha1.WindowsInstanceStatus) (again time.Duration) {
+	if st.LastReboot == nil || h.Node == nil || h.Node.ReportedBoot != h.Node.BootID {
+		return 0
+	}
+	left := rebootRemembered - time.Since(st.LastReboot.At.Time)
+	if left <= 0 {
+		st.LastReboot = nil
+	}
+	return max(left, 0)
+}

@@ -1,0 +1,152 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+const (
+	// settleEvery is how often it is looked whether the pods that left a node are replaced.
+	settleEvery = 5 * time.Second
+	// maxSettled is in how many namespaces, and among how many pods of each, it is looked.
+	maxSettled     = 10
+	maxSettledPods = 500
+)
+
+// owner is who makes pods.
+type owner struct {
+	namespace string
+	uid       types.UID
+}
+
+// settling remembers which pods left the nodes that were drained, by their owners: the next node is drained when others have replaced them.
+// Nothing of it is kept over a restart; then the time decides.
+type settling struct {
+	mu     sync.Mutex
+	counts map[types.NamespacedName]map[owner]map[types.UID]bool
+}
+
+func newSettling() *settling {
+	return &settling{counts: map[types.NamespacedName]map[owner]map[types.UID]bool{}}
+}
+
+// evicts notes pods that are asked to leave the node of an instance.
+func (s *settling) evicts(id types.NamespacedName, pods []corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts[id] == nil {
+		s.counts[id] = map[owner]map[types.UID]bool{}
+	}
+	for i := range pods {
+		controller := metav1.GetControllerOf(&pods[i])
+		if controller == nil {
+			continue // nobody replaces it
+		}
+		of := owner{pods[i].Namespace, controller.UID}
+		if s.counts[id][of] == nil {
+			s.counts[id][of] = map[types.UID]bool{}
+		}
+		s.counts[id][of][pods[i].UID] = true
+	}
+}
+
+// lost is how many pods of each owner left; known is false where nobody noted it.
+func (s *settling) lost(id types.NamespacedName) (lost map[owner]int, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts, known := s.counts[id]
+	lost = map[owner]int{}
+	for of, pods := range counts {
+		lost[of] = len(pods)
+	}
+	return lost, known
+}
+
+func (s *settling) forget(id types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.counts, id)
+}
+
+// settle ends the time in which the pods that left a node are given room, as soon as others have replaced them. It returns when to look again.
+func (c *Controller) settle(ctx context.Context, v *view, st *v1alpha1.WindowsInstanceStatus) (again time.Duration, err error) {
+	id := client.ObjectKeyFromObject(v.Instance)
+	if st.Maintenance != nil || st.DrainedAt == nil {
+		return 0, nil
+	}
+	left := time.Until(rollout.SettlesUntil(st.DrainedAt, v.config.Rollout.Drain.Settle))
+	lost, known := c.settles.lost(id)
+	if left > 0 && known && v.config.Rollout.Drain.Settle == "" {
+		replaced, err := c.replaced(ctx, lost)
+		if err != nil {
+			return 0, err
+		}
+		if replaced {
+			left = 0
+		}
+	}
+	if left <= 0 {
+		st.DrainedAt = nil
+		c.settles.forget(id)
+		return 0, nil
+	}
+	return min(left, settleEvery), nil
+}
+
+// replaced says whether the owners of pods that left have as many again, and all of them Ready. Where there are too many to look at, they count
+// as not replaced.
+func (c *Controller) replaced(ctx context.Context, lost map[owner]int) (bool, error) {
+	namespaces := map[string]bool{}
+	for of := range lost {
+		namespaces[of.namespace] = true
+	}
+	if len(namespaces) > maxSettled {
+		return false, nil
+	}
+	ready := map[owner]int{}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		var list corev1.PodList
+		if err := c.Live.List(ctx, &list, client.InNamespace(namespace), client.Limit(maxSettledPods)); err != nil {
+			return false, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
+		}
+		if list.Continue != "" {
+			return false, nil
+		}
+		for i := range list.Items {
+			pod := &list.Items[i]
+			controller := metav1.GetControllerOf(pod)
+			if controller == nil || pod.DeletionTimestamp != nil || lost[owner{namespace, controller.UID}] == 0 {
+				continue
+			}
+			if !isReady(pod) {
+				return false, nil
+			}
+			ready[owner{namespace, controller.UID}]++
+		}
+	}
+	for of, n := range lost {
+		if ready[of] < n {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// isReady says whether a pod works, or has done its work.
+func isReady(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}

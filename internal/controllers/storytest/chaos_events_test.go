@@ -1,0 +1,309 @@
+package storytest
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// chaosEvent is something that happens now and then, and is undone after a while.
+type chaosEvent struct {
+	name    string
+	perHour float64
+	happens func(w *chaosWorld, h *chaosHost)
+}
+
+func chaosEvents() []chaosEvent {
+	return []chaosEvent{
+		{"silent nodes", 1, (*chaosWorld).silence},
+		{"hosts without power", 0.5, (*chaosWorld).powerOff},
+		{"stopped machines", 0.5, (*chaosWorld).stopMachine},
+		{"deleted Nodes", 0.4, (*chaosWorld).deleteNode},
+		{"removed annotations", 0.6, (*chaosWorld).removeAnnotation},
+		{"restarts that users ask for", 0.5, (*chaosWorld).userAsksForRestart},
+		{"retries", 0.5, func(w *chaosWorld, _ *chaosHost) { w.retryFailed() }},
+		{"users' cordons", 0.6, (*chaosWorld).userCordons},
+		{"kubelets that die", 0.4, (*chaosWorld).kubeletDies},
+		{"budgets that allow nothing", 0.7, (*chaosWorld).blockBudget},
+		{"stuck pods", 0.4, (*chaosWorld).stickPod},
+		{"pending restarts", 0.4, (*chaosWorld).needRestart},
+		{"restarts of the operator", 2, func(w *chaosWorld, _ *chaosHost) {
+			w.say("the operator restarts")
+			w.startChaosOperator()
+		}},
+		{"an operator that crashes", 0.3, (*chaosWorld).crashOperator},
+		{"a failing API server", 0.7, (*chaosWorld).failAPI},
+		{"connections that break", 0.7, (*chaosWorld).breakConnections},
+		{"deleted instances", 0.4, (*chaosWorld).deleteInstance},
+		{"pauses", 0.5, (*chaosWorld).pause},
+	}
+}
+
+// eventsByChance are those of a seed: few of them make a story that can be read.
+func (w *chaosWorld) eventsByChance() []chaosEvent {
+	all := chaosEvents()
+	w.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:2+w.rand.IntN(5)]
+}
+
+// happen lets things happen to hosts.
+func (w *chaosWorld) happen() {
+	for _, e := range w.events {
+		if w.chance(e.perHour * w.every.Hours()) {
+			e.happens(w, w.hosts[w.rand.IntN(len(w.hosts))])
+		}
+	}
+}
+
+// while is how long something lasts: some things for seconds, some for hours.
+func (w *chaosWorld) while() time.Duration {
+	switch w.rand.IntN(4) {
+	case 0:
+		return w.between(20*time.Second, 3*time.Minute)
+	case 1:
+		return w.between(3*time.Minute, 9*time.Minute)
+	case 2:
+		return w.between(9*time.Minute, 40*time.Minute)
+	}
+	return w.between(40*time.Minute, 3*time.Hour)
+}
+
+// silence parts nodes from the API server: one, or all of them. Their pods run on, and the operator may reach them over SSH or not.
+func (w *chaosWorld) silence(one *chaosHost) {
+	hosts, d, cut := []*chaosHost{one}, w.while(), w.chance(0.5)
+	if w.chance(0.4) {
+		hosts = w.hosts
+	}
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h *chaosHost) bool { return h.silent })
+	for _, h := range hosts {
+		h.silent, h.sshCut = true, cut
+		w.say("%s is not heard for %s, SSH is cut: %v", h.name, d.Round(time.Second), cut)
+		w.later(d, func() {
+			if h.silent {
+				h.silent, h.sshCut, h.seenState = false, false, ""
+				w.say("%s is heard again", h.name)
+			}
+		})
+	}
+}
+
+func (w *chaosWorld) powerOff(h *chaosHost) {
+	if h.off {
+		return
+	}
+	d := w.while()
+	h.off = true
+	w.say("%s loses its power for %s", h.name, d.Round(time.Second))
+	w.later(d, func() {
+		if h.off {
+			h.powerUp()
+			w.say("%s has power again", h.name)
+		}
+	})
+}
+
+// stopMachine stops a machine; the cloud's controller deletes its Node.
+func (w *chaosWorld) stopMachine(h *chaosHost) {
+	if h.off {
+		return
+	}
+	w.powerOff(h)
+	w.later(w.between(10*time.Second, 2*time.Minute), func() {
+		if h.off {
+			w.deleteNode(h)
+		}
+	})
+}
+
+func (w *chaosWorld) deleteNode(h *chaosHost) {
+	node := h.nodeSeen()
+	if node == nil || w.calm {
+		return
+	}
+	w.must(w.client.Delete(w.ctx, node.DeepCopy()))
+	h.userCordon = false
+	w.say("the Node of %s is deleted", h.name)
+}
+
+// changeNode is what kubectl does.
+func (w *chaosWorld) changeNode(h *chaosHost, change func(*corev1.Node)) bool {
+	was := h.nodeSeen()
+	if was == nil {
+		return false
+	}
+	node := was.DeepCopy()
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	change(node)
+	w.must(w.client.Patch(w.ctx, node, client.MergeFrom(was)))
+	return true
+}
+
+func (w *chaosWorld) removeAnnotation(h *chaosHost) {
+	if w.changeNode(h, func(n *corev1.Node) { delete(n.Annotations, api.AnnotationDesiredVersion) }) {
+		w.say("a user removes annotation desired-version of %s", h.name)
+	}
+}
+
+func (w *chaosWorld) userAsksForRestart(h *chaosHost) {
+	if node := h.nodeSeen(); node != nil {
+		if _, asked := node.Annotations[api.AnnotationReboot]; asked {
+			return
+		}
+	}
+	if w.changeNode(h, func(n *corev1.Node) { n.Annotations[api.AnnotationReboot] = "" }) {
+		h.asks++
+		w.say("a user asks for a restart of %s", h.name)
+	}
+}
+
+func (w *chaosWorld) userCordons(h *chaosHost) {
+	if node := h.nodeSeen(); node == nil || node.Spec.Unschedulable {
+		return
+	}
+	d := w.while()
+	w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	h.userCordon = true
+	w.say("a user cordons %s for %s", h.name, d.Round(time.Second))
+	w.later(d, func() {
+		if h.userCordon {
+			h.userCordon = false
+			w.changeNode(h, func(n *corev1.Node) { n.Spec.Unschedulable = false })
+			w.say("the user uncordons %s", h.name)
+		}
+	})
+}
+
+func (w *chaosWorld) kubeletDies(h *chaosHost) {
+	h.dies = chaosSpan{time.Now(), time.Now().Add(w.while())}
+	w.say("the kubelet of %s does not work for %s", h.name, time.Until(h.dies.until).Round(time.Second))
+}
+
+func (w *chaosWorld) blockBudget(*chaosHost) {
+	a := w.apps[w.rand.IntN(len(w.apps))]
+	if a.blocked {
+		return
+	}
+	d := w.while()
+	a.blocked = true
+	w.say("the budget of %s allows nothing for %s", a.name, d.Round(time.Second))
+	w.later(d, func() {
+		a.blocked = false
+		w.say("the budget of %s allows something again", a.name)
+	})
+}
+
+// stickPod puts a finalizer on a pod that nobody removes for a while.
+func (w *chaosWorld) stickPod(h *chaosHost) {
+	var pod *corev1.Pod
+	w.eachPod(func(p *corev1.Pod) {
+		if p.Spec.NodeName == h.name && p.DeletionTimestamp == nil && !isStuck(p) {
+			pod = p.DeepCopy()
+		}
+	})
+	if pod == nil {
+		return
+	}
+	pod.Finalizers = append(pod.Finalizers, stuckFinalizer)
+	w.must(w.client.Update(w.ctx, pod))
+	w.say("pod %s on %s is held by a finalizer", pod.Name, h.name)
+	name := pod.Name
+	w.later(w.while(), func() {
+		if o, found := w.cache.objects["Pod"][client.ObjectKey{Namespace: "default", Name: name}]; found {
+			pod := o.DeepCopyObject().(*corev1.Pod)
+			pod.Finalizers = []string{"story/grace"}
+			w.must(w.client.Update(w.ctx, pod))
+		}
+	})
+}
+
+// needRestart has Windows wait for a restart; in some cases it does so after it, too.
+func (w *chaosWorld) needRestart(h *chaosHost) {
+	if h.pending != "" || h.version == "" {
+		return
+	}
+	h.episode++
+	h.pending, h.sticky = "Windows waits for a restart: updates are installed (Component Based Servicing)", w.chance(0.4)
+	w.say("Windows on %s waits for a restart, which a restart ends: %v", h.name, !h.sticky)
+	if h.sticky {
+		w.later(w.between(2*time.Hour, 9*time.Hour), func() { h.pending, h.sticky = "", false })
+	}
+}
+
+// crashOperator has the operator restart at every tick for a while.
+func (w *chaosWorld) crashOperator(*chaosHost) {
+	if w.crashes {
+		return
+	}
+	d := w.between(time.Minute, 10*time.Minute)
+	w.crashes = true
+	w.say("the operator restarts again and again for %s", d.Round(time.Second))
+	w.later(d, func() { w.crashes = false })
+}
+
+func (w *chaosWorld) failAPI(*chaosHost) {
+	if w.apiFails > 0 {
+		return
+	}
+	d := w.while()
+	w.apiFails = 0.1 + w.rand.Float64()/5
+	w.say("%.0f%% of the operator's requests fail for %s", 100*w.apiFails, d.Round(time.Second))
+	w.later(d, func() { w.apiFails = 0 })
+}
+
+func (w *chaosWorld) breakConnections(*chaosHost) {
+	d := w.while()
+	w.sshFails = 0.1 + w.rand.Float64()/4
+	w.say("%.0f%% of the connections over SSH break for %s", 100*w.sshFails, d.Round(time.Second))
+	w.later(d, func() { w.sshFails = 0 })
+}
+
+// deleteInstance removes a host, which is announced again after a while.
+func (w *chaosWorld) deleteInstance(h *chaosHost) {
+	i := h.instanceSeen()
+	if i == nil || i.DeletionTimestamp != nil {
+		return
+	}
+	w.must(w.client.Delete(w.ctx, i.DeepCopy()))
+	w.say("the instance of %s is deleted", h.name)
+	w.later(w.while(), func() { h.comesBack = true })
+}
+
+func (w *chaosWorld) pause(*chaosHost) {
+	if !w.pausedSince.IsZero() {
+		return
+	}
+	d := w.while()
+	w.setPaused(true)
+	w.say("a user pauses the rollout for %s", d.Round(time.Second))
+	w.later(d, func() {
+		w.setPaused(false)
+		w.say("the rollout goes on")
+	})
+}
+
+// retryFailed is what users do about failures.
+func (w *chaosWorld) retryFailed() {
+	for _, h := range w.hosts {
+		i := h.instanceSeen()
+		if i == nil || i.Status.Failure == nil {
+			continue
+		}
+		asks := i.DeepCopy()
+		if asks.Annotations == nil {
+			asks.Annotations = map[string]string{}
+		}
+		asks.Annotations[api.AnnotationRetry] = "true"
+		w.must(w.client.Update(w.ctx, asks))
+		w.say("a user asks to retry on %s, where %s failed: %s", h.name, i.Status.Failure.Action, i.Status.Failure.Message)
+		if i.Status.Failure.Action == v1alpha1.ActionUpgrade {
+			h.refused = ""
+		}
+	}
+}

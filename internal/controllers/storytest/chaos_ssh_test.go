@@ -1,0 +1,152 @@
+package storytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/agent"
+	"github.com/windows-machine-config/wmco/internal/controllers/instance"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+	"github.com/windows-machine-config/wmco/internal/remote"
+)
+
+// dialByChance answers as remote.Dial does.
+func (w *chaosWorld) dialByChance(_ context.Context, t remote.Target, _ remote.Options) (instance.SSHHost, error) {
+	for _, h := range w.hosts {
+		if h.address == t.Address && h.alive() && !h.sshCut && !w.chance(w.sshFails/2) {
+			return chaosConnection{storyConnection{h.storyHost}, h}, nil
+		}
+	}
+	return nil, &remote.Error{Kind: remote.Timeout, Host: t.Address, Err: errors.New("no answer")}
+}
+
+// chaosConnection is a connection that may break before or after a command.
+type chaosConnection struct {
+	storyConnection
+	h *chaosHost
+}
+
+// Run does what the command says.
+func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader, stdout io.Writer) error {
+	w := c.h.w
+	lost := &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("the connection broke")}
+	fails := w.chance(w.sshFails) && !strings.HasSuffix(command, agent.CommandFacts) // else WICD would be sent, which a story does not have
+	if fails && w.chance(0.5) {
+		return lost
+	}
+	if fails {
+		stdout = io.Discard
+	}
+	err := c.h.command(command, stdin, stdout)
+	if fails {
+		return lost
+	}
+	return err
+}
+
+func (h *chaosHost) command(command string, stdin io.Reader, stdout io.Writer) error {
+	if strings.HasPrefix(command, "shutdown.exe /r") {
+		h.restartByOperator()
+		return nil
+	}
+	s := agent.NewSession(stdin, stdout)
+	_, verb, _ := strings.Cut(command, " ")
+	switch verb {
+	case agent.CommandFacts:
+		s.End(h.facts(), nil)
+	case agent.CommandReceive:
+		var request agent.ReceiveRequest
+		_ = s.Request(&request)
+		_ = s.Missing(nil)
+		h.staged = true
+		s.End(agent.ReceiveResult{}, nil)
+	case agent.CommandJoin:
+		var request agent.JoinRequest
+		if err := s.Request(&request); err != nil {
+			return err
+		}
+		h.joinByOperator(request)
+		s.End(agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil)
+	case agent.CommandLeave:
+		var request agent.LeaveRequest
+		if err := s.Request(&request); err != nil {
+			return err
+		}
+		h.effect("leave")
+		h.w.say("%s leaves", h.name)
+		h.cluster, h.version, h.goesTo, h.staged, h.pending = "", "", "", false, ""
+		s.End(agent.LeaveResult{}, nil)
+	default:
+		return fmt.Errorf("a host by chance knows no command %q", command)
+	}
+	return nil
+}
+
+// restartByOperator restarts Windows.
+func (h *chaosHost) restartByOperator() {
+	h.w.say("%s restarts", h.name)
+	h.effect("restart")
+	h.checkRestarts()
+	h.powerUp()
+	h.backAt = time.Now().Add(h.w.between(time.Minute, 4*time.Minute))
+	h.reportsAt = h.backAt.Add(h.w.between(0, 45*time.Second))
+}
+
+// joinByOperator makes a node of the host, or repairs it.
+func (h *chaosHost) joinByOperator(r agent.JoinRequest) {
+	h.checkJoin(r.Desired.Version)
+	isFirst := h.joined == 0
+	if h.version != r.Desired.Version {
+		h.w.say("%s joins with %s", h.name, r.Desired.Version)
+		h.hasVersion(r.Desired.Version)
+		h.firstJoined = ""
+		if isFirst {
+			h.firstJoined = r.Desired.Version
+		}
+	} else {
+		h.w.say("%s is joined again", h.name)
+	}
+	if h.dies.now() && h.w.chance(0.5) {
+		h.dies = chaosSpan{} // that was what it took
+	}
+	h.cluster, h.goesTo, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
+	h.joinedAt, h.joined, h.registers = time.Now(), h.joined+1, true
+}
+
+// checkJoin checks that a join brings no version to a host whose turn it is not, and that it does not begin while everything is paused.
+func (h *chaosHost) checkJoin(version string) {
+	m := h.maintenance()
+	if m == nil && h.w.isPaused(time.Now()) {
+		h.w.breach(rulePause, "%s is joined although the rollout is paused", h.name)
+	}
+	isTurn := m != nil && m.Action == v1alpha1.ActionUpgrade && (m.Version == version || m.PreviousVersion == version)
+	if h.version == "" || h.version == version || h.joined == 0 || isTurn {
+		return
+	}
+	switch node := h.nodeSeen(); {
+	case node != nil && nodestate.IsReady(node):
+		h.w.breach(ruleTurnByJoin, "%s, whose node is Ready with %s, is joined with %s; under way: %+v", h.name, h.version, version, m)
+	case node != nil:
+		h.w.breach(ruleTurnByRepair, "%s with %s is joined with %s as a repair; under way: %+v", h.name, h.version, version, m)
+	default:
+		if failed := h.w.failedWith(version); failed != "" {
+			h.w.breach(ruleTurnWithoutNode, "%s with %s, whose Node was deleted, is joined with %s, which failed on %s; under way: %+v", h.name, h.version, version, failed, m)
+		}
+	}
+}
+
+// failedWith names a host on which a version failed, as the operator says; empty where there is none.
+func (w *chaosWorld) failedWith(version string) string {
+	for _, i := range w.allInstances() {
+		if f := i.Status.Failure; f != nil && f.Action == v1alpha1.ActionUpgrade && f.Version == version && f.Step != v1alpha1.MaintenanceDrain && !i.Spec.Paused {
+			return i.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package storytest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+)
+
+// of gives a pod a ReplicaSet.
+func of(owner string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: new(true)}}
+	}
+}
+
+func toleratesAll(pod *corev1.Pod) {
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
+// TestStoryPodsComeBackInSpiteOfTheCordon: the pod of a Deployment that tolerates every taint is replaced on the node that it was evicted from.
+func TestStoryPodsComeBackInSpiteOfTheCordon(t *testing.T) {
+	tell(t, "pods-come-back", 2, atMost(1), func(s *story) {
+		s.settled(1)
+		s.addPod("win-1", "agent", of("agent"), toleratesAll)
+		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
+		if n := strings.Count(strings.Join(s.lines, "\n"), "pod agent-"); n != 1 {
+			s.t.Errorf("the pod was evicted %d times, want once", n)
+		}
+	})
+}
+
+// TestStoryAPodDoesNotEnd: its container cannot be removed until Windows restarts, and the user has said to restart and to force.
+func TestStoryAPodDoesNotEnd(t *testing.T) {
+	r := atMost(1)
+	r.Drain.Timeout, r.Drain.OnTimeout = "10m", v1alpha1.DrainForce
+	tell(t, "pod-does-not-end", 1, r, func(s *story) {
+		s.announce(s.hosts...)
+		s.until("it is a node", time.Hour, func() bool { return s.ready() == 1 })
+		s.addPod("win-1", "web", func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "story/stuck") })
+		s.askForReboot("win-1")
+		s.until("it has restarted", time.Hour, func() bool { return s.hosts[0].bootID == 2 && s.ready() == 1 })
+	})
+}
+
+// TestStorySettle: a node is drained when the pods of the one before work elsewhere, and after two minutes at the latest.
+func TestStorySettle(t *testing.T) {
+	tell(t, "settle", 3, atMost(1), func(s *story) {
+		s.settled(0)
+		s.addPod("win-1", "quick", of("quick"))
+		s.addPod("win-2", "slow", of("slow")) // its pods do not become Ready
+		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 3 })
+	})
+}
+
+// TestStorySettleAsTheUserSays: the time is the user's.
+func TestStorySettleAsTheUserSays(t *testing.T) {
+	r := atMost(1)
+	r.Drain.Settle = "10m"
+	tell(t, "settle-as-the-user-says", 2, r, func(s *story) {
+		s.settled(0)
+		s.addPod("win-1", "quick", of("quick"))
+		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
+	})
+}

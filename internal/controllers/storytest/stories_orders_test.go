@@ -1,0 +1,155 @@
+package storytest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/rollout"
+)
+
+// holdup is why hosts wait with the former version.
+type holdup struct {
+	rollout v1alpha1.RolloutSpec
+	begin   func(*story)
+	end     func(*story)
+}
+
+func holdups() map[string]holdup {
+	soaking := withCanary(1)
+	soaking.Canary.Soak = "2h"
+	pause := func(paused bool) func(*story) {
+		return func(s *story) {
+			rules := s.rules()
+			rules.Spec.Rollout.Paused = paused
+			s.must(s.client.Update(s.ctx, rules))
+		}
+	}
+	cordon := func(unschedulable bool) func(*story) {
+		return func(s *story) {
+			node := s.node("win-2")
+			node.Spec.Unschedulable = unschedulable
+			s.must(s.client.Update(s.ctx, node))
+		}
+	}
+	return map[string]holdup{
+		"the canary soaks": {soaking, func(s *story) {
+			s.settled(1)
+			s.until("the first has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		}, func(*story) {}},
+		"the rollout is stopped": {atMost(1), func(s *story) { s.firstFails(1) }, func(s *story) {
+			s.hosts[0].refuses = ""
+			i := s.instance("win-1")
+			i.Annotations = map[string]string{api.AnnotationRetry: "true"}
+			s.must(s.client.Update(s.ctx, i))
+		}},
+		"the budget is used up": {atMost(1), func(s *story) { s.settled(1); cordon(true)(s) }, cordon(false)},
+		"all is paused":         {atMost(1), func(s *story) { s.settled(1); pause(true)(s) }, pause(false)},
+	}
+}
+
+// TestStoryANodeWithoutAVersionKeepsItsOwn: a Node that does not say which version it is to have was told to have the operator's: at
+// once, with its pods on it, whatever the rollout waited for.
+func TestStoryANodeWithoutAVersionKeepsItsOwn(t *testing.T) {
+	ways := map[string]func(*story){
+		"somebody removes the annotation": func(s *story) {
+			node := s.node("win-3")
+			was := node.DeepCopy()
+			delete(node.Annotations, api.AnnotationDesiredVersion)
+			s.must(s.client.Patch(s.ctx, node, client.MergeFrom(was)))
+		},
+		"the Node is made anew": func(s *story) {
+			h := s.hosts[2]
+			h.off = true
+			s.must(s.client.Delete(s.ctx, s.node("win-3")))
+			s.pass(2 * time.Minute)
+			h.off, h.bootID = false, h.bootID+1
+			s.tick()
+		},
+	}
+	for why, hold := range holdups() {
+		for how, lose := range ways {
+			for _, older := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, older WICD %v", why, how, older), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						s := newStory(t, 3, hold.rollout)
+						for _, h := range s.hosts {
+							h.obeysAnybody = older
+						}
+						hold.begin(s)
+						lose(s)
+						for began := time.Now(); time.Since(began) < time.Hour; s.tick() {
+							node := s.node("win-3")
+							if wants := node.Annotations[api.AnnotationDesiredVersion]; s.hosts[2].version != was || wants != was && wants != "" || node.Spec.Unschedulable {
+								t.Fatalf("after %s, it has version %s and is to have %q; cordoned: %v", time.Since(began), s.hosts[2].version, wants, node.Spec.Unschedulable)
+							}
+						}
+						if wants := s.node("win-3").Annotations[api.AnnotationDesiredVersion]; wants != was {
+							t.Errorf("it is to have version %q, want the one that it reports", wants)
+						}
+						hold.end(s)
+						s.until("all have the version", 6*time.Hour, func() bool { return s.at(s.version) == 3 })
+						s.mustBeQuiet()
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestStoryAKeyIsProvenBeforeTheFormerOneGoes: a Node that does not say which SSH key its host lets in was told that it is the present
+// one, whereupon WICD removes the former: the last one with which the host could be reached.
+func TestStoryAKeyIsProvenBeforeTheFormerOneGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		s.settled(0)
+		s.until("it has the version", time.Hour, func() bool { return s.at(s.version) == 1 })
+		h, former, present := s.hosts[0], s.line(0), s.line(1)
+		h.ignores = present
+		s.rotate(1)
+		s.until("WICD lets in the present key", time.Hour, func() bool { return slices.Contains(h.keys, present) })
+		s.must(s.client.Delete(s.ctx, s.node("win-1")))
+		s.pass(time.Hour)
+		if hash := s.node("win-1").Annotations[api.AnnotationPubKeyHash]; hash != "" || !slices.Contains(h.keys, former) {
+			t.Errorf("the Node says that key %q is proven, and the host has %d keys", hash, len(h.keys))
+		}
+		h.ignores = ""
+		s.until("the former key is gone", time.Hour, func() bool { return slices.Equal(h.keys, []string{present}) })
+	})
+}
+
+// TestStoryWICDLooksLaterThanTheKubelet: after a restart, what the Node says of another restart is of the start before, and says so.
+func TestStoryWICDLooksLaterThanTheKubelet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, atMost(1))
+		h := s.hosts[0]
+		h.late = 30 * time.Second
+		h.awaits = func() string {
+			if h.bootID == 1 {
+				return "updates are installed"
+			}
+			return ""
+		}
+		s.reasons[api.EventRebootPending] = true
+		s.announce(s.hosts...)
+		s.until("Windows waits for a restart", time.Hour, func() bool {
+			return s.ready() == 1 && rollout.NodeOf(s.node("win-1")).RebootPending != ""
+		})
+		s.askForReboot("win-1")
+		s.until("the kubelet works after the restart", time.Hour, func() bool { return rollout.NodeOf(s.node("win-1")).BootID == "2" })
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "1" || n.RebootPending == "" {
+			t.Errorf("before WICD looks, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+		}
+		s.pass(h.late)
+		if n := rollout.NodeOf(s.node("win-1")); n.ReportedBoot != "2" || n.RebootPending != "" {
+			t.Errorf("when WICD has looked, the Node tells of boot %q, and waits for %q", n.ReportedBoot, n.RebootPending)
+		}
+	})
+}

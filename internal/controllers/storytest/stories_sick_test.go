@@ -1,0 +1,125 @@
+package storytest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+)
+
+// getSick has a service of each host that came to the version fail a while after.
+func (s *story) getSick(after time.Duration) {
+	for _, h := range s.hosts {
+		i := s.instance(h.name)
+		came := h.version == s.version && i.Status.Payload.Since != nil && time.Since(i.Status.Payload.Since.Time) >= after
+		if came && h.sick == "" {
+			h.sick = "kube-proxy: it ended with exit code 1"
+			s.say("kube-proxy dies on %s", h.name)
+		}
+	}
+}
+
+// The services of a version fail while its first nodes are watched: each one that failed was replaced by another, until all had it.
+func TestStoryCanaryGetsSick(t *testing.T) {
+	tell(t, "canary-gets-sick", 5, withCanary(2), func(s *story) {
+		s.settled(1)
+		for began := time.Now(); time.Since(began) < 2*time.Hour; {
+			s.getSick(40 * time.Second)
+			s.tick()
+		}
+		if n := s.at(s.version); n != 1 {
+			s.t.Errorf("%d nodes have the version that does not work, want one", n)
+		}
+		s.say("win-1 waits for nothing, win-2 for %s; failure of win-1: %s", s.instance("win-2").Status.Plan.WaitsFor, s.instance("win-1").Status.Failure.Message)
+		s.say("somebody mends it, and asks to go on")
+		s.hosts[0].sick = ""
+		s.tick()
+		i := s.instance("win-1")
+		i.Annotations = map[string]string{api.AnnotationRetry: "true"}
+		s.must(s.client.Update(s.ctx, i))
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 5 })
+	})
+}
+
+// Without a canary, a version that never worked goes no further either.
+func TestStoryVersionNeverWorks(t *testing.T) {
+	tell(t, "version-never-works", 5, atMost(1), func(s *story) {
+		s.settled(1)
+		for began := time.Now(); time.Since(began) < 3*time.Hour; {
+			s.getSick(40 * time.Second)
+			s.tick()
+		}
+		if n := s.at(s.version); n > 3 {
+			s.t.Errorf("%d nodes have the version that does not work, want three at most", n)
+		}
+	})
+}
+
+// A canary that loses its power is replaced once.
+func TestStoryCanariesDie(t *testing.T) {
+	tell(t, "canaries-die", 5, withCanary(3), func(s *story) {
+		s.settled(1)
+		for began := time.Now(); time.Since(began) < 3*time.Hour; {
+			for _, h := range s.hosts {
+				if h.version == s.version && !h.off && !s.node(h.name).Spec.Unschedulable {
+					h.off = true
+					s.say("%s loses its power", h.name)
+				}
+			}
+			s.tick()
+		}
+		died := 0
+		for _, h := range s.hosts {
+			if h.off {
+				died++
+			}
+		}
+		if died != 2 {
+			s.t.Errorf("%d nodes died of the version, want two", died)
+		}
+		s.say("they have power again")
+		for _, h := range s.hosts {
+			h.off = false
+		}
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 5 })
+	})
+}
+
+// A repair was tried in vain when the operator was upgraded; when the node works again, it goes to the version in its turn.
+func TestStoryRepairAfterAnUpgradeOfTheOperator(t *testing.T) {
+	tell(t, "repair-after-an-upgrade", 3, withCanary(1), func(s *story) {
+		s.announce(s.hosts...)
+		s.until("all are nodes", time.Hour, func() bool { return s.ready() == 3 })
+		s.hosts[2].off = true
+		s.pass(15 * time.Minute)
+		s.becomeFormer()
+		s.addPod("win-3", "web")
+		s.pass(time.Minute)
+		s.say("win-3 has power again")
+		s.hosts[2].off = false
+		s.pass(2 * time.Minute)
+		if h := s.hosts[2]; h.version != was {
+			s.t.Errorf("win-3 has version %s before its turn", h.version)
+		}
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
+	})
+}
+
+// The host of a node of a former version is announced anew, as after its WindowsInstance was lost.
+func TestStoryNodeOfAFormerVersionIsAnnouncedAnew(t *testing.T) {
+	tell(t, "announced-anew", 3, withCanary(1), func(s *story) {
+		s.settled(1)
+		s.until("the first has the version, and soaks", time.Hour, func() bool { return s.at(s.version) == 1 })
+		i := s.instance("win-3")
+		i.Finalizers = nil
+		s.must(s.client.Update(s.ctx, i))
+		s.must(s.client.Delete(s.ctx, i))
+		s.say("the WindowsInstance of win-3 is lost, and made again")
+		s.announce(s.hosts[2])
+		s.pass(2 * time.Minute)
+		if h := s.hosts[2]; h.version != was {
+			s.t.Errorf("win-3 has version %s before its turn", h.version)
+		}
+		s.until("all have the version", 2*time.Hour, func() bool { return s.at(s.version) == 3 })
+	})
+}

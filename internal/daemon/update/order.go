@@ -1,0 +1,117 @@
+package update
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/host"
+)
+
+// Many may write annotations of a Node. The host leaves its version only for an order that the operator signed, and obeys each once.
+
+// orderFile has the last order that was obeyed. A disk may lose, with its power, what it said it had written: orderCopy says the same.
+const (
+	orderFile = desired.State + `\version-order.json`
+	orderCopy = desired.State + `\version-order.copy.json`
+)
+
+var (
+	errNoOrder  = errors.New("annotation " + api.AnnotationVersionOrder + " is missing: the operator did not order it")
+	errOldOrder = errors.New("annotation " + api.AnnotationVersionOrder + " has an order that was obeyed before, or an older one")
+)
+
+// announcement is what the Node says about its version.
+type announcement struct{ version, order, uid string }
+
+func announcementOf(node *corev1.Node) announcement {
+	return announcement{node.Annotations[api.AnnotationDesiredVersion], node.Annotations[api.AnnotationVersionOrder], string(node.UID)}
+}
+
+// obeyed is the content of orderFile. The serials of each Node are its own: a Node that was deleted is never there again.
+type obeyed struct {
+	UID    string `json:"uid"`
+	Serial int64  `json:"serial"`
+}
+
+func (o obeyed) exceeds(last obeyed) bool { return o.UID != last.UID || o.Serial > last.Serial }
+
+// readObeyed is the later one of file and copy. Of two Nodes, the file's is the one that came later.
+func readObeyed(d host.Disk) (last obeyed, err error) {
+	var copied obeyed
+	there, err := state.ReadJSON(d, orderFile, &last)
+	if err != nil {
+		return obeyed{}, err
+	}
+	copyThere, err := state.ReadJSON(d, orderCopy, &copied)
+	if err != nil {
+		return obeyed{}, err
+	}
+	if copyThere && (!there || copied.UID == last.UID && copied.Serial > last.Serial) {
+		return copied, nil
+	}
+	return last, nil
+}
+
+// remember keeps that an order was obeyed: it and older ones do not count any more.
+func (r *Requester) remember(o obeyed) error {
+	if o.Serial == 0 {
+		return nil
+	}
+	last, err := readObeyed(r.Host.Disk)
+	if err != nil || !o.exceeds(last) {
+		return err
+	}
+	for _, name := range []string{orderFile, orderCopy} {
+		if err := state.WriteJSON(r.Host.Disk, name, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ordered is the order that the Node has for the version, with the error that says why it is none.
+func (r *Requester) ordered(said announcement) (obeyed, error) {
+	if said.order == "" {
+		return obeyed{}, errNoOrder
+	}
+	order := desired.VersionOrder{Cluster: r.Record.Cluster, Node: r.Record.Node, UID: said.uid, Version: said.version}
+	serial, err := order.Verify(said.order, r.Record.Desired.SigningKey)
+	if err != nil {
+		return obeyed{}, fmt.Errorf("annotation %s is not the operator's: %w", api.AnnotationVersionOrder, err)
+	}
+	return obeyed{UID: said.uid, Serial: serial}, nil
+}
+
+// checkOrder returns the order to go to another version, unless there is none. Then that is told: the node stays as it is.
+func (r *Requester) checkOrder(said announcement) (o obeyed, there bool, err error) {
+	last, err := readObeyed(r.Host.Disk)
+	if err != nil {
+		return obeyed{}, false, err
+	}
+	o, why := r.ordered(said)
+	if why == nil && !o.exceeds(last) {
+		why = errOldOrder
+	}
+	if why == nil {
+		return o, true, nil
+	}
+	message := fmt.Sprintf("the node keeps version %s, although annotation %s names %.128q: %v", r.Record.Desired.Version, api.AnnotationDesiredVersion, said.version, why)
+	if r.refusal.Tell(message) {
+		r.Log.Warn("Version refused", "error", message)
+	}
+	return obeyed{}, false, nil
+}
+
+// noteOwn takes notice of an order for the version that the host has: it needs none, and older ones do not count any more.
+func (r *Requester) noteOwn(said announcement) error {
+	o, err := r.ordered(said)
+	if err != nil {
+		return nil // nothing is to be done, whoever wrote it
+	}
+	return r.remember(o)
+}

@@ -1,0 +1,65 @@
+package desired
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// VersionOrder is what the operator signs when a node is to go to a version, with the key that signs settings. Whoever may write
+// annotations of a Node cannot make one.
+type VersionOrder struct {
+	// Cluster is the UID of the cluster's namespace kube-system.
+	Cluster string
+	// Node is the name of the Node, UID its own: what was ordered of a Node that was deleted does not count for the next one.
+	Node, UID string
+	Version   string
+}
+
+// maxVersionOrder is the length of the longest annotation that can be an order: serial, dot, signature.
+const maxVersionOrder = 19 + 1 + 86
+
+// Sign returns the order as annotation version-order of the Node has it. The serial must grow with each order for a Node, and is at
+// least 1: what has a lower one is older.
+func (o VersionOrder) Sign(serial int64, private ed25519.PrivateKey) string {
+	return strconv.FormatInt(serial, 10) + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, o.toSign(serial)))
+}
+
+// Verify returns the serial of an annotation that is this order, signed with the key. There is one spelling of each.
+func (o VersionOrder) Verify(annotation, key string) (serial int64, err error) {
+	public, err := parseKey(key)
+	if err != nil {
+		return 0, fmt.Errorf("no key to verify with: %w", err)
+	}
+	serial, signature, err := parseVersionOrder(annotation)
+	if err != nil {
+		return 0, err
+	}
+	if !ed25519.Verify(public, o.toSign(serial), signature) {
+		return 0, fmt.Errorf("it is not signed with key %s for version %.128q and Node %s, UID %.64q", key, o.Version, o.Node, o.UID)
+	}
+	return serial, nil
+}
+
+func parseVersionOrder(annotation string) (serial int64, signature []byte, err error) {
+	if len(annotation) > maxVersionOrder {
+		return 0, nil, fmt.Errorf("it has %d characters, more than the %d that an order can have", len(annotation), maxVersionOrder)
+	}
+	number, rest, _ := strings.Cut(annotation, ".")
+	serial, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || serial < 1 || strconv.FormatInt(serial, 10) != number {
+		return 0, nil, fmt.Errorf("%.128q does not begin with a serial; <serial>.<signature> is needed", annotation)
+	}
+	signature, err = base64.RawURLEncoding.Strict().DecodeString(rest)
+	if err != nil || len(signature) != ed25519.SignatureSize || strings.ContainsAny(rest, "\r\n") {
+		return 0, nil, errors.New("its signature cannot be read")
+	}
+	return serial, signature, nil
+}
+
+func (o VersionOrder) toSign(serial int64) []byte {
+	return statementOf("which version a Windows node goes to, 1", o.Cluster, o.Node, o.UID, o.Version, strconv.FormatInt(serial, 10))
+}

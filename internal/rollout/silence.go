@@ -1,0 +1,70 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
+)
+
+// silence is how many nodes nobody hears from. One that is silent may be broken; of many at once, the likely cause is whoever listens, or
+// the network between, and their pods run on.
+type silence struct {
+	nodes int
+	// unrepaired are those that are not joined again meanwhile: all but as many as may be out of service. What brings those back brings back
+	// the others.
+	unrepaired map[string]bool
+}
+
+func (p *planner) lookAtSilence() {
+	var silent []*Host
+	for i := range p.Hosts {
+		if h := &p.Hosts[i]; h.Node != nil && h.Node.Silent {
+			silent = append(silent, h)
+		}
+	}
+	p.silence.nodes = len(silent)
+	if !p.tooSilent() {
+		return
+	}
+	slices.SortFunc(silent, func(a, b *Host) int { return cmp.Compare(a.Name, b.Name) })
+	p.silence.unrepaired = map[string]bool{}
+	for _, h := range silent[p.budget.max:] {
+		p.silence.unrepaired[h.Name] = true
+	}
+}
+
+// tooSilent says that more nodes are silent than may be out of service.
+func (p *planner) tooSilent() bool { return p.silence.nodes > p.budget.max }
+
+// silenceMessage says so, with the count of those that may be.
+func (p *planner) silenceMessage() string {
+	return fmt.Sprintf("more Windows nodes are silent than maxUnavailable allows to be out of service (%d): the likely cause is between the nodes "+
+		"and the API server, and nothing is begun until they are heard from, or removed", p.budget.max)
+}
+
+// fleetSilent begins nothing while so many nodes are silent. A host that the user removes may leave: it is broken, or waits for the budget.
+func (p *planner) fleetSilent(n need) (reason, message string) {
+	if !n.counts() || n.action == v1alpha1.ActionLeave || !p.tooSilent() {
+		return "", ""
+	}
+	return api.ReasonFleetSilent, p.silenceMessage()
+}
+
+// notBroken leaves a node alone that has not been Ready for a short while only: its pods run on, and it may serve again in a moment.
+func (p *planner) notBroken(n need) (reason, message string) {
+	node := n.host.Node
+	if !n.counts() || node.Ready || node.Broken(p.Now) {
+		return "", ""
+	}
+	if node.NotReadySince.IsZero() {
+		return api.ReasonNodeNotReady, "the node is not Ready"
+	}
+	at := node.NotReadySince.Add(nodestate.BrokenAfter)
+	p.lookAgain(at)
+	return api.ReasonNodeNotReady, fmt.Sprintf("the node is not Ready, and counts as broken at %s", at.UTC().Format(time.RFC3339))
+}

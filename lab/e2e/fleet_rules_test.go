@@ -1,0 +1,197 @@
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// TestFleetRules looks, with a real API server and the operator's own permissions, whether nodes of a former version stay as they are until
+// their turn, whatever happens to them meanwhile: with the hosts' own daemons, which follow what their Nodes say.
+func TestFleetRules(t *testing.T) {
+	const hosts = 4
+	p := newPlace(t, testenv.Options{SimulatedHosts: hosts})
+	one := intstr.FromInt32(1)
+	never := []v1alpha1.MaintenanceWindow{{Schedule: "0 0 29 2 *", Duration: "1h"}}
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Rollout.MaxUnavailable, s.Rollout.MaintenanceWindows = &one, never
+	})
+	for _, h := range p.Hosts() {
+		p.announce(h, nil)
+		p.bindPods(h.Name, 2)
+	}
+	p.expectAllReady()
+	first := p.reported("win-1")
+	dir, err := p.AnotherPayload("second", "kubelet.exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.restartWith(dir)
+	p.expectWaiting(api.ReasonMaintenanceWindow, "win-1", "win-2", "win-3", "win-4")
+	watch := p.watchBudget(1)
+
+	passed := t.Run("a silence of all nodes drains none", func(t *testing.T) {
+		p := p.in(t)
+		p.silence(15*time.Second, "win-1", "win-2", "win-3", "win-4")
+		p.expectLeftAlone(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
+	})
+	passed = passed && t.Run("nor does that of one", func(t *testing.T) {
+		p := p.in(t)
+		p.silence(15*time.Second, "win-2")
+		p.expectLeftAlone(15*time.Second, first, "win-1", "win-2", "win-3", "win-4")
+	})
+	p.endPods()
+	p.configure(func(s *v1alpha1.WindowsConfigSpec) {
+		s.Rollout.MaintenanceWindows = nil
+		s.Rollout.Canary = &v1alpha1.CanarySpec{Count: 1, Soak: "2h"}
+	})
+	p.eventually("win-1 has the version", func(context.Context) string {
+		if is := p.reported("win-1"); is == first || p.node("win-1").Spec.Unschedulable {
+			return "it has " + is
+		}
+		return ""
+	})
+	p.expectWaiting(api.ReasonCanary, "win-2", "win-3", "win-4")
+	passed = passed && t.Run("a Node whose annotation is gone keeps its version", func(t *testing.T) {
+		p := p.in(t)
+		node := p.node("win-2")
+		was := node.DeepCopy()
+		delete(node.Annotations, api.AnnotationDesiredVersion)
+		if err := p.Client.Patch(t.Context(), node, client.MergeFrom(was)); err != nil {
+			t.Fatal(err)
+		}
+		p.expectLeftAlone(30*time.Second, first, "win-2")
+		if wants := p.node("win-2").Annotations[api.AnnotationDesiredVersion]; wants != first {
+			t.Errorf("it is told to have version %q, want %q", wants, first)
+		}
+	})
+	passed = passed && t.Run("a Node that registers again keeps its version", func(t *testing.T) {
+		p := p.in(t)
+		if err := p.Client.Delete(t.Context(), p.node("win-3")); err != nil {
+			t.Fatal(err)
+		}
+		p.Simulated()[2].Windows().Restart()
+		p.eventually("win-3 is a node again", func(ctx context.Context) string {
+			var node corev1.Node
+			if err := p.Client.Get(ctx, client.ObjectKey{Name: "win-3"}, &node); err != nil {
+				return err.Error()
+			}
+			if node.Annotations[api.AnnotationVersion] == "" {
+				return "it reports no version"
+			}
+			return notReady(&node)
+		})
+		p.expectLeftAlone(30*time.Second, first, "win-3")
+	})
+	if passed {
+		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = nil })
+		p.expectVersion(func(is string) bool { return is != first })
+		p.expectInService()
+	}
+	for _, problem := range watch.problems() {
+		t.Error(problem)
+	}
+}
+
+// bindPods creates pods on a node. No kubelet runs or ends them.
+func (p place) bindPods(node string, n int) {
+	p.t.Helper()
+	for i := range n {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("app-%s-%d", node, i)}}
+		pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "app", Image: "example.com/app"}}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
+		p.create(pod)
+	}
+}
+
+// endPods deletes all pods at once.
+func (p place) endPods() {
+	p.t.Helper()
+	if err := p.Client.DeleteAllOf(p.t.Context(), &corev1.Pod{}, client.InNamespace(metav1.NamespaceDefault), client.GracePeriodSeconds(0)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// expectWaiting waits until the plans of hosts wait for a reason.
+func (p place) expectWaiting(reason string, names ...string) {
+	p.t.Helper()
+	p.eventually("all wait for "+reason, func(context.Context) string {
+		for _, i := range p.instances() {
+			for _, name := range names {
+				if i.Status.Hostname == name && (i.Status.Plan == nil || i.Status.Plan.WaitsFor != reason) {
+					return fmt.Sprintf("%s: %+v", name, i.Status.Plan)
+				}
+			}
+		}
+		return ""
+	})
+}
+
+// silence does what the node lifecycle controller does to nodes that nobody hears from, and undoes it after a while.
+func (p place) silence(lasts time.Duration, names ...string) {
+	p.t.Helper()
+	set := func(status corev1.ConditionStatus) {
+		for _, name := range names {
+			node := p.node(name)
+			was := node.DeepCopy()
+			for i := range node.Status.Conditions {
+				if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != status {
+					c.Status, c.LastTransitionTime = status, metav1.Now()
+				}
+			}
+			if err := p.Client.Status().Patch(p.t.Context(), node, client.MergeFrom(was)); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+	set(corev1.ConditionUnknown)
+	p.expectLeftAlone(lasts, "", names...)
+	set(corev1.ConditionTrue)
+}
+
+// expectLeftAlone watches for a while whether nodes are not cordoned, keep their version (where one is given) and their pods, and whether nothing
+// is begun with their hosts.
+func (p place) expectLeftAlone(lasts time.Duration, version string, names ...string) {
+	p.t.Helper()
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
+		var found []string
+		for _, name := range names {
+			node := p.node(name)
+			if is := node.Annotations[api.AnnotationVersion]; version != "" && is != version {
+				found = append(found, fmt.Sprintf("%s has version %s", name, is))
+			}
+			if node.Spec.Unschedulable {
+				found = append(found, name+" is cordoned")
+			}
+		}
+		for _, i := range p.instances() {
+			if m := i.Status.Maintenance; m != nil {
+				found = append(found, fmt.Sprintf("%s: %s began", i.Name, m.Action))
+			}
+		}
+		var pods corev1.PodList
+		if err := p.Client.List(p.t.Context(), &pods, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			p.t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if pod.DeletionTimestamp != nil {
+				found = append(found, "pod "+pod.Name+" was evicted")
+			}
+		}
+		if len(found) > 0 {
+			p.t.Fatal(strings.Join(found, "; "))
+		}
+	}
+}
