@@ -6,11 +6,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,13 +99,70 @@ func TestFleetRules(t *testing.T) {
 		})
 		p.expectLeftAlone(30*time.Second, first, "win-3")
 	})
-	if passed {
+	passed = passed && t.Run("pods that come back hold no drain", func(t *testing.T) {
+		p := p.in(t)
+		made := p.runAgent()
 		p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.Canary = nil })
 		p.expectVersion(func(is string) bool { return is != first })
 		p.expectInService()
+		if n := made(); n > hosts {
+			t.Errorf("%d pods were made in three drains; want one at the beginning, and one for each drain at most", n)
+		}
+	})
+	if !passed {
+		t.Log("what comes after a step that failed was not tried")
 	}
 	for _, problem := range watch.problems() {
 		t.Error(problem)
+	}
+}
+
+// runAgent starts a Deployment whose pod tolerates every taint, with Kubernetes' own controller and scheduler, and runs and ends its pods as
+// kubelets do. It returns how many pods there were so far.
+func (p place) runAgent() (made func() int) {
+	p.t.Helper()
+	one := int32(1)
+	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "agent"}}
+	agent.Spec = appsv1.DeploymentSpec{Replicas: &one, Selector: labelsOf("agent"), Template: corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{corev1.LabelOSStable: "windows"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "agent", Image: "example.com/agent"}},
+		},
+	}}
+	p.create(agent)
+	var mu sync.Mutex
+	seen := map[types.UID]bool{}
+	p.repeat(250*time.Millisecond, func(ctx context.Context) {
+		var pods corev1.PodList
+		if p.Client.List(ctx, &pods, client.InNamespace(metav1.NamespaceDefault), client.MatchingLabels{"app": "agent"}) != nil {
+			return
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			mu.Lock()
+			seen[pod.UID] = true
+			mu.Unlock()
+			switch {
+			case pod.DeletionTimestamp != nil:
+				_ = p.Client.Delete(ctx, pod, client.GracePeriodSeconds(0))
+			case pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodRunning:
+				was := pod.DeepCopy()
+				pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				_ = p.Client.Status().Patch(ctx, pod, client.MergeFrom(was))
+			}
+		}
+	})
+	p.eventually("the agent runs", func(ctx context.Context) string {
+		if err := p.Client.Get(ctx, client.ObjectKeyFromObject(agent), agent); err != nil || agent.Status.ReadyReplicas != 1 {
+			return fmt.Sprintf("%d of it are Ready, %v", agent.Status.ReadyReplicas, err)
+		}
+		return ""
+	})
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen)
 	}
 }
 
