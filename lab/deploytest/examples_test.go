@@ -171,6 +171,7 @@ func (c *cluster) testExamplesOfFields(t *testing.T) {
 		"WindowsConfig.spec.network.allowFrom":                       `{network: {allowFrom: [%]}}`,
 		"WindowsConfig.spec.network.ovn.clusterSubnets":              `{network: {provider: OVNHybridOverlay, ovn: {clusterSubnets: %}}}`,
 		"WindowsConfig.spec.rollout.canary.soak":                     `{rollout: {canary: {count: 1, soak: %}}}`,
+		"WindowsConfig.spec.rollout.drain.settle":                    `{rollout: {drain: {settle: %}}}`,
 		"WindowsConfig.spec.rollout.drain.timeout":                   `{rollout: {drain: {timeout: %}}}`,
 		"WindowsConfig.spec.rollout.maintenanceWindows.duration":     `{rollout: {maintenanceWindows: [{schedule: 0 2 * * 6, duration: %}]}}`,
 		"WindowsConfig.spec.rollout.stagingBandwidth":                `{rollout: {stagingBandwidth: %}}`,
