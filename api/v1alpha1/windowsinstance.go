@@ -188,7 +188,8 @@ type WindowsInstanceStatus struct {
 	// +optional
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
-	// drainedAt is when the last drain ended in which pods left the node. Absent when the pods that replace them are Ready.
+	// drainedAt is when the last drain ended in which pods had to leave the node, or when it began while it goes on. Absent
+	// when the pods that replace them are Ready.
 	// +optional
 	DrainedAt *metav1.Time `json:"drainedAt,omitempty"`
 

@@ -59,6 +59,9 @@ func (m *maintenance) drain(ctx context.Context) (time.Duration, error) {
 		m.tellOfLeft(corev1.EventTypeNormal, "came after it was cordoned", pods.Came)
 		return m.drained(ctx)
 	}
+	if st := m.status.desired(); st.DrainedAt == nil {
+		st.DrainedAt = &metav1.Time{Time: time.Now()}
+	}
 	m.settles.evicts(m.id(), pods.Evict)
 	refused, err := m.evict(ctx, pods.Evict, forced)
 	reason, message := drain.Report(pods, refused, late)
@@ -105,8 +108,8 @@ func (m *maintenance) tellOfLeft(kind, why string, pods []corev1.Pod) {
 
 func (m *maintenance) drained(ctx context.Context) (time.Duration, error) {
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
-	if m.current().YoungestPod != nil {
-		m.status.desired().DrainedAt = &metav1.Time{Time: time.Now()}
+	if st := m.status.desired(); st.DrainedAt != nil { // pods had to leave
+		st.DrainedAt = &metav1.Time{Time: time.Now()}
 	}
 	return m.to(ctx, v1alpha1.MaintenanceAct)
 }

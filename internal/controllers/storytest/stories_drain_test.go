@@ -68,3 +68,17 @@ func TestStorySettleAsTheUserSays(t *testing.T) {
 		s.until("all have the version", time.Hour, func() bool { return s.at(s.version) == 2 })
 	})
 }
+
+// TestStoryNobodyLeaves: a node from which no pod had to leave has no pods to wait for, although daemons run on it.
+func TestStoryNobodyLeaves(t *testing.T) {
+	tell(t, "nobody-leaves", 2, atMost(1), func(s *story) {
+		s.settled(0)
+		daemon := func(pod *corev1.Pod) {
+			of("logs")(pod)
+			pod.OwnerReferences[0].Kind = "DaemonSet"
+		}
+		s.addPod("win-1", "logs", daemon)
+		s.addPod("win-2", "logs", daemon)
+		s.until("all have the version", 2*time.Minute, func() bool { return s.at(s.version) == 2 })
+	})
+}
