@@ -54,3 +54,13 @@ func (r *Backoff) Reset(id types.NamespacedName) {
 	defer r.mu.Unlock()
 	delete(r.failed, id)
 }
+
+// Sooner is the shortest of the times after which to look again, of which zero and less mean never; zero where all do.
+func Sooner(times ...time.Duration) (after time.Duration) {
+	for _, t := range times {
+		if t > 0 && (after == 0 || t < after) {
+			after = t
+		}
+	}
+	return after
+}

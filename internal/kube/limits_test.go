@@ -47,3 +47,18 @@ func TestNoMoreHostsJoinThanThereArePlaces(t *testing.T) {
 		t.Errorf("giving one place back twice leaves %d of 3 taken", s.taken)
 	}
 }
+
+func TestSooner(t *testing.T) {
+	for _, test := range []struct {
+		times []time.Duration
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]time.Duration{0, -time.Second}, 0},
+		{[]time.Duration{0, time.Minute, time.Second, 0}, time.Second},
+	} {
+		if got := Sooner(test.times...); got != test.want {
+			t.Errorf("of %v, Sooner returns %s, want %s", test.times, got, test.want)
+		}
+	}
+}

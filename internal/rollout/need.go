@@ -102,7 +102,7 @@ func nodeNeed(p Policy, n need) (need, bool) {
 		if h.Staged {
 			n.action, n.disruption = v1alpha1.ActionUpgrade, h.Disruption
 		}
-	case node.RebootPending != "" && p.Reboots && h.RebootMayHelp():
+	case p.Reboots && h.RebootMayHelp():
 		n.action, n.disruption, n.why = v1alpha1.ActionReboot, v1alpha1.DisruptionReboot, api.RebootPendingPrefix+node.RebootPending
 	default:
 		return n, false

@@ -195,11 +195,17 @@ func (p *planner) paused(n need) (reason, message string) {
 // failed holds what was tried on this host in vain, until something changes. Who asks for a restart again, asks anew.
 func (p *planner) failed(n need) (reason, message string) {
 	f := n.host.Failure
-	if f == nil || f.Action != n.action || n.asked != "" || n.action == v1alpha1.ActionUpgrade && f.Version != p.Policy.Version {
+	if !Failed(f, n.action, n.asked, p.Policy.Version) {
 		return "", ""
 	}
 	return api.ReasonFailed, fmt.Sprintf("it failed: %s; annotate the WindowsInstance with %s=true to try it again",
 		f.Message, api.AnnotationRetry)
+}
+
+// Failed says whether f, which may be nil, keeps an action from beginning again: an Upgrade if it was to the same version, and nothing that
+// a user asked for.
+func Failed(f *v1alpha1.Failure, action v1alpha1.PlanAction, asked, version string) bool {
+	return f != nil && f.Action == action && asked == "" && (action != v1alpha1.ActionUpgrade || f.Version == version)
 }
 
 func (p *planner) unfit(n need) (reason, message string) {

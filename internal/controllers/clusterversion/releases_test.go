@@ -42,11 +42,7 @@ func TestNodesFollowTheCluster(t *testing.T) {
 				for i := range test.said {
 					said = test.said[i]
 					r.Update(t.Context())
-					current, finding := r.Current()
-					got := current.Minor
-					if finding != "" {
-						got += "!"
-					}
+					got, finding := nodesGet(r)
 					if got != test.want[i] {
 						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
 					}
@@ -95,11 +91,7 @@ func TestAnOperatorThatStartsWhileTheClusterIsUpgraded(t *testing.T) {
 				for i := range test.said {
 					said = test.said[i]
 					r.Update(t.Context())
-					current, finding := r.Current()
-					got := current.Minor
-					if finding != "" {
-						got += "!"
-					}
+					got, finding := nodesGet(r)
 					if got != test.want[i] {
 						t.Errorf("minute %d, API servers %q: nodes get %s (%s), want %s", i, said, got, finding, test.want[i])
 					}
@@ -117,4 +109,13 @@ func TestNodesThatCannotBeReadAreNotForgotten(t *testing.T) {
 	if current, finding := r.Current(); current.Minor != "1.33" || !strings.Contains(finding, "timeout") {
 		t.Errorf("nodes get %s, finding %q", current.Minor, finding)
 	}
+}
+
+// nodesGet is the minor version that nodes get, with an exclamation mark where no host may become one.
+func nodesGet(r *clusterversion.Releases) (minor, finding string) {
+	current, finding := r.Current()
+	if finding != "" {
+		return current.Minor + "!", finding
+	}
+	return current.Minor, ""
 }

@@ -147,11 +147,7 @@ func (f *Controller) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	orphaned := f.lookAtOrphans(seen.orphans)
 	later, err := f.report(ctx, seen, plan.Summary)
-	for _, after := range []time.Duration{orphaned, later} {
-		if after > 0 && (result.RequeueAfter == 0 || after < result.RequeueAfter) {
-			result.RequeueAfter = after
-		}
-	}
+	result.RequeueAfter = kube.Sooner(result.RequeueAfter, orphaned, later)
 	return result, err
 }
 
@@ -202,8 +198,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 			delete(nodes, instance.Status.Hostname)
 		}
 		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)
-		had, wanted := instance.Status.Payload.Current, desired.ShortDigest(current.Content.Digest)
-		h.Arrived, h.Former = had == wanted, had != "" && had != wanted
+		h.Arrived, h.Former = ContentOf(instance, current.Content.Digest)
 		h.Staged = instance.Status.Payload.Staged == desired.ShortDigest(current.Content.Digest)
 		if h.Node != nil && h.Node.Version != version && !s.Policy.Unpublished {
 			h.Disruption = f.costs.of(ctx, f.Store, h.Node.Version, is)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -43,7 +42,7 @@ func (o *orphans) look(nodes map[string]*corev1.Node, now time.Time) (tell []*co
 		switch {
 		case told[node.UID]:
 		case left > 0:
-			again = min(cmp.Or(again, left), left)
+			again = kube.Sooner(again, left)
 		case o.total < maxOrphanEvents:
 			tell, o.total, told[node.UID] = append(tell, node), o.total+1, true
 		}

@@ -38,6 +38,14 @@ func ReplaceReason(i *v1alpha1.WindowsInstance, allowed v1alpha1.MachineReplacem
 	return ""
 }
 
+// ContentOf says whether the host of an instance had come to the content with a digest, or to another and not to that since. Its Node may be
+// gone. Neither holds for a host that never came to any.
+func ContentOf(i *v1alpha1.WindowsInstance, digest string) (arrived, former bool) {
+	had := i.Status.Payload.Current
+	arrived = had == desired.ShortDigest(digest)
+	return arrived, had != "" && !arrived
+}
+
 // costs remembers what going from one version to another disrupts. It is asked for every host with each plan.
 type costs struct {
 	mu    sync.Mutex

@@ -133,8 +133,7 @@ func (m *maintenance) begin(ctx context.Context) (begun bool, err error) {
 
 // isHeld says whether the user holds the host by now, or what was to be begun has failed meanwhile. The plan may not have heard of it.
 func (m *maintenance) isHeld() bool {
-	f := m.view.Instance.Status.Failure
-	hasFailed := f != nil && f.Action == m.next.Action && m.next.Asked == "" && (f.Action != v1alpha1.ActionUpgrade || f.Version == m.view.Version)
+	hasFailed := rollout.Failed(m.view.Instance.Status.Failure, m.next.Action, m.next.Asked, m.view.Version)
 	return hasFailed || m.view.Instance.Spec.Paused || m.view.AllPaused
 }
 
@@ -173,16 +172,13 @@ func (m *maintenance) giveBack(ctx context.Context) error {
 	if err := m.uncordon(ctx, ""); err != nil {
 		return err
 	}
-	m.status.desired().Maintenance = nil
 	meta.RemoveStatusCondition(&m.status.desired().Conditions, api.ConditionDraining)
-	if err := m.status.write(ctx); err != nil {
+	if err := m.end(ctx); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Maintenance deferred", "action", now.Action, "brokenSince", now.BrokenSince)
 	m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDeferred, Action: string(now.Action)},
 		"%s had begun because the node was not Ready since %s; the node is Ready again, so that it waits for its turn", now.Action, now.BrokenSince.UTC().Format(time.RFC3339))
-	m.stopwatch.forget(m.id())
-	m.Fleet.Done(m.id())
 	return nil
 }
 

@@ -113,8 +113,7 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if !failed && now.RebootCauses != "" {
 		st.LastReboot = &v1alpha1.LastReboot{At: metav1.Now(), Causes: now.RebootCauses}
 	}
-	st.Maintenance = nil
-	if err := m.status.write(ctx); err != nil {
+	if err := m.end(ctx); err != nil {
 		return err
 	}
 	took := time.Since(now.StartedAt.Time).Round(time.Second)
@@ -123,6 +122,15 @@ func (m *maintenance) finish(ctx context.Context) error {
 	if !failed {
 		m.Events.Emit(kube.Event{Object: m.view.Instance, Type: corev1.EventTypeNormal, Reason: api.EventMaintenanceDone, Action: string(now.Action) + now.StartedAt.Format("-20060102150405")},
 			"%s is done after %s", now.Action, took)
+	}
+	return nil
+}
+
+// end writes down that nothing is under way, and gives the place back.
+func (m *maintenance) end(ctx context.Context) error {
+	m.status.desired().Maintenance = nil
+	if err := m.status.write(ctx); err != nil {
+		return err
 	}
 	m.stopwatch.forget(m.id())
 	m.Fleet.Done(m.id())

@@ -13,8 +13,8 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/fleet"
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
-	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/release"
@@ -67,8 +67,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	v.SlotFree = c.Slots.Free(joins(v.config))
 	v.NotBefore = c.notBefore(v.Instance)
 	v.FleetSilent = c.Fleet.Unrepaired(name)
-	had := v.Instance.Status.Payload.Current
-	v.Former = had != "" && had != desired.ShortDigest(v.release.Content.Digest)
+	_, v.Former = fleet.ContentOf(v.Instance, v.release.Content.Digest)
 	next := c.Fleet.Next(name)
 	v.Turn = next.Action == v1alpha1.ActionJoin && next.Begin
 	return v, nil

@@ -39,17 +39,10 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if settles > 0 && (after == 0 || settles < after) {
-		after = settles
-	}
 	c.reportPlan(v, st)
-	if again := c.reportReboot(v, st); again > 0 && (after == 0 || again < after) {
-		after = again
-	}
+	after = kube.Sooner(after, settles, c.reportReboot(v, st))
 	c.reportPayload(v, st)
-	if again := join.Observe(st, i.Generation, v.Node, v.Version, time.Now()); again > 0 && (after == 0 || again < after) {
-		after = again
-	}
+	after = kube.Sooner(after, join.Observe(st, i.Generation, v.Node, v.Version, time.Now()))
 	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {
 		s.track(p)

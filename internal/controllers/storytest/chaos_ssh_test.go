@@ -3,7 +3,6 @@ package storytest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -43,53 +42,15 @@ func (c chaosConnection) Run(_ context.Context, command string, stdin io.Reader,
 	if fails {
 		stdout = io.Discard
 	}
-	err := c.h.command(command, stdin, stdout)
+	err := doCommand(c.h, command, stdin, stdout)
 	if fails {
 		return lost
 	}
 	return err
 }
 
-func (h *chaosHost) command(command string, stdin io.Reader, stdout io.Writer) error {
-	if strings.HasPrefix(command, "shutdown.exe /r") {
-		h.restartByOperator()
-		return nil
-	}
-	s := agent.NewSession(stdin, stdout)
-	_, verb, _ := strings.Cut(command, " ")
-	switch verb {
-	case agent.CommandFacts:
-		s.End(h.facts(), nil)
-	case agent.CommandReceive:
-		var request agent.ReceiveRequest
-		_ = s.Request(&request)
-		_ = s.Missing(nil)
-		h.staged = true
-		s.End(agent.ReceiveResult{}, nil)
-	case agent.CommandJoin:
-		var request agent.JoinRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		h.joinByOperator(request)
-		s.End(agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil)
-	case agent.CommandLeave:
-		var request agent.LeaveRequest
-		if err := s.Request(&request); err != nil {
-			return err
-		}
-		h.effect("leave")
-		h.w.say("%s leaves", h.name)
-		h.cluster, h.version, h.goesTo, h.staged, h.pending = "", "", "", false, ""
-		s.End(agent.LeaveResult{}, nil)
-	default:
-		return fmt.Errorf("a host by chance knows no command %q", command)
-	}
-	return nil
-}
-
-// restartByOperator restarts Windows.
-func (h *chaosHost) restartByOperator() {
+// restart restarts Windows, for the operator.
+func (h *chaosHost) restart() {
 	h.w.say("%s restarts", h.name)
 	h.effect("restart")
 	h.checkRestarts()
@@ -98,8 +59,8 @@ func (h *chaosHost) restartByOperator() {
 	h.reportsAt = h.backAt.Add(h.w.between(0, 45*time.Second))
 }
 
-// joinByOperator makes a node of the host, or repairs it.
-func (h *chaosHost) joinByOperator(r agent.JoinRequest) {
+// join makes a node of the host, or repairs it.
+func (h *chaosHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
 	h.checkJoin(r.Desired.Version)
 	isFirst := h.joined == 0
 	if h.version != r.Desired.Version {
@@ -117,6 +78,15 @@ func (h *chaosHost) joinByOperator(r agent.JoinRequest) {
 	}
 	h.cluster, h.goesTo, h.signingKey, h.seenState = r.Cluster, "", r.Desired.SigningKey, ""
 	h.joinedAt, h.joined, h.registers = time.Now(), h.joined+1, true
+	return agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil
+}
+
+// leave takes everything of ours off the host.
+func (h *chaosHost) leave(agent.LeaveRequest) (agent.LeaveResult, error) {
+	h.effect("leave")
+	h.w.say("%s leaves", h.name)
+	h.cluster, h.version, h.goesTo, h.staged, h.pending = "", "", "", false, ""
+	return agent.LeaveResult{}, nil
 }
 
 // checkJoin checks that a join brings no version to a host whose turn it is not, and that it does not begin while everything is paused.

@@ -155,15 +155,24 @@ func (c storyConnection) Run(ctx context.Context, command string, stdin io.Reade
 	if lost {
 		stdout = io.Discard
 	}
-	err := c.do(command, stdin, stdout)
+	err := doCommand(c.storyHost, command, stdin, stdout)
 	if lost {
 		return &remote.Error{Kind: remote.Lost, Host: c.address, Err: errors.New("broken after the command")}
 	}
 	return err
 }
 
-func (c storyConnection) do(command string, stdin io.Reader, stdout io.Writer) error {
-	h := c.storyHost
+// commanded is a host that does what the operator's commands say.
+type commanded interface {
+	restart()
+	facts() agent.Facts
+	receive(agent.ReceiveRequest)
+	join(agent.JoinRequest) (agent.JoinResult, error)
+	leave(agent.LeaveRequest) (agent.LeaveResult, error)
+}
+
+// doCommand has a host do what a command says.
+func doCommand(h commanded, command string, stdin io.Reader, stdout io.Writer) error {
 	if strings.HasPrefix(command, "shutdown.exe /r") {
 		h.restart()
 		return nil
@@ -177,20 +186,14 @@ func (c storyConnection) do(command string, stdin io.Reader, stdout io.Writer) e
 		var request agent.ReceiveRequest
 		_ = s.Request(&request)
 		_ = s.Missing(nil)
-		h.staged, h.offered = true, request.Content
+		h.receive(request)
 		s.End(agent.ReceiveResult{}, nil)
 	case agent.CommandJoin:
 		var request agent.JoinRequest
 		if err := s.Request(&request); err != nil {
 			return err
 		}
-		h.token = request.Bootstrap.Token
-		if h.says != nil { // whoever lies takes the token, and stays what it is
-			s.End(agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"})
-			return nil
-		}
-		h.join(request)
-		s.End(agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil)
+		s.End(h.join(request))
 	case agent.CommandLeave:
 		var request agent.LeaveRequest
 		if err := s.Request(&request); err != nil {
@@ -221,7 +224,13 @@ func (h *storyHost) facts() agent.Facts {
 	return f
 }
 
-func (h *storyHost) join(r agent.JoinRequest) {
+func (h *storyHost) receive(r agent.ReceiveRequest) { h.staged, h.offered = true, r.Content }
+
+func (h *storyHost) join(r agent.JoinRequest) (agent.JoinResult, error) {
+	h.token = r.Bootstrap.Token
+	if h.says != nil { // whoever lies takes the token, and stays what it is
+		return agent.JoinResult{}, &agent.Error{Code: agent.CodeServiceFailed, Message: "something went wrong"}
+	}
 	h.story.mustBeDrained(h, h.others, "joined over another operator's node")
 	if h.version != r.Desired.Version {
 		h.story.say("%s joins with %s", h.name, r.Desired.Version)
@@ -240,6 +249,7 @@ func (h *storyHost) join(r agent.JoinRequest) {
 		h.deaf--
 		h.story.say("%s is joined again", h.name)
 	}
+	return agent.JoinResult{BootID: strconv.Itoa(h.bootID)}, nil
 }
 
 func (h *storyHost) leave(r agent.LeaveRequest) (agent.LeaveResult, error) {
