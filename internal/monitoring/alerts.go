@@ -89,6 +89,11 @@ func rolloutAlerts() Group {
 			"{{ $value }} Windows hosts wait because the version failed on another one. No further node gets it.",
 		},
 		{
+			"WindowsFleetSilent", warning, "5m", `sum by (job, action) (` + api.MetricRolloutWaiting + `{reason="` + api.ReasonFleetSilent + `"}) > 0`,
+			"The API server does not hear from many Windows nodes at once.",
+			"{{ $value }} Windows hosts wait because more nodes are silent than may be out of service. Their pods may well run: the likely cause is between the nodes and the API server. The operator begins nothing.",
+		},
+		{
 			"WindowsDrainBlocked", warning, "30m", problem(api.ConditionDraining, api.ReasonDrainBlocked+"|"+api.ReasonDrainTimeout+"|"+api.ReasonPodStuck),
 			"Pods do not leave a Windows node that is being drained.",
 			"Node {{ $labels.node }} is being drained, and pods do not leave it: {{ $labels.reason }}. The rollout waits for it.",

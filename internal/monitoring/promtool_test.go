@@ -219,6 +219,7 @@ func TestAlertsFire(t *testing.T) {
 		"WindowsHostKeyChanged":            {[]any{problem(api.ConditionReachable, api.ReasonHostKeyChanged)}, 0},
 		"WindowsDrainBlocked":              {[]any{problem(api.ConditionDraining, api.ReasonDrainBlocked)}, 30},
 		"WindowsRolloutStopped":            {[]any{series(api.MetricRolloutWaiting+`{action="Upgrade",reason="RolloutStopped"}`, "2x200")}, 5},
+		"WindowsFleetSilent":               {[]any{series(api.MetricRolloutWaiting+`{action="Repair",reason="FleetSilent"}`, "2x200")}, 5},
 		"WindowsUpdateFailed":              {[]any{series(api.MetricActionFailed+`{windowsinstance="a",node="win-1",action="Upgrade"}`, "1x200")}, 0},
 		"WindowsPodImageMismatch":          {[]any{series(api.MetricPodsNotStarted+`{reason="ImageForAnotherBuild"}`, "2x200")}, 15},
 		"WindowsSettingsNotArrived":        {[]any{series(api.MetricSettingsLag+`{node="win-1"}`, "1000x200")}, 1},
