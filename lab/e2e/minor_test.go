@@ -38,7 +38,7 @@ func TestClusterMoves(t *testing.T) {
 	needs(t, lab.CanRunWindows(), lab.CanRunRegistries())
 	p := newPlace(t, moving(""))
 	p.joinAll()
-	p.moveCluster()
+	p.moveCluster(func() {})
 }
 
 // TestOpenShiftMoves does the same on OpenShift, on a platform with a cloud-controller-manager, which the kubelets of both versions leave
@@ -52,7 +52,7 @@ func TestOpenShiftMoves(t *testing.T) {
 		cloud.Set(h.Name, testenv.Machine("vsphere://"+h.Name, h.Address))
 	}
 	p.joinAll()
-	p.moveCluster()
+	p.moveCluster(p.restartOperator)
 	for _, h := range p.Hosts() {
 		p.expectInitialized(h.Name, "vsphere://"+h.Name)
 	}
@@ -64,8 +64,9 @@ func moving(platform string) testenv.Options {
 	}
 }
 
-// moveCluster takes a cluster with two nodes of the oldest version to the next one.
-func (p place) moveCluster() {
+// moveCluster takes a cluster with two nodes of the oldest version to the next one. The former version of the API server counts for ten
+// minutes, unless the operator is restarted after the upgrade.
+func (p place) moveCluster(upgraded func()) {
 	p.t.Helper()
 	one := intstr.FromInt32(1)
 	p.configure(func(s *v1alpha1.WindowsConfigSpec) { s.Rollout.MaxUnavailable = &one })
@@ -88,9 +89,10 @@ func (p place) moveCluster() {
 	if err := p.Lab.ControlPlane.Upgrade(p.t.Context(), next); err != nil {
 		p.t.Fatal(err)
 	}
+	upgraded()
 	watch, outages := p.watchBudget(1), p.watchOutages()
 	traffic := p.StartTraffic(p.t.Context(), appWeb, 50*time.Millisecond)
-	p.expectKubeletVersion(next) // two minutes after the upgrade, at the earliest
+	p.expectKubeletVersionWithin(10*time.Minute+patience, next)
 	p.expectRolledOut()
 	p.expectNoFailures(traffic)
 	p.logOutages(outages)
@@ -103,7 +105,12 @@ func (p place) moveCluster() {
 // expectKubeletVersion waits until all nodes are Ready with a version of the kubelet.
 func (p place) expectKubeletVersion(want string) {
 	p.t.Helper()
-	p.eventually("all nodes have kubelet "+want, func(context.Context) string {
+	p.expectKubeletVersionWithin(patience, want)
+}
+
+func (p place) expectKubeletVersionWithin(patience time.Duration, want string) {
+	p.t.Helper()
+	testenv.Eventually(p.t, patience, "all nodes have kubelet "+want, func(context.Context) string {
 		for _, host := range p.Hosts() {
 			node := p.node(host.Name)
 			if is := node.Status.NodeInfo.KubeletVersion; is != want || !nodestate.IsReady(node) {
