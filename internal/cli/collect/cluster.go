@@ -11,7 +11,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/supportbundle"
+	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
 // Bounds of what is read of the API server.
@@ -75,7 +75,7 @@ func masked(text []byte) ([]byte, error) {
 			}
 		}
 	}
-	out, err := json.MarshalIndent(supportbundle.NewMasker(nil).Tree(tree), "", " ")
+	out, err := json.MarshalIndent(mask.New().Tree(tree), "", " ")
 	return append(out, '\n'), err
 }
 
@@ -125,7 +125,7 @@ func (c *collector) containerLog(ctx context.Context, namespaced, pod, container
 	query := url.Values{"container": {container}, "tailLines": {strconv.Itoa(logLines)}, "previous": {strconv.FormatBool(previous)}}
 	text, err := c.client.Get(ctx, namespaced+"/pods/"+url.PathEscape(pod)+"/log", query, maxLog)
 	if err == nil {
-		text = []byte(supportbundle.NewMasker(nil).Text(string(text)))
+		text = []byte(mask.New().Text(string(text)))
 	}
 	c.archive.cluster(name+".log", text, err)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
@@ -217,7 +218,7 @@ const logTail = 1 << 20
 
 // tails takes the ends of logs, without WICD. It says whether there are some.
 func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostReport) (taken bool) {
-	masker := supportbundle.NewMasker(nil)
+	masker := mask.New()
 	for _, file := range []string{
 		"wicd/wicd.log", "wicd/update.log", "kubelet/kubelet.log", "containerd/containerd.log", "kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log",
 		"flanneld/flanneld.log", "eventlog/System.log", "eventlog/Application.log",

@@ -180,7 +180,7 @@ func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause
 		return c.annotate(ctx, r, pod.ResourceVersion, "")
 	}
 	message := cause.Message + ". " + c.advice.For(cause.Reason).Remedy
-	if err := c.annotate(ctx, r, pod.ResourceVersion, shorten.Text(cause.Reason+": "+message, shorten.Note)); err != nil {
+	if err := c.annotate(ctx, r, pod.ResourceVersion, shorten.Text(cause.Reason+": "+c.Events.Masked(message), shorten.Note)); err != nil {
 		return err
 	}
 	c.Events.Emit(kube.Event{Object: pod, Type: corev1.EventTypeWarning, Reason: cause.Reason, Action: "Start"}, "%s", message)
