@@ -54,7 +54,7 @@ func TestSecretsThatNobodyKnowsAreMasked(t *testing.T) {
 
 func TestHonestTextsStay(t *testing.T) {
 	m := mask.New("", "  ", "abc")
-	for _, text := range masktest.Honest() {
+	for _, text := range honest() {
 		if got := m.Text(text); got != text {
 			t.Errorf("%q becomes %q", text, got)
 		}
