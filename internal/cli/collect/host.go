@@ -19,7 +19,6 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
@@ -218,7 +217,6 @@ const logTail = 1 << 20
 
 // tails takes the ends of logs, without WICD. It says whether there are some.
 func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostReport) (taken bool) {
-	masker := mask.New()
 	for _, file := range []string{
 		"wicd/wicd.log", "wicd/update.log", "kubelet/kubelet.log", "containerd/containerd.log", "kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log",
 		"flanneld/flanneld.log", "eventlog/System.log", "eventlog/Application.log",
@@ -232,7 +230,7 @@ func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostR
 		}
 		text, err := io.ReadAll(io.LimitReader(part.Body, logTail))
 		_ = part.Body.Close()
-		if err != nil || c.archive.add("hosts/"+h.Name+"/logs/"+file, []byte(masker.Text(string(text)))) != nil {
+		if err != nil || c.archive.add("hosts/"+h.Name+"/logs/"+file, []byte(c.masker.Text(string(text)))) != nil {
 			return taken
 		}
 		taken = true
