@@ -41,6 +41,8 @@ func honest() []string {
 		`{"kind":"ConfigMap","data":{"windows-services":"{\"version\":\"1.1.0\"}"}}`,
 		`kubectl create secret generic cloud-private-key --from-file=private-key.pem=key`,
 		`net user`,
+		`making a bootstrap token: creating a token of ServiceAccount windows-node-bootstrapper: forbidden`,
+		`asking its authority auth.example.com for a token: status 401`,
 		`net use \\srv\share *`,
 		`sc query kubelet -p`,
 		`node win-1 has annotation example.com/pub-key-hash=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08`,

@@ -73,10 +73,17 @@ func (p *pairing) separator(i int) {
 	case header && !quoted:
 		value = headerValue(p.line, value.from, at)
 	}
-	if !quoted && p.line[i] == ':' && isProse(firstWord(p.line[value.from:value.to])) {
+	if !quoted && p.line[i] == ':' && p.isSentence(name, value) {
 		return
 	}
 	p.add(name, value)
+}
+
+// isSentence says whether a message goes on after a colon: "making a token: creating it failed".
+func (p *pairing) isSentence(name string, value span) bool {
+	word := firstWord(p.line[value.from:value.to])
+	inSentence := classOf(name) == opaque && strings.HasPrefix(p.line[value.from+len(word):], " ")
+	return isProse(word) || inSentence && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 func (p *pairing) add(name string, value span) {
