@@ -189,7 +189,7 @@ func split(line string) (words spans) {
 			continue
 		}
 		from := i
-		for i < len(line) && line[i] != ' ' && line[i] != '\t' && !(line[i] == ',' && line[i-1] == '"') {
+		for i < len(line) && line[i] != ' ' && line[i] != '\t' && (line[i] != ',' || line[i-1] != '"') {
 			i++
 		}
 		words = append(words, span{from, from + len(strings.TrimRight(line[from:i], `"'])}`+"`"))})

@@ -139,7 +139,8 @@ func (d *document) inBlock(line string) (masked []string, known bool) {
 		return []string{line}, true
 	}
 	isItem := strings.HasPrefix(trimmed, "- ")
-	if indent <= d.block.indent && !(d.block.kind == items && isItem && indent == d.block.indent) {
+	beside := d.block.kind == items && isItem && indent == d.block.indent // a list may begin where its name does
+	if indent <= d.block.indent && !beside {
 		d.block = block{}
 		return nil, false
 	}
