@@ -61,6 +61,8 @@ func mayImport() map[string][]string {
 		"internal/hns":                   {},
 		"internal/kubeproxy":             {"internal/hns"},
 		"internal/shorten":               {},
+		"internal/mask":                  {},
+		"internal/mask/masktest":         {},
 		"internal/advice":                {"api"},
 		"internal/fleetstatus":           {"api", "api/v1alpha1", "internal/advice", "internal/podcause", "internal/nodestate", "internal/shorten"},
 		"internal/podrules":              {"api", "internal/windowsbuild"},
@@ -87,13 +89,13 @@ func mayImport() map[string][]string {
 		"internal/cli/session":   {"api", "api/v1alpha1", "internal/fleetstatus", "internal/shorten"},
 		"internal/cli/terminal":  {},
 		"internal/cli/dashboard": {"api/v1alpha1", "internal/advice", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten"},
-		"internal/cli/collect":   {"api", "api/v1alpha1", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/shorten", "internal/supportbundle"},
+		"internal/cli/collect":   {"api", "api/v1alpha1", "internal/cli/nodefiles", "internal/cli/session", "internal/fleetstatus", "internal/mask", "internal/shorten", "internal/supportbundle"},
 		"internal/cli/exec":      {"internal/cli/nodefiles", "internal/cli/session", "internal/shorten"},
 		"internal/cli/logs":      {"internal/cli/nodefiles", "internal/cli/session", "internal/cli/terminal"},
 		"internal/cli/nodefiles": {"internal/cli/session", "internal/shorten"},
 
 		"internal/claim":                        {"api", "api/v1alpha1"},
-		"internal/kube":                         {"api", "api/v1alpha1", "internal/metrics", "internal/shorten"},
+		"internal/kube":                         {"api", "api/v1alpha1", "internal/mask", "internal/metrics", "internal/shorten"},
 		"internal/controllers":                  {"api", "api/v1alpha1", "deploy", "internal/controllers/admission", "internal/controllers/clusterversion", "internal/controllers/csrapproval", "internal/controllers/explain", "internal/controllers/fleet", "internal/controllers/instance", "internal/controllers/overlayleftovers", "internal/controllers/runtimeclass", "internal/controllers/settings", "internal/controllers/source", "internal/controllers/upgradeable", "internal/controllers/userdata", "internal/desired", "internal/kube", "internal/release", "internal/remote", "payload"},
 		"internal/controllers/admission":        {"api", "api/v1alpha1", "deploy", "internal/kube", "internal/shorten"},
 		"internal/controllers/clusterversion":   {"internal/cluster", "internal/kube", "internal/release"},
@@ -115,15 +117,15 @@ func mayImport() map[string][]string {
 		"internal/host":             {"internal/agent", "internal/cri", "internal/desired", "internal/hns"},
 		"internal/daemon/state":     {"internal/agent", "internal/desired", "internal/host"},
 		"internal/daemon/store":     {"internal/agent", "internal/daemon/state", "internal/desired", "internal/host", "payload/compress"},
-		"internal/daemon/logrotate": {"internal/backoff", "internal/desired", "internal/host"},
+		"internal/daemon/logrotate": {"internal/backoff", "internal/desired", "internal/host", "internal/mask"},
 		"internal/daemon/eventlog":  {"internal/backoff", "internal/daemon/logrotate", "internal/daemon/state", "internal/desired", "internal/host"},
 		"internal/daemon/collect": {"api", "internal/agent", "internal/daemon/credentials", "internal/daemon/eventlog", "internal/daemon/logrotate", "internal/daemon/nodestatus",
-			"internal/daemon/state", "internal/daemon/supervisor", "internal/desired", "internal/host", "internal/supportbundle"},
+			"internal/daemon/state", "internal/daemon/supervisor", "internal/desired", "internal/host", "internal/mask", "internal/supportbundle"},
 		"internal/daemon/credentials": {"api", "internal/agent", "internal/desired", "internal/host", "internal/identity"},
 		"internal/daemon/apiclient": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
 			"internal/host", "internal/identity"},
 		"internal/daemon/nodestatus": {"api", "internal/backoff", "internal/daemon/apiclient", "internal/daemon/credentials", "internal/daemon/state", "internal/desired",
-			"internal/identity", "internal/metrics", "internal/nodestate", "internal/shorten"},
+			"internal/identity", "internal/mask", "internal/metrics", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/supervisor": {"api", "internal/agent", "internal/backoff", "internal/daemon/logrotate", "internal/daemon/nodestatus", "internal/daemon/state",
 			"internal/desired", "internal/host", "internal/nodestate", "internal/shorten"},
 		"internal/daemon/configure": {"api", "internal/agent", "internal/backoff", "internal/daemon/credentials", "internal/daemon/nodestatus",
@@ -174,7 +176,7 @@ func mayImport() map[string][]string {
 // purePackages decide and render. They touch neither files nor network nor clock nor cluster.
 func purePackages() []string {
 	return []string{"internal/desired", "internal/release", "internal/csr", "internal/mirrors", "api", "api/v1alpha1", "internal/proxy", "internal/tlsprofile", "internal/trust", "internal/rollout", "internal/drain", "internal/hns",
-		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
+		"internal/machines", "internal/userdata", "internal/addresses", "internal/platform", "internal/nodestate", "internal/shorten", "internal/mask", "internal/advice", "internal/fleetstatus", "internal/podcause", "internal/podrules", "internal/windowsbuild", "internal/metrics", "internal/monitoring", "deploy", "internal/supportbundle", "internal/overlaystatus"}
 }
 
 // source is one package of the tree: its files without tests, parsed.

@@ -43,6 +43,10 @@ const (
 	// operator applies them itself (--apply-policies), those that limit the operator do not count: the message says
 	// which of them are missing. Good when True.
 	ConditionPolicies = "PoliciesInForce"
+	// ConditionLimitsMissing is True while admission policies that limit the operator itself are missing or altered, where
+	// it works without them (--apply-policies). It then does not say why pods do not start. The message names the
+	// policies. Absent otherwise. Bad when True.
+	ConditionLimitsMissing = "LimitsMissing"
 	// ConditionAnotherOperator is True while a second operator is installed in another namespace. It stands by, and
 	// writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
 	ConditionAnotherOperator = "AnotherOperator"
@@ -63,6 +67,13 @@ const (
 	// ReasonSandboxImagePullFailed means that the pull failed for another reason; the message has it. This reason, and
 	// those above but the first, are also reasons of NodeReady as long as the node waits for its first image.
 	ReasonSandboxImagePullFailed = "SandboxImagePullFailed"
+)
+
+// Reasons of condition LimitsMissing.
+const (
+	// ReasonLimitsMissing means that deploy/limits of the operator's version was not applied. A compromised operator
+	// could approve certificates of others, and change Linux nodes.
+	ReasonLimitsMissing = "LimitsMissing"
 )
 
 // Reasons of condition AnotherOperator.

@@ -38,7 +38,7 @@ func TestManifestsUseTheNamesOfTheAPI(t *testing.T) {
 		"openshift/machine-api.yaml":             {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
 		"openshift/cluster-api/cluster-api.yaml": {"resourceNames: [" + api.UserDataSecret + "]", "namespace: " + api.DefaultNamespace},
 		"openshift/pull-secret.yaml":             {"resourceNames: [" + api.PullSecret + "]", "namespace: " + api.DefaultNamespace},
-		"olm/rbac.yaml":                          {"resourceNames: [" + api.UserDataSecret + "]", "resourceNames: [" + api.PullSecret + "]"},
+		"olm/rbac.yaml":                          {"resourceNames: [" + api.UserDataSecret + "]"},
 		"rbac-hosts.yaml":                        {"name: " + api.BootstrapServiceAccount, "name: " + api.WICDGroup, "name: " + api.WICDRole},
 		"rbac-users.yaml":                        {"apiGroups: [" + api.GroupName + "]"},
 		"admission.yaml": {

@@ -191,8 +191,8 @@ type WindowsConfigStatus struct {
 
 	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
 	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
-	// policies are installed; good when True) and AnotherOperator (a second operator is installed, and stands by; bad
-	// when True).
+	// policies are installed; good when True), LimitsMissing (those that limit the operator itself are not; bad when
+	// True) and AnotherOperator (a second operator is installed, and stands by; bad when True).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

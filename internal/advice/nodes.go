@@ -120,6 +120,7 @@ func settings() Table {
 		api.ReasonSettingsInvalid: {Error, "Correct the object and field that the message names; nodes keep the settings they have.", page},
 		api.ReasonSettingsIgnored: {Warning, "Change the setting as the message says; the rest is applied.", page},
 		api.ReasonPoliciesAltered: {Error, "Apply the manifests of the operator's version again: kubectl apply -k deploy.", notReady},
+		api.ReasonLimitsMissing:   {Warning, "Apply the limits of the operator's version: kubectl apply -k deploy/limits.", "install-olm#limits-of-the-operator"},
 		api.ReasonNodesOutOfService: {Info, "Wait until the operator has finished with the nodes.",
 			"fleet"},
 		api.ReasonAnotherOperatorInstalled: {Error, "Uninstall one of the two operators that the message names.", "troubleshooting#the-operator-does-not-start"},

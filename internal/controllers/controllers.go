@@ -112,7 +112,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
-		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Registry: o.Registry}),
+		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Limited: policies.Limited, Registry: o.Registry}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
 }

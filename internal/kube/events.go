@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -25,14 +26,22 @@ type Event struct {
 }
 
 // Events records events about objects.
-type Events struct{ recorder events.EventRecorder }
+//
+// Notes quote what programs, hosts and registries say: secrets in them are masked, since many may read events.
+type Events struct {
+	recorder events.EventRecorder
+	masker   *mask.Masker
+}
 
 // NewEvents records events with a recorder.
-func NewEvents(r events.EventRecorder) Events { return Events{recorder: r} }
+func NewEvents(r events.EventRecorder) Events { return Events{recorder: r, masker: mask.New()} }
+
+// Masked is a text without secrets, for an object that says the same as an event.
+func (l Events) Masked(text string) string { return l.masker.Text(text) }
 
 // Emit records an event.
 func (l Events) Emit(e Event, format string, args ...any) {
-	note := shorten.Text(fmt.Sprintf(format, args...), shorten.Note)
+	note := shorten.Text(l.Masked(fmt.Sprintf(format, args...)), shorten.Note)
 	var related runtime.Object
 	if e.Related != nil {
 		related = e.Related

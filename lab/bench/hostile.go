@@ -32,6 +32,7 @@ const (
 
 // measureHostile measures joins of honest hosts alone, with hostile hosts, and with invalid certificate requests.
 func measureHostile(ctx context.Context, s *sheet) error {
+	measureMask(s)
 	c, err := openCrowd(ctx, s)
 	if err != nil {
 		return err

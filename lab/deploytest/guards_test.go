@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -120,8 +121,42 @@ func (c *cluster) testOperatorAppliesPolicies(t *testing.T) {
 			return drop(as.ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{}))
 		}},
 	})
+	c.testStrongRights(t)
 	if err := c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), role, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// testStrongRights compares what the operator may do with the permissions of the bundle, within limits and without them, with docs/security.md.
+func (c *cluster) testStrongRights(t *testing.T) {
+	o := c.asOperator(t).CoreV1()
+	userData := func(in string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return drop(o.Secrets(in).Update(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "windows-user-data"}}, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}))
+		}
+	}
+	for _, name := range []string{"pull-secret", "windows-user-data"} {
+		if _, err := c.admin.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takeOver := func(ctx context.Context) error {
+		return drop(o.Pods("kube-system").Patch(ctx, "none", types.MergePatchType, []byte(`{"spec":{"containers":null}}`), metav1.PatchOptions{}))
+	}
+	try(t, []attempt{
+		{"reads a tenant's pull secret", forbidden, func(ctx context.Context) error {
+			return drop(o.Secrets("default").Get(ctx, "pull-secret", metav1.GetOptions{}))
+		}},
+		{"writes a tenant's user data within limits", "allowed in default is", userData("default")},
+		{"annotates pods within limits", "not found", takeOver},
+	})
+	const pods = "windows-machine-config-operator-pods"
+	if err := c.admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), pods, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, forbidden, takeOver)
+	if err := manifest.Apply(t.Context(), c.config, deployDir+"/limits"); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -251,9 +253,61 @@ func (c *cluster) testPodPoliciesOfNamespaces(t *testing.T, w writer, privileged
 	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-off", privileged)}, "")
 	c.expectWarning(t, w, []*unstructured.Unstructured{in("rules-warn", privileged)}, "Windows has no privileged containers")
 
-	// A controller's own objects are not refused: they would be missing.
+	// What Kubernetes' controllers make is not refused: it would be missing. An owner that somebody invents is no way around, nor is the annotation
+	// of OpenShift; scaling what is there is.
 	owned := in("rules-deny", privileged)
 	owned.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"})
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "u", Controller: new(true)}})
-	c.expectWarning(t, w, []*unstructured.Unstructured{owned}, "")
+	const controller = "system:serviceaccount:kube-system:deployment-controller"
+	c.expectWarning(t, c.newWriterAs(t, controller), []*unstructured.Unstructured{owned}, "")
+	filled := in("rules-deny", privileged)
+	filled.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	filled.Object["spec"] = runtime.DeepCopyJSON(privileged)
+	filled.SetAnnotations(map[string]string{"openshift.io/scc": "restricted-v2"})
+	tenant := c.mayWritePods(t, "rules-deny")
+	try(t, []attempt{
+		{"an invented owner", "Windows has no privileged containers", func(ctx context.Context) error { return w.create(ctx, owned) }},
+		{"an invented annotation", "Windows has no privileged containers", func(ctx context.Context) error { return tenant.create(ctx, filled) }},
+		{"more replicas of what is there", "", func(ctx context.Context) error { return c.scale(ctx, in("rules-off", privileged), "rules-off") }},
+	})
+}
+
+// newWriterAs is newWriter for another user.
+func (c *cluster) newWriterAs(t *testing.T, user string) writer {
+	t.Helper()
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	w := &warnings{}
+	config.WarningHandler = w
+	return writer{newClients(t, config), w}
+}
+
+// mayWritePods is a user who may write all in one namespace, as its administrator.
+func (c *cluster) mayWritePods(t *testing.T, in string) writer {
+	t.Helper()
+	const user = "tenant-of-pods"
+	if _, err := c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w := c.newWriterAs(t, user)
+	eventually(t, "", func(ctx context.Context) error { return drop(w.CoreV1().Pods(in).List(ctx, metav1.ListOptions{})) })
+	return w
+}
+
+// scale creates an object where rules are off, puts them in force there, and changes its replicas.
+func (c *cluster) scale(ctx context.Context, o *unstructured.Unstructured, in string) error {
+	if _, err := c.admin.AppsV1().Deployments(in).Get(ctx, o.GetName(), metav1.GetOptions{}); err == nil {
+		return fmt.Errorf("%s is there already", o.GetName())
+	}
+	deployments := c.admin.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).Namespace(in)
+	if err := drop(deployments.Create(ctx, o, metav1.CreateOptions{})); err != nil {
+		return err
+	}
+	if err := drop(c.admin.CoreV1().Namespaces().Patch(ctx, in, types.MergePatchType, []byte(`{"metadata":{"labels":{"`+api.LabelPodRules+`":"deny"}}}`), metav1.PatchOptions{})); err != nil {
+		return err
+	}
+	return drop(deployments.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}))
 }

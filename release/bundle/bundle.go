@@ -33,6 +33,9 @@ const Channel = "stable"
 // olm is the part of deploy/ that only a bundle has.
 const olm manifests.Part = "olm"
 
+// limits is the part that a bundle cannot have.
+const limits manifests.Part = "limits"
+
 // Source is what a bundle is made of.
 type Source struct {
 	// Deploy is the folder deploy/.
@@ -87,6 +90,14 @@ func Build(s Source) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the bundle: %w", err)
 	}
+	limited, err := manifests.Load(s.Deploy, limits)
+	if err != nil {
+		return nil, fmt.Errorf("building the bundle: %w", err)
+	}
+	// What the operator may do only within limits comes with these, which a bundle cannot have.
+	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(limited, func(l *unstructured.Unstructured) bool { return manifests.Key(l) == manifests.Key(o) })
+	})
 	// OLM would put the dashboards of the console into the operator's namespace, where the console does not look.
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ConfigMap" })
 	p, err := divide(objects)

@@ -202,6 +202,32 @@ func TestNothingUnnamedIsPermittedInOtherNamespaces(t *testing.T) {
 	}
 }
 
+// TestStrongRightsComeWithTheLimits: what nothing limits with OLM is not permitted there.
+func TestStrongRightsComeWithTheLimits(t *testing.T) {
+	b := mustBuild(t)
+	var rules []rbacv1.PolicyRule
+	for _, p := range b.CSV.Spec.Install.Spec.ClusterPermissions {
+		rules = append(rules, p.Rules...)
+	}
+	permitted := grants(rules)
+	for _, strong := range []string{" pods  patch", " secrets pull-secret get", " secrets pull-secret list", " secrets windows-user-data delete", "machine.openshift.io machines  delete"} {
+		if permitted[strong] {
+			t.Errorf("%q is permitted", strong)
+		}
+	}
+	if !grants(roleRules(t, "limits", "ClusterRole", operator+"-pods"))[" pods  patch"] {
+		t.Error("deploy/limits does not permit to annotate pods")
+	}
+	for _, o := range b.Objects {
+		if o.GetName() == operator+"-pods" {
+			t.Errorf("the bundle has %s %s", o.GetKind(), o.GetName())
+		}
+	}
+	if before, _, _ := strings.Cut(b.CSV.Spec.Description, "### After"); !strings.Contains(before, "oc apply -k deploy/limits") {
+		t.Error("the description does not say to apply the limits first")
+	}
+}
+
 func TestASourceThatIsWrongIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bundle.Source)

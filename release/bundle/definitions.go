@@ -64,7 +64,7 @@ func configStatus() []Descriptor {
 	return []Descriptor{
 		{Path: "rollout.message", DisplayName: "Rollout", Description: "What happens, and what it waits for.", XDescriptors: []string{text}},
 		{Path: "rollout.version", DisplayName: "Version of nodes", Description: "The version that all nodes are to have.", XDescriptors: []string{text}},
-		{Path: "conditions", DisplayName: "Conditions", Description: "Published, Degraded and PoliciesInForce.", XDescriptors: []string{conditions}},
+		{Path: "conditions", DisplayName: "Conditions", Description: "Published, Degraded, PoliciesInForce and LimitsMissing.", XDescriptors: []string{conditions}},
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
-	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
 // Bounds of what is read of the API server.
@@ -25,7 +24,7 @@ const (
 func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fleetstatus.Fleet, timeout time.Duration) {
 	text, err := json.MarshalIndent(fleet, "", " ")
 	if err == nil {
-		text, err = masked(text)
+		text, err = c.masked(text)
 	}
 	c.archive.cluster("status.json", text, err)
 	const group = "/apis/" + api.GroupName + "/v1alpha1"
@@ -51,7 +50,7 @@ func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fle
 			defer cancel()
 			text, err := c.client.Get(ctx, list.at, list.query, maxObjects)
 			if err == nil {
-				text, err = masked(text)
+				text, err = c.masked(text)
 			}
 			c.archive.cluster(list.name, text, err)
 		})
@@ -61,7 +60,7 @@ func (c *collector) cluster(ctx context.Context, in fleetstatus.Input, fleet fle
 }
 
 // masked is JSON without what only servers need, and with secrets masked.
-func masked(text []byte) ([]byte, error) {
+func (c *collector) masked(text []byte) ([]byte, error) {
 	var tree any
 	if err := json.Unmarshal(text, &tree); err != nil {
 		return nil, fmt.Errorf("the answer is not JSON, or too long: %w", err)
@@ -75,7 +74,7 @@ func masked(text []byte) ([]byte, error) {
 			}
 		}
 	}
-	out, err := json.MarshalIndent(supportbundle.NewMasker(nil).Tree(tree), "", " ")
+	out, err := json.MarshalIndent(c.masker.Tree(tree), "", " ")
 	return append(out, '\n'), err
 }
 
@@ -100,7 +99,7 @@ func (c *collector) operatorPods(ctx context.Context, namespaced string, timeout
 		err = json.Unmarshal(text, &pods)
 	}
 	if err == nil {
-		object, err = masked(text)
+		object, err = c.masked(text)
 	}
 	c.archive.cluster("pods.json", object, err)
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *collector) containerLog(ctx context.Context, namespaced, pod, container
 	query := url.Values{"container": {container}, "tailLines": {strconv.Itoa(logLines)}, "previous": {strconv.FormatBool(previous)}}
 	text, err := c.client.Get(ctx, namespaced+"/pods/"+url.PathEscape(pod)+"/log", query, maxLog)
 	if err == nil {
-		text = []byte(supportbundle.NewMasker(nil).Text(string(text)))
+		text = []byte(c.masker.Text(string(text)))
 	}
 	c.archive.cluster(name+".log", text, err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/fleetstatus"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -69,6 +70,7 @@ type collector struct {
 	// namespace is the operator's.
 	namespace string
 	archive   *archive
+	masker    *mask.Masker
 
 	mu sync.Mutex
 }
@@ -87,7 +89,7 @@ func run(ctx context.Context, s *session.Session, o options, names []string) err
 	if err != nil {
 		return err
 	}
-	c := &collector{options: o, session: s, namespace: fleet.Namespace}
+	c := &collector{options: o, session: s, namespace: fleet.Namespace, masker: mask.New(config.BearerToken, config.Password, string(config.KeyData))}
 	if c.client, err = nodefiles.New(config); err != nil {
 		return err
 	}

@@ -217,7 +217,6 @@ const logTail = 1 << 20
 
 // tails takes the ends of logs, without WICD. It says whether there are some.
 func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostReport) (taken bool) {
-	masker := supportbundle.NewMasker(nil)
 	for _, file := range []string{
 		"wicd/wicd.log", "wicd/update.log", "kubelet/kubelet.log", "containerd/containerd.log", "kube-proxy/kube-proxy.log", "hybrid-overlay/hybrid-overlay.log",
 		"flanneld/flanneld.log", "eventlog/System.log", "eventlog/Application.log",
@@ -231,7 +230,7 @@ func (c *collector) tails(ctx context.Context, h fleetstatus.Host, report *hostR
 		}
 		text, err := io.ReadAll(io.LimitReader(part.Body, logTail))
 		_ = part.Body.Close()
-		if err != nil || c.archive.add("hosts/"+h.Name+"/logs/"+file, []byte(masker.Text(string(text)))) != nil {
+		if err != nil || c.archive.add("hosts/"+h.Name+"/logs/"+file, []byte(c.masker.Text(string(text)))) != nil {
 			return taken
 		}
 		taken = true

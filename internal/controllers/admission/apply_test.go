@@ -72,7 +72,11 @@ func TestPoliciesOfHostsAreAppliedToAnEmptyCluster(t *testing.T) {
 		if is.Status != "True" || !strings.Contains(is.Message, "windows-machine-config-operator-secrets is not there; apply deploy/limits") {
 			t.Errorf("the condition is %+v", is)
 		}
-		if n := len(recorder.Events); n != 16 || !strings.HasPrefix(recorder.Events[0], "Normal PolicyApplied") {
+		missing := p.LimitsMissing(1)
+		if limited, err := p.Limited(t.Context()); limited || err != nil || missing == nil || missing.Type != api.ConditionLimitsMissing || !strings.Contains(missing.Message, "apply deploy/limits") {
+			t.Errorf("without limits, the operator is limited: %v (%v), and the condition is %+v", limited, err, missing)
+		}
+		if n := len(recorder.Events); n != 24 || !strings.HasPrefix(recorder.Events[0], "Normal PolicyApplied") {
 			t.Errorf("there are %d events: %q", n, recorder.Events)
 		}
 	})
@@ -157,7 +161,7 @@ func TestAPolicyThatCannotBeAppliedIsAFinding(t *testing.T) {
 		t.Errorf("the condition is %+v", is)
 	}
 	mustReconcile(t, p)
-	if n := len(recorder.Events); n != 16 || slices.ContainsFunc(recorder.Events, func(e string) bool { return !strings.HasPrefix(e, "Warning PoliciesAltered") }) {
+	if n := len(recorder.Events); n != 24 || slices.ContainsFunc(recorder.Events, func(e string) bool { return !strings.HasPrefix(e, "Warning PoliciesAltered") }) {
 		t.Errorf("there are %d events, want one for each object: %q", n, recorder.Events)
 	}
 }

@@ -176,6 +176,31 @@ func file(g deploy.Guard) string {
 	return "deploy/admission.yaml"
 }
 
+// Limited says whether everything was in force that limits the operator itself, when it was looked last.
+func (p *Policies) Limited(ctx context.Context) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lookedAt.IsZero() && len(p.guards) > 0 {
+		if _, err := p.look(ctx); err != nil {
+			return false, err
+		}
+	}
+	return p.finding == "" && p.unlimited == "", nil
+}
+
+// LimitsMissing is condition LimitsMissing; nil where nothing is missing, or counts as a finding of PoliciesInForce.
+func (p *Policies) LimitsMissing(generation int64) *metav1.Condition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unlimited == "" {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: api.ConditionLimitsMissing, Status: metav1.ConditionTrue, Reason: api.ReasonLimitsMissing, ObservedGeneration: generation,
+		Message: shorten.Text("not all admission policies that limit the operator itself are in force, and it does not say why pods do not start: "+p.unlimited, shorten.Reported),
+	}
+}
+
 // Condition is what condition PoliciesInForce says.
 func (p *Policies) Condition(generation int64) metav1.Condition {
 	c := metav1.Condition{

@@ -72,6 +72,9 @@ func TestPoliciesThatAreNotInForceAreFound(t *testing.T) {
 			if (is.Status == "True") != (tc.want == "") || !strings.HasPrefix(is.Message, tc.want) || is.Type != api.ConditionPolicies {
 				t.Errorf("the condition is %+v", is)
 			}
+			if limited, err := p.Limited(t.Context()); limited != (tc.want == "") || err != nil || p.LimitsMissing(7) != nil {
+				t.Errorf("the operator is limited: %v (%v), and the condition is %+v", limited, err, p.LimitsMissing(7))
+			}
 			if events := strings.Join(recorder.Events, "\n"); (events == "") != (tc.want == "") || !strings.Contains(events, tc.want) {
 				t.Errorf("events %q, want one with %q", recorder.Events, tc.want)
 			}

@@ -60,6 +60,8 @@ type Options struct {
 	Events kube.Events
 	// Access says how nodes reach registries.
 	Access Access
+	// Limited says whether it is in force that the operator may change nothing of pods but one annotation. Until then, it changes none.
+	Limited func(context.Context) (bool, error)
 	// Registry takes the metrics.
 	Registry prometheus.Registerer
 }
@@ -100,6 +102,9 @@ func (c *Controller) Register(_ context.Context, m manager.Manager) error {
 
 // Reconcile says of a pod why it does not start.
 func (c *Controller) Reconcile(ctx context.Context, r request) (reconcile.Result, error) {
+	if limited, err := c.Limited(ctx); err != nil || !limited {
+		return reconcile.Result{RequeueAfter: lookAgain}, err
+	}
 	if r.Started {
 		return reconcile.Result{}, c.annotate(ctx, r, "", "")
 	}
@@ -180,7 +185,7 @@ func (c *Controller) tell(ctx context.Context, pod *corev1.Pod, r request, cause
 		return c.annotate(ctx, r, pod.ResourceVersion, "")
 	}
 	message := cause.Message + ". " + c.advice.For(cause.Reason).Remedy
-	if err := c.annotate(ctx, r, pod.ResourceVersion, shorten.Text(cause.Reason+": "+message, shorten.Note)); err != nil {
+	if err := c.annotate(ctx, r, pod.ResourceVersion, shorten.Text(cause.Reason+": "+c.Events.Masked(message), shorten.Note)); err != nil {
 		return err
 	}
 	c.Events.Emit(kube.Event{Object: pod, Type: corev1.EventTypeWarning, Reason: cause.Reason, Action: "Start"}, "%s", message)

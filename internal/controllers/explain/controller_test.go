@@ -41,7 +41,8 @@ func open(t *testing.T, r read, objects ...client.Object) place {
 	c := fake.NewClientBuilder().WithScheme(controllertest.Scheme(t)).WithObjects(append(objects, node)...).WithStatusSubresource(&corev1.Pod{}).Build()
 	c = onlyByUID(c)
 	p := place{t: t, Client: c, events: &controllertest.Recorder{}, registry: prometheus.NewRegistry()}
-	p.controller = New(Options{Client: c, Live: notPending(c), Events: kube.NewEvents(p.events), Registry: p.registry})
+	limited := func(context.Context) (bool, error) { return true, nil }
+	p.controller = New(Options{Client: c, Live: notPending(c), Events: kube.NewEvents(p.events), Limited: limited, Registry: p.registry})
 	p.controller.images = newImages(r)
 	return p
 }
@@ -166,6 +167,23 @@ func TestAPodIsToldOnceWhyItDoesNotStart(t *testing.T) {
 		}
 		if text := p.reconcile(t.Context(), pod); text != "" || len(p.events.Events) != 1 {
 			t.Errorf("the annotation is still %q, the events are %q", text, p.events.Events)
+		}
+	})
+}
+
+// TestWithoutLimitsNoPodIsChanged: the annotation waits until the policy is in force that allows nothing else.
+func TestWithoutLimitsNoPodIsChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := refused("web", "r.test/web:1")
+		p := open(t, for2019, pod)
+		limited := p.controller.Limited
+		p.controller.Limited = func(context.Context) (bool, error) { return false, nil }
+		if is := p.reconcile(t.Context(), pod); is != "" || len(p.events.Events) > 0 {
+			t.Errorf("the annotation is %q, the events are %q", is, p.events.Events)
+		}
+		p.controller.Limited = limited
+		if is := p.reconcile(t.Context(), pod); is == "" {
+			t.Error("it is not told within limits")
 		}
 	})
 }

@@ -100,11 +100,16 @@ func statuses(all []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
 // sweep removes annotations of pods that started while no operator watched them.
 func (c *Controller) sweep(ctx context.Context) error {
 	for {
-		err := c.sweepOnce(ctx)
-		if err == nil {
+		limited, err := c.Limited(ctx)
+		if err == nil && limited {
+			err = c.sweepOnce(ctx)
+		}
+		if err == nil && limited {
 			return nil
 		}
-		log.FromContext(ctx).Error(err, "annotations of pods that have started are looked for again", "after", sweepAgain.String())
+		if err != nil {
+			log.FromContext(ctx).Error(err, "annotations of pods that have started are looked for again", "after", sweepAgain.String())
+		}
 		select {
 		case <-ctx.Done():
 			return nil

@@ -66,7 +66,7 @@ func (s *status) write(ctx context.Context) error {
 // patch is write, for who has the lock. What waited is in it.
 func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) error {
 	s.drop()
-	bound(to)
+	bound(to, s.events.Masked)
 	if equality.Semantic.DeepEqual(&s.written.Status, to) {
 		return nil
 	}
@@ -84,9 +84,9 @@ func (s *status) patch(ctx context.Context, to *v1alpha1.WindowsInstanceStatus) 
 	return nil
 }
 
-// bound cuts what hosts, or the API of others, have a part in to what the object takes. One text that is too long would keep every later
+// bound cuts what hosts, or the API of others, have a part in to what the object takes, without secrets. One text that is too long would keep every later
 // status of the instance from being written.
-func bound(st *v1alpha1.WindowsInstanceStatus) {
+func bound(st *v1alpha1.WindowsInstanceStatus, masked func(string) string) {
 	texts := []*string{&st.Hostname, &st.NodeIP, &st.OSBuild, &st.BootID}
 	if st.Plan != nil {
 		texts = append(texts, &st.Plan.Message)
@@ -104,7 +104,7 @@ func bound(st *v1alpha1.WindowsInstanceStatus) {
 		texts = append(texts, &st.Conditions[i].Message)
 	}
 	for _, text := range texts {
-		*text = shorten.Text(*text, shorten.Reported)
+		*text = shorten.Text(masked(shorten.Text(*text, 2*shorten.Reported)), shorten.Reported)
 	}
 }
 

@@ -227,6 +227,11 @@ func (c *Controller) report(ctx context.Context, config *v1alpha1.WindowsConfig,
 	st := &config.Status
 	st.ObservedGeneration = config.Generation
 	meta.SetStatusCondition(&st.Conditions, c.Policies.Condition(config.Generation))
+	if missing := c.Policies.LimitsMissing(config.Generation); missing != nil {
+		meta.SetStatusCondition(&st.Conditions, *missing)
+	} else {
+		meta.RemoveStatusCondition(&st.Conditions, api.ConditionLimitsMissing)
+	}
 	set := func(condition string, status metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&st.Conditions, metav1.Condition{
 			Type: condition, Status: status, Reason: reason, Message: message, ObservedGeneration: config.Generation,

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
@@ -32,7 +33,7 @@ const (
 // archive is an archive that is being written.
 type archive struct {
 	zip    *zip.Writer
-	masker *supportbundle.Masker
+	masker *mask.Masker
 	now    time.Time
 	left   int64
 	items  []supportbundle.Item
@@ -72,7 +73,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // fill writes all files of the archive, and the manifest.
 func (c *Collector) fill(ctx context.Context, w io.Writer, id string, parts parts) error {
-	a := &archive{zip: zip.NewWriter(w), masker: supportbundle.NewMasker(c.secrets()), now: time.Now().UTC(), left: maxTotal}
+	a := &archive{zip: zip.NewWriter(w), masker: mask.New(c.secrets()...), now: time.Now().UTC(), left: maxTotal}
 	for _, p := range parts {
 		if err := a.addJSON(p.name, p.value, p.err); err != nil {
 			return err
@@ -173,7 +174,7 @@ func (a *archive) add(item supportbundle.Item, content []byte) error {
 // leftOut says what is never taken, for those who are asked for an archive.
 func leftOut() []string {
 	return []string{
-		"private keys, tokens and credentials of registries and proxies; what looks like one in a log is " + supportbundle.Mask,
+		"private keys, tokens and credentials of registries and proxies; what looks like one in a log is " + mask.Mark,
 		"values of environment variables",
 		"contents of configuration files: files.json says whether they are as the operator declares them",
 		"arguments of services that are not the operator's, and of its own where they are not as declared",

@@ -14,6 +14,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/supportbundle"
 )
 
@@ -95,7 +96,7 @@ func (c *Collector) collect(ctx context.Context, id string) {
 	if err != nil {
 		c.remove()
 		c.Log.Warn("Collecting the node's state failed", "collection", id, "error", err.Error())
-		c.set(supportbundle.Status{ID: id, State: supportbundle.Failed, Message: err.Error()})
+		c.set(supportbundle.Status{ID: id, State: supportbundle.Failed, Message: mask.New().Text(err.Error())})
 		return
 	}
 	c.RecordChange("%s written, %d bytes", file, size)

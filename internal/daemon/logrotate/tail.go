@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/mask"
 )
 
 // TailBytes is how much of a log the result of a join tells.
@@ -17,7 +18,8 @@ const TailBytes = 2 << 10
 const tailReads = 64 << 10
 
 // Tail is the end of a log for people: its last whole lines, as many as fit into so many bytes. Lines of levels debug and trace are left
-// out: everybody who may read Nodes sees what is told of a log, and containerd logs the environment of containers in such lines.
+// out: everybody who may read Nodes sees what is told of a log, and containerd logs the environment of containers in such lines. In the others, what looks
+// like a secret is masked.
 func Tail(d host.Disk, name string, limit int64) string {
 	if name == "" {
 		return "(it declares no log)"
@@ -37,7 +39,7 @@ func tailOf(d host.Disk, name string, limit int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return lastLines(strings.ToValidUTF8(text, ""), int(limit)), nil
+	return lastLines(mask.New().Text(strings.ToValidUTF8(text, "")), int(limit)), nil
 }
 
 // ReadEnd reads the last lines of a file, at most so many bytes. Of a longer file, the first line is left out, which is not whole: it does not
@@ -84,7 +86,12 @@ func lastLines(text string, limit int) string {
 	return strings.TrimSpace(strings.Join(lines[first:], ""))
 }
 
-// isDetail tells a line of a level below info, as the library logrus writes it, which containerd uses.
+// isDetail tells a line of a level below info, as the library logrus, which containerd uses, and log/slog write it.
 func isDetail(line string) bool {
-	return strings.Contains(line, "level=debug ") || strings.Contains(line, "level=trace ")
+	for _, form := range []string{"level=debug ", "level=trace ", `"level":"debug"`, `"level":"trace"`, `"level":"DEBUG"`} {
+		if strings.Contains(line, form) {
+			return true
+		}
+	}
+	return false
 }

@@ -15,6 +15,9 @@ func TestTheEndOfALog(t *testing.T) {
 		detail  = `time="2026-11-23T10:00:01Z" level=debug msg="Container config envs:{key:\"PASSWORD\" value:\"hunter2\"}"` + "\n"
 		trace   = `time="2026-11-23T10:00:01Z" level=trace msg="hunter2"` + "\n"
 	)
+	const inJSON = `{"time":"2026-11-23T10:00:01Z","level":"DEBUG","msg":"hunter2"}` + "\n"
+	const signed = `time="2026-11-23T10:00:02Z" level=error msg="Get \"https://x.blob.example/c?sv=1&sig=hunter2\": proxyconnect http://me:p@hunter2@proxy:3128"` + "\n"
+	const masked = `time="2026-11-23T10:00:02Z" level=error msg="Get \"https://x.blob.example/c?sv=1&sig=***\": proxyconnect http://***@proxy:3128"` + "\n"
 	long := strings.Replace(detail, "hunter2", strings.Repeat("hunter2 ", 20000), 1)
 	for name, test := range map[string]struct {
 		log, want string
@@ -29,6 +32,8 @@ func TestTheEndOfALog(t *testing.T) {
 		"nothing but the rest of a line":     {failed + strings.TrimSuffix(long, "\n"), "", 2000},
 		"a line that was cut off in writing": {failed + detail[:len(detail)-8], failed, 2000},
 		"no text":                            {"\xff\xfe" + failed, failed, 2000},
+		"detail of programs that write JSON": {inJSON + failed, failed, 2000},
+		"secrets in errors":                  {failed + signed, failed + masked, 2000},
 		"empty":                              {"", "", 2000},
 	} {
 		d := host.Disk{Root: t.TempDir()}

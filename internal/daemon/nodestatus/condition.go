@@ -28,7 +28,7 @@ func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Conditi
 		}
 		return w.KeepCondition(ctx, node, corev1.NodeCondition{Type: c.Type, Status: corev1.ConditionFalse, Reason: c.Works, Message: c.Message})
 	}
-	p.Message = shorten.Text(p.Message, shorten.Note)
+	p.Message = shorten.Text(w.masked(p.Message), shorten.Note)
 	if is == nil || is.Status != corev1.ConditionTrue { // before the condition, which would say that it was told
 		if err := w.CreateEvents(ctx, node, []Problem{p}); err != nil {
 			return err
@@ -41,6 +41,7 @@ func (w *Writer) ReportProblem(ctx context.Context, node *corev1.Node, c Conditi
 func (w *Writer) KeepCondition(ctx context.Context, node *corev1.Node, next corev1.NodeCondition) error {
 	now := metav1.NewTime(time.Now())
 	next.LastHeartbeatTime, next.LastTransitionTime = now, now
+	next.Message = w.masked(next.Message) // before it is compared with what was written
 	if is := nodestate.Condition(node, next.Type); is != nil && is.Status == next.Status {
 		if is.Reason == next.Reason && is.Message == next.Message {
 			return nil

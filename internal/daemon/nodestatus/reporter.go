@@ -18,6 +18,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/identity"
+	"github.com/windows-machine-config/wmco/internal/mask"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
@@ -59,6 +60,7 @@ type Reporter struct {
 	// running is held by Run: one connection after the other goes on with what was written.
 	running sync.Mutex
 	written written
+	masker  *mask.Masker
 }
 
 // Run keeps up with the node: through failures, with pauses that grow. It ends when ctx is done, or with
@@ -68,6 +70,7 @@ func (r *Reporter) Run(ctx context.Context, client *apiclient.Client) error {
 	defer r.running.Unlock()
 	if r.written.events == nil {
 		r.written.events = map[Problem]bool{}
+		r.masker = mask.New()
 	}
 	retry := backoff.New()
 	for ctx.Err() == nil {
@@ -226,7 +229,7 @@ func (r *Reporter) reportVersion(ctx context.Context, client *apiclient.Client, 
 
 // reportSources reports to the node how the host is. A source that fails keeps no other from it.
 func (r *Reporter) reportSources(ctx context.Context, client *apiclient.Client, node *corev1.Node) (err error) {
-	w := &Writer{Session: r.Session, client: client, memory: &r.written}
+	w := &Writer{Session: r.Session, client: client, memory: &r.written, masker: r.masker}
 	for _, source := range r.Sources {
 		err = errors.Join(err, source.ReportTo(ctx, w, node))
 	}

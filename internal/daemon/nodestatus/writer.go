@@ -13,6 +13,8 @@ import (
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/daemon/apiclient"
 	"github.com/windows-machine-config/wmco/internal/daemon/state"
+	"github.com/windows-machine-config/wmco/internal/mask"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // Source is a part of the daemon that has something to tell the Node.
@@ -26,6 +28,7 @@ type Writer struct {
 	state.Session
 	client *apiclient.Client
 	memory *written
+	masker *mask.Masker
 }
 
 // written is what was written to the Node before: the Node as it was when we wrote to it last, and the problems of which there is an
@@ -35,8 +38,15 @@ type written struct {
 	events map[Problem]bool
 }
 
+// masked is a text without secrets: everybody who may read Nodes sees what programs of the host said.
+func (w *Writer) masked(text string) string { return w.masker.Text(text) }
+
 // SetCondition sets a condition of the node.
 func (w *Writer) SetCondition(ctx context.Context, node *corev1.Node, c corev1.NodeCondition) error {
+	c.Message = w.masked(c.Message)
+	if is := nodestate.Condition(node, c.Type); is != nil && is.Status == c.Status && is.Reason == c.Reason && is.Message == c.Message {
+		return nil // it differs in what was masked
+	}
 	is, err := w.client.SetCondition(ctx, node.Name, c)
 	if err != nil {
 		return err
@@ -59,6 +69,7 @@ func (w *Writer) Annotate(ctx context.Context, node *corev1.Node, key, value str
 // CreateEvents makes an event of each problem, once.
 func (w *Writer) CreateEvents(ctx context.Context, node *corev1.Node, problems []Problem) error {
 	for _, p := range problems {
+		p.Message = w.masked(p.Message)
 		if w.memory.events[p] {
 			continue
 		}
