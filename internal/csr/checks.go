@@ -189,20 +189,16 @@ func credentialOfOther(c candidate) string {
 		credentialKey, list(c.req.Spec.Extra[credentialKey]), of, c.host.Instance, c.host.Node)
 }
 
-// nodeNameTaken keeps a second host from taking over the name of one that works.
+// nodeNameTaken keeps a second host from taking over the name of one that works, and a host from the name of another machine that has come later.
 func nodeNameTaken(c candidate) string {
-	if c.host.Registered {
-		return ""
-	}
 	for _, h := range c.known.Hosts {
-		if h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
+		if !c.host.Registered && h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
 			return fmt.Sprintf("the common name in spec.request is %s, and instances %s and %s both have that name; rename one of the hosts",
 				quote(c.commonName), c.host.Instance, h.Instance)
 		}
 	}
-	node, exists := c.known.Nodes[c.node]
-	if exists && node.Ready && !slices.ContainsFunc(parsed(node.Addresses), c.isReported) {
-		return fmt.Sprintf("the common name in spec.request is %s, but Node %s is Ready and has the addresses %s, none of which is instance %s's; "+
+	if node, exists := c.known.Nodes[c.node]; exists && !c.host.Registered {
+		return fmt.Sprintf("the common name in spec.request is %s, but Node %s has the addresses %s, and is not proven to be the host of instance %s; "+
 			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
 	}
 	return ""

@@ -37,8 +37,7 @@ type Host struct {
 	CredentialID string
 	// Leaving says that the instance is being deleted: nothing that begins with a token is approved for it any more.
 	Leaving bool
-	// Registered says that the Node named Node is known to be this host (status.nodeRef). Among hosts that claim
-	// one name it is the rightful one.
+	// Registered says that the Node named Node is proven to be this host's. Among hosts that claim one name it is the rightful one.
 	Registered bool
 }
 
