@@ -283,6 +283,11 @@ func (k Known) ownerOfName(name string, host *Host) string {
 	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
 		return "the name of Node " + name
 	}
+	for node, is := range k.Nodes {
+		if node != host.Node && name != host.Node && name != host.DNSName && slices.Contains(is.Names, name) {
+			return "a name of Node " + node
+		}
+	}
 	for _, h := range k.Hosts {
 		isHis := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
 		if h.Instance != host.Instance && h.claims() && isHis {
@@ -302,8 +307,9 @@ func addressOfAnother(c candidate) string {
 	return ""
 }
 
-// ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
-// of them could keep its neighbors from their certificates.
+// ownerOf says who has an address, other than the host; "" when nobody is known. At an address that is proven to be the host's, what other Nodes
+// say of themselves counts for nothing: any of them could keep its neighbors from their certificates. Of an address that only a cloud or a user
+// tells, they may be right.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	if why := k.Cluster.Refuse(address); why != "" {
 		return why
@@ -316,6 +322,11 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 		}
 	}
 	isProven := slices.Contains(parsed(host.Addresses), address)
+	for name, node := range k.Nodes {
+		if !isProven && name != host.Node && slices.Contains(parsed(node.Addresses), address) {
+			return "is an address of Node " + name
+		}
+	}
 	for _, h := range k.Hosts {
 		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
 		if h.Instance != host.Instance && k.lives(h) && isHis {

@@ -47,8 +47,8 @@ type Node struct {
 	OS string
 	// Ready says that the Node's condition Ready is True.
 	Ready bool
-	// Addresses are the IP addresses in the Node's status. The Node writes them itself.
-	Addresses []string
+	// Addresses and Names are the IP addresses and DNS names in the Node's status. The Node writes them itself.
+	Addresses, Names []string
 	// PodCIDRs are the ranges of its pods.
 	PodCIDRs []string
 }

@@ -259,8 +259,11 @@ func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 func nodeOf(n *corev1.Node) csr.Node {
 	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs, Ready: nodestate.IsReady(n)}
 	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+		switch a.Type {
+		case corev1.NodeInternalIP, corev1.NodeExternalIP:
 			node.Addresses = append(node.Addresses, a.Address)
+		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS:
+			node.Names = append(node.Names, strings.ToLower(a.Address))
 		}
 	}
 	return node
