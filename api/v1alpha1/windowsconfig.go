@@ -72,7 +72,7 @@ type WindowsConfigSpec struct {
 	Hosts HostsSpec `json:"hosts,omitempty"`
 
 	// clusterAPI names the Machines of Cluster API whose hosts become nodes of this cluster. Without it there are none,
-	// because Machines in a management cluster may belong to other clusters, and whoever creates one decides at which
+	// because Machines in a management cluster may belong to other clusters, and the creator of one decides to which
 	// address the operator connects. On OpenShift, the field has no effect: the Machines are those in namespace
 	// openshift-cluster-api.
 	// +optional
