@@ -42,7 +42,11 @@ func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, e
 		}
 	}
 	taken, err := a.nameTakenBy(ctx, join.NodeName(f), f)
-	return join.Identity{TakenBy: taken, Unregistered: a.unregistered}, err
+	known := join.Identity{TakenBy: taken, Unregistered: a.unregistered}
+	if st := a.view.Instance.Status; a.unregistered && !st.HostnameFixed {
+		known.NamePattern = a.view.config.Hosts.NamePattern
+	}
+	return known, err
 }
 
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
@@ -95,7 +99,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	err := a.Live.Get(ctx, types.NamespacedName{Name: name}, &node)
 	if apierrors.IsNotFound(err) {
 		a.unregistered = true
-		return "", nil
+		return a.Hosts.NamedByAny(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading Node %s: %w", name, err)

@@ -1,6 +1,7 @@
 package storytest
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/controllers/controllertest"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
@@ -135,6 +138,48 @@ func TestNodesOfAnEarlierVersionAreKnownWithoutAnOutage(t *testing.T) {
 		}
 		if s.ready() != 2 || host.joins != before {
 			t.Errorf("%d nodes are Ready, and win-1 has joined %d times more", s.ready(), host.joins-before)
+		}
+	})
+}
+
+// otherMachines are Machines of Linux nodes.
+type otherMachines struct{ announcedMachines }
+
+func (otherMachines) Named(_ context.Context, name, _ string) string {
+	if name == "cp-3" {
+		return "Machine ns/cp-3"
+	}
+	return ""
+}
+
+func TestTheNameOfALinuxMachineIsItsHosts(t *testing.T) {
+	hostile(t, 1, func(s *story, liar *storyHost) {
+		s.announcers = []source.Announcer{otherMachines{}}
+		s.startOperator()
+		liar.claims("cp-3", liar.address)
+		s.announce(liar)
+		s.pass(5 * time.Minute)
+		if r := s.supported("win-1"); r != api.ReasonHostnameConflict || liar.token != "" {
+			t.Errorf("Supported has reason %q, want HostnameConflict; it was handed %q", r, liar.token)
+		}
+	})
+}
+
+// The user says how hosts are named. Those that have joined stay.
+func TestAHostWhoseNameIsNotAllowedDoesNotJoin(t *testing.T) {
+	hostile(t, 2, func(s *story, liar *storyHost) {
+		honest := s.hosts[1]
+		s.announce(honest)
+		s.until("a host is a node", time.Hour, func() bool { return s.ready() == 1 })
+		rules := s.rules()
+		rules.Spec.Hosts = v1alpha1.HostsSpec{NamePattern: "windows-[0-9]+"}
+		s.must(s.client.Update(s.ctx, rules))
+		liar.claims("cp-3", liar.address)
+		s.announce(liar)
+		s.must(s.client.Delete(s.ctx, s.node(honest.name)))
+		s.until("the host that had joined is a node again", time.Hour, func() bool { return s.ready() == 1 })
+		if r := s.supported("win-1"); r != api.ReasonHostnameInvalid || liar.token != "" {
+			t.Errorf("Supported has reason %q, want HostnameInvalid; it was handed %q", r, liar.token)
 		}
 	})
 }
