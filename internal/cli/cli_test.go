@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -42,9 +41,10 @@ func at(ago time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-a
 func instance(name, address, reason, message string) *v1alpha1.WindowsInstance {
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: api.DefaultNamespace, CreationTimestamp: at(48 * time.Hour)}}
 	i.Spec.Address, i.Spec.Username, i.Status.Hostname = address, "Administrator", name
+	i.Status.HostKey = "ssh-ed25519 of-" + name // by which its Node is known
 	status := metav1.ConditionFalse
 	if reason == api.ReasonReady {
-		status, i.Status.NodeRef = metav1.ConditionTrue, &v1alpha1.NodeReference{Name: name, UID: types.UID(name)}
+		status, i.Status.NodeRef = metav1.ConditionTrue, &v1alpha1.NodeReference{Name: name}
 	}
 	i.Status.Conditions = []metav1.Condition{
 		{Type: api.ConditionReachable, Status: status, Reason: reason, Message: message, LastTransitionTime: at(2 * time.Hour)},
@@ -58,7 +58,9 @@ func condition(kind, reason string) metav1.Condition {
 }
 
 func node(name string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "1.0.0-3f9a2c1"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{
+		api.AnnotationVersion: "1.0.0-3f9a2c1", api.AnnotationSSHHostKey: "of-" + name,
+	}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(2 * time.Hour)}}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OSImage: "Windows Server 2022", ContainerRuntimeVersion: "containerd://2.1.0"}
 	n.Spec.PodCIDRs = []string{"10.244.1.0/24"}
@@ -77,7 +79,7 @@ func fleet(t *testing.T) *clitest.Cluster {
 	c := empty(t)
 	c.Add(instances, instance("win-1", "10.1.42.1", api.ReasonReady, ""))
 	upgrading := instance("win-2", "10.1.42.2", api.ReasonDrainBlocked, "PodDisruptionBudget shop/web allows no disruption of pod shop/web-1")
-	upgrading.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-2", UID: "win-2"}
+	upgrading.Status.NodeRef = &v1alpha1.NodeReference{Name: "win-2"}
 	upgrading.Status.Maintenance = &v1alpha1.Maintenance{Action: v1alpha1.ActionUpgrade, Step: v1alpha1.MaintenanceDrain, Disruption: v1alpha1.DisruptionDrain,
 		Version: "1.1.0-122778d", StartedAt: at(20 * time.Minute), StepStartedAt: at(20 * time.Minute), Message: "1 pod is left"}
 	c.Add(instances, upgrading)
