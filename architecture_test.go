@@ -51,7 +51,7 @@ func mayImport() map[string][]string {
 		"internal/drain":                 {"api", "api/v1alpha1", "internal/shorten"},
 		"internal/rollout":               {"api", "api/v1alpha1", "internal/nodestate", "internal/shorten"},
 		"internal/addresses":             {},
-		"internal/nodestate":             {"api", "internal/windowsbuild"},
+		"internal/nodestate":             {"api", "api/v1alpha1", "internal/windowsbuild"},
 		"internal/machines":              {"api", "api/v1alpha1", "internal/addresses", "internal/platform", "internal/shorten"},
 		"internal/userdata":              {"internal/platform"},
 		"internal/mirrors":               {},

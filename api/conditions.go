@@ -50,6 +50,10 @@ const (
 	// ConditionAnotherOperator is True while a second operator is installed in another namespace. It stands by, and
 	// writes this condition; the message names both namespaces. Absent otherwise. Bad when True.
 	ConditionAnotherOperator = "AnotherOperator"
+	// ConditionClusterAPI is True while Machines of Cluster API become nodes, as spec.clusterAPI says. The message of
+	// False says what is missing; nodes that exist stay. Absent on OpenShift, and where nothing of Cluster API is asked
+	// for. Good when True.
+	ConditionClusterAPI = "ClusterAPIReady"
 )
 
 // Reasons of condition SandboxImage.
@@ -80,6 +84,23 @@ const (
 const (
 	// ReasonAnotherOperatorInstalled means that two operators are installed in the cluster. Only the first one works.
 	ReasonAnotherOperatorInstalled = "AnotherOperatorInstalled"
+)
+
+// Reasons of condition ClusterAPIReady.
+const (
+	// ReasonMachinesWatched means that the Cluster is this cluster, and that its Windows Machines become nodes.
+	ReasonMachinesWatched = "MachinesWatched"
+	// ReasonClusterAPINotConfigured means that there are instances of Machines of Cluster API, and that
+	// spec.clusterAPI of WindowsConfig does not name their namespace.
+	ReasonClusterAPINotConfigured = "ClusterAPINotConfigured"
+	// ReasonClusterAPINotPermitted means that the operator may not read the Machines, or the Cluster; the message has
+	// the commands that permit it.
+	ReasonClusterAPINotPermitted = "ClusterAPINotPermitted"
+	// ReasonClusterAPIUnavailable means that the kinds of Cluster API, or the Cluster, do not exist or cannot be read.
+	ReasonClusterAPIUnavailable = "ClusterAPIUnavailable"
+	// ReasonClusterNotProven means that spec.controlPlaneEndpoint of the Cluster is not this cluster's API server, as
+	// far as is known; the message says what was compared.
+	ReasonClusterNotProven = "ClusterNotProven"
 )
 
 // Reasons of conditions Published, Degraded and PoliciesInForce. When the network settings are wrong, Published has the

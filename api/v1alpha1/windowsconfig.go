@@ -67,6 +67,17 @@ type WindowsConfigSpec struct {
 	// +optional
 	Trust Trust `json:"trust,omitempty"`
 
+	// hosts limits which hosts may become nodes.
+	// +optional
+	Hosts HostsSpec `json:"hosts,omitempty"`
+
+	// clusterAPI names the Machines of Cluster API whose hosts become nodes of this cluster. Without it there are none,
+	// because Machines in a management cluster may belong to other clusters, and the creator of one decides to which
+	// address the operator connects. On OpenShift, the field has no effect: the Machines are those in namespace
+	// openshift-cluster-api.
+	// +optional
+	ClusterAPI *ClusterAPISpec `json:"clusterAPI,omitempty"`
+
 	// network says how pods on Windows nodes are connected.
 	// +optional
 	Network NetworkSpec `json:"network,omitempty"`
@@ -192,7 +203,8 @@ type WindowsConfigStatus struct {
 	// conditions are Published (the settings are valid as a whole and nodes can read them; good when True), Degraded
 	// (part of the settings cannot be applied; the message names each; bad when True), PoliciesInForce (the admission
 	// policies are installed; good when True), LimitsMissing (those that limit the operator itself are not; bad when
-	// True) and AnotherOperator (a second operator is installed, and stands by; bad when True).
+	// True), AnotherOperator (a second operator is installed, and stands by; bad when True) and ClusterAPIReady
+	// (Machines of Cluster API become nodes; good when True, absent where there is nothing to say).
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // WindowsInstance is a Windows Server host that is, or is to become, a node of this cluster. The operator creates one
@@ -127,6 +128,11 @@ type WindowsInstanceStatus struct {
 	// +optional
 	NodeRef *NodeReference `json:"nodeRef,omitempty"`
 
+	// nodeConflict names a Node that has the name of this host and is not proven to be the host's. The operator neither
+	// changes nor deletes that Node, and approves no certificates for the host. Absent when there is none.
+	// +optional
+	NodeConflict *NodeReference `json:"nodeConflict,omitempty"`
+
 	// hostname is the name of the node: the host's own name in lower case, or the name that the cloud has for its
 	// machine.
 	// +kubebuilder:validation:MaxLength=4096
@@ -137,6 +143,10 @@ type WindowsInstanceStatus struct {
 	// name, until the user accepts one with annotation accept-hostname or spec.hostname.
 	// +optional
 	HostnameFixed bool `json:"hostnameFixed,omitempty"`
+
+	// identitySince is when the host received its first token for hostname.
+	// +optional
+	IdentitySince *metav1.Time `json:"identitySince,omitempty"`
 
 	// nodeIP is the IPv4 address of the interface with the host's default route, or of the interface that spec.network
 	// selects. The kubelet registers with it. The operator reached the host at this address, or verified its SSH host
@@ -271,6 +281,9 @@ const (
 type NodeReference struct {
 	// name is the name of the Node.
 	Name string `json:"name"`
+	// uid is the UID of the Node. Another Node of that name has to be proven to be the host's.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // PayloadStatus compares the payload that runs with the desired one. Each value is the first twelve digits of the

@@ -112,7 +112,7 @@ func images() Table {
 
 // settings are the reasons of the conditions of WindowsConfig.
 func settings() Table {
-	const page = "troubleshooting#settings-do-not-arrive"
+	const page, clusterAPI = "troubleshooting#settings-do-not-arrive", "machines#machines-of-cluster-api"
 	return Table{
 		api.ReasonPublished:       good(),
 		api.ReasonAsExpected:      good(),
@@ -123,6 +123,11 @@ func settings() Table {
 		api.ReasonLimitsMissing:   {Warning, "Apply the limits of the operator's version: kubectl apply -k deploy/limits.", "install-olm#limits-of-the-operator"},
 		api.ReasonNodesOutOfService: {Info, "Wait until the operator has finished with the nodes.",
 			"fleet"},
+		api.ReasonMachinesWatched:          good(),
+		api.ReasonClusterAPINotConfigured:  {Error, "Set spec.clusterAPI of WindowsConfig: the namespace of the Machines, and the name of their Cluster.", clusterAPI},
+		api.ReasonClusterAPINotPermitted:   {Error, "Run the commands in the message, as an administrator of the namespace.", clusterAPI},
+		api.ReasonClusterAPIUnavailable:    {Error, "Correct spec.clusterAPI of WindowsConfig, or install Cluster API.", clusterAPI},
+		api.ReasonClusterNotProven:         {Error, "Name the Cluster that stands for this cluster in spec.clusterAPI of WindowsConfig.", clusterAPI},
 		api.ReasonAnotherOperatorInstalled: {Error, "Uninstall one of the two operators that the message names.", "troubleshooting#the-operator-does-not-start"},
 	}
 }

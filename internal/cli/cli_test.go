@@ -41,6 +41,7 @@ func at(ago time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-a
 func instance(name, address, reason, message string) *v1alpha1.WindowsInstance {
 	i := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: api.DefaultNamespace, CreationTimestamp: at(48 * time.Hour)}}
 	i.Spec.Address, i.Spec.Username, i.Status.Hostname = address, "Administrator", name
+	i.Status.HostKey = "ssh-ed25519 of-" + name // by which its Node is known
 	status := metav1.ConditionFalse
 	if reason == api.ReasonReady {
 		status, i.Status.NodeRef = metav1.ConditionTrue, &v1alpha1.NodeReference{Name: name}
@@ -57,7 +58,9 @@ func condition(kind, reason string) metav1.Condition {
 }
 
 func node(name string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "1.0.0-3f9a2c1"}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{
+		api.AnnotationVersion: "1.0.0-3f9a2c1", api.AnnotationSSHHostKey: "of-" + name,
+	}}}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(2 * time.Hour)}}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", OSImage: "Windows Server 2022", ContainerRuntimeVersion: "containerd://2.1.0"}
 	n.Spec.PodCIDRs = []string{"10.244.1.0/24"}

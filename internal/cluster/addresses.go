@@ -1,14 +1,17 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -19,12 +22,8 @@ import (
 // ReadAddresses reads which addresses and names the cluster has for something else than its Windows hosts, Nodes aside, and the name under
 // which hosts reach its API server; empty where that is an address. With an error comes what could be read.
 func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.NetworkSpec) (is addresses.Cluster, server string, err error) {
-	var services networkingv1.ServiceCIDR
-	failure := r.Get(ctx, types.NamespacedName{Name: "kubernetes"}, &services)
-	if failure != nil {
-		failure = fmt.Errorf("reading ServiceCIDR kubernetes: %w", failure)
-	}
-	is.Services = prefixes(services.Spec.CIDRs)
+	is.Services, err = serviceCIDRs(ctx, r)
+	failure := err
 	pods, err := podCIDRs(ctx, r, config)
 	is.Pods = prefixes(pods)
 	failure = errors.Join(failure, err)
@@ -46,6 +45,41 @@ func ReadAddresses(ctx context.Context, r client.Reader, config v1alpha1.Network
 		return is, "", failure
 	}
 	return is, u.Hostname(), failure
+}
+
+// ServedAt lists where the cluster's API is served, as host:port in lower case: as hosts are told, and at the API servers' own endpoints.
+func ServedAt(ctx context.Context, r client.Reader) (all []string, err error) {
+	var c desired.Cluster
+	if err := readServer(ctx, r, &c); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(c.Server) // readServer has done so once
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, strings.ToLower(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443"))))
+	servers, err := APIServers(ctx, r)
+	for _, s := range servers {
+		if text := s.String(); !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all, err
+}
+
+// serviceCIDRs are the ranges of Services: of the cluster's own ServiceCIDR, and of those that were added to it.
+func serviceCIDRs(ctx context.Context, r client.Reader) (all []netip.Prefix, err error) {
+	var list networkingv1.ServiceCIDRList
+	if err := r.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing ServiceCIDRs: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, errors.New("there is no ServiceCIDR; kube-apiserver makes ServiceCIDR kubernetes")
+	}
+	for i := range list.Items {
+		all = append(all, prefixes(list.Items[i].Spec.CIDRs)...)
+	}
+	return all, nil
 }
 
 // podCIDRs are the ranges of pods, as far as something of the cluster's own says: not the Nodes, which kubelets write.

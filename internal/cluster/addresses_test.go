@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -20,6 +22,10 @@ func TestReadAddresses(t *testing.T) {
 	}{
 		"a cluster that says little": {
 			want: []string{"10.96.0.0/12", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
+		},
+		"Services in a range that was added": {
+			objects: []client.Object{&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.200.0.0/16"}}}},
+			want:    []string{"10.96.0.0/12", "10.200.0.0/16", "10.0.0.5", "10.0.0.6", "10.0.0.5"},
 		},
 		"kubeadm": {
 			objects: []client.Object{kubeadm, clusterInfo("https://api.example:6443")},

@@ -189,20 +189,16 @@ func credentialOfOther(c candidate) string {
 		credentialKey, list(c.req.Spec.Extra[credentialKey]), of, c.host.Instance, c.host.Node)
 }
 
-// nodeNameTaken keeps a second host from taking over the name of one that works.
+// nodeNameTaken keeps a second host from taking over the name of one that works, and a host from the name of another machine that has come later.
 func nodeNameTaken(c candidate) string {
-	if c.host.Registered {
-		return ""
-	}
 	for _, h := range c.known.Hosts {
-		if h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
+		if !c.host.Registered && h.Node == c.node && h.claims() && h.Instance != c.host.Instance {
 			return fmt.Sprintf("the common name in spec.request is %s, and instances %s and %s both have that name; rename one of the hosts",
 				quote(c.commonName), c.host.Instance, h.Instance)
 		}
 	}
-	node, exists := c.known.Nodes[c.node]
-	if exists && node.Ready && !slices.ContainsFunc(parsed(node.Addresses), c.isReported) {
-		return fmt.Sprintf("the common name in spec.request is %s, but Node %s is Ready and has the addresses %s, none of which is instance %s's; "+
+	if node, exists := c.known.Nodes[c.node]; exists && !c.host.Registered {
+		return fmt.Sprintf("the common name in spec.request is %s, but Node %s has the addresses %s, and is not proven to be the host of instance %s; "+
 			"rename the host, or delete the Node if it is no more", quote(c.commonName), c.node, list(node.Addresses), c.host.Instance)
 	}
 	return ""
@@ -287,6 +283,11 @@ func (k Known) ownerOfName(name string, host *Host) string {
 	if _, isNode := k.Nodes[name]; isNode && name != host.Node {
 		return "the name of Node " + name
 	}
+	for node, is := range k.Nodes {
+		if node != host.Node && name != host.Node && name != host.DNSName && slices.Contains(is.Names, name) {
+			return "a name of Node " + node
+		}
+	}
 	for _, h := range k.Hosts {
 		isHis := name == h.Node || name == h.DNSName || name != host.Node && slices.Contains(h.CloudNames, name)
 		if h.Instance != host.Instance && h.claims() && isHis {
@@ -306,8 +307,9 @@ func addressOfAnother(c candidate) string {
 	return ""
 }
 
-// ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
-// of them could keep its neighbors from their certificates.
+// ownerOf says who has an address, other than the host; "" when nobody is known. At an address that is proven to be the host's, what other Nodes
+// say of themselves counts for nothing: any of them could keep its neighbors from their certificates. Of an address that only a cloud or a user
+// tells, they may be right.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	if why := k.Cluster.Refuse(address); why != "" {
 		return why
@@ -320,6 +322,11 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 		}
 	}
 	isProven := slices.Contains(parsed(host.Addresses), address)
+	for name, node := range k.Nodes {
+		if !isProven && name != host.Node && slices.Contains(parsed(node.Addresses), address) {
+			return "is an address of Node " + name
+		}
+	}
 	for _, h := range k.Hosts {
 		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
 		if h.Instance != host.Instance && k.lives(h) && isHis {

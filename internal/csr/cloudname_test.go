@@ -60,6 +60,15 @@ func TestNamesAndAddressesOfACloudNeedAnotherWordThanTheHosts(t *testing.T) {
 		{"the address at which another was reached", serving(ofJoining(func(h *Host) { h.Addresses = append(h.Addresses, public.String()) })), "AddressOfAnother"},
 		{"an address told of two", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{public.String()} })), "AddressOfAnother"},
 		{"a name told of two", serving(ofJoining(func(h *Host) { h.CloudNames = []string{internal} })), "DNSNameOfAnother"},
+		{"an address that a Linux node lists, too", serving(and(func(r *request) {
+			r.known.Nodes["linux-1"] = Node{OS: "linux", Addresses: []string{public.String()}}
+		})), "AddressOfAnother"},
+		{"a name that a Linux node lists, too", serving(and(func(r *request) {
+			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Names: []string{"linux-1", external}}
+		})), "DNSNameOfAnother"},
+		{"its proven address and its own name, listed by a Linux node, too", serving(and(func(r *request) {
+			r.known.Nodes["linux-1"] = Node{OS: "linux", Ready: true, Addresses: []string{"10.0.0.12"}, Names: []string{"win-2"}}
+		})), "approve"},
 		{"its own address told of another, too", serving(ofJoining(func(h *Host) { h.CloudAddresses = []string{"10.0.0.12"} })), "approve"},
 		{"its own name told of another, too", serving(ofJoining(func(h *Host) { h.CloudNames = []string{"win-2"} })), "approve"},
 	})

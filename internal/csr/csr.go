@@ -37,8 +37,7 @@ type Host struct {
 	CredentialID string
 	// Leaving says that the instance is being deleted: nothing that begins with a token is approved for it any more.
 	Leaving bool
-	// Registered says that the Node named Node is known to be this host (status.nodeRef). Among hosts that claim
-	// one name it is the rightful one.
+	// Registered says that the Node named Node is proven to be this host's. Among hosts that claim one name it is the rightful one.
 	Registered bool
 }
 
@@ -48,8 +47,8 @@ type Node struct {
 	OS string
 	// Ready says that the Node's condition Ready is True.
 	Ready bool
-	// Addresses are the IP addresses in the Node's status. The Node writes them itself.
-	Addresses []string
+	// Addresses and Names are the IP addresses and DNS names in the Node's status. The Node writes them itself.
+	Addresses, Names []string
 	// PodCIDRs are the ranges of its pods.
 	PodCIDRs []string
 }

@@ -269,13 +269,11 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 		{"serving certificate before the Node exists", change(kubeletServing(), func(r *request) { delete(r.known.Nodes, "win-2") }), "approve"},
 		{"host joins again while its own Node still counts as Ready", change(kubeletBootstrap(), func(r *request) {
 			r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.11"}}
+			r.known.Hosts[0].Registered = true
 		}), "approve"},
 		{"registered host joins again with a new address", change(kubeletBootstrap(), func(r *request) {
 			r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.99"}}
 			r.known.Hosts[0].Registered = true
-		}), "approve"},
-		{"host takes the name of a dead Node", change(kubeletBootstrap(), func(r *request) {
-			r.known.Nodes["win-1"] = Node{OS: "windows", Addresses: []string{"10.0.0.99"}}
 		}), "approve"},
 		{"a newcomer with its name does not disturb a registered host", change(kubeletRenewal(), func(r *request) {
 			r.known.Hosts = slices.Insert(r.known.Hosts, 0, Host{Instance: "wmco/newcomer", Node: "win-2", CredentialID: "token-9"})
@@ -285,6 +283,7 @@ func TestRequestsOfHostsAreApproved(t *testing.T) {
 		}), "approve"},
 		{"nor one that has just joined and is not yet registered", change(kubeletServing(), func(r *request) {
 			r.known.Hosts[1].Registered, r.known.Hosts[1].CredentialID = false, "token-2"
+			delete(r.known.Nodes, "win-2")
 			r.known.Hosts = slices.Insert(r.known.Hosts, 0, Host{Instance: "wmco/newcomer", Node: "win-2"})
 		}), "approve"},
 		{"address that a dead Node had before", change(kubeletServing(), func(r *request) {

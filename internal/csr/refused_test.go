@@ -66,6 +66,12 @@ func clientCases() []testCase {
 			{kind + " takes the name of another live node", change(base(), func(r *request) {
 				r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.99"}}
 			}), "NodeNameTaken"},
+			{kind + " takes the name of a dead Node", change(base(), func(r *request) {
+				r.known.Nodes["win-1"] = Node{OS: "windows", Addresses: []string{"10.0.0.99"}}
+			}), "NodeNameTaken"},
+			{kind + " takes the name of a Node that has the host's address by its own word", change(base(), func(r *request) {
+				r.known.Nodes["win-1"] = Node{OS: "windows", Ready: true, Addresses: []string{"10.0.0.11"}}
+			}), "NodeNameTaken"},
 			{kind + " takes the name of an instance that is registered", change(base(), func(r *request) { r.known.Hosts[2].Node, r.known.Hosts[2].Registered = "win-1", true }), "CredentialNotOfInstance"},
 			{kind + " of one of two hosts with the same name", change(base(), func(r *request) { r.known.Hosts[2].Node = "win-1" }), "NodeNameTaken"},
 			{kind + " of the other of two hosts with the same name", change(base(), func(r *request) {

@@ -122,3 +122,23 @@ func mustRemove(t *testing.T, u *updatable, name string) {
 		t.Fatal(err)
 	}
 }
+
+// TestOlderSettingsOfAFormerVersionAreNotTakenAgain: the order names a version, and not its settings. Who restores what was signed for it long ago
+// brings no host to it.
+func TestOlderSettingsOfAFormerVersionAreNotTakenAgain(t *testing.T) {
+	t.Parallel()
+	u := newUpdatable(t, nil, "", time.Minute)
+	own, changed := u.request.Desired.Version, u.changed()
+	u.publishAs(t, own, u.sign(t, own, changed, 1, 40))
+	u.awaitSettings(t, changed)
+	u.serial = 50
+	u.wish(u.next.Version)
+	u.await(t, "the other version is reported", func() bool { return u.node().Annotations[api.AnnotationVersion] == u.next.Version })
+	u.awaitQuiet(t)
+	u.publishAs(t, own, u.sign(t, own, u.request.Desired, 1, 39))
+	u.wish(own)
+	u.awaitEvent(t, api.EventSettingsRefused, "older than what the host had")
+	u.publishAs(t, own, u.sign(t, own, changed, 1, 40))
+	u.wish(own)
+	u.await(t, "the former version is reported again", func() bool { return u.node().Annotations[api.AnnotationVersion] == own })
+}

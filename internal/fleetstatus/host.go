@@ -196,6 +196,9 @@ func (r *reader) host(i *v1alpha1.WindowsInstance) Host {
 
 // nodeOf is the Node of an instance; nil where there is none.
 func (r *reader) nodeOf(i *v1alpha1.WindowsInstance) *corev1.Node {
+	if i.Status.NodeConflict != nil {
+		return nil // it is another machine's
+	}
 	if i.Status.NodeRef != nil {
 		return r.nodes[i.Status.NodeRef.Name]
 	}

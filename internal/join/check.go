@@ -35,6 +35,8 @@ type CheckInput struct {
 	Now time.Time
 	// NameTakenBy names the instance or node that has this host's name already, or is empty.
 	NameTakenBy string
+	// NamePattern is the regular expression that the host's name must match; empty where it may have any.
+	NamePattern string
 	// VXLANPort is the UDP port of the cluster's overlay; 0 is VXLAN's own.
 	VXLANPort uint16
 	// Interface chooses one of the host's interfaces; nil leaves it to the default route.
@@ -59,6 +61,7 @@ func Check(f agent.Facts, s CheckInput) *Unsupported {
 		checkVXLANPort,
 		checkEdition,
 		checkHostname,
+		checkNamePattern,
 		checkNameFree,
 		checkAddress,
 		checkTrunk,

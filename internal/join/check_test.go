@@ -27,6 +27,10 @@ func goodHost() agent.Facts {
 	}
 }
 
+func pattern(text string) func(*join.CheckInput) {
+	return func(s *join.CheckInput) { s.NamePattern = text }
+}
+
 // TestCheck has a row for each way in which a host cannot become a node, with the facts its message must name.
 func TestCheck(t *testing.T) {
 	tests := map[string]struct {
@@ -61,13 +65,17 @@ func TestCheck(t *testing.T) {
 		"no port for Windows Server 2019":      {facts: build(17763), around: port(0)},
 		"an overlay's own port for Windows Server 2019": {facts: build(17763), around: port(9898), reason: api.ReasonVXLANPortUnsupported,
 			says: []string{"UDP port 9898", "17763 (Windows Server 2019)", "4789"}},
-		"an underscore":    {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
-		"64 characters":    {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
-		"a dot":            {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
-		"localhost":        {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
-		"no name":          {facts: hostname(""), reason: api.ReasonHostnameInvalid},
-		"a cloned machine": {around: func(s *join.CheckInput) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
-		"no default route": {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
+		"an underscore":              {facts: hostname("win_1"), reason: api.ReasonHostnameInvalid, says: []string{`"win_1"`, "RFC 1123"}},
+		"64 characters":              {facts: hostname(strings.Repeat("a", 64)), reason: api.ReasonHostnameInvalid},
+		"a dot":                      {facts: hostname("win.example"), reason: api.ReasonHostnameInvalid},
+		"localhost":                  {facts: hostname("LOCALHOST"), reason: api.ReasonHostnameInvalid, says: []string{"LOCALHOST"}},
+		"no name":                    {facts: hostname(""), reason: api.ReasonHostnameInvalid},
+		"a cloned machine":           {around: func(s *join.CheckInput) { s.NameTakenBy = "WindowsInstance ns/10.0.0.8" }, reason: api.ReasonHostnameConflict, says: []string{"win-1", "ns/10.0.0.8"}},
+		"a name that is not allowed": {around: pattern("windows-[0-9]+"), reason: api.ReasonHostnameInvalid, says: []string{`"win-1"`, "spec.hosts.namePattern", "windows-[0-9]+"}},
+		"a part of a name":           {around: pattern("win"), reason: api.ReasonHostnameInvalid},
+		"a name that is allowed":     {around: pattern("web-[0-9]+|win-[0-9]+")},
+		"a pattern that is none":     {around: pattern("win-1)|(.*"), reason: api.ReasonHostnameInvalid, says: []string{"RE2"}},
+		"no default route":           {facts: func(f *agent.Facts) { f.Host.Interfaces = f.Host.Interfaces[:1] }, reason: api.ReasonAddressMissing},
 		"a foreign containerd": {facts: service("containerd", false), reason: api.ReasonServiceConflict,
 			says: []string{`"containerd"`, `C:\Program Files\x.exe`}},
 		"a full disk":             {facts: func(f *agent.Facts) { f.Host.FreeBytes = 5<<30 - 1 }, reason: api.ReasonDiskTooSmall, says: []string{"5.0 GB free", "at least 5 GB"}},

@@ -70,6 +70,8 @@ type Identity struct {
 	TakenBy string
 	// Unregistered says that the cluster has no Node of the host.
 	Unregistered bool
+	// NamePattern is the regular expression that the name of the host must match; empty where it may have any.
+	NamePattern string
 }
 
 // Want is what every node of a cluster must have, and what it must know of the cluster.

@@ -3,6 +3,7 @@ package join
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -83,6 +84,22 @@ func checkHostname(f agent.Facts, _ CheckInput) *Unsupported {
 	return unsupported(api.ReasonHostnameInvalid,
 		"the name that %s has for the host, %q, cannot name a node: it must be a DNS name (RFC 1123 labels with dots between them) of at most %d characters; "+
 			"change it there", f.Platform, name, platform.MaxNodeName)
+}
+
+// checkNamePattern asks for a name that the user allows: a host that is compromised may call itself as a machine that is to join later.
+func checkNamePattern(f agent.Facts, s CheckInput) *Unsupported {
+	if s.NamePattern == "" {
+		return nil
+	}
+	const field = `spec.hosts.namePattern of WindowsConfig "cluster"`
+	if _, err := regexp.Compile(s.NamePattern); err != nil {
+		return unsupported(api.ReasonHostnameInvalid, "%s is %q, which is no regular expression of RE2 (%v); correct or remove it", field, s.NamePattern, err)
+	}
+	if regexp.MustCompile(`^(?:` + s.NamePattern + `)$`).MatchString(NodeName(f)) {
+		return nil
+	}
+	return unsupported(api.ReasonHostnameInvalid, "the name of the host's node, %q, does not match %s, which allows %q; rename the host, or change the pattern",
+		NodeName(f), field, s.NamePattern)
 }
 
 func checkLabel(f agent.Facts) *Unsupported {

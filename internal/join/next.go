@@ -39,6 +39,8 @@ type Seen struct {
 	Instance *v1alpha1.WindowsInstance
 	// Node of the instance; nil where there is none.
 	Node *corev1.Node
+	// Conflict is the Node of another machine that has the name of the host; nil where there is none.
+	Conflict *corev1.Node
 	// Version the node shall report.
 	Version string
 	// Settings are those published for Version, since SettingsSince; empty when there are none.
@@ -103,6 +105,7 @@ func (p *Paused) Error() string { return p.By + " holds this host where it is" }
 func Next(s Seen) Decision {
 	checks := []func(Seen) (Decision, bool){
 		leaving,     // it is on its way out
+		inConflict,  // another machine registered a Node of its name
 		ofOther,     // its node has another version, and goes to ours in its turn
 		settled,     // the host has joined and its Node is there, or still has time to come
 		former,      // it registers with the version it has, or waits for its turn to come to another
@@ -123,6 +126,16 @@ func Next(s Seen) Decision {
 
 func leaving(s Seen) (Decision, bool) {
 	return Decision{Action: None}, s.Instance.DeletionTimestamp != nil
+}
+
+// inConflict leaves a host alone whose name another machine has by now: more identities of it are the last that it may have.
+func inConflict(s Seen) (Decision, bool) {
+	if s.Conflict == nil {
+		return Decision{}, false
+	}
+	return Decision{Action: None, Err: unsupported(api.ReasonHostnameConflict,
+		"Node %s%s is another machine's: it was registered at another address than the host's (%s); rename one of the two, "+
+			"or delete that Node if it is left from this host", s.Conflict.Name, nodestate.Described(s.Conflict), s.Instance.Status.NodeIP)}, true
 }
 
 // ofOther leaves a node of another version as it is, whatever became of the last join: one more would bring it to ours, before its turn and with

@@ -132,12 +132,14 @@ var ErrCluster = errors.New("reading the cluster")
 // may say something else although nothing has changed.
 func Observe(st *v1alpha1.WindowsInstanceStatus, generation int64, node *corev1.Node, version string, now time.Time) (again time.Duration) {
 	set := conditions{st, generation}
-	st.NodeRef = nil
-	if node == nil {
+	st.NodeRef = nodestate.Refer(node)
+	switch {
+	case node == nil && st.NodeConflict != nil:
+		set.not(api.ConditionNodeReady, api.ReasonHostnameConflict, fmt.Sprintf("Node %s is not the host's: another machine registered it", st.NodeConflict.Name))
+	case node == nil:
 		set.not(api.ConditionNodeReady, api.ReasonNodeMissing, "the host has not registered a Node, or the Node was deleted; "+
 			"where that lasts, a certificate request of the host was refused or denied (kubectl get csr), or its kubelet dies ("+desired.Logs+`\kubelet on the host)`)
-	} else {
-		st.NodeRef = &v1alpha1.NodeReference{Name: node.Name}
+	default:
 		again = set.observe(node, version, now)
 	}
 	set.observeSandboxImage(node)

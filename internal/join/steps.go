@@ -17,7 +17,7 @@ func (j *Job) check(ctx context.Context) error {
 		return err
 	}
 	j.unregistered = known.Unregistered
-	if u := Check(j.facts, CheckInput{Now: j.Now(), NameTakenBy: known.TakenBy, Interface: j.Interface, VXLANPort: j.podNetwork.VXLANPort}); u != nil {
+	if u := Check(j.facts, CheckInput{Now: j.Now(), NameTakenBy: known.TakenBy, NamePattern: known.NamePattern, Interface: j.Interface, VXLANPort: j.podNetwork.VXLANPort}); u != nil {
 		return u
 	}
 	return j.Cluster.Accept(ctx, j.facts)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,8 +37,11 @@ type OptionalKind struct {
 	Name string
 	// Events handles what happens to the objects.
 	Events handler.EventHandler
-	// Found is told what is watched, before the first event.
+	// ID tells apart what is watched in one namespace, for Follow.
+	ID string
+	// Found is told what is watched, before the first event; Lost, that it is not any more.
 	Found func(kind schema.GroupVersionKind, in client.Reader)
+	Lost  func()
 }
 
 // WatchWhenAvailable adds the watch to a controller as soon as that is possible, in the background. tried is told of each attempt.
@@ -65,7 +69,63 @@ func WatchWhenAvailable(m manager.Manager, ctl controller.Controller, kinds func
 	}))
 }
 
-// watch begins to watch, or says why that cannot be.
+// Unwanted says why nothing is to be watched.
+type Unwanted struct{ Reason, Message string }
+
+// Error makes Unwanted an error.
+func (u *Unwanted) Error() string { return u.Message }
+
+// Follow keeps a watch on the kind that kinds names: another namespace or ID is another watch, and *Unwanted ends it. Any other error means that it
+// could not be found out, which changes nothing. told is told of each look.
+func Follow(m manager.Manager, ctl controller.Controller, kinds func(context.Context) (OptionalKind, error), told func(context.Context, error)) error {
+	return m.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		f := follower{watch: func(ctx context.Context, k OptionalKind) error { return k.watch(ctx, m, ctl) }}
+		defer f.end()
+		for {
+			told(ctx, f.look(ctx, kinds))
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(DiscoveryInterval):
+			}
+		}
+	}))
+}
+
+// follower has one watch at most.
+type follower struct {
+	watch   func(context.Context, OptionalKind) error
+	watched OptionalKind
+	cancel  context.CancelFunc
+}
+
+func (f *follower) look(ctx context.Context, kinds func(context.Context) (OptionalKind, error)) error {
+	k, err := kinds(ctx)
+	var unwanted *Unwanted
+	if errors.As(err, &unwanted) || err == nil && (k.Namespace != f.watched.Namespace || k.ID != f.watched.ID) {
+		f.end()
+	}
+	if err != nil || f.cancel != nil {
+		return err
+	}
+	until, cancel := context.WithCancel(ctx)
+	if err := f.watch(until, k); err != nil {
+		cancel()
+		return err
+	}
+	f.watched, f.cancel = k, cancel
+	return nil
+}
+
+func (f *follower) end() {
+	if f.cancel != nil {
+		f.watched.Lost()
+		f.cancel()
+	}
+	f.watched, f.cancel = OptionalKind{}, nil
+}
+
+// watch begins to watch until ctx ends, or says why that cannot be.
 func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controller.Controller) error {
 	var mapping *meta.RESTMapping
 	var err error
@@ -101,9 +161,11 @@ func (k OptionalKind) watch(ctx context.Context, m manager.Manager, ctl controll
 	if _, err := objects.GetInformer(ctx, object); err != nil { // before the start, so that the start fills it
 		return fmt.Errorf("making a cache: %w", err)
 	}
-	if err := m.Add(objects); err != nil {
-		return fmt.Errorf("starting a cache: %w", err)
-	}
+	go func() {
+		if err := objects.Start(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Cache of optional kind ended", "kind", k.Kind, "group", k.Group)
+		}
+	}()
 	if !objects.WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}

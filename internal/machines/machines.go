@@ -38,6 +38,8 @@ type Machine struct {
 	Addresses, Names []string
 	// External are the addresses and DNS names outside of it.
 	External []string
+	// ClusterName is the Cluster that it is of; "" in the Machine API.
+	ClusterName string
 	// ProviderID is the cloud's name of the machine; "" where it is not known yet.
 	ProviderID string
 }
@@ -47,6 +49,9 @@ type Machine struct {
 func (m Machine) IsNode(providerID string) bool {
 	return m.ProviderID == "" || providerID == "" || strings.EqualFold(m.ProviderID, providerID)
 }
+
+// IsOf says whether a Machine is of the cluster.
+func (m Machine) IsOf(c Cluster) bool { return c.Name == "" || m.ClusterName == c.Name }
 
 // ID names a Machine in annotation machine of its WindowsInstance.
 func ID(namespace, name string) string { return namespace + "/" + name }
@@ -81,12 +86,15 @@ type Decision struct {
 const (
 	FaultAddress = "AddressInvalid"
 	FaultName    = "NameInvalid"
+	FaultCluster = "ClusterOther"
 )
 
 // Cluster is what a decision must know of the cluster.
 type Cluster struct {
 	// Namespace of the operator, where instances are.
 	Namespace string
+	// Name of the Cluster whose Machines count; "" for all.
+	Name string
 	// Platform of the cluster, for Machines that do not say theirs.
 	Platform string
 }
@@ -107,6 +115,9 @@ func Decide(m Machine, c Cluster) Decision {
 		return Decision{Verdict: Gone}
 	case !m.Windows || m.Ignored:
 		return Decision{Verdict: Leave}
+	case !m.IsOf(c):
+		return Decision{Verdict: Keep, Fault: FaultCluster, Message: fmt.Sprintf("spec.clusterName is %q, and the hosts of Cluster %q become nodes here "+
+			"(spec.clusterAPI of WindowsConfig); remove label %s from Machines of other clusters", shorten.Text(m.ClusterName, shorten.Quoted), c.Name, api.LabelMachineOS)}
 	case m.OfOtherAPI || m.Phase != phaseProvisioned && m.Phase != phaseRunning || len(m.Addresses) == 0:
 		return Decision{Verdict: Keep}
 	}

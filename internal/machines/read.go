@@ -35,6 +35,7 @@ type content struct {
 		ProviderSpec     struct {
 			Value map[string]any `json:"value"` // of the platform's kind, which the API server does not check
 		} `json:"providerSpec"` // Machine API
+		ClusterName       string `json:"clusterName"` // Cluster API
 		InfrastructureRef struct {
 			Kind string `json:"kind"`
 		} `json:"infrastructureRef"` // Cluster API
@@ -79,7 +80,7 @@ func Read(object *unstructured.Unstructured) (Machine, error) {
 		}
 	}
 	if object.GroupVersionKind().Group == ClusterAPIGroup {
-		m.Source = api.SourceClusterAPI
+		m.Source, m.ClusterName = api.SourceClusterAPI, is.Spec.ClusterName
 		m.Platform = platform.OfMachine(is.Spec.InfrastructureRef.Kind)
 		_, m.OfOtherAPI = object.GetAnnotations()[pausedAnnotation]
 		return m, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 )
 
 // PolicyOf is what the user allows. A window that makes no sense never opens.
@@ -58,6 +59,9 @@ func SettlesUntil(drainedAt *metav1.Time, settle string) time.Time {
 // HostOf is what a plan must know of an instance and its Node, which may be nil. What the content of versions tells
 // (Staged, Disruption), and Replace and Granted, are left to the caller.
 func HostOf(i *v1alpha1.WindowsInstance, node *corev1.Node) Host {
+	if node != nil && nodestate.ClaimOf(i, node) != nodestate.Own {
+		node = nil
+	}
 	h := Host{
 		Name:     i.Name,
 		Node:     NodeOf(node),

@@ -57,8 +57,10 @@ func (c *cluster) testMachines(t *testing.T) {
 			}
 		}
 	}
-	if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", "default").Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, "default", "m", nil), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, in := range []string{clusterAPI, "default"} {
+		if _, err := machinesOf(c.admin, "cluster.x-k8s.io", "v1beta2", in).Create(t.Context(), openshift.NewMachine(openshift.ClusterAPI, in, "m", nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	o := c.asOperator(t)
 	own, foreign := machinesOf(o, "machine.openshift.io", "v1beta1", machineAPI), machinesOf(o, "machine.openshift.io", "v1beta1", "default")
@@ -78,7 +80,8 @@ func (c *cluster) testMachines(t *testing.T) {
 		}
 	}
 	all := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "")
-	before := machinesOf(o, "cluster.x-k8s.io", "v1beta1", "default")
+	tenants := machinesOf(o, "cluster.x-k8s.io", "v1beta2", "default")
+	before := machinesOf(o, "cluster.x-k8s.io", "v1beta1", clusterAPI)
 	try(t, []attempt{
 		{"lists Machines", "", func(ctx context.Context) error { return drop(own.List(ctx, metav1.ListOptions{})) }},
 		{"watches Machines", "", watch(own)},
@@ -114,8 +117,10 @@ func (c *cluster) testMachines(t *testing.T) {
 		}},
 		{"reads a Machine elsewhere", forbidden, func(ctx context.Context) error { return drop(foreign.Get(ctx, "m", metav1.GetOptions{})) }},
 		{"deletes a Machine elsewhere", forbidden, func(ctx context.Context) error { return foreign.Delete(ctx, "n", metav1.DeleteOptions{}) }},
-		{"lists Cluster API's Machines of all namespaces", "", func(ctx context.Context) error { return drop(all.List(ctx, metav1.ListOptions{})) }},
-		{"watches them", "", watch(all)},
+		{"lists Cluster API's Machines of all namespaces", forbidden, func(ctx context.Context) error { return drop(all.List(ctx, metav1.ListOptions{})) }},
+		{"watches them", forbidden, watch(all)},
+		{"reads one of another namespace", forbidden, func(ctx context.Context) error { return drop(tenants.Get(ctx, "m", metav1.GetOptions{})) }},
+		{"watches those of OpenShift's namespace", "", watch(before)},
 		{"reads one in the version before", "", func(ctx context.Context) error { return drop(before.Get(ctx, "m", metav1.GetOptions{})) }},
 		{"deletes one", forbidden, func(ctx context.Context) error { return before.Delete(ctx, "m", metav1.DeleteOptions{}) }},
 		{"changes one", forbidden, patch(before)},

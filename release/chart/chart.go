@@ -90,9 +90,10 @@ func load(deploy string) ([]part, error) {
 	parts := []part{
 		{}, {name: "monitoring-", when: "and .Values.monitoring.objects (not .Values.openshift.enabled)"},
 		{name: "monitoring-openshift-", when: "and .Values.monitoring.objects .Values.openshift.enabled"},
+		{name: "cluster-api-", when: "and .Values.clusterAPI.namespace (not .Values.openshift.enabled)"},
 	}
 	folders := [][]manifests.Part{
-		{manifests.Base, manifests.OpenShift, manifests.ClusterAPI}, {manifests.Monitoring}, {manifests.MonitoringOpenShift},
+		{manifests.Base, manifests.OpenShift, manifests.ClusterAPI}, {manifests.Monitoring}, {manifests.MonitoringOpenShift}, {manifests.ClusterAPIElsewhere},
 	}
 	for i := range parts {
 		var err error

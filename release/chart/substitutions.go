@@ -46,6 +46,7 @@ func substitutions() []substitution {
 			when: ".Values.crds.keep",
 		},
 		{kind: "Namespace", path: []string{"metadata", "annotations", "helm.sh/resource-policy"}, expression: "keep", when: "true"},
+		ofMachines("Role"), ofMachines("RoleBinding"),
 		account("ClusterRoleBinding", "windows-machine-config-prometheus", "namespace"), account("ClusterRoleBinding", "windows-machine-config-prometheus", "name"),
 		account("ClusterRoleBinding", "windows-machine-config-metrics", "namespace"), account("ClusterRoleBinding", "windows-machine-config-metrics", "name"),
 		account("RoleBinding", "windows-machine-config-prometheus", "namespace"), account("RoleBinding", "windows-machine-config-prometheus", "name"),
@@ -55,6 +56,14 @@ func substitutions() []substitution {
 // account replaces a field of the ServiceAccount of Prometheus: the namespace before the name, by which the subject is found.
 func account(kind, name, field string) substitution {
 	return substitution{kind: kind, name: name, path: []string{"subjects", "prometheus-k8s", field}, expression: "{{ .Values.monitoring.prometheus." + field + " }}"}
+}
+
+// ofMachines puts an object into the namespace of Cluster API's Machines.
+func ofMachines(kind string) substitution {
+	return substitution{
+		kind: kind, name: "windows-machine-config-cluster-api", path: []string{"metadata", "namespace"},
+		expression: "{{ .Values.clusterAPI.namespace }}", when: ".Values.clusterAPI.namespace",
+	}
 }
 
 const imageExpression = `{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag }}{{ end }}`

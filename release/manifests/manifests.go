@@ -26,6 +26,9 @@ const (
 	ClusterAPI Part = "openshift/cluster-api"
 )
 
+// ClusterAPIElsewhere is for Machines of Cluster API on other clusters. Its objects have no namespace: it is where the Machines are.
+const ClusterAPIElsewhere Part = "cluster-api"
+
 // Monitoring is for clusters with the Prometheus operator, MonitoringOpenShift instead of it for OpenShift and OKD. Both need its kinds.
 const (
 	Monitoring          Part = "monitoring"

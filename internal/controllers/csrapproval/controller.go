@@ -210,17 +210,23 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 		finding = "the admission policies could not be read" // kubelets, which they do not limit, go on
 	}
 	known := csr.Known{Namespace: c.Namespace, PoliciesFault: finding, Nodes: map[string]csr.Node{}, Cluster: taken}
+	byName := map[string]*corev1.Node{}
+	for i := range nodes.Items {
+		byName[nodes.Items[i].Name] = &nodes.Items[i]
+		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
+	}
 	for i := range instances.Items {
+		is := &instances.Items[i]
 		var published []string
-		if is := &instances.Items[i]; node != "" && is.Status.Hostname == node {
+		if node != "" && is.Status.Hostname == node {
 			for _, m := range c.Machines {
 				published = append(published, m.AddressesOf(ctx, is)...)
 			}
 		}
-		known.Hosts = append(known.Hosts, hostOf(&instances.Items[i], published))
-	}
-	for i := range nodes.Items {
-		known.Nodes[nodes.Items[i].Name] = nodeOf(&nodes.Items[i])
+		h := hostOf(is, published)
+		n := byName[is.Status.Hostname]
+		h.Registered = n != nil && nodestate.ClaimOf(is, n) == nodestate.Own
+		known.Hosts = append(known.Hosts, h)
 	}
 	return known, nil
 }
@@ -231,7 +237,6 @@ func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 		Node:         i.Status.Hostname,
 		CredentialID: i.Status.BootstrapCredentialID,
 		Leaving:      i.DeletionTimestamp != nil,
-		Registered:   i.Status.NodeRef != nil && i.Status.NodeRef.Name == i.Status.Hostname,
 	}
 	if i.Status.NodeIP != "" {
 		h.Addresses = append(h.Addresses, i.Status.NodeIP)
@@ -254,8 +259,11 @@ func hostOf(i *v1alpha1.WindowsInstance, published []string) csr.Host {
 func nodeOf(n *corev1.Node) csr.Node {
 	node := csr.Node{OS: n.Labels[corev1.LabelOSStable], PodCIDRs: n.Spec.PodCIDRs, Ready: nodestate.IsReady(n)}
 	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP || a.Type == corev1.NodeExternalIP {
+		switch a.Type {
+		case corev1.NodeInternalIP, corev1.NodeExternalIP:
 			node.Addresses = append(node.Addresses, a.Address)
+		case corev1.NodeHostName, corev1.NodeInternalDNS, corev1.NodeExternalDNS:
+			node.Names = append(node.Names, strings.ToLower(a.Address))
 		}
 	}
 	return node

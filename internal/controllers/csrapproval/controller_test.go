@@ -62,10 +62,10 @@ func approvers(t *testing.T, request *certificatesv1.CertificateSigningRequest, 
 		}
 	}
 	i := controllertest.Instance("win-a", "Machine", "openshift-machine-api/win-a", "10.0.0.1")
-	i.Status.Hostname, i.Status.NodeRef = "win-a", &v1alpha1.NodeReference{Name: "win-a"}
+	i.Status.Hostname, i.Status.NodeRef = "win-a", &v1alpha1.NodeReference{Name: "win-a", UID: "u1"}
 	port := int32(6443)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(request).WithObjects(i, request,
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}}},
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
 			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.9.9.9"}}}, Ports: []discoveryv1.EndpointPort{{Port: &port}}},
 		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12"}}},
@@ -165,7 +165,7 @@ func TestATokenIsWorthNothingOnceItsInstanceIsDeleted(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i); err != nil {
 				t.Fatal(err)
 			}
-			i.Finalizers, i.Status.BootstrapCredentialID, i.Status.NodeRef = []string{api.Finalizer}, "one", nil
+			i.Finalizers, i.Status.BootstrapCredentialID = []string{api.Finalizer}, "one"
 			if err := c.Update(t.Context(), &i); err != nil {
 				t.Fatal(err)
 			}

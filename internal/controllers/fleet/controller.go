@@ -194,7 +194,7 @@ func (f *Controller) look(ctx context.Context) (fleetSeen, error) {
 		s.instances[id] = instance
 		s.ids = append(s.ids, id)
 		h := rollout.HostOf(instance, nodes[instance.Status.Hostname])
-		if instance.Status.Hostname != "" {
+		if h.Node != nil {
 			delete(nodes, instance.Status.Hostname)
 		}
 		h.Settles = rollout.SettlesUntil(instance.Status.DrainedAt, s.config.Spec.Rollout.Drain.Settle)

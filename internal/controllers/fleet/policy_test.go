@@ -183,9 +183,9 @@ func TestWhatAVersionCosts(t *testing.T) {
 func TestNoNodeGoesToAVersionThatIsNotPublished(t *testing.T) {
 	c := controllertest.Cluster(t, controllertest.SigningSecret(t, 0), controllertest.PublishedFor(t, "0.9.0", func(*desired.Node) {}))
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "win"}}
-	instance.Status.Hostname = "win"
+	instance.Status.Hostname, instance.Status.NodeRef = "win", &v1alpha1.NodeReference{Name: "win", UID: "u1"}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "win", Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "0.9.0"},
+		Name: "win", UID: "u1", Labels: map[string]string{corev1.LabelOSStable: "windows"}, Annotations: map[string]string{api.AnnotationVersion: "0.9.0"},
 	}}
 	if err := errors.Join(c.Create(t.Context(), instance), c.Create(t.Context(), node)); err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ type Controller struct {
 	stopwatch *stopwatch // of maintenances
 	settles   *settling
 	proven    provenKeys
+	strangers strangers // Nodes that others registered
 }
 
 // Options are what the controller needs.
@@ -146,7 +147,7 @@ func (c *Controller) Register(ctx context.Context, m manager.Manager) error {
 		WatchesRawSource(ctrlsource.Channel(c.Fleet.Plans, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(ctrlsource.Channel(c.Releases.Changed(), handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
 		WatchesRawSource(ctrlsource.Channel(c.Renderer.Network.Changed, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll))).
-		Watches(&corev1.Node{}, c.nodeEvents(), builder.WithPredicates(
+		Watches(&corev1.Node{}, c.NodeEvents(), builder.WithPredicates(
 			predicate.Or(fleet.NodeChanged(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll)).
 		Watches(&v1alpha1.WindowsConfig{}, handler.EnqueueRequestsFromMapFunc(c.EnqueueAll),
@@ -195,16 +196,6 @@ func (c *Controller) forget(name types.NamespacedName) {
 	c.stopwatch.forget(name)
 	c.settles.forget(name)
 	c.proven.forget(name)
-}
-
-// nodeEvents asks for the instance of a Node that changed. A Node that comes up changes several times within seconds; where many hosts
-// join, its instance waits a little and sees that at once.
-func (c *Controller) nodeEvents() handler.EventHandler {
-	return kube.OnChange(func(ctx context.Context, node client.Object, q kube.Queue) {
-		for _, r := range c.ofNode(ctx, node) {
-			q.AddAfter(r, batchDelay(c.Slots.Taken()))
-		}
-	})
 }
 
 // ofNode names the instance whose host is the node.

@@ -2,11 +2,8 @@ package instance
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +14,6 @@ import (
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/join"
-	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
@@ -46,7 +42,11 @@ func (a *attempt) Identify(ctx context.Context, f agent.Facts) (join.Identity, e
 		}
 	}
 	taken, err := a.nameTakenBy(ctx, join.NodeName(f), f)
-	return join.Identity{TakenBy: taken, Unregistered: a.unregistered}, err
+	known := join.Identity{TakenBy: taken, Unregistered: a.unregistered}
+	if st := a.view.Instance.Status; a.unregistered && !st.HostnameFixed {
+		known.NamePattern = a.view.config.Hosts.NamePattern
+	}
+	return known, err
 }
 
 // proveAddress believes a host the address that it names for its node only where it was reached there, or shows its key there, too.
@@ -99,7 +99,7 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 	err := a.Live.Get(ctx, types.NamespacedName{Name: name}, &node)
 	if apierrors.IsNotFound(err) {
 		a.unregistered = true
-		return "", nil
+		return a.Hosts.NamedByAny(ctx, name, a.view.Instance.Annotations[api.AnnotationMachine]), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading Node %s: %w", name, err)
@@ -108,26 +108,16 @@ func (a *attempt) nameTakenBy(ctx context.Context, name string, facts agent.Fact
 		a.registered = &node
 		return "", nil
 	}
-	return "Node " + name + described(&node), nil
+	return "Node " + name + nodestate.Described(&node), nil
 }
 
-// isOurs says whether a Node that exists already is the host we are connected to: it has the host's key, or its address, which is
-// proven by now.
+// isOurs says whether a Node that exists already is the host we are connected to: it is the one that is remembered, or it has the host's key,
+// or its address, which is proven by now.
 func (a *attempt) isOurs(node *corev1.Node, nodeIP string) bool {
-	if !kube.IsWindows(node) {
-		return false
-	}
-	key := base64.StdEncoding.EncodeToString(a.host.HostKey().Marshal())
-	return node.Annotations[api.AnnotationSSHHostKey] == key || nodestate.InternalIP(node) == nodeIP
-}
-
-// described says of which system a Node is, and where, as far as it has reported.
-func described(node *corev1.Node) string {
-	known := slices.DeleteFunc([]string{node.Status.NodeInfo.OperatingSystem, nodestate.InternalIP(node)}, func(s string) bool { return s == "" })
-	if len(known) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(known, ", ") + ")"
+	shown := &v1alpha1.WindowsInstance{}
+	a.status.desired().DeepCopyInto(&shown.Status)
+	shown.Status.Hostname, shown.Status.NodeIP, shown.Status.HostKey = node.Name, nodeIP, remote.FormatHostKey(a.host.HostKey())
+	return a.claimOf(shown, node) == nodestate.Own
 }
 
 // leaveName deletes the Node that the host had under its former name: it would stay NotReady for ever, and count as out of service.

@@ -26,6 +26,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
@@ -146,7 +147,10 @@ func (a *attempt) Accept(ctx context.Context, f agent.Facts) error {
 		if err := a.leaveName(ctx, st.Hostname, join.NodeIP(f, a.view.Instance.Spec.Network)); err != nil {
 			return err
 		}
-		st.Hostname, st.HostnameFixed = name, false
+		st.Hostname, st.HostnameFixed, st.IdentitySince, st.NodeRef, st.NodeConflict = name, false, nil, nil, nil
+	}
+	if a.registered != nil {
+		st.NodeRef, st.NodeConflict = nodestate.Refer(a.registered), nil
 	}
 	st.NodeIP = join.NodeIP(f, a.view.Instance.Spec.Network)
 	st.OSBuild = fmt.Sprintf("10.0.%d.%d", f.Host.Build, f.Host.UBR)
@@ -257,7 +261,11 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a.status.desired().BootstrapCredentialID, a.status.desired().HostnameFixed = id, true
+	st, now := a.status.desired(), metav1.Now()
+	st.BootstrapCredentialID, st.HostnameFixed = id, true
+	if st.IdentitySince == nil {
+		st.IdentitySince = &now
+	}
 	if err := a.status.write(ctx); err != nil {
 		return "", err
 	}

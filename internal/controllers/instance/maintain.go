@@ -63,7 +63,7 @@ func (m *maintenance) advance(ctx context.Context) (after time.Duration, err err
 		if err != nil || m.hasLeft || m.current() != nil && m.current().Step == step {
 			return after, err
 		}
-		if m.view.Node, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken long
+		if m.view.Node, m.view.Conflict, err = m.node(ctx, m.Live, m.view.Instance); err != nil { // a step may have taken long
 			return 0, err
 		}
 	}

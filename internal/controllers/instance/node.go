@@ -27,7 +27,7 @@ func (c *Controller) announcement(ctx context.Context, node *corev1.Node, versio
 // announceVersion tells a Node that is there already which version it is to have, before the join makes the host so: else its daemon
 // would go back.
 func (a *attempt) announceVersion(ctx context.Context) error {
-	was, err := a.node(ctx, a.Client, a.view.Instance)
+	was, _, err := a.node(ctx, a.Client, a.view.Instance)
 	if err != nil || was == nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/controllers/sshkey"
 	"github.com/windows-machine-config/wmco/internal/join"
 	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/nodestate"
 	"github.com/windows-machine-config/wmco/internal/release"
 )
 
@@ -50,7 +51,7 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	if v.config, err = kube.ReadConfig(ctx, c.Client); err != nil {
 		return nil, err
 	}
-	if v.Node, err = c.node(ctx, r, v.Instance); err != nil {
+	if v.Node, v.Conflict, err = c.node(ctx, r, v.Instance); err != nil {
 		return nil, err
 	}
 	if v.key, v.KeyFault, err = sshkey.PrivateKey(ctx, c.Client, c.Namespace); err != nil {
@@ -73,21 +74,26 @@ func (c *Controller) gather(ctx context.Context, r client.Reader, name types.Nam
 	return v, nil
 }
 
-// node returns the Node that the host of the instance became, or nil. The name in the status was checked to be
-// the host's before it was written there.
-func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (*corev1.Node, error) {
+// node returns the Node that the host of the instance became, or else the Node of another machine that has its name; nil where there is none.
+func (c *Controller) node(ctx context.Context, r client.Reader, i *v1alpha1.WindowsInstance) (own, conflict *corev1.Node, err error) {
 	if i.Status.Hostname == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var node corev1.Node
-	err := r.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
+	err = r.Get(ctx, types.NamespacedName{Name: i.Status.Hostname}, &node)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Node %s: %w", i.Status.Hostname, err)
+		return nil, nil, fmt.Errorf("reading Node %s: %w", i.Status.Hostname, err)
 	}
-	return &node, nil
+	switch c.claimOf(i, &node) {
+	case nodestate.Own:
+		return &node, nil, nil
+	case nodestate.Foreign:
+		return nil, &node, nil
+	}
+	return nil, nil, nil // it is looked at again when it has reported where it is
 }
 
 // notBefore is when an instance that failed may be tried again. A changed spec is tried at once.

@@ -93,7 +93,7 @@ func (c *Controller) attemptJoin(ctx context.Context, p *pass) (outcome, error) 
 	}
 	// The join found out which Node is the host's. It is there already when the host was announced again.
 	var err error
-	p.Node, err = c.node(ctx, c.Client, p.Instance)
+	p.Node, p.Conflict, err = c.node(ctx, c.Client, p.Instance)
 	return proceed, err
 }
 

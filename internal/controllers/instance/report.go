@@ -42,6 +42,7 @@ func (c *Controller) report(ctx context.Context, p *pass) (reconcile.Result, err
 	c.reportPlan(v, st)
 	after = kube.Sooner(after, settles, c.reportReboot(v, st))
 	c.reportPayload(v, st)
+	c.noteConflict(v, st)
 	after = kube.Sooner(after, join.Observe(st, i.Generation, v.Node, v.Version, time.Now()))
 	ready := meta.IsStatusConditionTrue(st.Conditions, api.ConditionNodeReady)
 	for _, p := range join.TrackNode(st, v.Node, ready) {

@@ -40,14 +40,25 @@ func (c *Store) Cached(ctx context.Context, version string) (*corev1.ConfigMap, 
 	return cm, nil
 }
 
-// Declares reports whether what is published for any version has a service of that name. What cannot be read declares none.
+// Declares reports whether what is published for any version has a service of that name. What cannot be read, or is not signed, declares none.
 func (c *Store) Declares(ctx context.Context, service string) (bool, error) {
+	private, err := c.SigningKey(ctx)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
 	var list corev1.ConfigMapList
 	if err := c.client.List(ctx, &list, client.InNamespace(c.namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing ConfigMaps: %w", err)
 	}
 	for i := range list.Items {
-		if strings.HasPrefix(list.Items[i].Name, api.ServicesConfigMapPrefix) && desired.Declares(list.Items[i].Data, service) {
+		cm := &list.Items[i]
+		if !strings.HasPrefix(cm.Name, api.ServicesConfigMapPrefix) || !desired.Declares(cm.Data, service) {
+			continue
+		}
+		if _, err := SignedWith(private, cm); err == nil {
 			return true, nil
 		}
 	}

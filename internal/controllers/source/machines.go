@@ -49,14 +49,17 @@ type machineSource struct {
 	// place is what is known when the API was found; nil before.
 	place atomic.Pointer[machinePlace]
 	asked asked
+	names machineNames
 	tried atomic.Bool // to find the API
+	said  string      // why it was not found
 }
 
 // machinePlace is where Machines are read.
 type machinePlace struct {
-	kind    schema.GroupVersionKind
-	cached  client.Reader // those with our label only
-	cluster machines.Cluster
+	kind      schema.GroupVersionKind
+	namespace string        // with the Machines
+	cached    client.Reader // those with our label only
+	cluster   machines.Cluster
 }
 
 // machineView is what is known of one Machine.
@@ -86,32 +89,36 @@ func (s *machineSource) Register(_ context.Context, m manager.Manager) error {
 	if err != nil {
 		return err
 	}
+	if s.source == api.SourceClusterAPI {
+		return kube.Follow(m, ctl, s.clusterAPIKind, s.tellClusterAPI)
+	}
 	return kube.WatchWhenAvailable(m, ctl, s.look, func() { s.tried.Store(true) })
 }
 
 // Looked implements Announcer.
 func (s *machineSource) Looked() bool { return s.tried.Load() }
 
-// look says what to watch. OpenShift has its Machines in one namespace for each API; elsewhere Cluster API has them in any.
+// look says what to watch of OpenShift's Machine API.
 func (s *machineSource) look(ctx context.Context) (kube.OptionalKind, error) {
+	platform, err := cluster.ReadPlatform(ctx, s.Live)
+	return s.kind(MachineAPINamespace, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}), err
+}
+
+// kind is what to watch: the Windows Machines of a namespace.
+func (s *machineSource) kind(namespace string, of machines.Cluster) kube.OptionalKind {
 	k := kube.OptionalKind{
-		Kind:   machines.Kind,
+		Group: machines.MachineAPIGroup, Versions: []string{"v1beta1"}, Kind: machines.Kind, Namespace: namespace,
 		Labels: labels.SelectorFromSet(labels.Set{api.LabelMachineOS: "Windows"}),
 		Events: &handler.EnqueueRequestForObject{},
 	}
-	platform, err := cluster.ReadPlatform(ctx, s.Live)
-	if s.source == api.SourceMachine {
-		k.Group, k.Versions, k.Namespace = machines.MachineAPIGroup, []string{"v1beta1"}, MachineAPINamespace
-	} else {
-		k.Group, k.Versions = machines.ClusterAPIGroup, []string{"v1beta2", "v1beta1"}
-		if platform.OpenShift {
-			k.Namespace = ClusterAPINamespace
-		}
+	if s.source == api.SourceClusterAPI {
+		k.Group, k.Versions = machines.ClusterAPIGroup, clusterAPIVersions()
 	}
+	k.ID, k.Lost = of.Name, func() { s.place.Store(nil) }
 	k.Found = func(kind schema.GroupVersionKind, in client.Reader) {
-		s.place.Store(&machinePlace{kind, in, machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}})
+		s.place.Store(&machinePlace{kind, namespace, in, of})
 	}
-	return k, err
+	return k
 }
 
 // ofInstance names the Machine that an instance was made from.
@@ -140,7 +147,7 @@ func (s *machineSource) Announced(ctx context.Context) []Announcement {
 // Reconcile makes the instance of one Machine what the Machine says.
 func (s *machineSource) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	place := s.place.Load()
-	if place == nil {
+	if place == nil || r.Namespace != place.namespace {
 		return reconcile.Result{RequeueAfter: kube.DiscoveryInterval}, nil // what cannot be seen is not gone
 	}
 	v, err := s.gather(ctx, place, r)

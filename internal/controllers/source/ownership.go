@@ -46,6 +46,8 @@ type Announcer interface {
 	Announced(ctx context.Context) []Announcement
 	// Looked says whether the source knows by now what it announces, or that it has nothing to read it from.
 	Looked() bool
+	// Named says which Machine, of any operating system, has a name or gives it to its host, other than the one with an ID; "" for none.
+	Named(ctx context.Context, name, other string) (who string)
 }
 
 // Announcement is a host that a source asks for.
@@ -160,6 +162,16 @@ func (h *Ownership) NamedBy(ctx context.Context, name, other string) (who string
 			if a.ID != other && slices.Contains(a.Names, name) {
 				return a.Who
 			}
+		}
+	}
+	return ""
+}
+
+// NamedByAny is NamedBy with Machines of every operating system: for the names of hosts that have no Node yet.
+func (h *Ownership) NamedByAny(ctx context.Context, name, other string) (who string) {
+	for _, announcer := range h.Announcers {
+		if who := announcer.Named(ctx, name, other); who != "" {
+			return who
 		}
 	}
 	return ""

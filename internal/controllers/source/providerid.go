@@ -23,6 +23,9 @@ func (s *machineSource) compareNodes(ctx context.Context, v machineView) {
 		if i.Status.NodeRef == nil || s.Client.Get(ctx, types.NamespacedName{Name: i.Status.NodeRef.Name}, &node) != nil || v.machine.IsNode(node.Spec.ProviderID) {
 			continue
 		}
+		if uid := i.Status.NodeRef.UID; uid != "" && uid != node.UID {
+			continue // the next pass of the instance says whose it is
+		}
 		s.Events.Emit(kube.Event{Object: v.object, Related: i, Type: corev1.EventTypeWarning, Reason: api.EventProviderIDDiffers, Action: "Compare"},
 			"Node %s of its host has spec.providerID %q, and the Machine has %q, so that the cluster does not find one by the other; "+
 				"check whether the Machine's address is that of another machine, or the Node is left from one, and delete what is wrong",

@@ -14,7 +14,7 @@ import (
 func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInstance) []string {
 	place := s.place.Load()
 	requests := s.ofInstance(ctx, i)
-	if place == nil || len(requests) == 0 {
+	if place == nil || len(requests) == 0 || requests[0].Namespace != place.namespace {
 		return nil
 	}
 	object, err := s.read(ctx, place, requests[0].NamespacedName)
@@ -22,7 +22,7 @@ func (s *machineSource) AddressesOf(ctx context.Context, i *v1alpha1.WindowsInst
 		return nil
 	}
 	m, err := machines.Read(object)
-	if err != nil || !m.Windows || object.GetNamespace()+"/"+object.GetName() != i.Annotations[api.AnnotationMachine] {
+	if err != nil || !m.Windows || !m.IsOf(place.cluster) || object.GetNamespace()+"/"+object.GetName() != i.Annotations[api.AnnotationMachine] {
 		return nil
 	}
 	return slices.Concat(m.Addresses, m.Names, m.External)

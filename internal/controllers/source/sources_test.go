@@ -88,7 +88,11 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 		w.clusterAPI: {Group: machines.ClusterAPIGroup, Version: "v1beta2", Kind: machines.Kind},
 	} {
 		s.tried.Store(true)
-		s.place.Store(&machinePlace{kind, labelledReader{w.WithWatch}, machines.Cluster{Namespace: "ns", Platform: "AWS"}})
+		namespace := MachineAPINamespace
+		if s == w.clusterAPI {
+			namespace = ClusterAPINamespace
+		}
+		s.place.Store(&machinePlace{kind, namespace, labelledReader{w.WithWatch}, machines.Cluster{Namespace: "ns", Platform: "AWS"}})
 	}
 	return w
 }

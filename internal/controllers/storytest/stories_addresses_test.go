@@ -82,11 +82,11 @@ func TestNoStrangerIsConnectedToBeforeTheClusterIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t, 1, v1alpha1.RolloutSpec{})
 		s.live = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
-			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-				if _, asks := into.(*networkingv1.ServiceCIDR); asks {
+			List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+				if _, asks := into.(*networkingv1.ServiceCIDRList); asks {
 					return errors.New("forbidden")
 				}
-				return c.Get(ctx, key, into, opts...)
+				return c.List(ctx, into, opts...)
 			},
 		})
 		s.startOperator()

@@ -218,6 +218,7 @@ type announcedMachines []source.Announcement
 
 func (a announcedMachines) Announced(context.Context) []source.Announcement { return a }
 func (a announcedMachines) Looked() bool                                    { return true }
+func (a announcedMachines) Named(context.Context, string, string) string    { return "" }
 
 // A cloud has made a machine that has not joined yet, and another host says that it has its name.
 func TestTheNameOfAMachineIsItsHosts(t *testing.T) {

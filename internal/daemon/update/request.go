@@ -123,6 +123,9 @@ func (r *Requester) beginUpdate(ctx context.Context, client *apiclient.Client, s
 	}
 	u.Order = order
 	return r.WhileCurrent(ctx, func() error {
+		if err := noteSerial(r.Host.Disk, own, r.Record.Serial); err != nil {
+			return err
+		}
 		if err := u.write(r.Host.Disk); err != nil { // first: an order that is remembered and not begun would never be obeyed
 			return err
 		}
@@ -147,6 +150,11 @@ func (r *Requester) plan(ctx context.Context, client *apiclient.Client, version 
 		return attempt{}, err
 	}
 	serial, err := r.verifier.Verify(apiclient.ServicesConfigMap(version), data)
+	if replayed, failure := isReplayed(r.Host.Disk, version, serial); failure != nil {
+		return attempt{}, failure
+	} else if err == nil && replayed {
+		err = errOlderSettings
+	}
 	if err != nil {
 		r.verifier.Refuse(apiclient.ServicesConfigMap(version), err)
 		return attempt{}, fmt.Errorf("ConfigMap %s is not followed: %w", apiclient.ServicesConfigMap(version), err)

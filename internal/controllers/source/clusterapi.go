@@ -1,0 +1,183 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/kube"
+	"github.com/windows-machine-config/wmco/internal/machines"
+	"github.com/windows-machine-config/wmco/internal/shorten"
+)
+
+// Whoever creates a Machine decides to which address the operator connects, and in a management cluster tenants create Machines of clusters of
+// their own. So outside OpenShift, Machines of Cluster API count only where an administrator of the cluster says so, and only those of the Cluster
+// that is this cluster.
+
+// clusterAPIVersions are the versions of Cluster API that are understood, the best first.
+func clusterAPIVersions() []string { return []string{"v1beta2", "v1beta1"} }
+
+// clusterAPIKind says which Machines of Cluster API to watch: on OpenShift those in its namespace, elsewhere those that WindowsConfig names.
+func (s *machineSource) clusterAPIKind(ctx context.Context) (k kube.OptionalKind, err error) {
+	platform, err := cluster.ReadPlatform(ctx, s.Live)
+	if err != nil {
+		return k, err
+	}
+	of := machines.Cluster{Namespace: s.Namespace, Platform: platform.Type}
+	if platform.OpenShift {
+		return s.kind(ClusterAPINamespace, of), nil
+	}
+	config, err := kube.ReadConfig(ctx, s.Client)
+	if err != nil {
+		return k, err
+	}
+	if config.ClusterAPI == nil {
+		return k, s.unconfigured(ctx)
+	}
+	if err := s.proveCluster(ctx, *config.ClusterAPI); err != nil {
+		return k, err
+	}
+	of.Name = config.ClusterAPI.ClusterName
+	return s.kind(config.ClusterAPI.Namespace, of), nil
+}
+
+// unconfigured says what there is to say where no namespace is named: nothing, unless Machines became instances before one had to be.
+func (s *machineSource) unconfigured(ctx context.Context) error {
+	have, err := allInstances(ctx, s.Client, s.Namespace)
+	if err != nil {
+		return err
+	}
+	for _, i := range sorted(have) {
+		if i.Labels[api.LabelSource] == api.SourceClusterAPI {
+			namespace, _, _ := strings.Cut(i.Annotations[api.AnnotationMachine], "/")
+			return &kube.Unwanted{Reason: api.ReasonClusterAPINotConfigured, Message: fmt.Sprintf("WindowsInstance %s was made of Machine %s, and spec.clusterAPI of WindowsConfig %q is not set: "+
+				"the node stays, and the operator does not follow the Machine any more; set spec.clusterAPI.namespace, for example to %s, and spec.clusterAPI.clusterName to the Cluster that stands for this cluster",
+				i.Name, i.Annotations[api.AnnotationMachine], api.WindowsConfigName, namespace)}
+		}
+	}
+	return &kube.Unwanted{}
+}
+
+// proveCluster returns *kube.Unwanted where a Cluster is not shown to be this cluster: by its endpoint, which must be where this cluster's own API
+// is served.
+func (s *machineSource) proveCluster(ctx context.Context, spec v1alpha1.ClusterAPISpec) error {
+	name := types.NamespacedName{Namespace: spec.Namespace, Name: spec.ClusterName}
+	object, err := s.readCluster(ctx, name)
+	switch {
+	case apierrors.IsForbidden(err):
+		return s.notPermitted(spec.Namespace, err)
+	case kube.Unavailable(err):
+		return &kube.Unwanted{Reason: api.ReasonClusterAPIUnavailable, Message: fmt.Sprintf("reading Cluster %s of spec.clusterAPI: %v", name, err)}
+	case err != nil:
+		return fmt.Errorf("reading Cluster %s: %w", name, err)
+	}
+	own, err := cluster.ServedAt(ctx, s.Live)
+	if err != nil {
+		return err
+	}
+	host, _, _ := unstructured.NestedString(object.Object, "spec", "controlPlaneEndpoint", "host")
+	port, _, _ := unstructured.NestedInt64(object.Object, "spec", "controlPlaneEndpoint", "port")
+	endpoint := strings.ToLower(net.JoinHostPort(strings.TrimSuffix(host, "."), strconv.FormatInt(port, 10)))
+	if slices.Contains(own, endpoint) {
+		return nil
+	}
+	return &kube.Unwanted{Reason: api.ReasonClusterNotProven, Message: fmt.Sprintf("spec.controlPlaneEndpoint of Cluster %s is %q, and this cluster's API is served at %s "+
+		"(server in ConfigMap kube-public/cluster-info, EndpointSlice default/kubernetes); its Machines become no nodes here: name the Cluster that stands for this cluster in spec.clusterAPI, "+
+		"or see that ConfigMap cluster-info has the server that the Cluster names", name, shorten.Text(endpoint, shorten.Quoted), shorten.List(own, endpointsListed, ", "))}
+}
+
+// endpointsListed is how many endpoints a message lists.
+const endpointsListed = 8
+
+// readCluster reads a Cluster in the first version that the cluster has.
+func (s *machineSource) readCluster(ctx context.Context, name types.NamespacedName) (object *unstructured.Unstructured, err error) {
+	for _, version := range clusterAPIVersions() {
+		object = &unstructured.Unstructured{}
+		object.SetGroupVersionKind(schema.GroupVersionKind{Group: machines.ClusterAPIGroup, Version: version, Kind: "Cluster"})
+		if err = s.Live.Get(ctx, name, object); !meta.IsNoMatchError(err) {
+			return object, err
+		}
+	}
+	return nil, err
+}
+
+// notPermitted says how to permit what the operator was forbidden.
+func (s *machineSource) notPermitted(namespace string, err error) *kube.Unwanted {
+	return &kube.Unwanted{Reason: api.ReasonClusterAPINotPermitted, Message: fmt.Sprintf("the operator may not read Machines and Clusters in namespace %[1]s (%[2]v); permit it: "+
+		"kubectl create role %[3]s -n %[1]s --verb=get,list,watch --resource=machines.cluster.x-k8s.io,clusters.cluster.x-k8s.io && "+
+		"kubectl create rolebinding %[3]s -n %[1]s --role=%[3]s --serviceaccount=%[4]s:%[5]s", namespace, err, clusterAPIRole, s.Namespace, serviceAccount)}
+}
+
+// What deploy/cluster-api names.
+const (
+	clusterAPIRole = "windows-machine-config-cluster-api"
+	serviceAccount = "windows-machine-config-operator"
+)
+
+// tellClusterAPI tells in a condition of WindowsConfig what came of a look.
+func (s *machineSource) tellClusterAPI(ctx context.Context, err error) {
+	s.tried.Store(true)
+	var unwanted *kube.Unwanted
+	config, failure := kube.ReadConfig(ctx, s.Client)
+	place := s.place.Load()
+	switch {
+	case errors.As(err, &unwanted):
+	case place == nil && apierrors.IsForbidden(err) && failure == nil && config.ClusterAPI != nil:
+		unwanted = s.notPermitted(config.ClusterAPI.Namespace, err)
+	case err != nil: // it may be the API server's fault, and on OpenShift the kind need not be there
+		if said := err.Error(); said != s.said { // once, not every minute
+			log.FromContext(ctx).Info("Looking for Machines of Cluster API failed, will be retried", "error", said)
+			s.said = said
+		}
+		return
+	case place != nil && place.cluster.Name != "":
+		unwanted = &kube.Unwanted{Reason: api.ReasonMachinesWatched,
+			Message: fmt.Sprintf("Windows Machines of Cluster %s in namespace %s become nodes", place.cluster.Name, place.namespace)}
+	default: // OpenShift
+		unwanted = &kube.Unwanted{}
+	}
+	if err := s.writeCondition(ctx, *unwanted); err != nil {
+		log.FromContext(ctx).Info("Writing condition "+api.ConditionClusterAPI+" failed, will be retried", "error", err.Error())
+	}
+}
+
+// writeCondition sets the condition, or removes it where there is nothing to say.
+func (s *machineSource) writeCondition(ctx context.Context, says kube.Unwanted) error {
+	var config v1alpha1.WindowsConfig
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: api.WindowsConfigName}, &config); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	before := config.DeepCopy()
+	status := metav1.ConditionFalse
+	if says.Reason == api.ReasonMachinesWatched {
+		status = metav1.ConditionTrue
+	}
+	if says.Reason == "" {
+		meta.RemoveStatusCondition(&config.Status.Conditions, api.ConditionClusterAPI)
+	} else {
+		meta.SetStatusCondition(&config.Status.Conditions, metav1.Condition{Type: api.ConditionClusterAPI, Status: status, Reason: says.Reason,
+			Message: shorten.Text(says.Message, shorten.Reported), ObservedGeneration: config.Generation})
+	}
+	if equality.Semantic.DeepEqual(before.Status.Conditions, config.Status.Conditions) {
+		return nil
+	}
+	// Others write conditions, too: a patch for another state of the object must fail, and is repeated.
+	return s.Client.Status().Patch(ctx, &config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
