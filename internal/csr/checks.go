@@ -309,7 +309,12 @@ func addressOfAnother(c candidate) string {
 // ownerOf says who has an address, other than the host; "" when nobody is known. What other Nodes say of themselves counts for nothing: any
 // of them could keep its neighbors from their certificates.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
-	if why := k.Cluster.Refuse(address); why != "" {
+	isProven := slices.Contains(parsed(host.Addresses), address)
+	taken := k.Cluster
+	if isProven && host.Registered { // whoever has Services could keep nodes from their certificates
+		taken = taken.WithoutClaims()
+	}
+	if why := taken.Refuse(address); why != "" {
 		return why
 	}
 	for name, node := range k.Nodes {
@@ -319,7 +324,6 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 			}
 		}
 	}
-	isProven := slices.Contains(parsed(host.Addresses), address)
 	for _, h := range k.Hosts {
 		isHis := slices.Contains(parsed(h.Addresses), address) || !isProven && slices.Contains(parsed(h.CloudAddresses), address)
 		if h.Instance != host.Instance && k.lives(h) && isHis {
