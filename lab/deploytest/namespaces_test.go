@@ -54,7 +54,7 @@ func makeNetwork() error {
 	if err != nil {
 		return err
 	}
-	node := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "node"}}
+	node := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "node"}}
 	address, err := netlink.ParseAddr(nodeAddress + "/24")
 	if err != nil {
 		return err

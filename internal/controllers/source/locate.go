@@ -134,15 +134,19 @@ func (l *locations) take(e entry, ip netip.Addr) {
 	l.good = append(l.good, located{e, ip})
 }
 
-// tellNodes tells, on Nodes, that their addresses keep hosts from joining.
+// tellNodes tells, on Nodes, that their addresses keep hosts of entries from joining.
 func (c *configMaps) tellNodes(ctx context.Context, nodes map[string]located) {
 	for _, name := range slices.Sorted(maps.Keys(nodes))[:min(len(nodes), toldFaults)] {
-		var node corev1.Node
-		if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
-			continue // it is gone, and its claim with it
-		}
-		c.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Compare"},
-			"status.addresses has %s, which entry %q of ConfigMap %s announces as a Windows host; check the kubelet's --node-ip on this Node, or which machine has the address",
-			nodes[name].ip, nodes[name].key, api.InstancesConfigMap)
+		c.tellNode(ctx, name, nodes[name].ip, fmt.Sprintf("entry %q of ConfigMap %s", nodes[name].key, api.InstancesConfigMap))
 	}
+}
+
+// tellNode tells, on a Node, that one of its addresses keeps a host from joining, which something announces.
+func (o Options) tellNode(ctx context.Context, name string, ip netip.Addr, announces string) {
+	var node corev1.Node
+	if err := o.Client.Get(ctx, types.NamespacedName{Name: name}, &node); err != nil {
+		return // it is gone, and its claim with it
+	}
+	o.Events.Emit(kube.Event{Object: &node, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Compare"},
+		"status.addresses has %s, which %s announces as a Windows host; check the kubelet's --node-ip on this Node, or which machine has the address", ip, announces)
 }

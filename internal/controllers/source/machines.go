@@ -247,6 +247,9 @@ func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (w
 	for _, ip := range v.Addresses {
 		if bad := refused(is, ip); bad != nil {
 			why = bad
+			if node := is.Nodes[ip]; node != "" {
+				s.tellNode(ctx, node, ip, "Machine "+v.Instance.Annotations[api.AnnotationMachine])
+			}
 		} else {
 			left = append(left, ip)
 		}

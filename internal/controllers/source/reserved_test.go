@@ -1,6 +1,7 @@
 package source
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,9 @@ func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
 		w.pass()
 		w.expect()
 		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, says)
+		if strings.HasPrefix(says, "Node") {
+			w.expectEvent(corev1.EventTypeWarning, api.EventAddressDisputed, "linux-1", "10.0.0.9", "Machine openshift-machine-api/m")
+		}
 	}
 	both := aMachine("machine", "m", "10.96.0.10")
 	both.Object["status"].(map[string]any)["addresses"] = []any{
