@@ -70,7 +70,7 @@ func mayImport() map[string][]string {
 		"internal/windowsbuild":          {"internal/shorten"},
 		"internal/podcause":              {"api", "internal/mirrors", "internal/nodestate", "internal/shorten", "internal/windowsbuild"},
 		"internal/registryclient":        {"internal/mirrors", "internal/proxy"},
-		"internal/windowsimage":          {"internal/mirrors", "internal/registryclient", "internal/windowsbuild"},
+		"internal/windowsimage":          {"internal/addresses", "internal/mirrors", "internal/registryclient", "internal/windowsbuild"},
 		"internal/metrics":               {"api"},
 		"internal/monitoring":            {"api", "internal/advice", "internal/metrics"},
 		"internal/supportbundle":         {},

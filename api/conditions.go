@@ -142,8 +142,8 @@ const (
 	// ReasonAddressUnresolvable means that the DNS name has no IPv4 address.
 	ReasonAddressUnresolvable = "AddressUnresolvable"
 	// ReasonAddressInvalid means that the address, or one that the DNS name resolves to, cannot belong to a Windows
-	// host: loopback, link-local, multicast, or an address of Services, of pods, of the API server, or of a Node that
-	// is not Windows. The operator does not connect to it.
+	// host: loopback, link-local, multicast, or an address of a Service, of pods, of the API server, or of a Node that
+	// is not Windows. Neither can a name without a dot, or in the cluster's domain. The operator does not connect to it.
 	ReasonAddressInvalid = "AddressInvalid"
 	// ReasonAuthenticationFailed means that the host does not accept this user with this key.
 	ReasonAuthenticationFailed = "AuthenticationFailed"

@@ -14,7 +14,8 @@ const (
 	// EventCertificateRefused is reported on a certificate request that claims to come from a Windows host and breaks a
 	// rule.
 	EventCertificateRefused = "CertificateRefused"
-	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host.
+	// EventAddressDisputed is reported on a Node that claims an address which is proven to belong to another host, or at
+	// which an entry announces a new one, and on a WindowsInstance whose address a Service claims.
 	EventAddressDisputed = "AddressDisputed"
 	// EventProviderIDDiffers is reported on a Machine whose host's Node has another spec.providerID than the Machine.
 	EventProviderIDDiffers = "ProviderIDDiffers"

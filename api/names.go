@@ -30,8 +30,8 @@ const (
 	// events on it.
 	KnownHostsConfigMap = "windows-known-hosts"
 
-	// KnownHostsKey is the key of ConfigMap windows-known-hosts. It holds lines as ssh-keyscan prints them, each
-	// beginning with a key of windows-instances: "10.1.42.1 ssh-ed25519 AAAA...".
+	// KnownHostsKey is the key of ConfigMap windows-known-hosts. It holds lines as ssh-keyscan prints them, or as OpenSSH
+	// keeps them in known_hosts: "10.1.42.1 ssh-ed25519 AAAA...".
 	KnownHostsKey = "known_hosts"
 
 	// TrustedCAConfigMap is the ConfigMap with the CA certificates that all Windows nodes trust. On OpenShift, the

@@ -2,6 +2,8 @@
 
 package lab
 
+import "context"
+
 // A Program of this machine runs beside the control plane, and ends with it.
 type Program struct {
 	*reaper
@@ -22,3 +24,21 @@ func (p *Program) Failure() error { return p.failure() }
 
 // Log is the end of its log.
 func (p *Program) Log(bytes int64) string { return tail(p.log, bytes) }
+
+// StartProxy starts kube-proxy, as it runs on a Linux node, in the network of this process.
+func (cp *ControlPlane) StartProxy(log string, flags ...string) (*Program, error) {
+	return cp.Start(log, append([]string{cp.program, "kube-proxy"}, flags...)...)
+}
+
+// StartDNS starts CoreDNS, the cluster's DNS, in the network of this process.
+func (cp *ControlPlane) StartDNS(ctx context.Context, log, corefile string) (*Program, error) {
+	c, err := openCache(nil)
+	if err != nil {
+		return nil, err
+	}
+	program, err := c.build(ctx, coreDNSProgram())
+	if err != nil {
+		return nil, err
+	}
+	return cp.Start(log, program, "-conf", corefile)
+}

@@ -17,9 +17,19 @@ type Cluster struct {
 	// stands for all names that end with it.
 	Servers []netip.Addr
 	Names   []string
-	// Nodes have the names of Nodes that are not Windows, by their addresses.
+	// Nodes have the names of Nodes that are not Windows, by their addresses. Each kubelet chooses its own.
 	Nodes map[netip.Addr]string
+	// Claimed have what of which Service claims an address, Released the same of a moment ago. Uncounted is a Service that claims more addresses
+	// than are compared; empty for none. Who may create Services chooses their addresses.
+	Claimed, Released map[netip.Addr]string
+	Uncounted         string
 }
+
+// howToKnow is where users write down the keys of hosts.
+const howToKnow = "spec.hostKey or in ConfigMap windows-known-hosts"
+
+// clusterDomain is the domain of the names of Services and pods.
+const clusterDomain = "cluster.local"
 
 // meaning is a range whose addresses are nobody's host in any network (IANA IPv4 Special-Purpose Address Registry, RFC 6890).
 type meaning struct {
@@ -56,7 +66,7 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 		}
 	}
 	if node, taken := c.Nodes[ip]; taken {
-		return fmt.Sprintf("is an address of Node %s, which is not Windows", node)
+		return fmt.Sprintf("is an address of Node %s, which is not Windows; if the Node is wrong, write down the host's key, as %s", node, howToKnow)
 	}
 	if p, in := within(c.Services, ip); in {
 		return fmt.Sprintf("is in the cluster's range of addresses for Services, %s", p)
@@ -64,7 +74,27 @@ func (c Cluster) Refuse(ip netip.Addr) string {
 	if p, in := within(c.Pods, ip); in {
 		return fmt.Sprintf("is in the cluster's range of addresses for pods, %s", p)
 	}
+	return c.RefuseClaimed(ip)
+}
+
+// RefuseClaimed says which Service has connections to an address sent to its pods, in words that go behind it; "" for none.
+func (c Cluster) RefuseClaimed(ip netip.Addr) string {
+	if by := c.Claimed[ip.Unmap()]; by != "" {
+		return fmt.Sprintf("is in %s, whose pods would answer for the host; take it out there if it is the host's, or write down the host's key, as %s", by, howToKnow)
+	}
+	if by := c.Released[ip.Unmap()]; by != "" {
+		return fmt.Sprintf("was in %s a moment ago, whose pods may still answer for the host; wait for some minutes", by)
+	}
+	if c.Uncounted != "" {
+		return fmt.Sprintf("may be one of those that Service %s claims, which are too many to compare; delete the Service, or take addresses out of it", c.Uncounted)
+	}
 	return ""
+}
+
+// WithoutClaims is the cluster without what kubelets and those who have Services say: enough for a host that proves who it is.
+func (c Cluster) WithoutClaims() Cluster {
+	c.Nodes, c.Claimed, c.Released, c.Uncounted = nil, nil, nil, ""
+	return c
 }
 
 // AddServer adds the host of the API server's URL. OpenShift has three names below the cluster's domain: api-int for nodes, api for users,
@@ -91,6 +121,32 @@ func (c Cluster) HasName(name string) bool {
 	return slices.ContainsFunc(c.Names, func(is string) bool {
 		return name == is || strings.HasPrefix(is, ".") && strings.HasSuffix(name, is)
 	})
+}
+
+// RefuseName says why a DNS name can be no Windows host's, in words that go behind it; "" when it can.
+func (c Cluster) RefuseName(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	isBelow := func(domain string) bool { return strings.HasSuffix("."+name, "."+domain) }
+	switch {
+	case !strings.Contains(name, "."):
+		return "has no dot, and the operator completes no names; write the whole name, for example " + name + ".example.com"
+	case slices.ContainsFunc([]string{"svc", clusterDomain, "localhost"}, isBelow):
+		return "is a name inside of the cluster or of each machine, which no Windows host has"
+	case slices.ContainsFunc(c.Names, func(known string) bool {
+		return name == known || strings.HasPrefix(known, ".") && strings.HasSuffix(name, known)
+	}):
+		return "is a name of the cluster's API server or of its routes"
+	}
+	return ""
+}
+
+// Absolute is a name as it is looked up: with the dot at its end that keeps resolvers from completing it by a search list. Of a pod, that list may
+// have domains of the cluster, where users choose the names. Addresses stay as they are.
+func Absolute(name string) string {
+	if _, err := netip.ParseAddr(name); err == nil || name == "" || strings.HasSuffix(name, ".") {
+		return name
+	}
+	return name + "."
 }
 
 func within(ranges []netip.Prefix, ip netip.Addr) (netip.Prefix, bool) {

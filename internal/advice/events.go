@@ -32,7 +32,7 @@ func hostEvents() Table {
 func nodeEvents() Table {
 	return Table{
 		api.EventCertificateRefused: {Warning, "Find out which host made the request, and why it breaks the rule in the message.", "machines#certificate-requests"},
-		api.EventAddressDisputed:    {Error, "Correct the address of the host that claims it: it is proven to belong to another one.", notReady},
+		api.EventAddressDisputed:    {Error, "Correct the Node or the Service that claims the address, or which host has it, as the event says.", notReady},
 		api.EventSettingsRefused: {Error, "If the message says another key, wait ten minutes; otherwise find out who writes ConfigMaps in the operator's namespace.",
 			"troubleshooting#settings-do-not-arrive"},
 		api.EventVersionRefused: {Warning, "If the operator did not write annotation desired-version, find out who did, in the audit log of the API server; the operator orders a version itself.",

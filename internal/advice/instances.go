@@ -17,7 +17,8 @@ func connections() Table {
 		api.ReasonNotSSH:            {Error, "Check spec.port: another service answers there.", notReady},
 		api.ReasonAddressUnresolvable: {Error, "Correct the DNS record, or add the host with its IPv4 address.",
 			notReady},
-		api.ReasonAddressInvalid: {Error, "Add the host with the address it has in its own network.", notReady},
+		api.ReasonAddressInvalid: {Error, "Add the host with the address it has in its own network, or with its whole name; or correct the Service or the Node that the message names.",
+			notReady},
 		api.ReasonAuthenticationFailed: {Error, "On the host, add the line in the message to C:\\ProgramData\\ssh\\administrators_authorized_keys, writable by SYSTEM " +
 			"and Administrators only; or correct the user name or Secret cloud-private-key.", notReady},
 		api.ReasonHostKeyChanged: {Error, "If the host was reinstalled, compare the fingerprint on its console and set spec.hostKey to the new key; if not, find out which " +

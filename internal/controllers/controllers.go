@@ -95,6 +95,7 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 	return []Controller{
 		releases,
 		policies,
+		reserved,
 		source.NewConfigMap(sources),
 		machineAPI,
 		clusterAPI,
@@ -134,5 +135,6 @@ func Cache(namespace string) cache.Options {
 		&rbacv1.Role{}:              only(api.WICDRole),
 		&v1alpha1.WindowsInstance{}: ours,
 		&certificatesv1.CertificateSigningRequest{}: {Transform: csrapproval.Shorten},
+		&corev1.Service{}: {Transform: source.ShortenService},
 	}}
 }

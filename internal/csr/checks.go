@@ -311,7 +311,12 @@ func addressOfAnother(c candidate) string {
 // say of themselves counts for nothing: any of them could keep its neighbors from their certificates. Of an address that only a cloud or a user
 // tells, they may be right.
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
-	if why := k.Cluster.Refuse(address); why != "" {
+	isProven := slices.Contains(parsed(host.Addresses), address)
+	taken := k.Cluster
+	if isProven && host.Registered { // whoever has Services could keep nodes from their certificates
+		taken = taken.WithoutClaims()
+	}
+	if why := taken.Refuse(address); why != "" {
 		return why
 	}
 	for name, node := range k.Nodes {
@@ -321,7 +326,6 @@ func (k Known) ownerOf(address netip.Addr, host *Host) string {
 			}
 		}
 	}
-	isProven := slices.Contains(parsed(host.Addresses), address)
 	for name, node := range k.Nodes {
 		if !isProven && name != host.Node && slices.Contains(parsed(node.Addresses), address) {
 			return "is an address of Node " + name

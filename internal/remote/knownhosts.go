@@ -1,6 +1,12 @@
 package remote
 
 import (
+	"bytes"
+	"crypto/fips140"
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,61 +15,104 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
+// maxPatterns is how many hashed names and patterns are compared: each with each host.
+const maxPatterns = 2048
+
 // KnownHosts are host keys that somebody has vouched for in advance.
 type KnownHosts struct {
-	// Keys are by address or name, in lower case and without a dot at the end. A host with several keys has the one that it would show at
-	// first contact.
-	Keys map[string]ssh.PublicKey
-	// Faults are why hosts have no key although lines are there for them, by the same names.
-	Faults map[string]error
-	// Lines are what is wrong with lines, the first ones first, each with its number.
-	Lines []error
+	lines []knownLine
+	// named are the lines that have a name as it is, in lower case and without a dot at its end.
+	named map[string][]int
+	// matching are the lines with patterns or hashed names.
+	matching []int
+	// Faults are what is wrong with lines, the first ones first, each with its number.
+	Faults []error
+	// Nameless is the first fault of a line of which nobody can say whose key it has: it may be any host's. nil where there is none.
+	Nameless error
+}
+
+// knownLine is the key of some hosts, or why it cannot be used.
+type knownLine struct {
+	hosts []hostPattern
+	key   ssh.PublicKey
+	err   error
+}
+
+// hostPattern is one of the hosts that a line is for.
+type hostPattern struct {
+	name      string // with * and ?; empty where it is hashed
+	salt, sum []byte
+	port      string
+	isExcept  bool // it is for no host that matches
 }
 
 // ParseKnownHosts reads host keys in the form that ssh-keyscan prints and that OpenSSH keeps in known_hosts (sshd(8), SSH_KNOWN_HOSTS FILE
-// FORMAT). Names must be there as they are: hashed ones, patterns, markers and other ports than 22 are faults of their lines.
+// FORMAT): names, hashed names, and patterns. Markers are faults of their lines.
 func ParseKnownHosts(text string) KnownHosts {
-	k := KnownHosts{Keys: map[string]ssh.PublicKey{}, Faults: map[string]error{}}
-	byType := map[string]map[string]ssh.PublicKey{}
-	number := 0
+	k := KnownHosts{named: map[string][]int{}}
+	number, patterns := 0, 0
 	for line := range strings.Lines(text) {
 		number++
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
 		}
-		names, key, err := parseKnownHost(fields)
-		for _, name := range names {
-			if err == nil && byType[name][key.Type()] != nil && string(byType[name][key.Type()].Marshal()) != string(key.Marshal()) {
-				err = fmt.Errorf("it has another key of type %s for %s than a line before", key.Type(), name)
+		known, err := parseKnownHost(fields)
+		if patterns += known.patterns(); patterns > maxPatterns {
+			known, err = knownLine{}, fmt.Errorf("there are more than %d hashed names and patterns, too many to compare; name the hosts as ssh-keyscan does without -H", maxPatterns)
+		}
+		if err != nil {
+			known.err = fmt.Errorf("line %d: %w", number, err)
+			k.Faults = append(k.Faults, known.err)
+			if len(known.hosts) == 0 && k.Nameless == nil {
+				k.Nameless = known.err
 			}
-			if err == nil {
-				byType[name] = merged(byType[name], key)
-			}
 		}
-		if err == nil {
-			continue
-		}
-		err = fmt.Errorf("line %d: %w", number, err)
-		k.Lines = append(k.Lines, err)
-		for _, name := range names {
-			k.Faults[name] = err
-		}
-	}
-	for name, keys := range byType {
-		if k.Faults[name] == nil {
-			k.Keys[name] = preferred(keys)
-		}
+		k.add(known)
 	}
 	return k
 }
 
-func merged(keys map[string]ssh.PublicKey, key ssh.PublicKey) map[string]ssh.PublicKey {
-	if keys == nil {
-		keys = map[string]ssh.PublicKey{}
+func (k *KnownHosts) add(line knownLine) {
+	n := len(k.lines)
+	k.lines = append(k.lines, line)
+	if line.patterns() > 0 {
+		k.matching = append(k.matching, n)
+		return
 	}
-	keys[key.Type()] = key
-	return keys
+	for _, h := range line.hosts {
+		k.named[h.name] = append(k.named[h.name], n)
+	}
+}
+
+// Find returns the key of a host at port 22 by its name or address, nil where there is no line for it. An error says that there is one, or may be
+// one, whose key cannot be told. A host with several keys has the one that it would show at first contact.
+func (k KnownHosts) Find(host string) (ssh.PublicKey, error) {
+	host = canonical(host)
+	keys := map[string]ssh.PublicKey{}
+	var elsewhere error
+	for _, n := range slices.Concat(k.named[host], k.matching) {
+		line := k.lines[n]
+		port, ok := line.portOf(host)
+		switch {
+		case !ok:
+		case line.err != nil:
+			return nil, line.err
+		case port != defaultPort:
+			elsewhere = fmt.Errorf("its key is there for port %s only; write it down for port 22", port)
+		case keys[line.key.Type()] != nil && !bytes.Equal(keys[line.key.Type()].Marshal(), line.key.Marshal()):
+			return nil, fmt.Errorf("there are two keys of type %s for it; leave one", line.key.Type())
+		default:
+			keys[line.key.Type()] = line.key
+		}
+	}
+	switch {
+	case len(keys) > 0:
+		return preferred(keys), nil
+	case elsewhere != nil:
+		return nil, elsewhere
+	}
+	return nil, k.Nameless
 }
 
 // preferred is the key that a host with all of these shows whom it does not know.
@@ -76,45 +125,138 @@ func preferred(keys map[string]ssh.PublicKey) ssh.PublicKey {
 	return slices.Collect(maps.Values(keys))[0] // RSA: its algorithms are not named as its keys are
 }
 
-// parseKnownHost reads the fields of a line. With an error come the names that the line is about, as far as they can be told.
-func parseKnownHost(fields []string) (names []string, key ssh.PublicKey, err error) {
-	if strings.HasPrefix(fields[0], "@") {
-		if len(fields) > 1 {
-			names, _ = knownNames(fields[1])
+// parseKnownHost reads the fields of a line. With an error come the hosts that the line is for, where all of them can be told.
+func parseKnownHost(fields []string) (line knownLine, err error) {
+	if marker := fields[0]; strings.HasPrefix(marker, "@") {
+		if len(fields) > 3 { // else it may lack its names
+			line.hosts, _ = parseHosts(fields[1])
 		}
-		return names, nil, fmt.Errorf("the marker %.20q is not supported", fields[0])
+		return line, fmt.Errorf("the marker %.20q is not supported", marker)
 	}
-	names, err = knownNames(fields[0])
-	if err != nil {
-		return names, nil, err
+	if len(fields) < 3 || !isKeyType(fields[1]) { // the first field may be no names
+		return line, hostKeyError("no names, type and key")
 	}
-	if len(fields) < 3 {
-		return names, nil, hostKeyError("no key behind the names")
+	if line.hosts, err = parseHosts(fields[0]); err != nil {
+		return line, err
 	}
-	key, err = ParseHostKey(fields[1] + " " + fields[2])
-	return names, key, err
+	line.key, err = ParseHostKey(fields[1] + " " + fields[2])
+	return line, err
 }
 
-// knownNames reads the first field of a line. With an error come the names that can be read all the same.
-func knownNames(field string) (names []string, err error) {
-	for name := range strings.SplitSeq(field, ",") {
-		inside, port, bracketed := strings.Cut(strings.TrimPrefix(name, "["), "]:")
-		switch {
-		case strings.HasPrefix(name, "|"):
-			err = fmt.Errorf("its names are hashed; make the lines with ssh-keyscan without -H")
-			continue
-		case strings.ContainsAny(name, "*?!"):
-			err = fmt.Errorf("%.60q is a pattern; name each host", name)
-			continue
-		case bracketed && port != "22":
-			err = fmt.Errorf("%.60q has another port than 22", name)
-			continue
-		case bracketed:
-			name = inside
+// isKeyType says whether a text is what keys of a type are called, whether or not they can be used.
+func isKeyType(text string) bool {
+	return slices.ContainsFunc([]string{"ssh-", "ecdsa-", "sk-"}, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
+}
+
+// parseHosts reads the first field of a line; all of it or nothing.
+func parseHosts(field string) (hosts []hostPattern, err error) {
+	for text := range strings.SplitSeq(field, ",") {
+		h, err := parseHost(text)
+		if err != nil {
+			return nil, err
 		}
-		if name = strings.ToLower(strings.TrimSuffix(name, ".")); name != "" {
-			names = append(names, name)
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+func parseHost(text string) (h hostPattern, err error) {
+	if strings.HasPrefix(text, "|") {
+		return parseHash(text)
+	}
+	h.port = defaultPort
+	text, h.isExcept = strings.CutPrefix(text, "!")
+	h.name = text
+	if inside, isBracketed := strings.CutPrefix(text, "["); isBracketed {
+		if h.name, h.port, isBracketed = strings.Cut(inside, "]:"); !isBracketed || h.port == "" || strings.Trim(h.port, "0123456789") != "" {
+			return h, fmt.Errorf("%.60q is no name with a port", text)
 		}
 	}
-	return names, err
+	h.name = canonical(h.name)
+	isOfName := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_:*?%", r)
+	}
+	if strings.TrimFunc(h.name, isOfName) != "" || h.name == "" {
+		return h, fmt.Errorf("%.60q is no name of a host", text)
+	}
+	return h, nil
 }
+
+// parseHash reads a hashed name: |1|<salt>|<HMAC-SHA1 of the name>, both in base64.
+func parseHash(text string) (h hostPattern, err error) {
+	const advice = "; make the lines with ssh-keyscan without -H"
+	if fips140.Enforced() {
+		return h, errors.New("its name is hashed with SHA-1, which is not allowed in FIPS 140-3 mode" + advice)
+	}
+	parts := strings.Split(text, "|")
+	if len(parts) != 4 || parts[1] != "1" {
+		return h, errors.New("its name is hashed in a way that is not known" + advice)
+	}
+	h.salt, err = base64.StdEncoding.DecodeString(parts[2])
+	if err == nil {
+		h.sum, err = base64.StdEncoding.DecodeString(parts[3])
+	}
+	if err != nil || len(h.salt) == 0 || len(h.sum) != sha1.Size {
+		return h, errors.New("its hashed name is damaged" + advice)
+	}
+	return h, nil
+}
+
+// patterns is how many hosts of the line must be compared with each host.
+func (l knownLine) patterns() (n int) {
+	for _, h := range l.hosts {
+		if h.salt != nil || h.isExcept || strings.ContainsAny(h.name, "*?") {
+			n++
+		}
+	}
+	return n
+}
+
+// portOf says whether the line is for a host, and at which port. What comes with ! is left out of all that matches.
+func (l knownLine) portOf(host string) (port string, ok bool) {
+	for _, h := range l.hosts {
+		at, matches := h.portOf(host)
+		switch {
+		case matches && h.isExcept && at == defaultPort:
+			return "", false
+		case matches && !h.isExcept && port != defaultPort:
+			port, ok = at, true
+		}
+	}
+	return port, ok
+}
+
+func (h hostPattern) portOf(host string) (port string, ok bool) {
+	if h.salt == nil {
+		return h.port, matches(h.name, host)
+	}
+	mac := hmac.New(sha1.New, h.salt)
+	mac.Write([]byte(host))
+	return defaultPort, hmac.Equal(mac.Sum(nil), h.sum)
+}
+
+// matches compares a name with a pattern: * is any text, and ? any character.
+func matches(pattern, name string) bool {
+	star, rest := -1, 0 // where the last * is, and what of the name comes behind what it stands for
+	p, n := 0, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, rest = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p, n = p+1, n+1
+		case star >= 0: // it stands for one character more
+			rest++
+			p, n = star+1, rest
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+const defaultPort = "22"
+
+// canonical is a name as names are compared.
+func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }

@@ -1,78 +1,129 @@
 package remote
 
 import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 )
 
-func TestParseKnownHosts(t *testing.T) {
+// hashedName is a name as ssh-keyscan -H writes it.
+func hashedName(name string) string {
+	salt := []byte("0123456789abcdefghij")
+	mac := hmac.New(sha1.New, salt)
+	mac.Write([]byte(name))
+	return "|1|" + base64.StdEncoding.EncodeToString(salt) + "|" + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func TestKnownHosts(t *testing.T) {
 	line := func(kind string) string { return FormatHostKey(newKey(t, kind).PublicKey()) }
 	ed, other, ecdsa, rsa := line("ed25519"), line("ed25519"), line("ecdsa"), line("rsa")
 	weak := FormatHostKey(weakKey(t).PublicKey())
+	const none = ""
 	tests := map[string]struct {
-		text   string
-		want   map[string]string
-		faulty []string
-		says   string
+		text string
+		want map[string]string // the key of each host, or "!" and what the error says
+		says string            // of the first line that cannot be used
 	}{
-		"nothing":               {"\n# a comment\n\n", nil, nil, ""},
-		"one host":              {"10.0.0.1 " + ed, map[string]string{"10.0.0.1": ed}, nil, ""},
-		"with a comment":        {"10.0.0.1 " + ed + " somebody@console\r\n", map[string]string{"10.0.0.1": ed}, nil, ""},
-		"a host of many names":  {"win-1,WIN-1.Example.com.,[10.0.0.1]:22 " + ed, map[string]string{"win-1": ed, "win-1.example.com": ed, "10.0.0.1": ed}, nil, ""},
-		"all that keyscan says": {"h " + rsa + "\nh " + ecdsa + "\nh " + ed, map[string]string{"h": ed}, nil, ""},
-		"no Ed25519":            {"h " + rsa + "\nh " + ecdsa, map[string]string{"h": ecdsa}, nil, ""},
-		"RSA alone":             {"h " + rsa, map[string]string{"h": rsa}, nil, ""},
-		"the same twice":        {"h " + ed + "\nh " + ed, map[string]string{"h": ed}, nil, ""},
-		"two of a type":         {"h " + ed + "\nh " + other + "\ni " + ed, map[string]string{"i": ed}, []string{"h"}, "line 2"},
-		"a weak key":            {"h " + weak, nil, []string{"h"}, "1024 bits"},
-		"a damaged key":         {"h ssh-ed25519 AAAA\ni " + ed, map[string]string{"i": ed}, []string{"h"}, "no public key"},
-		"no key":                {"h ssh-ed25519", nil, []string{"h"}, "no key"},
-		"hashed":                {"|1|c2FsdA==|aGFzaA== " + ed, nil, nil, "hashed"},
-		"a pattern":             {"*.example.com,h " + ed, nil, []string{"h"}, "pattern"},
-		"another port":          {"[h]:2222,i " + ed, nil, []string{"i"}, "port"},
-		"revoked":               {"@revoked h " + ed, nil, []string{"h"}, "@revoked"},
-		"an authority":          {"@cert-authority h " + ed + "\nh " + ed, nil, []string{"h"}, "@cert-authority"},
-		"UTF-16":                {"\xff\xfeh\x00 \x00", nil, []string{"\xff\xfeh\x00"}, "no key"},
+		"nothing":                  {"\n# a comment\n\n", map[string]string{"h": none}, ""},
+		"one host":                 {"10.0.0.1 " + ed, map[string]string{"10.0.0.1": ed, "10.0.0.2": none}, ""},
+		"with a comment":           {"10.0.0.1 " + ed + " somebody@console\r\n", map[string]string{"10.0.0.1": ed}, ""},
+		"a host of many names":     {"win-1,WIN-1.Example.com.,[10.0.0.1]:22 " + ed, map[string]string{"win-1": ed, "Win-1.example.com.": ed, "10.0.0.1": ed}, ""},
+		"all that keyscan says":    {"h " + rsa + "\nh " + ecdsa + "\nh " + ed, map[string]string{"h": ed}, ""},
+		"no Ed25519":               {"h " + rsa + "\nh " + ecdsa, map[string]string{"h": ecdsa}, ""},
+		"RSA alone":                {"h " + rsa, map[string]string{"h": rsa}, ""},
+		"the same twice":           {"h " + ed + "\nh " + ed, map[string]string{"h": ed}, ""},
+		"two of a type":            {"h " + ed + "\nh " + other + "\ni " + ed, map[string]string{"h": "!two keys", "i": ed}, ""},
+		"a weak key":               {"h " + weak + "\ni " + ed, map[string]string{"h": "!1024 bits", "i": ed, "j": none}, "line 1"},
+		"a damaged key":            {"h ssh-ed25519 AAAA\ni " + ed, map[string]string{"h": "!line 1", "i": ed, "j": none}, "no public key"},
+		"no key":                   {"h ssh-ed25519\ni " + ed, map[string]string{"h": "!line 1", "i": ed, "j": "!line 1"}, "no names"},
+		"no names":                 {ed + " comment\ni " + ed, map[string]string{"h": "!line 1", "i": ed}, "no names"},
+		"hashed":                   {hashedName("h") + " " + ed + "\n" + hashedName("10.0.0.1") + " " + rsa, map[string]string{"H.": ed, "10.0.0.1": rsa, "i": none}, ""},
+		"hashed, damaged":          {"|1|c2FsdA==|aGFzaA== " + ed, map[string]string{"h": "!line 1"}, "damaged"},
+		"hashed, another way":      {"|2|c2FsdA==|aGFzaA== " + ed, map[string]string{"h": "!line 1"}, "not known"},
+		"hashed, a damaged key":    {hashedName("h") + " ssh-ed25519 AAAA", map[string]string{"h": "!line 1", "i": none}, "line 1"},
+		"patterns":                 {"*.example.com,10.0.?.1 " + ed, map[string]string{"a.example.com": ed, "a.b.example.com": ed, "example.com": none, "10.0.3.1": ed, "10.0.31.1": none}, ""},
+		"all but one":              {"10.0.0.*,!10.0.0.7 " + ed, map[string]string{"10.0.0.1": ed, "10.0.0.7": none}, ""},
+		"none but one":             {"!10.0.0.7 " + ed, map[string]string{"10.0.0.7": none, "10.0.0.8": none}, ""},
+		"a pattern of a wrong key": {"*.example.com ssh-ed25519 AAAA", map[string]string{"a.example.com": "!line 1", "h": none}, "line 1"},
+		"another port":             {"[h]:2222,i " + ed, map[string]string{"h": "!port 2222 only", "i": ed}, ""},
+		"two ports":                {"[h]:2222 " + ed + "\nh " + rsa, map[string]string{"h": rsa}, ""},
+		"a pattern of ports":       {"[10.0.0.*]:2222 " + ed, map[string]string{"10.0.0.1": "!port 2222 only", "h": none}, ""},
+		"no port":                  {"[h] " + ed, map[string]string{"i": "!line 1"}, "no name with a port"},
+		"revoked":                  {"@revoked h " + ed, map[string]string{"h": "!@revoked", "i": none}, "@revoked"},
+		"revoked, hashed":          {"@revoked " + hashedName("h") + " " + ed, map[string]string{"h": "!@revoked", "i": none}, "@revoked"},
+		"an authority":             {"@cert-authority *.a.example " + ed + "\nh.a.example " + ed, map[string]string{"h.a.example": "!@cert-authority", "i": none}, "@cert-authority"},
+		"a marker without names":   {"@revoked " + ed, map[string]string{"h": "!line 1"}, "@revoked"},
+		"UTF-16":                   {"\xff\xfeh\x00 \x00", map[string]string{"h": "!line 1"}, "no names"},
+		"a mark of UTF-8":          {"\ufeffh " + ed, map[string]string{"h": "!line 1"}, "no name of a host"},
+		"too many patterns":        {strings.Repeat("*.example.com "+ed+"\n", maxPatterns+1), map[string]string{"h": "!too many"}, "too many"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			k := ParseKnownHosts(test.text)
-			got := map[string]string{}
-			for name, key := range k.Keys {
-				got[name] = FormatHostKey(key)
+			for host, want := range test.want {
+				key, err := k.Find(host)
+				got := none
+				if key != nil {
+					got = FormatHostKey(key)
+				}
+				says, fails := strings.CutPrefix(want, "!")
+				switch {
+				case fails && (err == nil || !strings.Contains(err.Error(), says)):
+					t.Errorf("%s has key %q and error %v, want one that says %q", host, got, err, says)
+				case !fails && (err != nil || got != want):
+					t.Errorf("%s has key %q and error %v, want %q", host, got, err, want)
+				}
 			}
-			faulty := slices.Sorted(maps.Keys(k.Faults))
-			if !maps.Equal(got, test.want) || len(test.faulty)+len(faulty) > 0 && !slices.Equal(faulty, lower(test.faulty)) {
-				t.Errorf("keys %v, faults of %q; want %v, %q", got, faulty, test.want, test.faulty)
-			}
-			if said := fmt.Sprint(k.Lines); (test.says == "") != (len(k.Lines) == 0) || !strings.Contains(said, test.says) {
+			if said := fmt.Sprint(k.Faults); (test.says == "") != (len(k.Faults) == 0) || !strings.Contains(said, test.says) {
 				t.Errorf("faults are %s, want %q", said, test.says)
 			}
 		})
 	}
 }
 
-func lower(names []string) (all []string) {
-	for _, name := range names {
-		all = append(all, strings.ToLower(name))
-	}
-	return all
-}
-
-func FuzzParseKnownHosts(f *testing.F) {
-	f.Add("10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGk5\n@revoked a,b x y\n|1|a|b c d")
-	f.Fuzz(func(t *testing.T, text string) {
+func FuzzKnownHosts(f *testing.F) {
+	f.Add("10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGk5\n@revoked a,b x y\n|1|a|b c d", "10.0.0.1")
+	f.Add("*a*b?,!aab ssh-rsa AAAA", "aabb")
+	f.Fuzz(func(t *testing.T, text, host string) {
 		k := ParseKnownHosts(text)
-		for name, key := range k.Keys {
-			if k.Faults[name] != nil {
-				t.Errorf("%q has a key and a fault", name)
-			}
+		key, err := k.Find(host)
+		if key != nil && err != nil {
+			t.Errorf("%q has a key and a fault", host)
+		}
+		if key == nil && err == nil && k.Nameless != nil {
+			t.Errorf("%q is taken at its word, although %v", host, k.Nameless)
+		}
+		if key != nil {
 			if _, err := ParseHostKey(FormatHostKey(key)); err != nil {
-				t.Errorf("%q has a key that is refused later: %v", name, err)
+				t.Errorf("%q has a key that is refused later: %v", host, err)
 			}
 		}
 	})
+}
+
+// FuzzMatches compares with the definition: * stands for nothing, or for one character and *.
+func FuzzMatches(f *testing.F) {
+	f.Add("*a?b*", "xxaybz")
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		if len(pattern) > 10 || len(name) > 12 {
+			return
+		}
+		if got, want := matches(pattern, name), matchesByDefinition(pattern, name); got != want {
+			t.Errorf("%q matches %q: %v, want %v", pattern, name, got, want)
+		}
+	})
+}
+
+func matchesByDefinition(pattern, name string) bool {
+	switch {
+	case pattern == "":
+		return name == ""
+	case pattern[0] == '*':
+		return matchesByDefinition(pattern[1:], name) || name != "" && matchesByDefinition(pattern, name[1:])
+	default:
+		return name != "" && (pattern[0] == '?' || pattern[0] == name[0]) && matchesByDefinition(pattern[1:], name[1:])
+	}
 }

@@ -1,6 +1,7 @@
 package windowsimage
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 )
 
@@ -45,7 +47,8 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// Dial makes connections, and refuses addresses that names turn out to have.
+// Dial makes connections, to registries and to the proxy, and refuses addresses that names turn out to have. Names are whole: no search list
+// completes them.
 func Dial() registryclient.Dial {
 	d := net.Dialer{Timeout: dialTimeout, Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -54,5 +57,11 @@ func Dial() registryclient.Dial {
 		}
 		return checkAddress(to.Addr())
 	}}
-	return d.DialContext
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		return d.DialContext(ctx, network, net.JoinHostPort(addresses.Absolute(host), port))
+	}
 }

@@ -262,3 +262,20 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A search list would complete the names of registries and of the proxy by domains of the cluster, where users choose names.
+func TestNamesAreWhole(t *testing.T) {
+	asks := net.DefaultResolver
+	defer func() { net.DefaultResolver = asks }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no DNS in this test") }}
+	for host, want := range map[string]string{"proxy.corp.test": "proxy.corp.test.", "proxy": "proxy.", "whole.test.": "whole.test."} {
+		_, err := Dial()(t.Context(), "tcp", net.JoinHostPort(host, "443"))
+		var failure *net.DNSError
+		if !errors.As(err, &failure) || failure.Name != want {
+			t.Errorf("connecting to %s fails with %v, want a question for %q", host, err, want)
+		}
+	}
+	if _, err := Dial()(t.Context(), "tcp", "127.0.0.1:443"); err == nil || !strings.Contains(err.Error(), "no address of a registry") {
+		t.Errorf("an address is looked up as a name: %v", err)
+	}
+}

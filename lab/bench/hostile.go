@@ -78,7 +78,10 @@ func measureHostile(ctx context.Context, s *sheet) error {
 	if err := f.remove(ctx, evil); err != nil {
 		return err
 	}
-	return f.measureJunk(ctx)
+	if err := f.measureJunk(ctx); err != nil {
+		return err
+	}
+	return f.measureNames(ctx)
 }
 
 // remove releases hosts unchanged.

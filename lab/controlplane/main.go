@@ -1,5 +1,5 @@
-// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-// and the kubelet of its node, and kubectl, linked into one program because they share nearly all of their code. The first
+// Command controlplane is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
+// the kubelet and kube-proxy of its node, and kubectl, linked into one program because they share nearly all of their code. The first
 // argument, or the name under which it is called, is the name of the program to run; the others are its arguments.
 package main
 
@@ -17,6 +17,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
@@ -37,6 +38,8 @@ func main() {
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kube-proxy":
+		os.Exit(cli.Run(proxy.NewProxyCommand()))
 	case "kubelet":
 		os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background())))
 	case "kubectl":
@@ -47,6 +50,6 @@ func main() {
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl [flags]")
+	fmt.Fprintln(os.Stderr, "usage: controlplane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kube-proxy|kubelet|kubectl [flags]")
 	os.Exit(2)
 }

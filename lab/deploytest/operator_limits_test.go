@@ -164,7 +164,9 @@ func (c *cluster) testOperatorIsLimited(t *testing.T) {
 		{"creates a pod", forbidden, func(ctx context.Context) error {
 			return drop(core.Pods(namespace).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))
 		}},
-		{"lists the services of the cluster", forbidden, func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
+		{"changes a Service", forbidden, func(ctx context.Context) error {
+			return drop(core.Services("default").Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`), metav1.PatchOptions{}))
+		}},
 		{"changes the API servers' addresses", forbidden, func(ctx context.Context) error {
 			return drop(o.DiscoveryV1().EndpointSlices("default").Create(ctx, &discoveryv1.EndpointSlice{}, metav1.CreateOptions{}))
 		}},

@@ -148,6 +148,7 @@ func (c *cluster) testOperatorWorks(t *testing.T) {
 		{"reads OpenShift's DNS service", "", func(ctx context.Context) error {
 			return found(core.Services("openshift-dns").Get(ctx, "dns-default", metav1.GetOptions{}))
 		}},
+		{"lists the addresses of Services", "", func(ctx context.Context) error { return drop(core.Services("").List(ctx, metav1.ListOptions{})) }},
 		{"reads the API servers' addresses", "", func(ctx context.Context) error {
 			return found(o.DiscoveryV1().EndpointSlices("default").Get(ctx, "kubernetes", metav1.GetOptions{}))
 		}},

@@ -106,7 +106,7 @@ func entryFaults(p place) {
 			"no-such-host.test": "username=a",
 			"1.2.3":             "username=a",
 			"not_a_name":        "username=a",
-			"localhost":         "username=a", // resolves to 127.0.0.1
+			"localhost":         "username=a",
 			"10.96.0.1":         "username=a",
 		},
 	}
@@ -118,7 +118,7 @@ func entryFaults(p place) {
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"1.2.3"`, "IPv4")
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"not_a_name"`, "DNS name")
 	p.expectReady(ours(h.Address))
-	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"localhost"`, "loopback")
+	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"localhost"`, "has no dot")
 	p.expectEvent(cm.Name, api.EventInstanceInvalid, `"10.96.0.1"`, "Services")
 }
 

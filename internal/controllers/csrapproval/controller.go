@@ -130,6 +130,12 @@ func (c *Controller) Reconcile(ctx context.Context, request *certificatesv1.Cert
 		}
 	}
 	d := csr.Decide(request, known)
+	if d.Verdict == csr.Approve && request.Spec.SignerName == certificatesv1.KubeletServingSignerName { // for addresses, of which the cache may know too little
+		if err := c.Reserved.AddLiveServices(ctx, &known.Cluster); err != nil {
+			return reconcile.Result{}, err
+		}
+		d = csr.Decide(request, known)
+	}
 	switch d.Verdict {
 	case csr.Approve:
 		c.tellDisputes(ctx, request, d)
@@ -203,6 +209,9 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 	taken, err := c.Reserved.Read(ctx, config.Network)
 	if err != nil && (len(taken.Servers) == 0 || len(taken.Services) == 0) {
 		return csr.Known{}, err // what only the network of pods does not tell must not keep nodes from renewing
+	}
+	if err := c.Reserved.AddServices(ctx, &taken); err != nil {
+		return csr.Known{}, err
 	}
 	finding, err := c.Policies.Check(ctx)
 	if err != nil {

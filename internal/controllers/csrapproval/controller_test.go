@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"net"
 	"strings"
 	"testing"
@@ -216,6 +217,53 @@ func TestANodeThatClaimsAnotherHostsAddressIsNamed(t *testing.T) {
 	}
 	if told := strings.Join(recorder.Events, "\n"); strings.Count(told, api.EventAddressDisputed) != 1 || !strings.Contains(told, "linux-1") {
 		t.Errorf("events %q, want one on linux-1", told)
+	}
+}
+
+// TestAServiceKeepsNoNodeFromItsCertificate has a Service with the address of a host: a node gets its certificates all the same, and a host that
+// is none yet does not, also where the cache has not heard of the Service.
+func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(i *v1alpha1.WindowsInstance)
+		stale  bool
+		want   int
+	}{
+		"a node":                    {func(*v1alpha1.WindowsInstance) {}, false, 1},
+		"a host that joins":         {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, false, 0},
+		"with a cache that is late": {func(i *v1alpha1.WindowsInstance) { i.Status.NodeRef, i.Status.BootstrapCredentialID = nil, "x" }, true, 0},
+		"an address of the cloud only": {func(i *v1alpha1.WindowsInstance) {
+			i.Spec.Address, i.Spec.AdditionalAddresses = "10.0.0.2", []string{"10.0.0.1"}
+		}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := servingRequest(t)
+			request.Spec.Request = servingFor(t, "10.0.0.1")
+			approver, c, recorder := approvers(t, request, func(client.Client) {})
+			var i v1alpha1.WindowsInstance
+			err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i)
+			test.change(&i)
+			err = errors.Join(err, c.Update(t.Context(), &i))
+			if test.stale { // what the cache has is remembered for a second
+				_, known := approver.Known(t.Context(), "")
+				err = errors.Join(err, known)
+			}
+			err = errors.Join(err, c.Create(t.Context(), &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"10.0.0.1"}},
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := approver.Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			var after certificatesv1.CertificateSigningRequest
+			if err := c.Get(t.Context(), client.ObjectKey{Name: "csr-1"}, &after); err != nil || len(after.Status.Conditions) != test.want {
+				t.Errorf("conditions %+v (%v), want %d; events %q", after.Status.Conditions, err, test.want, recorder.Events)
+			}
+			if told := strings.Join(recorder.Events, "\n"); test.want == 0 && !strings.Contains(told, "spec.externalIPs of Service tenant/web") {
+				t.Errorf("events %q do not name the Service", told)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,9 +55,12 @@ func (a *attempt) proveAddress(ctx context.Context, nodeIP string) error {
 	if a.host.Address().String() == nodeIP {
 		return nil
 	}
-	is, err := a.Reserved.With(ctx, a.view.Instance.Status.Hostname)
+	is, err := a.Reserved.Live(ctx, a.view.Instance.Status.Hostname, time.Now())
 	if err != nil {
 		return fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if i := a.view.Instance; i.Status.NodeRef != nil && i.Status.NodeIP == nodeIP { // proven before, and in service
+		is = is.WithoutClaims()
 	}
 	if ip, err := netip.ParseAddr(nodeIP); err != nil || is.Refuse(ip) != "" {
 		return &join.Unsupported{Reason: api.ReasonAddressNotProven, Message: fmt.Sprintf(

@@ -85,6 +85,8 @@ type attempt struct {
 	view   *view
 	status *status
 	host   *connection
+	// connected is when the connection to the host began.
+	connected time.Time
 	// unregistered says that there is no Node with the host's name.
 	unregistered bool
 	// registered is the Node that the host has already; nil where it has none, or nobody looked.
@@ -103,6 +105,7 @@ func (o joinObserver) Progress(p join.Progress) { o.status.progress(o.ctx, p) }
 // Connect connects and, at first contact, keeps the host's key before anything else happens on the connection.
 func (a *attempt) Connect(ctx context.Context) (join.Host, error) {
 	late := time.AfterFunc(answerWithin, func() { _ = a.view.admission.Close() })
+	a.connected = time.Now()
 	host, err := a.dial(ctx, a.view.Instance, a.view.key, a.view.config.Trust)
 	if !late.Stop() {
 		a.view.slot = nil // whoever answers late takes a place again
@@ -250,6 +253,9 @@ func (a *attempt) Token(ctx context.Context) (string, error) {
 	}
 	if finding != "" {
 		return "", join.Unguarded(finding)
+	}
+	if err := a.stillItsOwn(ctx); err != nil {
+		return "", err
 	}
 	seconds := int64(tokenSeconds)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"time"
 
 	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
 	"github.com/windows-machine-config/wmco/internal/join"
+	"github.com/windows-machine-config/wmco/internal/kube"
 	"github.com/windows-machine-config/wmco/internal/remote"
 )
 
@@ -68,6 +71,8 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 		if err := c.mayReach(ctx, i, ip); err != nil {
 			return nil, err
 		}
+	} else if why := (addresses.Cluster{}).RefuseName(i.Spec.Address); why != "" {
+		return nil, notReached(i, fmt.Errorf("the name %s", why))
 	}
 	host, err := c.Dialer(ctx, remote.Target{
 		Address: i.Spec.Address,
@@ -82,22 +87,72 @@ func (c *Controller) connect(ctx context.Context, i *v1alpha1.WindowsInstance, k
 	return &connection{host, c.metrics}, nil
 }
 
-// mayReach refuses addresses that no Windows host can have, before any of them is spoken to. What the cluster has for something else is
-// asked at first contact only: later the host is known by its key, and what Nodes say of their addresses must not keep it away.
+// mayReach refuses addresses that no Windows host can have, before any of them is spoken to. What Nodes and Services say of addresses counts
+// only for hosts that do not prove otherwise who they are: it must not keep a node from being managed.
 func (c *Controller) mayReach(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) error {
 	var is addresses.Cluster
-	if i.Status.HostKey == "" {
+	isStranger := i.Status.HostKey == ""
+	if isStranger || !isTrusted(i) {
 		var err error
-		if is, err = c.Reserved.With(ctx, i.Status.Hostname); err != nil {
+		if is, err = c.Reserved.Live(ctx, i.Status.Hostname, time.Now()); err != nil {
 			return &join.Unready{Err: fmt.Errorf("%w: %w", join.ErrCluster, err)}
 		}
 	}
+	if isTrusted(i) {
+		is = is.WithoutClaims()
+		c.tellClaims(ctx, i, ips...)
+	}
+	if !isStranger {
+		is = addresses.Cluster{Claimed: is.Claimed, Released: is.Released, Uncounted: is.Uncounted}
+	}
 	for _, ip := range ips {
 		if why := is.Refuse(ip); why != "" {
-			return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
-				"spec.address %s is not connected to: %s %s; delete this WindowsInstance, and announce the host at the address that it has in its own network",
-				i.Spec.Address, ip, why)}
+			return notReached(i, fmt.Errorf("%s %s", ip, why))
 		}
+	}
+	return nil
+}
+
+// notReached is why a host is not connected to at its address.
+func notReached(i *v1alpha1.WindowsInstance, why error) error {
+	return &join.Unreachable{Reason: api.ReasonAddressInvalid, Err: fmt.Errorf(
+		"spec.address %s is not connected to: %w; or delete this WindowsInstance, and announce the host at the address that it has in its own network",
+		i.Spec.Address, why)}
+}
+
+// isTrusted says whether a host proves who it is: by the key that a user wrote down, or by one that it had when it was handed a token. Whoever
+// answers instead gets nothing.
+func isTrusted(i *v1alpha1.WindowsInstance) bool {
+	return i.Spec.HostKey != "" || i.Status.HostKey != "" && (i.Status.HostnameFixed || i.Status.NodeRef != nil)
+}
+
+// tellClaims tells which Service has the address of a host that proves who it is.
+func (c *Controller) tellClaims(ctx context.Context, i *v1alpha1.WindowsInstance, ips ...netip.Addr) {
+	var is addresses.Cluster
+	if err := c.Reserved.AddServices(ctx, &is); err != nil {
+		return // the cache is on its way down
+	}
+	for _, ip := range ips {
+		if by := is.Claimed[ip]; by != "" {
+			c.Events.Emit(kube.Event{Object: i, Type: corev1.EventTypeWarning, Reason: api.EventAddressDisputed, Action: "Connect"},
+				"the host's address %s is in %s, whose pods may answer in its place, without its key; take it out there, or give the host another address", ip, by)
+		}
+	}
+}
+
+// stillItsOwn says, before a host gets a token, whether it was reached at an address that is its own: a Service may have come meanwhile, or have
+// been there when the host was connected to.
+func (a *attempt) stillItsOwn(ctx context.Context) error {
+	i := a.view.Instance
+	if isTrusted(i) || a.host == nil {
+		return nil
+	}
+	is, err := a.Reserved.Live(ctx, i.Status.Hostname, a.connected)
+	if err != nil {
+		return fmt.Errorf("%w: %w", join.ErrCluster, err)
+	}
+	if why := is.RefuseClaimed(a.host.Address()); why != "" {
+		return notReached(i, fmt.Errorf("%s %s", a.host.Address(), why))
 	}
 	return nil
 }

@@ -8,20 +8,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
@@ -33,7 +34,10 @@ const lookAgain = time.Minute
 
 // configMaps makes a WindowsInstance of each entry of ConfigMap windows-instances, and removes those whose entry
 // is gone. It touches only instances that it made.
-type configMaps struct{ Options }
+type configMaps struct {
+	Options
+	known *knownHosts // as read last; nil before
+}
 
 // Options are what the sources of instances need.
 type Options struct {
@@ -46,7 +50,7 @@ type Options struct {
 }
 
 // NewConfigMap makes the controller of the entries of ConfigMap windows-instances.
-func NewConfigMap(o Options) *configMaps { return &configMaps{o} }
+func NewConfigMap(o Options) *configMaps { return &configMaps{Options: o} }
 
 // Register adds the controller to the manager.
 func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
@@ -55,6 +59,7 @@ func (c *configMaps) Register(_ context.Context, m manager.Manager) error {
 		For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(c.isOurs))).
 		Watches(&v1alpha1.WindowsInstance{}, handler.EnqueueRequestsFromMapFunc(c.ofInstance),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(ctrlsource.Channel(c.Hosts.Answered, c.soon())).
 		Complete(c)
 }
 
@@ -65,6 +70,16 @@ func (c *configMaps) isOurs(o client.Object) bool {
 // ofInstance brings the ConfigMap back when an instance made from it was changed or deleted by somebody.
 func (c *configMaps) ofInstance(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: c.name()}}
+}
+
+// answersWithin is how long answers of DNS wait for each other.
+const answersWithin = 500 * time.Millisecond
+
+// soon brings the ConfigMap back when names have been answered for.
+func (c *configMaps) soon() handler.EventHandler {
+	return handler.Funcs{GenericFunc: func(_ context.Context, _ ctrlevent.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		q.AddAfter(reconcile.Request{NamespacedName: c.name()}, answersWithin)
+	}}
 }
 
 func (c *configMaps) name() types.NamespacedName {
@@ -92,12 +107,16 @@ func (c *configMaps) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	entries, unproven := known.vouchFor(entries)
 	faults = append(faults, unproven...)
-	found, more := c.resolve(ctx, entries, have)
-	faults = append(faults, more...)
+	found := c.locate(ctx, entries, have, known)
+	faults = append(faults, found.faults...)
 	c.tellFaults(cm, faults)
-	errs := []error{c.apply(ctx, cm, found, have), c.prune(ctx, cm, have)}
+	c.tellNodes(ctx, found.nodes)
+	errs := []error{c.apply(ctx, cm, found.good, have), c.prune(ctx, cm, have)}
 	result := reconcile.Result{}
-	if len(faults) > 0 {
+	switch {
+	case found.early:
+		result.RequeueAfter = readyAgain
+	case len(faults) > 0 || found.asked > 0:
 		result.RequeueAfter = lookAgain
 	}
 	return result, errors.Join(errs...)
@@ -122,62 +141,6 @@ func (c *configMaps) tellFaults(cm *corev1.ConfigMap, faults []fault) {
 func (c *configMaps) about(cm *corev1.ConfigMap, key, fault string) kube.Event {
 	instance := &v1alpha1.WindowsInstance{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: entry{key: key}.instanceName()}}
 	return kube.Event{Object: cm, Related: instance, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: fault}
-}
-
-// located is an entry and the address it means; none for an instance whose name does not resolve just now.
-type located struct {
-	entry
-	ip netip.Addr
-}
-
-// resolve leaves out entries whose name does not resolve, and those whose host is another's (see Ownership). Those that are instances
-// already come first.
-func (c *configMaps) resolve(ctx context.Context, entries []entry, have map[string]*v1alpha1.WindowsInstance) (good []located, faults []fault) {
-	keys := addressesOf(have)
-	for _, e := range entries {
-		keys = append(keys, e.address())
-	}
-	known := c.Hosts.resolve(ctx, keys)
-	others, err := c.Reserved.With(ctx, "")
-	if err != nil { // the instance says so, too, before it is connected to
-		log.FromContext(ctx).Info("Reading reserved addresses failed; entries are checked against those known", "error", err.Error())
-	}
-	owner := owners(known, have, isOfConfigMap)
-	for _, existing := range []bool{true, false} {
-		if !existing {
-			for ip, a := range c.Hosts.higherPriority(ctx, api.SourceConfigMap) {
-				if owner[ip] == "" {
-					owner[ip] = a.Who
-				}
-			}
-		}
-		for _, e := range entries {
-			if (have[e.instanceName()] != nil) != existing {
-				continue
-			}
-			ip, err := known[e.address()].ip(), known[e.address()].err
-			bad := refused(others, known[e.address()].ips...)
-			switch {
-			case err != nil && existing:
-				good = append(good, located{entry: e}) // it resolved once: a hiccup of DNS must not take a node away
-			case err != nil:
-				faults = append(faults, fault{e.key, addressUnresolvable, err.Error()})
-			case bad != nil && !existing: // what exists says so itself
-				faults = append(faults, fault{e.key, addressInvalid, bad.Error()})
-			case owner[ip] != "":
-				faults = append(faults, fault{e.key, addressTaken, fmt.Sprintf("its address %s is that of %s already; remove one of the two", ip, owner[ip])})
-			default:
-				owner[ip] = fmt.Sprintf("entry %q", e.key)
-				if i := have[e.instanceName()]; i != nil {
-					if reported, err := netip.ParseAddr(i.Status.NodeIP); err == nil && owner[reported] == "" {
-						owner[reported] = owner[ip]
-					}
-				}
-				good = append(good, located{e, ip})
-			}
-		}
-	}
-	return good, faults
 }
 
 func isOfConfigMap(i *v1alpha1.WindowsInstance) bool {

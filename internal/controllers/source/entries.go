@@ -141,6 +141,9 @@ func checkAddress(key string) error {
 	if faults := validation.IsDNS1123Subdomain(strings.ToLower(withoutDot(key))); len(faults) > 0 {
 		return fmt.Errorf("the key is neither an IPv4 address nor a DNS name: %s", strings.Join(faults, "; "))
 	}
+	if why := (addresses.Cluster{}).RefuseName(key); why != "" {
+		return fmt.Errorf("the key %s", why)
+	}
 	return nil
 }
 

@@ -41,6 +41,13 @@ func TestParseEntries(t *testing.T) {
 		"three numbers":            {"10.1.42", "username=a", "", addressInvalid, "IPv4"},
 		"a number that is too big": {"10.1.42.256", "username=a", "", addressInvalid, "IPv4"},
 		"an underscore":            {"my_host", "username=a", "", addressInvalid, "DNS name"},
+		"a name without a dot":     {"host", "username=a", "", addressInvalid, "has no dot, and the operator completes no names"},
+		"only a dot at its end":    {"host.", "username=a", "", addressInvalid, "has no dot"},
+		"a Service":                {"win1.lan.svc.cluster.local", "username=a", "", addressInvalid, "inside of the cluster"},
+		"a Service in short":       {"win1.lan.svc.", "username=a", "", addressInvalid, "inside of the cluster"},
+		"a pod":                    {"10-0-0-1.lan.pod.Cluster.Local", "username=a", "", addressInvalid, "inside of the cluster"},
+		"localhost":                {"win1.localhost", "username=a", "", addressInvalid, "of each machine"},
+		"a domain called svc":      {"win1.svc.example.com", "username=core", "core", "", ""},
 		"a name with a port":       {"host:22", "username=a", "", addressInvalid, "DNS name"},
 	}
 	for name, test := range tests {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/crypto/ssh"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,56 +20,90 @@ type knownHosts struct {
 	remote.KnownHosts
 	// unreadable says why nothing of it can be read; nil when it can, or is not there.
 	unreadable error
+	version    string
+	found      map[string]foundKey // by name: hashed names are compared once
+}
+
+// maxFound is how many keys of hosts are remembered.
+const maxFound = 1 << 16
+
+// foundKey is the key that a host has to show, as spec.hostKey has it, or why it cannot be told.
+type foundKey struct {
+	key string
+	err error
 }
 
 // knownHosts reads the keys that hosts of entries have to show, and tells what is wrong with them.
-func (c *configMaps) knownHosts(ctx context.Context) (knownHosts, error) {
+func (c *configMaps) knownHosts(ctx context.Context) (*knownHosts, error) {
 	name := types.NamespacedName{Namespace: c.Namespace, Name: api.KnownHostsConfigMap}
 	var cm corev1.ConfigMap
 	if err := c.Client.Get(ctx, name, &cm); client.IgnoreNotFound(err) != nil {
-		return knownHosts{}, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
-	known := readKnownHosts(&cm)
+	if version := string(cm.UID) + "/" + cm.ResourceVersion; c.known == nil || c.known.version != version {
+		c.known = readKnownHosts(&cm)
+		c.known.version = version
+	}
 	told := kube.Event{Object: &cm, Type: corev1.EventTypeWarning, Reason: api.EventInstanceInvalid, Action: hostKeyInvalid}
-	switch faults := len(known.Lines); {
-	case known.unreadable != nil:
-		c.Events.Emit(told, "%v", known.unreadable)
+	switch faults := len(c.known.Faults); {
+	case c.known.unreadable != nil:
+		c.Events.Emit(told, "%v", c.known.unreadable)
+	case c.known.Nameless != nil:
+		c.Events.Emit(told, "%d lines cannot be used; of %v: it may be of any host, so no entry without a line of its own becomes an instance; correct or delete the line",
+			faults, c.known.Nameless)
 	case faults > 0:
-		c.Events.Emit(told, "%d lines cannot be used; %v", faults, known.Lines[0])
+		c.Events.Emit(told, "%d lines cannot be used; %v", faults, c.known.Faults[0])
 	}
-	return known, nil
+	return c.known, nil
 }
 
-func readKnownHosts(cm *corev1.ConfigMap) knownHosts {
+func readKnownHosts(cm *corev1.ConfigMap) *knownHosts {
 	if _, binary := cm.BinaryData[api.KnownHostsKey]; binary {
-		return knownHosts{unreadable: fmt.Errorf("key %s is in binaryData, because it is no text in UTF-8; save the file as UTF-8 and make the ConfigMap of it again",
+		return &knownHosts{unreadable: fmt.Errorf("key %s is in binaryData, because it is no text in UTF-8; save the file as UTF-8 and make the ConfigMap of it again",
 			api.KnownHostsKey)}
 	}
 	text, there := cm.Data[api.KnownHostsKey]
 	if !there && cm.UID != "" {
-		return knownHosts{unreadable: fmt.Errorf("there is no key %s, which has to hold the host keys", api.KnownHostsKey)}
+		return &knownHosts{unreadable: fmt.Errorf("there is no key %s, which has to hold the host keys", api.KnownHostsKey)}
 	}
-	return knownHosts{KnownHosts: remote.ParseKnownHosts(text)}
+	return &knownHosts{KnownHosts: remote.ParseKnownHosts(text), found: map[string]foundKey{}}
 }
 
-// vouchFor gives entries the keys of their hosts. It leaves out those whose keys somebody wrote down in a way that cannot be read: they must
-// not be taken at their word.
-func (k knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
+// of is the key of a host by its name or address; empty where nobody vouched for one.
+func (k *knownHosts) of(host string) (string, error) {
+	if k.unreadable != nil {
+		return "", errors.New("nothing of it can be read")
+	}
+	f, known := k.found[host]
+	if !known {
+		var key ssh.PublicKey
+		if key, f.err = k.Find(host); key != nil {
+			f.key = remote.FormatHostKey(key)
+		}
+		if len(k.found) == maxFound { // entries come and go
+			clear(k.found)
+		}
+		k.found[host] = f
+	}
+	return f.key, f.err
+}
+
+// vouchFor gives entries the keys of their hosts. It leaves out those whose keys somebody wrote down, or may have, in a way that cannot be read:
+// they must not be taken at their word.
+func (k *knownHosts) vouchFor(entries []entry) (good []entry, faults []fault) {
 	for _, e := range entries {
-		err := k.Faults[e.instanceName()]
-		if k.unreadable != nil {
-			err = errors.New("nothing of it can be read")
-		}
-		if err != nil {
-			faults = append(faults, fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)})
+		var err error
+		if e.hostKey, err = k.of(e.instanceName()); err != nil {
+			faults = append(faults, unproven(e, err))
 			continue
-		}
-		if key := k.Keys[e.instanceName()]; key != nil {
-			e.hostKey = remote.FormatHostKey(key)
 		}
 		good = append(good, e)
 	}
 	return good, faults
+}
+
+func unproven(e entry, err error) fault {
+	return fault{e.key, hostKeyInvalid, fmt.Sprintf("its host key in ConfigMap %s: %v", api.KnownHostsConfigMap, err)}
 }
 
 // isHostKey says whether spec.hostKey of an instance has a key already, or none is wanted.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestEntriesHaveTheHostKeysThatAreKnownInAdvance(t *testing.T) {
 	other := controllertest.Instance("10.0.0.2", "ConfigMap", "", "10.0.0.2")
 	other.Spec.HostKey = written + " by its user"
 	w := newSources(t, users, known, other)
-	w.names["host.example."], w.names["host.example"] = nil, []string{"10.0.0.3"}
+	w.names["host.example"] = []string{"10.0.0.3"}
 	expect := func(want map[string]string) {
 		t.Helper()
 		w.writes = 0
@@ -80,9 +81,11 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 		want  []string // besides the one that is there already
 		says  string
 	}{
-		"a damaged line": {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
-		"UTF-16":         {unreadable, nil, "UTF-8"},
-		"no such key":    {wrongKey, nil, api.KnownHostsKey},
+		"a damaged line":   {knownHostsMap("10.0.0.1 ssh-ed25519 AAAA", "10.0.0.9 ssh-ed25519 AAAA"), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
+		"a line of nobody": {knownHostsMap("|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|USECr3SWf1JUPsms5AqfD5QfxkM= x", "10.0.0.2 "+aHostKey(t, 1)), []string{"10.0.0.2 ConfigMap 10.0.0.2"}, "line 1"},
+		"another port":     {knownHostsMap("[10.0.0.1]:2222 " + aHostKey(t, 1) + "\nx"), nil, "line 2"},
+		"UTF-16":           {unreadable, nil, "UTF-8"},
+		"no such key":      {wrongKey, nil, api.KnownHostsKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newSources(t, userMap("10.0.0.1", "10.0.0.2", "10.0.0.9"), test.known, controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9"))
@@ -92,4 +95,20 @@ func TestAnEntryWhoseHostKeyCannotBeReadIsNotBelieved(t *testing.T) {
 			w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, api.InstancesConfigMap, `"10.0.0.1"`)
 		})
 	}
+}
+
+// Keys are found as OpenSSH finds them: by hashed names, by patterns, and by the address that a name means.
+func TestAnEntryHasTheKeyOfAnyLineThatIsForIt(t *testing.T) {
+	key := aHostKey(t, 1)
+	users := userMap("host.example", "win-2.example", "10.0.1.7", "10.0.0.3", "plain.example", "wrong.example")
+	w := newSources(t, users, knownHostsMap(
+		"|1|JfKTdBh7rNbXkVAQCRp4OQoPfmI=|j8K0mGXGsuI98vmEExhOGtVk4Rc= "+key, // no entry's
+		"win-?.example "+key, "10.0.1.*,!10.0.1.8 "+key, "10.0.0.4 "+key, "10.0.0.5 ssh-ed25519 AAAA"))
+	w.names["win-2.example"], w.names["plain.example"], w.names["wrong.example"] = []string{"10.0.0.2"}, []string{"10.0.0.4"}, []string{"10.0.0.5"}
+	w.pass()
+	want := map[string]string{"host.example": "", "win-2.example": key, "10.0.1.7": key, "10.0.0.3": "", "plain.example": key}
+	if got := w.hostKeys(); !maps.Equal(got, want) {
+		t.Errorf("host keys are %v, want %v", got, want)
+	}
+	w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `entry "wrong.example"`, "line 5")
 }

@@ -233,7 +233,11 @@ func (s *machineSource) ensure(ctx context.Context, v machineView) (reconcile.Re
 		s.refuse(v, addressInvalid, why.Error())
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
-	if ip, holder := s.holder(ctx, v); holder != "" {
+	known := s.Hosts.resolve(ctx, addressesOf(v.have))
+	if early(known, v.have, time.Now()) {
+		return reconcile.Result{RequeueAfter: readyAgain}, nil
+	}
+	if ip, holder := s.holder(ctx, v, known); holder != "" {
 		return s.taken(v, ip, holder), nil
 	}
 	return s.create(ctx, v)
@@ -250,6 +254,9 @@ func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (w
 	for _, ip := range v.Addresses {
 		if bad := refused(is, ip); bad != nil {
 			why = bad
+			if node := is.Nodes[ip]; node != "" {
+				s.tellNode(ctx, node, ip, "Machine "+v.Instance.Annotations[api.AnnotationMachine])
+			}
 		} else {
 			left = append(left, ip)
 		}
@@ -262,8 +269,8 @@ func (s *machineSource) leaveOutReserved(ctx context.Context, v *machineView) (w
 }
 
 // holder says which of the Machine's addresses is another's, and whose.
-func (s *machineSource) holder(ctx context.Context, v machineView) (netip.Addr, string) {
-	owner := owners(s.Hosts.resolve(ctx, addressesOf(v.have)), v.have, func(*v1alpha1.WindowsInstance) bool { return false })
+func (s *machineSource) holder(ctx context.Context, v machineView, known resolved) (netip.Addr, string) {
+	owner := owners(known, v.have, func(*v1alpha1.WindowsInstance) bool { return false })
 	before := s.Hosts.higherPriority(ctx, s.source)
 	for _, ip := range v.Addresses {
 		if owner[ip] != "" {

@@ -20,7 +20,7 @@ import (
 //
 //  1. An instance that exists keeps its host. What a user wrote is one as soon as it is written.
 //  2. Of those that ask for a host nobody has, a Machine of the Machine API comes first, then one of Cluster API, then an entry
-//     of ConfigMap windows-instances. Of two entries, or two Machines of one API, the one whose name comes first.
+//     of ConfigMap windows-instances. Of two entries whose addresses are known, or two Machines of one API, the one whose name comes first.
 //
 // Who does not get a host is told with an event, and looks again: when the instance that has it goes, it is the next one's.
 type Ownership struct {
@@ -81,6 +81,16 @@ func (h *Ownership) ready(now time.Time) bool {
 	}
 	notYet := func(a Announcer) bool { return !a.Looked() }
 	return !slices.ContainsFunc(h.Announcers, notYet) || now.Sub(h.firstAsked) > readyWithin
+}
+
+// early says whether new hosts may not be given away yet: a name of an instance, which was not known before, is being asked for.
+func early(known resolved, have map[string]*v1alpha1.WindowsInstance, now time.Time) bool {
+	for _, i := range have {
+		if known[i.Spec.Address].isAsked(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // rememberFor is how long a host that was given is remembered: far longer than the cache needs to hear of the instance.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -128,33 +129,91 @@ func TestWhatAMachineAsksForFollowsTheMachine(t *testing.T) {
 	expect("Machine openshift-machine-api/m 10.0.0.3")
 }
 
-// A name whose DNS does not answer costs its own time limit, however many there are, and keeps no other name from being resolved.
+// Names whose DNS does not answer keep nobody waiting: not addresses, not names that are known, not removals, and not for ever a name that is
+// new beside them.
 func TestNamesThatDoNotAnswerKeepNoOtherWaiting(t *testing.T) {
+	for _, silent := range []int{4, 640, 6400} {
+		synctest.Test(t, func(t *testing.T) {
+			gone := controllertest.Instance("10.0.0.9", "ConfigMap", "", "10.0.0.9")
+			changed := controllertest.Instance("10.0.0.2", "ConfigMap", "", "10.0.0.2")
+			users := userMap("10.0.0.1", "10.0.0.2")
+			users.Data["10.0.0.2"] = "username=other"
+			for n := range silent {
+				users.Data[fmt.Sprintf("silent-%d.example", n)] = "username=Administrator"
+			}
+			w := newSources(t, users, gone, changed)
+			resolver, most, asking := w.configMap.Hosts.Resolver, 0, 0
+			var mu sync.Mutex
+			resolver.dns = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+				if !strings.HasPrefix(name, "silent") {
+					return []netip.Addr{netip.MustParseAddr("10.0.0.5")}, nil
+				}
+				mu.Lock()
+				asking++
+				most = max(most, asking)
+				mu.Unlock()
+				<-ctx.Done()
+				mu.Lock()
+				asking--
+				mu.Unlock()
+				return nil, context.Cause(ctx)
+			}
+			began := time.Now()
+			w.reconcile()
+			w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9 leaves")
+			if user := w.instances()[1].Spec.Username; user != "other" {
+				t.Errorf("the user is still %s", user)
+			}
+			users.Data["zz.example"] = "username=Administrator"
+			w.must(w.Update(t.Context(), users))
+			for len(w.instances()) < 4 && time.Since(began) < 2*time.Hour {
+				began := time.Now()
+				w.reconcile()
+				if took := time.Since(began); took != 0 {
+					t.Fatalf("a look takes %s", took)
+				}
+				select {
+				case <-resolver.Answered:
+				case <-time.After(lookAgain):
+				}
+			}
+			w.expect("10.0.0.1 ConfigMap 10.0.0.1", "10.0.0.2 ConfigMap 10.0.0.2", "10.0.0.9 ConfigMap 10.0.0.9 leaves", "zz.example ConfigMap zz.example")
+			t.Logf("beside %d silent names, a new one became an instance after %s", silent, time.Since(began))
+			if most > lookups {
+				t.Errorf("%d names were asked for at the same time, want at most %d", most, lookups)
+			}
+			if ips, err := resolver.Lookup(t.Context(), "connected.example"); err != nil || ips[0].String() != "10.0.0.5" {
+				t.Errorf("whoever connects gets %v (%v)", ips, err)
+			}
+			time.Sleep(unprovenWithin + lookupTimeout) // what is under way ends
+		})
+	}
+}
+
+// An instance whose name is asked for has its host already, although nobody knows yet which one.
+func TestNoHostIsGivenAwayWhileAnInstancesNameIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := NewResolver(func(ctx context.Context, _, name string) ([]netip.Addr, error) {
+		w := newSources(t, userMap("10.0.0.1"), aMachine("machine", "m", "10.0.0.2"),
+			controllertest.Instance("a", "", "", "first.example"), controllertest.Instance("b", "", "", "second.example"), controllertest.Instance("c", "", "", "silent.example"))
+		w.configMap.Hosts.dns = func(ctx context.Context, _, name string) ([]netip.Addr, error) {
 			if strings.HasPrefix(name, "silent") {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
 			}
-			return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
-		})
-		keys := []string{"good.example", "10.0.0.2", "good.example"}
-		for n := range 40 {
-			keys = append(keys, fmt.Sprintf("silent-%d.example", n))
+			time.Sleep(time.Second)
+			return []netip.Addr{netip.MustParseAddr(map[string]string{"first.example.": "10.0.0.1", "second.example.": "10.0.0.2"}[name])}, nil
 		}
 		began := time.Now()
-		known := h.resolve(t.Context(), keys)
-		if took := time.Since(began); took > lookupTimeout {
-			t.Errorf("it took %s, want the time that one name may take: %s", took, lookupTimeout)
-		}
-		for key, want := range map[string]string{"good.example": "10.0.0.1", "10.0.0.2": "10.0.0.2"} {
-			if is := known[key]; is.err != nil || is.ip().String() != want {
-				t.Errorf("%s is %s (%v), want %s", key, is.ip(), is.err, want)
+		for time.Since(began) < 2*lookupTimeout {
+			w.passOf(w.machineAPI)
+			if again := w.reconcile().RequeueAfter; time.Since(began) < lookupTimeout && again != readyAgain {
+				t.Errorf("after %s it looks again in %s", time.Since(began), again)
 			}
+			time.Sleep(readyAgain)
 		}
-		if err := known["silent-7.example"].err; err == nil || !strings.Contains(err.Error(), "no answer within 5s") {
-			t.Errorf("the error of a silent name is %v", err)
-		}
+		w.expect("a  first.example", "b  second.example", "c  silent.example")
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, `"10.0.0.1"`, "WindowsInstance a")
+		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, " m ", "WindowsInstance b")
 	})
 }
 
@@ -181,6 +240,8 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 				t.Errorf("it is %s (%v) after %s, want %s within %s", is.ip(), is.err, time.Since(began), want, within)
 			}
 		}
+		r.resolve(t.Context(), []string{"host.example"})
+		synctest.Wait()
 		means("10.0.0.1", 0)
 		now.Store("")
 		for range 5 {
@@ -206,23 +267,25 @@ func TestANameIsRememberedWhileDNSIsAway(t *testing.T) {
 	})
 }
 
-// A name that did not resolve is asked for again after a moment, and not at each look.
+// A name that did not resolve is asked for again after a pause, which grows, and not at each look.
 func TestANameThatDoesNotResolveIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		var asked []time.Duration
+		began := time.Now()
 		r := NewResolver(func(context.Context, string, string) ([]netip.Addr, error) {
-			asked++
+			asked = append(asked, time.Since(began).Truncate(10*time.Second))
 			return nil, fmt.Errorf("no such host")
 		})
-		for range 3 {
-			if is := r.resolve(t.Context(), []string{"host.example"})["host.example"]; is.err == nil {
-				t.Fatal("it resolves")
-			}
+		for time.Since(began) < 20*time.Minute {
+			r.resolve(t.Context(), []string{"host.example"})
+			time.Sleep(time.Second)
 		}
-		time.Sleep(failedFor + time.Second)
-		r.resolve(t.Context(), []string{"host.example"})
-		if asked != 2 {
-			t.Errorf("DNS was asked %d times, want 2", asked)
+		if got := r.resolve(t.Context(), []string{"host.example"})["host.example"]; got.err == nil {
+			t.Error("it resolves")
+		}
+		want := []time.Duration{0, 10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second, 310 * time.Second, 610 * time.Second, 910 * time.Second}
+		if !slices.Equal(asked, want) {
+			t.Errorf("DNS was asked after %v, want %v", asked, want)
 		}
 	})
 }

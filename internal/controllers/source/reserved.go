@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api/v1alpha1"
 	"github.com/windows-machine-config/wmco/internal/addresses"
@@ -23,6 +24,7 @@ import (
 type ReservedAddresses struct {
 	client, live client.Reader
 	resolver     *Resolver
+	services     *services
 
 	mu     sync.Mutex
 	readAt time.Time
@@ -33,7 +35,12 @@ type ReservedAddresses struct {
 
 // NewReservedAddresses reads Nodes and WindowsConfig from the cache, all else from the API server.
 func NewReservedAddresses(client, live client.Reader, r *Resolver) *ReservedAddresses {
-	return &ReservedAddresses{client: client, live: live, resolver: r}
+	return &ReservedAddresses{client: client, live: live, resolver: r, services: newServices(client, live)}
+}
+
+// Register has the manager keep the addresses of Services.
+func (r *ReservedAddresses) Register(ctx context.Context, m manager.Manager) error {
+	return r.services.watch(ctx, m)
 }
 
 const (
@@ -44,9 +51,30 @@ const (
 	reservedWithin = 10 * time.Second
 )
 
-// With are those that no Windows host can have. With an error comes what is known. self is the Node whose addresses may be the
-// host's own; empty for none.
+// Live are those that no Windows host can have: of Services those that the API server has now, and those that one had since a time. self is
+// the Node whose addresses may be the host's own; empty for none.
+func (r *ReservedAddresses) Live(ctx context.Context, self string, since time.Time) (addresses.Cluster, error) {
+	known, err := r.withNodes(ctx, self)
+	return known, errors.Join(err, r.services.addLive(ctx, &known, since.Add(-releasedFor)))
+}
+
+// With are those that no Windows host can have, as far as the cache knows. With an error comes what is known. self is as for Live.
 func (r *ReservedAddresses) With(ctx context.Context, self string) (addresses.Cluster, error) {
+	known, err := r.withNodes(ctx, self)
+	return known, errors.Join(err, r.services.addCached(ctx, &known, time.Now().Add(-releasedFor)))
+}
+
+// AddServices adds what Services claim, as far as the cache knows.
+func (r *ReservedAddresses) AddServices(ctx context.Context, to *addresses.Cluster) error {
+	return r.services.addCached(ctx, to, time.Now().Add(-releasedFor))
+}
+
+// AddLiveServices adds what Services claim by the API server's word.
+func (r *ReservedAddresses) AddLiveServices(ctx context.Context, to *addresses.Cluster) error {
+	return r.services.addLive(ctx, to, time.Now().Add(-releasedFor))
+}
+
+func (r *ReservedAddresses) withNodes(ctx context.Context, self string) (addresses.Cluster, error) {
 	config, err := kube.ReadConfig(ctx, r.client)
 	if err != nil {
 		return addresses.Cluster{}, err
@@ -62,13 +90,28 @@ func (r *ReservedAddresses) With(ctx context.Context, self string) (addresses.Cl
 		if kube.IsWindows(node) || node.Name == self {
 			continue
 		}
-		for _, a := range node.Status.Addresses {
-			if ip, err := netip.ParseAddr(a.Address); err == nil {
-				known.Nodes[ip.Unmap()] = node.Name
-			}
+		for _, ip := range addressesOfNode(node) {
+			known.Nodes[ip] = node.Name
 		}
 	}
 	return known, err
+}
+
+// nodeAddresses is how many addresses of one Node count. Machines have one or two in each network; a kubelet may list as many as it likes.
+const nodeAddresses = 8
+
+// addressesOfNode are the IPv4 addresses of a Node, those first by which the cluster reaches it.
+func addressesOfNode(node *corev1.Node) (all []netip.Addr) {
+	for _, isInternal := range []bool{true, false} {
+		for _, a := range node.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if err != nil || !ip.Unmap().Is4() || (a.Type == corev1.NodeInternalIP) != isInternal || len(all) == nodeAddresses {
+				continue
+			}
+			all = append(all, ip.Unmap())
+		}
+	}
+	return all
 }
 
 // Read returns those without Nodes, no older than ten seconds. With an error comes what is known.

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,15 +22,15 @@ func TestEntriesThatAreNobodysHostBecomeNoInstances(t *testing.T) {
 		"10.96.0.10":             "Services",
 		"10.3.0.5":               "API server",
 		"10.0.0.9":               "Node linux-1",
-		"localhost":              "127.0.0.1 is a loopback address",
-		"kubernetes.default.svc": "10.96.0.1 is in the cluster's range of addresses for Services",
+		"self.example":           "127.0.0.1 is a loopback address",
+		"localhost":              "has no dot",
+		"kubernetes.default.svc": "is a name inside of the cluster",
 		"two.example":            "10.96.0.1 is in",
 	}
 	for key, says := range faults {
 		t.Run(key, func(t *testing.T) {
 			w := newSources(t, append(controllertest.PlainCluster(), controllertest.Node("linux-1", "10.0.0.9"), userMap(key, "10.0.0.1"))...)
-			w.names["localhost"] = []string{"127.0.0.1"}
-			w.names["kubernetes.default.svc"] = []string{"10.96.0.1"}
+			w.names["self.example"] = []string{"127.0.0.1"}
 			w.names["two.example"] = []string{"10.0.0.7", "10.96.0.1"}
 			w.pass()
 			w.expect("10.0.0.1 ConfigMap 10.0.0.1")
@@ -54,6 +55,9 @@ func TestAMachineWhoseAddressIsNobodysHostBecomesNoInstance(t *testing.T) {
 		w.pass()
 		w.expect()
 		w.expectEvent(corev1.EventTypeWarning, api.EventInstanceInvalid, says)
+		if strings.HasPrefix(says, "Node") {
+			w.expectEvent(corev1.EventTypeWarning, api.EventAddressDisputed, "linux-1", "10.0.0.9", "Machine openshift-machine-api/m")
+		}
 	}
 	both := aMachine("machine", "m", "10.96.0.10")
 	both.Object["status"].(map[string]any)["addresses"] = []any{

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,7 +68,10 @@ func newSources(t *testing.T, objects ...client.Object) *sources {
 	}).Build()
 	resolver := NewResolver(func(_ context.Context, _, name string) ([]netip.Addr, error) {
 		var ips []netip.Addr
-		for _, text := range w.names[strings.ToLower(name)] {
+		if !strings.HasSuffix(name, ".") {
+			t.Errorf("DNS is asked for %q, which a search list would complete", name)
+		}
+		for _, text := range w.names[strings.ToLower(strings.TrimSuffix(name, "."))] {
 			ips = append(ips, netip.MustParseAddr(text))
 		}
 		if ips == nil {
@@ -156,14 +160,44 @@ func aMachine(group, name, address string, says ...string) *unstructured.Unstruc
 	return o
 }
 
-// pass looks at all Machines, at those that the instances name, and at the ConfigMap.
+// pass looks at all Machines, at those that the instances name, and at the ConfigMap, until DNS has answered.
 func (w *sources) pass() {
 	w.t.Helper()
-	w.passOf(w.machineAPI)
-	w.passOf(w.clusterAPI)
-	if _, err := w.configMap.Reconcile(w.t.Context(), reconcile.Request{}); err != nil {
+	for {
+		w.passOf(w.machineAPI)
+		w.passOf(w.clusterAPI)
+		w.reconcile()
+		for w.configMap.Hosts.isAsking() {
+			time.Sleep(time.Millisecond)
+		}
+		select {
+		case <-w.configMap.Hosts.Answered:
+		default:
+			return
+		}
+	}
+}
+
+// isAsking says whether DNS is being asked.
+func (r *Resolver) isAsking() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.known {
+		if m.asking {
+			return true
+		}
+	}
+	return r.unproven > 0
+}
+
+// reconcile looks at the ConfigMap once.
+func (w *sources) reconcile() reconcile.Result {
+	w.t.Helper()
+	result, err := w.configMap.Reconcile(w.t.Context(), reconcile.Request{})
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	return result
 }
 
 func (w *sources) passOf(s *machineSource) {

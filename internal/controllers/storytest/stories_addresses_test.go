@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -43,7 +45,8 @@ func (s *story) counted() map[string]int {
 func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 	for address, says := range map[string]string{
 		"127.0.0.1": "loopback", "169.254.169.254": "metadata", "10.96.0.1": "Services", "10.3.0.5": "API server", "10.0.9.9": "Node linux-1",
-		"localhost": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
+		"self.example": "127.0.0.1 is a loopback address", "two.example": "10.96.0.1 is in the cluster's range",
+		"win-1": "has no dot", "win-1.shop.svc.cluster.local": "inside of the cluster",
 	} {
 		t.Run(address, func(t *testing.T) {
 			t.Parallel()
@@ -53,8 +56,8 @@ func TestAnInstanceAtAnAddressThatIsNobodysHostIsNotConnectedTo(t *testing.T) {
 				dialed := s.counted()
 				s.lookup = func(_ context.Context, _, name string) ([]netip.Addr, error) {
 					all := map[string][]netip.Addr{
-						"localhost":   {netip.MustParseAddr("127.0.0.1")},
-						"two.example": {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.96.0.1")},
+						"self.example.": {netip.MustParseAddr("127.0.0.1")},
+						"two.example.":  {netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.96.0.1")},
 					}
 					return all[name], nil
 				}
@@ -114,6 +117,85 @@ func TestAKnownHostIsReachedWhateverNodesSay(t *testing.T) {
 			t.Error("the host came back by itself; this shows nothing")
 		}
 	})
+}
+
+// aService is one of a tenant, who has pods and Services in his own namespace, and nothing else.
+func aService(address string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "web"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1", address}}}
+}
+
+// Where a Service has the address of a host that is new, its pods answer for the host: they are not connected to.
+func TestAServiceIsNotTakenForANewHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		service, dialed := aService(s.hosts[0].address), s.counted()
+		s.must(s.client.Create(s.ctx, service))
+		s.announce(s.hosts[0])
+		s.pass(5 * time.Minute)
+		ready := kube.Condition(s.instance("win-1"), api.ConditionReady)
+		if ready.Reason != api.ReasonAddressInvalid || !strings.Contains(ready.Message, "spec.externalIPs of Service tenant/web") || len(dialed) > 0 {
+			t.Errorf("Ready is %+v, dialed was %v", ready, dialed)
+		}
+		s.must(s.client.Delete(s.ctx, service))
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+	})
+}
+
+// A Service that comes while a new host is connected to may be what answered: it gets no token.
+func TestAServiceThatComesMeanwhileGetsNoToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t, 1, v1alpha1.RolloutSpec{})
+		service, h := aService(s.hosts[0].address), s.hosts[0]
+		s.dialer = func(ctx context.Context, t remote.Target, o remote.Options) (instance.SSHHost, error) {
+			if err := s.client.Create(ctx, service.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
+				return nil, err
+			}
+			return s.dial(ctx, t, o)
+		}
+		s.announce(h)
+		s.pass(20 * time.Minute)
+		i := s.instance("win-1")
+		ready := kube.Condition(i, api.ConditionReady)
+		if h.token != "" || i.Status.BootstrapCredentialID != "" || !strings.Contains(ready.Message, "Service tenant/web") {
+			t.Errorf("the host has token %q; Ready is %+v", h.token, ready)
+		}
+		s.dialer = s.dial
+		s.must(s.client.Delete(s.ctx, service))
+		s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+	})
+}
+
+// Who has Services cannot take a node out of management, nor keep a host from joining whose key is known: his pods have not got the key.
+func TestAServiceKeepsNoKnownHostAway(t *testing.T) {
+	for name, known := range map[string]func(s *story) string{
+		"a node": func(s *story) string {
+			s.announce(s.hosts[0])
+			s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+			return ""
+		},
+		"a host whose key is written down": func(s *story) string { return remote.FormatHostKey(s.hosts[0].key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStory(t, 1, v1alpha1.RolloutSpec{})
+				key := known(s)
+				s.must(s.client.Create(s.ctx, aService(s.hosts[0].address)))
+				dialed := s.counted()
+				if key != "" {
+					i := controllertest.Instance("win-1", "", "", s.hosts[0].address)
+					i.Generation, i.Spec.HostKey = 1, key
+					s.must(s.client.Create(s.ctx, i))
+				} else {
+					s.hosts[0].version = ""
+					s.until("the node does not work", time.Hour, func() bool { return s.ready() == 0 })
+				}
+				s.until("the host is a node", time.Hour, func() bool { return s.ready() == 1 })
+				if dialed[s.hosts[0].address] == 0 || !strings.Contains(strings.Join(s.lines, "\n"), "win-1: AddressDisputed: the host's address "+s.hosts[0].address+" is in spec.externalIPs of Service tenant/web") {
+					t.Errorf("dialed was %v; events are\n%s", dialed, strings.Join(s.lines, "\n"))
+				}
+			})
+		})
+	}
 }
 
 // Nor is what a host says of itself a way to make the operator connect to the cluster's own machines.

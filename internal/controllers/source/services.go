@@ -1,0 +1,258 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windows-machine-config/wmco/internal/addresses"
+)
+
+// Users of a namespace choose addresses of their Services. kube-proxy sends connections to these addresses to the Services' pods, also those of
+// the operator, which uses its node's network: whoever has the Service would be taken for the host.
+
+const (
+	// serviceAddresses is how many addresses of one Service are compared, claimedAddresses of all. Where there are more, any may be claimed.
+	serviceAddresses = 1024
+	claimedAddresses = 1 << 17
+	// servicesPage is how many Services are read at a time: each may have more than a megabyte. servicesWithin is how long all may take.
+	servicesPage   = 50
+	servicesWithin = 30 * time.Second
+	// claimsFor is how old what the cache has may be.
+	claimsFor = time.Second
+	// releasedFor is how long an address counts as claimed after its Service is gone: kube-proxy may still send connections there.
+	// releasesKept is how long that is remembered, for connections that take long.
+	releasedFor  = 2 * time.Minute
+	releasesKept = time.Hour
+)
+
+// ShortenService is what the cache keeps of a Service: its addresses, of too many one more than are compared.
+func ShortenService(o any) (any, error) {
+	s, ok := o.(*corev1.Service)
+	if !ok {
+		return o, nil // what a watch says of one that it missed the end of
+	}
+	short := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID, ResourceVersion: s.ResourceVersion}}
+	most := func(all []string) []string { return slices.Clone(all[:min(len(all), serviceAddresses+1)]) }
+	short.Spec.Type, short.Spec.LoadBalancerIP = s.Spec.Type, s.Spec.LoadBalancerIP
+	short.Spec.ClusterIPs, short.Spec.ExternalIPs = most(s.Spec.ClusterIPs), most(s.Spec.ExternalIPs)
+	for _, ingress := range s.Status.LoadBalancer.Ingress[:min(len(s.Status.LoadBalancer.Ingress), serviceAddresses+1)] {
+		short.Status.LoadBalancer.Ingress = append(short.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ingress.IP})
+	}
+	return short, nil
+}
+
+// claims are the addresses that Services claim.
+type claims struct {
+	by map[netip.Addr]string // what claims an address
+	// uncounted is a Service that claims more than are compared.
+	uncounted string
+}
+
+// add adds those of a Service.
+func (c *claims) add(s *corev1.Service) {
+	count := 0
+	each := func(text, field string) {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || c.uncounted != "" {
+			return
+		}
+		name := s.Namespace + "/" + s.Name
+		if count++; count > serviceAddresses || len(c.by) >= claimedAddresses {
+			c.uncounted = name
+			return
+		}
+		if ip = ip.Unmap(); c.by[ip] == "" {
+			c.by[ip] = field + " of Service " + name
+		}
+	}
+	for _, text := range s.Spec.ExternalIPs {
+		each(text, "spec.externalIPs")
+	}
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		each(ingress.IP, "status.loadBalancer")
+	}
+	for _, text := range s.Spec.ClusterIPs {
+		each(text, "spec.clusterIPs")
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		each(s.Spec.LoadBalancerIP, "spec.loadBalancerIP")
+	}
+}
+
+// services knows which addresses Services claim, and claimed a moment ago.
+type services struct {
+	cached, live client.Reader
+
+	mu       sync.Mutex
+	known    claims // of the cache
+	knownAt  time.Time
+	released map[netip.Addr]release
+	// uncounted is what released an address that could not be remembered, at lostAt.
+	uncounted string
+	lostAt    time.Time
+	next      *reading // one that has not begun
+
+	reads chan struct{} // an element while the API server is read: once at a time
+}
+
+func newServices(cached, live client.Reader) *services {
+	return &services{cached: cached, live: live, reads: make(chan struct{}, 1)}
+}
+
+// release is a claim that ended.
+type release struct {
+	by string
+	at time.Time
+}
+
+// reading is one of the API server, for all who asked before it began.
+type reading struct {
+	done  chan struct{}
+	found claims
+	err   error
+}
+
+// watch has the cache tell which claims end.
+func (s *services) watch(ctx context.Context, m manager.Manager) error {
+	informer, err := m.GetCache().GetInformer(ctx, &corev1.Service{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching Services: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) { s.changed(before, after) },
+		DeleteFunc: func(before any) {
+			if unseen, ok := before.(toolscache.DeletedFinalStateUnknown); ok {
+				before = unseen.Obj
+			}
+			s.changed(before, nil)
+		},
+	})
+	return err
+}
+
+// changed remembers which addresses a Service does not claim any more.
+func (s *services) changed(before, after any) {
+	had, has := claims{by: map[netip.Addr]string{}}, claims{by: map[netip.Addr]string{}}
+	service, ok := before.(*corev1.Service)
+	if !ok {
+		return
+	}
+	had.add(service)
+	if service, ok := after.(*corev1.Service); ok {
+		has.add(service)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.knownAt = time.Time{}
+	now := time.Now()
+	maps.DeleteFunc(s.released, func(_ netip.Addr, r release) bool { return now.Sub(r.at) > releasesKept })
+	if had.uncounted != "" && has.uncounted == "" {
+		s.uncounted, s.lostAt = had.uncounted, now
+	}
+	for ip, by := range had.by {
+		if has.by[ip] != "" {
+			continue
+		}
+		if len(s.released) >= claimedAddresses {
+			s.uncounted, s.lostAt = service.Namespace+"/"+service.Name, now
+			return
+		}
+		if s.released == nil {
+			s.released = map[netip.Addr]release{}
+		}
+		s.released[ip] = release{by, now}
+	}
+}
+
+// addCached adds what Services claim as far as the cache knows, and what was claimed since a time.
+func (s *services) addCached(ctx context.Context, to *addresses.Cluster, since time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.knownAt) >= claimsFor {
+		var list corev1.ServiceList
+		if err := s.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing Services: %w", err)
+		}
+		s.known, s.knownAt = claims{by: map[netip.Addr]string{}}, now
+		for i := range list.Items {
+			s.known.add(&list.Items[i])
+		}
+	}
+	s.put(s.known, to, since)
+	return nil
+}
+
+// addLive adds what Services claim now, by the API server's word, and what was claimed since a time.
+func (s *services) addLive(ctx context.Context, to *addresses.Cluster, since time.Time) error {
+	s.mu.Lock()
+	wanted := s.next
+	if wanted == nil {
+		wanted = &reading{done: make(chan struct{})}
+		s.next = wanted
+		go s.read(context.WithoutCancel(ctx), wanted)
+	}
+	s.mu.Unlock()
+	select {
+	case <-wanted.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if wanted.err != nil {
+		return fmt.Errorf("listing Services: %w", wanted.err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(wanted.found, to, since)
+	return nil
+}
+
+func (s *services) read(ctx context.Context, into *reading) {
+	defer close(into.done)
+	s.reads <- struct{}{}
+	defer func() { <-s.reads }()
+	s.mu.Lock()
+	s.next = nil // who asks from now on wants to know what comes after this
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, servicesWithin)
+	defer cancel()
+	into.found = claims{by: map[netip.Addr]string{}}
+	page := client.ListOptions{Limit: servicesPage}
+	for {
+		var list corev1.ServiceList
+		if into.err = s.live.List(ctx, &list, &page); into.err != nil {
+			return
+		}
+		for i := range list.Items {
+			into.found.add(&list.Items[i])
+		}
+		if page.Continue = list.Continue; page.Continue == "" {
+			return
+		}
+	}
+}
+
+// put hands claims over, with those that ended since a time. s.mu is held. The map is shared, and nobody writes to it any more.
+func (s *services) put(found claims, to *addresses.Cluster, since time.Time) {
+	to.Claimed, to.Uncounted = found.by, found.uncounted
+	if to.Uncounted == "" && s.lostAt.After(since) {
+		to.Uncounted = s.uncounted
+	}
+	to.Released = map[netip.Addr]string{}
+	for ip, r := range s.released {
+		if r.at.After(since) {
+			to.Released[ip] = r.by
+		}
+	}
+}

@@ -1,0 +1,230 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windows-machine-config/wmco/api/v1alpha1"
+	"github.com/windows-machine-config/wmco/internal/controllers/source"
+	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/registryclient"
+	"github.com/windows-machine-config/wmco/internal/windowsimage"
+)
+
+// tenant creates a namespace, and a user who may create Services there, and nothing else.
+func (c *cluster) tenant(t *testing.T, in string) clients {
+	t.Helper()
+	_, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}}, metav1.CreateOptions{})
+	_, failure := c.admin.RbacV1().Roles(in).Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}}},
+	}, metav1.CreateOptions{})
+	err = errors.Join(err, failure)
+	_, failure = c.admin.RbacV1().RoleBindings(in).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+	}, metav1.CreateOptions{})
+	if err = errors.Join(err, failure); err != nil {
+		t.Fatal(err)
+	}
+	return c.as(t, "tenant")
+}
+
+func createService(ctx context.Context, as clients, in, name string, spec corev1.ServiceSpec) error {
+	return drop(as.CoreV1().Services(in).Create(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
+}
+
+// createEndpoint is what the controller of EndpointSlices makes of a tenant's pod and Service.
+func (c *cluster) createEndpoint(t *testing.T, in, service string, port int32, hostname *string) {
+	t.Helper()
+	if _, err := c.admin.DiscoveryV1().EndpointSlices(in).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{nodeAddress}, Hostname: hostname, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
+		Ports:     []discoveryv1.EndpointPort{{Name: ptr.To("s"), Port: ptr.To(port), Protocol: ptr.To(corev1.ProtocolTCP)}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reserved are the addresses that no host can have, as the operator reads them with its rights.
+func (c *cluster) reserved(t *testing.T) *source.ReservedAddresses {
+	t.Helper()
+	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":windows-machine-config-operator", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}
+	operator, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source.NewReservedAddresses(operator, operator, source.NewResolver(nil))
+}
+
+// kube-proxy sends the operator's connections to a host to the pod of a tenant whose Service has the host's address. The operator knows before it
+// connects.
+func TestAServiceWithTheAddressOfAHost(t *testing.T) {
+	if !inOwnNamespaces(t) {
+		return
+	}
+	c, dir := startCluster(t), t.TempDir()
+	const host = "203.0.113.50"
+	pod, err := net.Listen("tcp", nodeAddress+":2222")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := pod.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, "SSH-2.0-OpenSSH_for_Windows_of_a_tenant\r\n")
+			_ = conn.Close()
+		}
+	}()
+	if _, err := c.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeAddress}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := c.control.StartProxy(filepath.Join(dir, "log"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"), "--hostname-override=cp-1", "--proxy-mode=nftables",
+		"--cluster-cidr=10.244.0.0/16", "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	operator := c.reserved(t)
+	refusal := func(ctx context.Context) string {
+		known, err := operator.Live(ctx, "", time.Now())
+		if err != nil {
+			t.Logf("not all could be read: %v", err) // the control plane of this test has no cluster-info
+		}
+		return known.Refuse(netip.MustParseAddr(host))
+	}
+	if why := refusal(t.Context()); why != "" {
+		t.Fatalf("without the Service, the address %s", why)
+	}
+	tenant := c.tenant(t, "tenant")
+	eventually(t, "", func(ctx context.Context) error {
+		return createService(ctx, tenant, "tenant", "web", corev1.ServiceSpec{ExternalIPs: []string{host}, Ports: []corev1.ServicePort{{Name: "s", Port: 22}}})
+	})
+	if why := refusal(t.Context()); !strings.Contains(why, "spec.externalIPs of Service tenant/web") {
+		t.Errorf("with the Service, the address is refused with %q", why)
+	}
+	c.createEndpoint(t, "tenant", "web", 2222, nil)
+	eventually(t, "", func(ctx context.Context) error { // else this test would show nothing
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", host+":22")
+		if err != nil {
+			return errors.Join(err, proxy.Failure())
+		}
+		return conn.Close()
+	})
+}
+
+// With the search list that a kubelet writes, Services of a tenant have the names of hosts and of the proxy.
+func TestNamesOfServicesAreNobodysHosts(t *testing.T) {
+	if !inOwnNamespaces(t) {
+		return
+	}
+	c, dir := startCluster(t), t.TempDir()
+	file := func(name, content string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if err := c.control.Kubeconfig(filepath.Join(dir, "kubeconfig")); err != nil {
+		t.Fatal(err)
+	}
+	list := file("resolv.conf", "nameserver 127.0.0.1\nsearch "+namespace+".svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n")
+	if err := syscall.Mount(list, "/etc/resolv.conf", "", syscall.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	dns, err := c.control.StartDNS(t.Context(), filepath.Join(dir, "log"), file("Corefile", `cluster.local:53 {
+  kubernetes {
+    kubeconfig `+filepath.Join(dir, "kubeconfig")+`
+    ttl 0
+  }
+}
+.:53 {
+  template IN A win1.lan {
+    answer "{{ .Name }} 5 IN A 10.0.0.7"
+  }
+  template IN A vm.tenant.example {
+    answer "{{ .Name }} 5 IN A 198.51.100.66"
+  }
+  template ANY ANY {
+    rcode NXDOMAIN
+  }
+}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dns.Stop)
+	tenant := c.tenant(t, "lan")
+	eventually(t, "", func(ctx context.Context) error {
+		return createService(ctx, tenant, "lan", "win1", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "vm.tenant.example"})
+	})
+	if err := createService(t.Context(), tenant, "lan", "corp", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "s", Port: 3128}}}); err != nil {
+		t.Fatal(err)
+	}
+	c.createEndpoint(t, "lan", "corp", 3128, ptr.To("proxy"))
+	for name, trap := range map[string]string{"win1.lan": "198.51.100.66", "proxy.corp.lan": nodeAddress} { // else this test would show nothing
+		eventually(t, "", func(ctx context.Context) error {
+			got, err := net.DefaultResolver.LookupHost(ctx, name)
+			if len(got) != 1 || got[0] != trap {
+				return fmt.Errorf("%s is %v (%w), want %s; %w", name, got, err, trap, dns.Failure())
+			}
+			return nil
+		})
+	}
+	if ips, err := source.NewResolver(nil).Lookup(t.Context(), "win1.lan"); err != nil || len(ips) != 1 || ips[0].String() != "10.0.0.7" {
+		t.Errorf("host win1.lan is %v (%v), want 10.0.0.7", ips, err)
+	}
+	pod, err := net.Listen("tcp", nodeAddress+":3128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = http.Serve(pod, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			t.Errorf("the tenant's pod got %s %s with %q", r.Method, r.Host, r.Header.Get("Proxy-Authorization"))
+			w.WriteHeader(http.StatusBadGateway)
+		}))
+	}()
+	asks := registryclient.New(registryclient.Options{ // as the controller that tells why pods do not start
+		Agent: "test", PasswordFirst: true, Proxy: map[string]string{"HTTPS_PROXY": "http://operator:secret@proxy.corp.lan:3128"}, Dial: windowsimage.Dial(), Check: windowsimage.CheckHost,
+	})
+	_, err = windowsimage.New(asks, mirrors.Table{}, windowsimage.NewMemory()).Read(t.Context(), "registry.example.com/a/b:1")
+	if err == nil || !strings.Contains(err.Error(), "proxy.corp.lan.") {
+		t.Errorf("asking through the proxy fails with %v, want that proxy.corp.lan. is unknown", err)
+	}
+}
