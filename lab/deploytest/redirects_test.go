@@ -60,7 +60,7 @@ func (c *cluster) testRedirects(t *testing.T) {
 	lock.Lock()
 	defer lock.Unlock()
 	if len(asked) != 3 || len(stolen) > 0 {
-		t.Errorf("the kubelet at port %d was asked for %q; the other server got %q", port, asked, stolen)
+		t.Errorf("the kubelet at port %d got %q; the other server got %q", port, asked, stolen)
 	}
 }
 
