@@ -35,12 +35,21 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (a answers) CloseIdleConnections() { *a.closed = true }
 
+// get returns the status of an answer.
+func get(client *http.Client, at string) (status int, err error) {
+	answer, err := client.Get(at)
+	if err != nil {
+		return 0, err
+	}
+	return answer.StatusCode, answer.Body.Close()
+}
+
 func TestOnlyRedirectsAreErrors(t *testing.T) {
 	for status, isRedirect := range map[int]bool{200: false, 206: false, 300: true, 301: true, 302: true, 303: true, 304: false, 305: true, 307: true, 308: true, 399: true, 404: false, 502: false} {
 		client := httpclient.New(answers{status: status, header: http.Header{"Location": {"https://other.example.com/x?secret=y"}}}, 0)
-		answer, err := client.Get("https://asked.example.com/")
+		got, err := get(client, "https://asked.example.com/")
 		var redirect *httpclient.Redirect
-		if errors.As(err, &redirect) != isRedirect || !isRedirect && answer.StatusCode != status {
+		if errors.As(err, &redirect) != isRedirect || !isRedirect && got != status {
 			t.Errorf("status %d: %v", status, err)
 		}
 		if err != nil && (!strings.Contains(err.Error(), "asked.example.com sends the request elsewhere (to other.example.com), which is not followed") || strings.Contains(err.Error(), "secret")) {
@@ -52,7 +61,7 @@ func TestOnlyRedirectsAreErrors(t *testing.T) {
 func TestARequestHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, err := httpclient.New(answers{wait: time.Hour}, time.Minute).Get("https://asked.example.com/")
+		_, err := get(httpclient.New(answers{wait: time.Hour}, time.Minute), "https://asked.example.com/")
 		if err == nil || time.Since(began) != time.Minute {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
@@ -62,7 +71,7 @@ func TestARequestHasADeadline(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 300<<10)) }))
 	defer server.Close()
-	if _, err := httpclient.New(httpclient.Transport(nil), time.Minute).Get(server.URL); err == nil {
+	if _, err := get(httpclient.New(httpclient.Transport(nil), time.Minute), server.URL); err == nil {
 		t.Error("300 KiB of headers are read")
 	}
 }
@@ -81,7 +90,7 @@ func FuzzRedirect(f *testing.F) {
 		f.Add(location)
 	}
 	f.Fuzz(func(t *testing.T, location string) {
-		_, err := httpclient.New(answers{status: 302, header: http.Header{"Location": {location}}}, 0).Get("https://asked.example.com/a")
+		_, err := get(httpclient.New(answers{status: 302, header: http.Header{"Location": {location}}}, 0), "https://asked.example.com/a")
 		var redirect *httpclient.Redirect
 		if !errors.As(err, &redirect) {
 			t.Fatalf("%q: %v", location, err)
