@@ -35,6 +35,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/claim"
 	"github.com/windows-machine-config/wmco/internal/cluster"
 	"github.com/windows-machine-config/wmco/internal/controllers"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/tlsprofile"
 	"github.com/windows-machine-config/wmco/payload"
 )
@@ -196,6 +197,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	config.QPS = -1
 	config.UserAgent = "wmco/" + version()
 	config.Wrap(newRetrying)
+	config.Wrap(httpclient.RefuseRedirects)
 	return config, nil
 }
 

@@ -41,6 +41,9 @@ func newRetrying(next http.RoundTripper) http.RoundTripper {
 	}}
 }
 
+// WrappedRoundTripper implements the interface by which client-go finds the idle connections inside.
+func (t *retrying) WrappedRoundTripper() http.RoundTripper { return t.next }
+
 // RoundTrip implements http.RoundTripper.
 func (t *retrying) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !isRepeatable(request) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windows-machine-config/wmco/internal/controlplane"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 const (
@@ -38,9 +39,9 @@ func newAPIServer(url string, c controlplane.Credentials) (apiServer, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CA.PEM)
-	return apiServer{url: url, http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
-	}}}, nil
+	transport := httpclient.Transport(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13})
+	transport.Proxy = nil // it is this machine
+	return apiServer{url: url, http: httpclient.New(transport, callTimeout)}, nil
 }
 
 // get reads an object. An absent one is errAbsent.

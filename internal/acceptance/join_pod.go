@@ -16,6 +16,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 // triedPod is the name of the pod.
@@ -84,7 +85,7 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 	if j.options.Mirror != "" {
 		return nil
 	}
-	client := &http.Client{Timeout: 20 * time.Second}
+	client := httpclient.New(httpclient.Transport(nil), 20*time.Second)
 	for _, image := range []string{desired.DefaultSandboxImage, j.image()} {
 		if slices.ContainsFunc(node.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, image) }) {
 			continue
@@ -95,6 +96,10 @@ func (j *joining) canGetImages(ctx context.Context, node corev1.Node) error {
 			return untriedf("%w", err)
 		}
 		response, err := client.Do(request)
+		var redirect *httpclient.Redirect
+		if errors.As(err, &redirect) { // it answers
+			continue
+		}
 		if err != nil {
 			return untriedf("the node does not have image %s, and its registry cannot be reached: %w", image, err)
 		}

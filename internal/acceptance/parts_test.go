@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 func TestJournalsOfOthersAreRefused(t *testing.T) {
@@ -132,10 +134,10 @@ func TestSandboxImagesAreFound(t *testing.T) {
 	serve("/v2/pause/manifests/"+whole, `{"layers":[{"mediaType":"application/vnd.docker.image.rootfs.diff.tar.gzip","digest":"sha256:11"}]}`)
 	serve("/v2/pause/manifests/"+elsewhere, `{"layers":[{"mediaType":"application/vnd.docker.image.rootfs.foreign.diff.tar.gzip","digest":"sha256:22","urls":["https://x"]}]}`)
 	serve("/v2/pause/manifests/sha256:cc", `{"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:33"}]}`)
-	serve("/v2/pause/blobs/sha256:11", "layer")
+	mux.Handle("/v2/pause/blobs/sha256:11", http.RedirectHandler("https://content.example.com/11", http.StatusTemporaryRedirect))
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	r := repository{client: server.Client(), url: server.URL + "/v2/pause"}
+	r := repository{client: httpclient.New(server.Client().Transport, 0), url: server.URL + "/v2/pause"}
 	for build, want := range map[int]Answer{
 		20348: {Verdict: Confirmed, Seen: "1 layers for 10.0.20348.2402"},
 		17763: {Verdict: Refuted, Seen: "layer sha256:22 is of type application/vnd.docker.image.rootfs.foreign.diff.tar.gzip, which registries need not have"},

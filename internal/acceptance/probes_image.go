@@ -3,6 +3,7 @@ package acceptance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/windows-machine-config/wmco/internal/desired"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 // The media types of an image (https://github.com/opencontainers/image-spec, and those of Docker before it).
@@ -51,7 +53,7 @@ type repository struct {
 func trySandboxImage(ctx context.Context, s *session) (string, error) {
 	registry, rest, _ := strings.Cut(desired.DefaultSandboxImage, "/")
 	name, tag, _ := strings.Cut(rest, ":")
-	r := repository{client: &http.Client{Timeout: 20 * time.Second}, url: "https://" + registry + "/v2/" + name}
+	r := repository{client: httpclient.New(httpclient.Transport(nil), 20*time.Second), url: "https://" + registry + "/v2/" + name}
 	return r.try(ctx, tag, s.facts.Build)
 }
 
@@ -97,7 +99,11 @@ func (r repository) manifest(ctx context.Context, reference string) (m manifest,
 
 func (r repository) has(ctx context.Context, digest string) error {
 	body, err := r.get(ctx, http.MethodHead, "/blobs/"+digest)
-	if err != nil {
+	var redirect *httpclient.Redirect
+	switch {
+	case errors.As(err, &redirect): // it has the content at another server
+		return nil
+	case err != nil:
 		return err
 	}
 	return body.Close()

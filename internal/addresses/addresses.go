@@ -28,37 +28,14 @@ type Cluster struct {
 // howToKnow is where users write down the keys of hosts.
 const howToKnow = "spec.hostKey or in ConfigMap windows-known-hosts"
 
-// clusterDomain is the domain of the names of Services and pods.
-const clusterDomain = "cluster.local"
-
-// meaning is a range whose addresses are nobody's host in any network (IANA IPv4 Special-Purpose Address Registry, RFC 6890).
-type meaning struct {
-	prefix netip.Prefix
-	says   string
-}
-
-func meanings() []meaning {
-	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
-	return []meaning{
-		of("0.0.0.0/8", "means no host in particular"),
-		of("127.0.0.0/8", "is a loopback address: it means the operator's own machine"),
-		of("169.254.0.0/16", "is link-local: hosts give it to themselves, and clouds have their metadata service there"),
-		of("224.0.0.0/4", "is a multicast address"),
-		of("255.255.255.255/32", "is the broadcast address"),
-		of("240.0.0.0/4", "is of the reserved class E, which Windows does not speak to"),
-	}
-}
-
 // Refuse says why no Windows host can have an address, in words that go behind it; "" when one can.
 func (c Cluster) Refuse(ip netip.Addr) string {
 	ip = ip.Unmap()
 	if !ip.Is4() {
 		return "is no IPv4 address, at which Windows nodes are reached"
 	}
-	for _, m := range meanings() {
-		if m.prefix.Contains(ip) {
-			return m.says
-		}
+	if says := Special(ip); says != "" {
+		return says
 	}
 	for _, s := range c.Servers {
 		if s.Unmap() == ip {
@@ -130,8 +107,10 @@ func (c Cluster) RefuseName(name string) string {
 	switch {
 	case !strings.Contains(name, "."):
 		return "has no dot, and the operator completes no names; write the whole name, for example " + name + ".example.com"
-	case slices.ContainsFunc([]string{"svc", clusterDomain, "localhost"}, isBelow):
-		return "is a name inside of the cluster or of each machine, which no Windows host has"
+	case isBelow("svc"), isBelow("cluster.local"):
+		return "is a name inside of the cluster, which no Windows host has"
+	case SpecialName(name) != "":
+		return SpecialName(name)
 	case slices.ContainsFunc(c.Names, func(known string) bool {
 		return name == known || strings.HasPrefix(known, ".") && strings.HasSuffix(name, known)
 	}):

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -32,12 +33,17 @@ type lintFinding struct {
 	podrules.Finding
 }
 
+// lintOptions are the flags.
+type lintOptions struct {
+	output
+	files, registries          []string
+	all, recursive             bool
+	images, insecureRegistries bool
+}
+
 // lint checks manifests.
 func lint(s *session.Session) *cobra.Command {
-	var o output
-	var files []string
-	var recursive, images, insecure bool
-	var l linter
+	var o lintOptions
 	c := &cobra.Command{
 		Use:   "lint -f FILE",
 		Short: "Checks manifests for what pods on Windows nodes cannot have",
@@ -46,42 +52,50 @@ func lint(s *session.Session) *cobra.Command {
 			"refused or does not run.\n\n" +
 			"With --images it asks registries for which builds of Windows the images are, and says which do not run on the nodes that their pods\n" +
 			"ask for. It uses the credentials of docker login or podman login, unless these are kept by a credential helper, and the variables\n" +
-			"HTTPS_PROXY and NO_PROXY. At most 10 seconds are spent on an image.",
+			"HTTPS_PROXY and NO_PROXY. At most 10 seconds are spent on an image.\n\n" +
+			"Who wrote the manifests chooses the registries. So those are not asked that are on this machine, or at addresses of a cloud's own\n" +
+			"services, unless --registry names them, and redirects to anything but images are not followed. Behind a proxy, the proxy decides\n" +
+			"where it connects. In a pipeline for changes of strangers, leave --images out, or limit the network.",
 		Example: "  kubectl windows lint -f deployment.yaml\n  helm template shop | kubectl windows lint -f -\n  kubectl windows lint -f manifests/ -R --all\n  kubectl windows lint -f deployment.yaml --images",
 		Args:    noArguments,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			if len(files) == 0 {
-				return session.Failf(session.CodeUsage, "lint needs -f: a file, a folder, or - for standard input")
-			}
-			for _, name := range files {
-				if err := l.path(name, s.In, recursive); err != nil {
-					return err
-				}
-			}
-			var builds map[string]podrules.ImageBuilds
-			if images {
-				var err error
-				if builds, err = readImages(c.Context(), s, l.pods, insecure); err != nil {
-					return err
-				}
-			}
-			found, err := l.check(builds)
-			if err != nil {
-				return err
-			}
-			return printLint(s, &o, found)
-		},
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c.Context(), s) },
 	}
 	o.add(c, formatJSON, formatYAML)
-	c.Flags().StringArrayVarP(&files, "filename", "f", nil, "File or folder with manifests; - is standard input.")
-	c.Flags().BoolVarP(&recursive, "recursive", "R", false, "Read the folders in folders, too.")
-	c.Flags().BoolVar(&l.all, "all", false, "Check pods that do not ask for Windows, too.")
-	c.Flags().BoolVar(&images, "images", false, "Ask registries for which builds of Windows the images are.")
-	c.Flags().BoolVar(&insecure, "insecure-registries", false, insecureUsage)
+	c.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "File or folder with manifests; - is standard input.")
+	c.Flags().BoolVarP(&o.recursive, "recursive", "R", false, "Read the folders in folders, too.")
+	c.Flags().BoolVar(&o.all, "all", false, "Check pods that do not ask for Windows, too.")
+	c.Flags().BoolVar(&o.images, "images", false, "Ask registries for which builds of Windows the images are.")
+	c.Flags().StringArrayVar(&o.registries, "registry", nil, "Registry that --images asks even if it is on this machine, as in localhost:5000; can be repeated.")
+	c.Flags().BoolVar(&o.insecureRegistries, "insecure-registries", false, insecureUsage)
 	return c
+}
+
+// run reads the files, asks registries if that is wanted, and prints what is wrong.
+func (o *lintOptions) run(ctx context.Context, s *session.Session) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if len(o.files) == 0 {
+		return session.Failf(session.CodeUsage, "lint needs -f: a file, a folder, or - for standard input")
+	}
+	l := linter{all: o.all}
+	for _, name := range o.files {
+		if err := l.path(name, s.In, o.recursive); err != nil {
+			return err
+		}
+	}
+	var builds map[string]podrules.ImageBuilds
+	if o.images {
+		var err error
+		if builds, err = readImages(ctx, s, l.pods, o.insecureRegistries, o.registries); err != nil {
+			return err
+		}
+	}
+	found, err := l.check(builds)
+	if err != nil {
+		return err
+	}
+	return printLint(s, &o.output, found)
 }
 
 // maxManifest is the size of the largest file that is read, in bytes.

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/podrules"
+	"github.com/windows-machine-config/wmco/internal/windowsimage"
 )
 
 // Limits of reading images.
@@ -17,7 +19,7 @@ const (
 )
 
 // readImages asks the registries for all images of pods, each image once.
-func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecure bool) (map[string]podrules.ImageBuilds, error) {
+func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecure bool, allowed []string) (map[string]podrules.ImageBuilds, error) {
 	var all []string
 	for _, p := range pods {
 		for _, f := range podrules.Images(p.spec) {
@@ -29,7 +31,7 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 	if len(all) > maxImages {
 		return nil, session.Failf(session.CodeUsage, "the manifests name %d images; at most %d are read", len(all), maxImages)
 	}
-	reader, err := imageReader(all, insecure)
+	reader, err := imageReader(all, insecure, allowed)
 	if err != nil {
 		return nil, session.Failf(session.CodeUsage, "%w", err)
 	}
@@ -46,6 +48,9 @@ func readImages(ctx context.Context, s *session.Session, pods []lintPod, insecur
 		work.Go(func() {
 			defer func() { <-slots }()
 			is, err := reader.Read(ctx, image)
+			if errors.Is(err, windowsimage.ErrNoRegistry) {
+				err = fmt.Errorf("%w; --registry %s has it asked all the same", err, windowsimage.RegistryOf(image))
+			}
 			lock.Lock()
 			defer lock.Unlock()
 			found[image] = podrules.ImageBuilds{Is: is, Err: err}

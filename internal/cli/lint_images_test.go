@@ -63,19 +63,22 @@ func TestLintAsksRegistriesForBuilds(t *testing.T) {
 		"Hyper-V isolation": {pod("runtimeClassName: windows2022-hyperv", "a:20348"), session.CodeOK, []string{"0 errors, 0 warnings"}},
 		"another build, with Hyper-V isolation": {pod("runtimeClassName: windows2022-hyperv", "a:17763"), session.CodeFindings,
 			[]string{"which does not run on Windows Server 2022", "containerd pulls images for the build of the node, too", "RuntimeClass windows2019-hyperv"}},
-		"a newer one":       {pod("runtimeClassName: windows2022", "a:26100"), session.CodeFindings, []string{"does not run on Windows Server 2022"}},
-		"an older one":      {pod("runtimeClassName: windows2025", "a:20348"), session.CodeOK, []string{"0 errors"}},
-		"two in common":     {pod("runtimeClassName: w", "a:20348", "a:26100"), session.CodeOK, []string{"0 errors"}},
-		"two without":       {pod("runtimeClassName: w", "a:17763", "a:26100"), session.CodeFindings, []string{"containers[1].image", "nodes that run the images before it"}},
-		"no such Windows":   {pod("runtimeClassName: w", "a:14393"), session.CodeFindings, []string{"does not run on any Windows Server that nodes have"}},
-		"not for Windows":   {pod("runtimeClassName: w", "a:linux"), session.CodeFindings, []string{"is not for Windows"}},
-		"a node's build":    {pod("nodeSelector: {node.kubernetes.io/windows-build: 10.0.17763}\n  runtimeClassName: w", "a:20348"), session.CodeFindings, []string{"nodes with 10.0.17763"}},
-		"host process":      {pod("runtimeClassName: windows2022\n  hostNetwork: true\n  securityContext: {windowsOptions: {hostProcess: true, runAsUserName: a}}", "a:17763"), session.CodeOK, []string{"0 errors"}},
-		"no registry":       {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "127.0.0.1:1"), session.CodeOK, []string{"could not be read", "1 warnings"}},
-		"a name that is no": {pod("runtimeClassName: w", "A B"), session.CodeOK, []string{"could not be read", "1 warnings"}},
+		"a newer one":     {pod("runtimeClassName: windows2022", "a:26100"), session.CodeFindings, []string{"does not run on Windows Server 2022"}},
+		"an older one":    {pod("runtimeClassName: windows2025", "a:20348"), session.CodeOK, []string{"0 errors"}},
+		"two in common":   {pod("runtimeClassName: w", "a:20348", "a:26100"), session.CodeOK, []string{"0 errors"}},
+		"two without":     {pod("runtimeClassName: w", "a:17763", "a:26100"), session.CodeFindings, []string{"containers[1].image", "nodes that run the images before it"}},
+		"no such Windows": {pod("runtimeClassName: w", "a:14393"), session.CodeFindings, []string{"does not run on any Windows Server that nodes have"}},
+		"not for Windows": {pod("runtimeClassName: w", "a:linux"), session.CodeFindings, []string{"is not for Windows"}},
+		"a node's build":  {pod("nodeSelector: {node.kubernetes.io/windows-build: 10.0.17763}\n  runtimeClassName: w", "a:20348"), session.CodeFindings, []string{"nodes with 10.0.17763"}},
+		"host process":    {pod("runtimeClassName: windows2022\n  hostNetwork: true\n  securityContext: {windowsOptions: {hostProcess: true, runAsUserName: a}}", "a:17763"), session.CodeOK, []string{"0 errors"}},
+		"a registry on this machine": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "localhost:1"), session.CodeOK,
+			[]string{"could not be read", "is no address of a registry", "--registry localhost:1"}},
+		"a cloud's metadata": {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "169.254.169.254"), session.CodeOK, []string{"no address of a registry"}},
+		"no registry":        {strings.ReplaceAll(pod("runtimeClassName: w", "a:20348"), registry, "127.0.0.1:1"), session.CodeOK, []string{"could not be read", "1 warnings"}},
+		"a name that is no":  {pod("runtimeClassName: w", "A B"), session.CodeOK, []string{"could not be read", "1 warnings"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := clitest.New(t).Run(t, test.pod, "lint", "-f", "-", "--images")
+			r := clitest.New(t).Run(t, test.pod, "lint", "-f", "-", "--images", "--registry", registry, "--registry", "127.0.0.1:1")
 			if r.Code != test.code {
 				t.Errorf("exit code %d, want %d", r.Code, test.code)
 			}
@@ -92,14 +95,14 @@ func TestLintAsksRegistriesForBuilds(t *testing.T) {
 	t.Run("each image once", func(t *testing.T) {
 		requests.Store(0)
 		several := strings.Repeat(pod("runtimeClassName: windows2022", "b:20348", "b:20348")+"---\n", 20)
-		if r := clitest.New(t).Run(t, several, "lint", "-f", "-", "--images"); r.Code != session.CodeOK || requests.Load() != 2 { // one without the password
+		if r := clitest.New(t).Run(t, several, "lint", "-f", "-", "--images", "--registry", registry); r.Code != session.CodeOK || requests.Load() != 2 { // one without the password
 			t.Errorf("exit code %d, %d requests: %s", r.Code, requests.Load(), r.Out)
 		}
 	})
 	t.Run("without the password", func(t *testing.T) {
 		t.Setenv("REGISTRY_AUTH_FILE", filepath.Join(t.TempDir(), "none"))
 		t.Setenv("DOCKER_CONFIG", t.TempDir())
-		r := clitest.New(t).Run(t, pod("runtimeClassName: w", "a:20348"), "lint", "-f", "-", "--images")
+		r := clitest.New(t).Run(t, pod("runtimeClassName: w", "a:20348"), "lint", "-f", "-", "--images", "--registry", registry)
 		if r.Code != session.CodeOK || !strings.Contains(r.Out, "could not be read") || strings.Contains(r.Out+r.Err, "secret") {
 			t.Errorf("exit code %d: %s%s", r.Code, r.Out, r.Err)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/cli/session"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/release"
+	"github.com/windows-machine-config/wmco/internal/windowsimage"
 	"github.com/windows-machine-config/wmco/payload"
 )
 
@@ -49,7 +50,7 @@ func (p *planOptions) checkFlags() (err error) {
 
 // nextRelease is what nodes get from the operator of an image, which says it in a label.
 func nextRelease(ctx context.Context, s *session.Session, image string, insecure bool) (release.Release, error) {
-	reader, err := imageReader([]string{image}, insecure)
+	reader, err := imageReader([]string{image}, insecure, []string{windowsimage.RegistryOf(image)})
 	if err != nil {
 		return release.Release{}, session.Failf(session.CodeUsage, "%w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/net/http/httpproxy"
 
@@ -21,24 +20,23 @@ import (
 
 // Limits of asking registries.
 const (
-	maxCredentials  = 1 << 20
-	registryTimeout = 5 * time.Second
+	maxCredentials = 1 << 20
 )
 
 // insecureUsage describes the flag of commands that ask registries.
 const insecureUsage = "Ask registries whose certificate cannot be verified, or that have no TLS, too."
 
-// imageReader asks the registries of images as docker and podman on this machine do.
-func imageReader(images []string, insecure bool) (*windowsimage.Reader, error) {
+// imageReader asks the registries of images as docker and podman on this machine do. Allowed are registries that are asked although they are
+// on this machine, or where no registry is: those that the user names, and nobody else.
+func imageReader(images []string, insecure bool, allowed []string) (*windowsimage.Reader, error) {
 	credentials, err := registryCredentials()
 	if err != nil {
 		return nil, err
 	}
-	dialer := net.Dialer{Timeout: registryTimeout}
-	environment := httpproxy.FromEnvironment()
-	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Dial: dialer.DialContext, Proxy: map[string]string{
-		proxy.HTTPProxy: environment.HTTPProxy, proxy.HTTPSProxy: environment.HTTPSProxy, proxy.NoProxy: environment.NoProxy,
-	}})
+	from := httpproxy.FromEnvironment()
+	environment := map[string]string{proxy.HTTPProxy: from.HTTPProxy, proxy.HTTPSProxy: from.HTTPSProxy, proxy.NoProxy: from.NoProxy}
+	guard := windowsimage.Guard{Lookup: net.DefaultResolver.LookupNetIP, Allowed: allowed, Proxies: proxy.Hosts(environment)}
+	client := registryclient.New(registryclient.Options{Agent: "kubectl-windows", Keyring: credentials, Dial: guard.Dial(), Check: guard.Check, Proxy: environment})
 	return windowsimage.New(client, mirrors.Table{Sources: unverified(images, insecure)}, windowsimage.NewMemory()), nil
 }
 

@@ -6,6 +6,8 @@ package controllers
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windows-machine-config/wmco/api"
@@ -113,9 +116,22 @@ func All(m manager.Manager, o Options) ([]Controller, error) {
 		}),
 		runtimeclass.New(runtimeclass.Options{Client: client, Live: live, Events: events}),
 		overlayleftovers.New(overlayleftovers.Options{Client: client, Live: live, Events: events}),
-		explain.New(explain.Options{Client: client, Live: live, Events: events, Access: renderer.Access, Limited: policies.Limited, Registry: o.Registry}),
+		explain.New(explain.Options{
+			Client: client, Live: live, Events: events, Access: renderer.Access, Ranges: ranges(reserved), Limited: policies.Limited, Registry: o.Registry,
+		}),
 		upgradeable.New(upgradeable.Options{Client: client, Live: live, Namespace: o.Namespace, Name: o.OperatorCondition}),
 	}, nil
+}
+
+// ranges are those of the cluster's Services and pods, as far as they are known: what cannot be read may be absent in this cluster.
+func ranges(r *source.ReservedAddresses) explain.Ranges {
+	return func(ctx context.Context) []netip.Prefix {
+		known, err := r.With(ctx, "")
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Not all addresses of the cluster are known", "error", err.Error())
+		}
+		return slices.Concat(known.Services, known.Pods)
+	}
 }
 
 // Cache limits what the manager keeps and may read: what is in our namespace, pods that have not started, and of Secrets and Roles only those with

@@ -313,7 +313,7 @@ func addressOfAnother(c candidate) string {
 func (k Known) ownerOf(address netip.Addr, host *Host) string {
 	isProven := slices.Contains(parsed(host.Addresses), address)
 	taken := k.Cluster
-	if isProven && host.Registered { // whoever has Services could keep nodes from their certificates
+	if isProven && host.Serves { // whoever has Services could keep nodes from their certificates
 		taken = taken.WithoutClaims()
 	}
 	if why := taken.Refuse(address); why != "" {

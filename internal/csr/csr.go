@@ -39,6 +39,8 @@ type Host struct {
 	Leaving bool
 	// Registered says that the Node named Node is proven to be this host's. Among hosts that claim one name it is the rightful one.
 	Registered bool
+	// Serves says that the host was seen to have a Node: it is not about to become one.
+	Serves bool
 }
 
 // Node is what the operator knows of one Node, of any operating system.

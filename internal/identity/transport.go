@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
+
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 // Server is an API server, and how to connect to it.
@@ -34,16 +35,10 @@ func (s Server) Transport(certificate *tls.Certificate) (*http.Transport, error)
 	if certificate != nil {
 		config.Certificates = []tls.Certificate{*certificate}
 	}
-	dial := s.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	transport := httpclient.Transport(config)
+	transport.HTTP2 = &s.Pings
+	if s.Dial != nil {
+		transport.DialContext = s.Dial
 	}
-	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dial,
-		TLSClientConfig:     config,
-		TLSHandshakeTimeout: 10 * time.Second,
-		ForceAttemptHTTP2:   true,
-		HTTP2:               &s.Pings,
-	}, nil
+	return transport, nil
 }

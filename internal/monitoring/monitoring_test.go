@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/windows-machine-config/wmco/internal/advice"
 	"github.com/windows-machine-config/wmco/internal/metrics"
 )
@@ -204,6 +206,55 @@ func TestANodeSpeaksForItselfOnly(t *testing.T) {
 }
 
 // TestTheFilesAreWhatIsMade is also checked by make check-generated.
+// TestNoNodeGetsAToken: whoever controls a node has what Prometheus shows to it.
+func TestNoNodeGetsAToken(t *testing.T) {
+	files, err := Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := 0
+	check := func(file, name string, job map[string]any, follow string) {
+		jobs++
+		text := fmt.Sprint(job)
+		secret := regexp.MustCompile(`(?i)token|authorization|basic_?auth|oauth|credentials|password`).FindString(text)
+		if isOperator := name == JobOperator; isOperator != (secret != "") {
+			t.Errorf("%s: job %s has %q", file, name, secret)
+		}
+		if isOperator := name == JobOperator; !isOperator && !regexp.MustCompile(`(?i)cert(_?file)?:`).MatchString(text) {
+			t.Errorf("%s: job %s shows no certificate", file, name)
+		}
+		if job[follow] != false {
+			t.Errorf("%s: job %s follows redirects", file, name)
+		}
+	}
+	var config struct {
+		Jobs []map[string]any `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(files["prometheus/prometheus.yaml"], &config); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range config.Jobs {
+		check("prometheus.yaml", fmt.Sprint(job["job_name"]), job, "follow_redirects")
+	}
+	for _, file := range []string{"servicemonitors.yaml", "openshift/servicemonitors.yaml"} {
+		for text := range strings.SplitSeq(string(files[file]), "\n---\n") {
+			var monitor struct {
+				Metadata struct{ Name string }
+				Spec     struct{ Endpoints []map[string]any }
+			}
+			if err := yaml.Unmarshal([]byte(text), &monitor); err != nil {
+				t.Fatal(err)
+			}
+			for _, endpoint := range monitor.Spec.Endpoints {
+				check(file, monitor.Metadata.Name, endpoint, "followRedirects")
+			}
+		}
+	}
+	if jobs != 9 {
+		t.Errorf("%d jobs, want 9", jobs)
+	}
+}
+
 func TestTheFilesAreWhatIsMade(t *testing.T) {
 	files, err := Files()
 	if err != nil {

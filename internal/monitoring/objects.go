@@ -9,8 +9,8 @@ import (
 
 // flavor is what differs between the Prometheus of a cluster and another one.
 type flavor struct {
-	// nodes and operator are the TLS settings towards nodes and towards the operator.
-	exporter, kubelet, operator object
+	// node and operator are the TLS settings towards nodes and towards the operator.
+	node, operator object
 }
 
 const tokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -20,8 +20,7 @@ func prometheusOperator() flavor {
 	root := object{"configMap": object{"name": "kube-root-ca.crt", "key": "ca.crt"}}
 	client := func(key string) object { return object{"name": ClientCertificate, "key": key} }
 	return flavor{
-		exporter: object{"ca": root, "cert": object{"secret": client("tls.crt")}, "keySecret": client("tls.key")},
-		kubelet:  object{"ca": root},
+		node:     object{"ca": root, "cert": object{"secret": client("tls.crt")}, "keySecret": client("tls.key")},
 		operator: object{"ca": object{"secret": object{"name": MetricsCertificate, "key": "ca.crt"}}, "serverName": operatorServerName(api.DefaultNamespace)},
 	}
 }
@@ -30,8 +29,7 @@ func prometheusOperator() flavor {
 func openShift() flavor {
 	const kubelets, client = "/etc/prometheus/configmaps/kubelet-serving-ca-bundle/ca-bundle.crt", "/etc/prometheus/secrets/metrics-client-certs/"
 	return flavor{
-		exporter: object{"caFile": kubelets, "certFile": client + "tls.crt", "keyFile": client + "tls.key"},
-		kubelet:  object{"caFile": kubelets},
+		node:     object{"caFile": kubelets, "certFile": client + "tls.crt", "keyFile": client + "tls.key"},
 		operator: object{"caFile": "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt", "serverName": operatorServerName(api.DefaultNamespace)},
 	}
 }
@@ -44,6 +42,7 @@ func metadata(name string) object {
 // operator writes.
 const nodeName = "__meta_kubernetes_endpointslice_address_target_name"
 
+// monitors are the jobs. Nodes get no token of Prometheus: they may be in the hands of an attacker.
 func (f flavor) monitors() []object {
 	ofNodes := func(name string, endpoint object) object {
 		return object{
@@ -61,19 +60,19 @@ func (f flavor) monitors() []object {
 			"spec": object{
 				"serviceDiscoveryRole": "EndpointSlice",
 				"endpoints": []any{object{
-					"port": "https", "scheme": "https", "interval": "30s", "bearerTokenFile": tokenFile, "tlsConfig": f.operator,
+					"port": "https", "scheme": "https", "interval": "30s", "followRedirects": false, "bearerTokenFile": tokenFile, "tlsConfig": f.operator,
 					"relabelings": inMonitor(operatorTargets()[2:]), // the Prometheus operator keeps Service and port itself
 				}},
 				"selector": object{"matchLabels": object{"app.kubernetes.io/name": "windows-machine-config-operator"}},
 			},
 		},
 		ofNodes(JobExporter, object{
-			"port": "https-metrics", "scheme": "https", "interval": "30s", "tlsConfig": f.exporter, "relabelings": inMonitor(exporterTargets(nodeName)),
-			"metricRelabelings": inMonitor(exporterSeries()),
+			"port": "https-metrics", "scheme": "https", "interval": "30s", "followRedirects": false, "tlsConfig": f.node,
+			"relabelings": inMonitor(exporterTargets(nodeName)), "metricRelabelings": inMonitor(exporterSeries()),
 		}),
 		ofNodes("windows-kubelet-resource", object{
-			"port": "https-metrics", "scheme": "https", "path": resourcePath, "interval": "30s", "bearerTokenFile": tokenFile, "honorTimestamps": false,
-			"tlsConfig": f.kubelet, "relabelings": inMonitor(kubeletTargets(nodeName)), "metricRelabelings": inMonitor(kubeletSeries()),
+			"port": "https-metrics", "scheme": "https", "path": resourcePath, "interval": "30s", "followRedirects": false, "honorTimestamps": false,
+			"tlsConfig": f.node, "relabelings": inMonitor(kubeletTargets(nodeName)), "metricRelabelings": inMonitor(kubeletSeries()),
 		}),
 	}
 }

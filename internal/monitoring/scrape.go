@@ -113,7 +113,7 @@ type PrometheusOptions struct {
 	Interval string
 	// Token is the file with the token of Prometheus' ServiceAccount, CA that with the CA of the API server and of kubelets.
 	Token, CA string
-	// ClientCertificate and ClientKey are shown to windows_exporter.
+	// ClientCertificate and ClientKey are shown to nodes.
 	ClientCertificate, ClientKey string
 	// OperatorCA is the CA of the serving certificate of the operator's metrics.
 	OperatorCA string
@@ -137,27 +137,25 @@ func DefaultPrometheus() PrometheusOptions {
 // object is a value of YAML with fields.
 type object = map[string]any
 
-// Prometheus is a configuration of Prometheus 2.42 or later, as YAML.
+// Prometheus is a configuration of Prometheus 2.42 or later, as YAML. Nodes get no token of Prometheus: they may be in the hands of an attacker.
 func Prometheus(o PrometheusOptions) ([]byte, error) {
-	token := object{"credentials_file": o.Token}
+	nodes := object{"ca_file": o.CA, "cert_file": o.ClientCertificate, "key_file": o.ClientKey}
 	return write(object{
 		"global":     object{"scrape_interval": o.Interval, "evaluation_interval": o.Interval},
 		"rule_files": o.Rules,
 		"scrape_configs": []any{
 			o.discover("endpointslice", object{
-				"job_name": JobOperator, "scheme": "https", "authorization": token,
+				"job_name": JobOperator, "scheme": "https", "follow_redirects": false, "authorization": object{"credentials_file": o.Token},
 				"tls_config":      object{"ca_file": o.OperatorCA, "server_name": operatorServerName(o.Namespace)},
 				"relabel_configs": inPrometheus(operatorTargets()),
 			}),
 			o.discover("node", object{
-				"job_name": JobExporter, "scheme": "https",
-				"tls_config":      object{"ca_file": o.CA, "cert_file": o.ClientCertificate, "key_file": o.ClientKey},
+				"job_name": JobExporter, "scheme": "https", "follow_redirects": false, "tls_config": nodes,
 				"relabel_configs": inPrometheus(exporterTargets(metaNodeName)), "metric_relabel_configs": inPrometheus(exporterSeries()),
 				"sample_limit": maxSamples, "body_size_limit": maxBody,
 			}),
 			o.discover("node", object{
-				"job_name": "windows-kubelet", "scheme": "https", "metrics_path": resourcePath, "authorization": token,
-				"tls_config":             object{"ca_file": o.CA},
+				"job_name": "windows-kubelet", "scheme": "https", "metrics_path": resourcePath, "follow_redirects": false, "tls_config": nodes,
 				"relabel_configs":        inPrometheus(kubeletTargets(metaNodeName)),
 				"metric_relabel_configs": inPrometheus(kubeletSeries()), "sample_limit": maxSamples, "body_size_limit": maxBody,
 			}),

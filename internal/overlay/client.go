@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/identity"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
@@ -48,8 +49,7 @@ func newClient(o Options, server string, ca []byte, c credentials) (*client, err
 	if err != nil {
 		return nil, err
 	}
-	transport.IdleConnTimeout = 90 * time.Second
-	return &client{server: strings.TrimSuffix(server, "/"), token: c.token, http: &http.Client{Transport: transport}, transport: transport}, nil
+	return &client{server: strings.TrimSuffix(server, "/"), token: c.token, http: httpclient.New(transport, 0), transport: transport}, nil
 }
 
 // close closes idle connections, so that the next identity does not use them.

@@ -48,6 +48,20 @@ type Inside struct {
 	Domain string
 }
 
+// Hosts are those to which programs with these variables connect, with their ports where the URLs have some.
+func Hosts(environment map[string]string) (hosts []string) {
+	for _, variable := range []string{HTTPProxy, HTTPSProxy} {
+		u, err := url.Parse(environment[variable])
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			u, err = url.Parse("http://" + environment[variable]) // as Go reads them
+		}
+		if err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return hosts
+}
+
 // Render gives the variables that services need. Those in secret hold a user or password; no name is in both. Without
 // proxy, or when nothing may go through it, both are empty. The order in NO_PROXY is the user's, then ours sorted. The
 // error names all fields that are wrong, and never shows a password.

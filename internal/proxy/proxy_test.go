@@ -336,3 +336,15 @@ func bracketed(s string) string {
 	}
 	return s
 }
+
+func TestHostsOfProxies(t *testing.T) {
+	got := Hosts(map[string]string{HTTPProxy: "http://u:p@proxy.example.com:3128", HTTPSProxy: "https://secure.example.com", NoProxy: "other.example.com"})
+	if want := []string{"proxy.example.com:3128", "secure.example.com"}; !slices.Equal(got, want) {
+		t.Errorf("Hosts() = %q, want %q", got, want)
+	}
+	for text, want := range map[string][]string{"": nil, "%": nil, "127.0.0.1:3128": {"127.0.0.1:3128"}, "proxy:3128": {"proxy:3128"}, "proxy": {"proxy"}} {
+		if got := Hosts(map[string]string{HTTPSProxy: text}); !slices.Equal(got, want) {
+			t.Errorf("of %q, the hosts are %q, want %q", text, got, want)
+		}
+	}
+}

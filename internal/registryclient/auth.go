@@ -70,7 +70,7 @@ func (c *Client) authorized(ctx context.Context, q Request, a mirrors.Attempt, k
 			c.tokens.PutFor(key, k.authorization, lasts)
 		}
 	}
-	if err := checkStatus(answer, k.method); err != nil {
+	if err := checkStatus(answer, k.request.Method); err != nil {
 		discard(answer)
 		return nil, err
 	}
@@ -162,7 +162,9 @@ func (c *Client) fetchToken(ctx context.Context, a mirrors.Attempt, k call, cred
 		query.Set("service", parameters["service"])
 	}
 	query.Set("scope", "repository:"+a.Repository+":pull")
-	if err := c.check(realm.Hostname()); err != nil {
+	hop := c.hop(k, k.url, realm)
+	hop.IsAuthority = true
+	if err := c.check(ctx, hop); err != nil {
 		return "", 0, err
 	}
 	r, err := c.tokenRequest(ctx, realm, query, credential)

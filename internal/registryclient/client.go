@@ -61,8 +61,20 @@ type Options struct {
 	Certificates string
 	// Dial makes connections to registries, or to the proxy.
 	Dial Dial
-	// Check says whether a host may be asked at all, by its name or address; nil allows all.
-	Check func(host string) error
+	// Check says whether a request may be sent; nil allows all.
+	Check func(context.Context, Hop) error
+}
+
+// Hop is one request on the way to what is asked for.
+type Hop struct {
+	URL *url.URL
+	// From sends the request to this URL: by a redirect, or because it takes tokens of an authority there. It is nil for what is asked first.
+	From        *url.URL
+	IsAuthority bool
+	// IsProxied says that a proxy connects, which may resolve names in another way than this machine.
+	IsProxied bool
+	// Part and Reference are those of the Request.
+	Part, Reference string
 }
 
 // Client asks registries.
@@ -74,7 +86,7 @@ type Client struct {
 	proxy         func(*url.URL) (*url.URL, error)
 	roots         *x509.CertPool
 	dial          Dial
-	check         func(host string) error
+	check         func(context.Context, Hop) error
 	tokens        *Recent[tokenKey, string]
 	// plain are the hosts that answered without TLS.
 	plain *Recent[string, bool]
@@ -93,7 +105,7 @@ type trust struct {
 func New(o Options) *Client {
 	environment := httpproxy.Config{HTTPProxy: o.Proxy[proxy.HTTPProxy], HTTPSProxy: o.Proxy[proxy.HTTPSProxy], NoProxy: o.Proxy[proxy.NoProxy]}
 	if o.Check == nil {
-		o.Check = func(string) error { return nil }
+		o.Check = func(context.Context, Hop) error { return nil }
 	}
 	return &Client{
 		agent: o.Agent, keyring: mirrors.ReadKeyring(o.Keyring), passwordFirst: o.PasswordFirst, proxy: environment.ProxyFunc(), roots: rootsWith(nil, o.Certificates), dial: o.Dial, check: o.Check,
@@ -183,7 +195,7 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 	var err error
 	for _, scheme := range schemes {
 		var answer *http.Response
-		answer, err = c.authorized(ctx, q, a, call{method: q.Method, url: q.URL(scheme, a), accept: q.Accept, from: q.From, to: q.To, trust: trust{a.Insecure, a.CA}})
+		answer, err = c.authorized(ctx, q, a, call{url: q.URL(scheme, a), request: q, trust: trust{a.Insecure, a.CA}})
 		var failed *url.Error
 		if err == nil || !errors.As(err, &failed) || ctx.Err() != nil {
 			if scheme == "http" {
@@ -197,36 +209,35 @@ func (c *Client) Do(ctx context.Context, q Request, a mirrors.Attempt) (*http.Re
 
 // call is one request of a registry.
 type call struct {
-	method        string
+	request       Request
 	url           *url.URL
-	accept        []string
-	from, to      int64 // to is -1 for all the rest
 	authorization string
 	trust         trust
 }
 
 // send sends a request and follows redirects. Credentials go to the host that was asked, and nowhere else.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
-	at := k.url
+	var from *url.URL
+	at, q := k.url, k.request
 	for range maxRedirects + 1 {
-		if err := c.check(at.Hostname()); err != nil {
+		if err := c.check(ctx, c.hop(k, from, at)); err != nil {
 			return nil, err
 		}
-		r, err := http.NewRequestWithContext(ctx, k.method, at.String(), nil)
+		r, err := http.NewRequestWithContext(ctx, q.Method, at.String(), nil)
 		if err != nil {
 			return nil, errors.New("it sends on to what is no address")
 		}
-		r.Header["Accept"] = k.accept
+		r.Header["Accept"] = q.Accept
 		r.Header.Set("User-Agent", c.agent)
-		if k.from > 0 || k.to >= 0 {
-			r.Header.Set("Range", "bytes="+strconv.FormatInt(k.from, 10)+"-"+upTo(k.to))
+		if q.From > 0 || q.To >= 0 {
+			r.Header.Set("Range", "bytes="+strconv.FormatInt(q.From, 10)+"-"+upTo(q.To))
 		}
 		if at.Host == k.url.Host && at.Scheme == k.url.Scheme && k.authorization != "" {
 			r.Header.Set("Authorization", k.authorization)
 		}
 		answer, err := c.transport(k.trust).RoundTrip(r)
 		if err != nil {
-			return nil, &url.Error{Op: k.method, URL: at.Scheme + "://" + at.Host, Err: err}
+			return nil, &url.Error{Op: q.Method, URL: at.Scheme + "://" + at.Host, Err: err}
 		}
 		if !isRedirect(answer.StatusCode) {
 			return answer, nil
@@ -240,9 +251,15 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 			return nil, fmt.Errorf("it sends on to %.20q, which is no secure address", next.Scheme)
 		}
 		next.User = nil
-		at = next
+		from, at = at, next
 	}
 	return nil, fmt.Errorf("it sends on more than %d times", maxRedirects)
+}
+
+// hop is a request to a URL. A URL whose proxy cannot be told is sent to none, and fails.
+func (c *Client) hop(k call, from, to *url.URL) Hop {
+	by, err := c.proxy(to)
+	return Hop{URL: to, From: from, IsProxied: err == nil && by != nil, Part: k.request.Part, Reference: k.request.Reference}
 }
 
 func upTo(end int64) string {

@@ -43,8 +43,8 @@ func TestAHostThatMayNotBeAskedIsNotAsked(t *testing.T) {
 					}
 					return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 				},
-				Check: func(host string) error {
-					if host == "inside.test" {
+				Check: func(_ context.Context, hop Hop) error {
+					if hop.URL.Host == "inside.test" && hop.From.Host == "r.test" && hop.IsAuthority == (name == "an authority") && hop.Part == "manifests" && hop.Reference == "1" {
 						return refused
 					}
 					return nil

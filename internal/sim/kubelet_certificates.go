@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 // kubeletAPI is the kubelet's client of the API server.
@@ -74,7 +75,7 @@ func newKubeletAPI(h host.Host, a access, pair *tls.Certificate) (*kubeletAPI, e
 	if err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: wrapped}
+	client := httpclient.New(wrapped, rc.Timeout)
 	core, err := coreclient.NewForConfigAndClient(rc, client)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ func TestManifests(t *testing.T) {
 	t.Run("host gets its identities with a bootstrap token", c.testHostGetsItsIdentities)
 	t.Run("WICD watches its settings", c.testWICDWatchesSettings)
 	t.Run("token of another host is refused", c.testTokenOfAnotherHostIsRefused)
+	t.Run("kubelet sends the administrator elsewhere", c.testRedirects)
 	t.Run("policies affect no other identity", c.testPoliciesAffectNoOther)
 	t.Run("policies are type-checked", c.testPoliciesAreTypeChecked)
 	t.Run("holder of a bootstrap token", c.testBootstrapper)

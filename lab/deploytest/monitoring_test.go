@@ -44,15 +44,24 @@ func (c *cluster) testMonitoring(t *testing.T) {
 		"get /pods", "list /pods", "watch /pods", "get /services", "list /services", "watch /services",
 		"get discovery.k8s.io/endpointslices", "list discovery.k8s.io/endpointslices", "watch discovery.k8s.io/endpointslices",
 	}
-	plain := append([]string{"get /nodes", "list /nodes", "watch /nodes", "get /nodes/metrics"}, finds...)
+	plain := append([]string{"get /nodes", "list /nodes", "watch /nodes"}, finds...)
 	openShift := append([]string{"get /endpoints", "list /endpoints", "watch /endpoints"}, finds...)
-	for in, want := range map[string][]string{"monitoring": plain, "openshift-monitoring": openShift} {
-		basic := rights(t, c.asAccount(t, "basic"))
-		got := slices.DeleteFunc(rights(t, of(in)), func(right string) bool { return slices.Contains(basic, right) })
+	basic := rights(t, c.asAccount(t, "basic"))
+	for _, test := range []struct {
+		who  string
+		is   clients
+		want []string
+	}{
+		{"Prometheus in namespace monitoring", of("monitoring"), plain},
+		{"Prometheus in namespace openshift-monitoring", of("openshift-monitoring"), openShift},
+		{"the holder of the client certificate", c.as(t, "windows-metrics"), []string{"get /nodes/metrics"}},
+	} {
+		want := test.want
+		got := slices.DeleteFunc(rights(t, test.is), func(right string) bool { return slices.Contains(basic, right) })
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("rights of Prometheus in namespace %s are\n%s\nwant\n%s", in, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			t.Errorf("rights of %s are\n%s\nwant\n%s", test.who, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
 	prometheus := of("monitoring")

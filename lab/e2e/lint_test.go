@@ -59,7 +59,7 @@ func TestLintReadsImages(t *testing.T) {
 			if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			result, err := testenv.Plugin{Program: program}.Run(t.Context(), "lint", "-f", file, "--images")
+			result, err := testenv.Plugin{Program: program}.Run(t.Context(), "lint", "-f", file, "--images", "--registry", r.Host)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ type archive struct {
 }
 
 func newArchive(name string, now time.Time, version string) (*archive, error) {
-	f, err := os.OpenFile(name+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.part") // nobody can have put a link there
 	if err != nil {
 		return nil, err
 	}

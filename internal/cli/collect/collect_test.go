@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -242,6 +244,42 @@ func TestHostsThatGiveNoArchive(t *testing.T) {
 			}
 			expectAnnotationsRemoved(t, c, "win-1")
 		})
+	}
+}
+
+func TestAHostThatSendsElsewhereGetsNoToken(t *testing.T) {
+	var got []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.URL.Path) }))
+	defer other.Close()
+	h := &wicd{name: "win-1", archive: zipOf(t, map[string]string{"manifest.json": "{}"})}
+	c := newCluster(t, h)
+	c.Handle("/api/v1/nodes/win-1/proxy/", http.RedirectHandler(other.URL, http.StatusFound))
+	file := filepath.Join(t.TempDir(), "case.zip")
+	r := c.Run(t, "", "collect", "win-1", "-o", file)
+	if r.Code != session.CodeFindings || !strings.Contains(r.Err, "the kubelet of node win-1 sends the request elsewhere") || len(got) > 0 {
+		t.Errorf("exit code %d, %q; the other server was asked for %q", r.Code, r.Err, got)
+	}
+}
+
+// TestOnlyANewFileIsWritten: in a folder that others write to, a link at the name of the archive leads to a file of the user.
+func TestOnlyANewFileIsWritten(t *testing.T) {
+	c := newCluster(t)
+	folder := t.TempDir()
+	precious, file := filepath.Join(folder, "precious"), filepath.Join(folder, "case.zip")
+	if err := errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), os.Symlink(precious, file), os.Symlink(precious, file+".part")); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Run(t, "", "collect", "-o", file); r.Code != session.CodeOK {
+		t.Fatalf("exit code %d, %q", r.Code, r.Err)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "precious" {
+		t.Errorf("the file behind the link has %q, %v", text, err)
+	}
+	if files := unzip(t, file); files["manifest.json"] == "" {
+		t.Error("the archive has no manifest")
+	}
+	if left, _ := filepath.Glob(filepath.Join(folder, "*")); len(left) != 3 {
+		t.Errorf("the folder has %q", left)
 	}
 }
 

@@ -5,9 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +24,8 @@ type opened struct {
 	t      *testing.T
 	link   string
 	origin string
-	cookie *http.Cookie
+	// session is the path of the session.
+	session string
 }
 
 // open starts the page for a cluster, and logs in.
@@ -40,30 +45,36 @@ func open(t *testing.T, a *apiServer) *opened {
 	})
 	o := &opened{t: t, link: <-links}
 	o.origin = o.link[:strings.Index(o.link, loginPath)]
-	response := o.do(http.MethodGet, strings.TrimPrefix(o.link, o.origin), nil)
-	if response.status != http.StatusOK || len(response.cookies) != 1 {
-		t.Fatalf("the login gives %d and %d cookies", response.status, len(response.cookies))
+	response := o.ask(http.MethodGet, strings.TrimPrefix(o.link, o.origin), nil)
+	text, err := io.ReadAll(response.body)
+	if err != nil || response.status != http.StatusOK {
+		t.Fatalf("the login gives %d, %v", response.status, err)
 	}
-	o.cookie = response.cookies[0]
-	return o
+	if found := regexp.MustCompile(`content="0;url=(/s/[\w-]{43}/)"`).FindSubmatch(text); found != nil {
+		o.session = string(found[1])
+		return o
+	}
+	t.Fatalf("the login gives %s", text)
+	return nil
 }
 
-// do makes a request as the browser of the user does, with further headers.
+// do makes a request for a path of the session, as the browser of the user does, with further headers.
 func (o *opened) do(method, path string, headers map[string]string) answer {
+	o.t.Helper()
+	return o.ask(method, o.session+strings.TrimPrefix(path, "/"), headers)
+}
+
+// ask makes a request for any path.
+func (o *opened) ask(method, path string, headers map[string]string) answer {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.t.Context(), method, o.origin, nil)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	request.URL.Opaque = path // as it is, dots and all
-	if o.cookie != nil {
-		request.AddCookie(o.cookie)
-	}
 	for name, value := range headers {
 		if request.Header.Set(name, value); name == "Host" {
 			request.Host = value
-		} else if name == "Cookie" && value == "" {
-			request.Header.Del(name)
 		}
 	}
 	response, err := http.DefaultTransport.RoundTrip(request)
@@ -71,15 +82,14 @@ func (o *opened) do(method, path string, headers map[string]string) answer {
 		o.t.Fatal(err)
 	}
 	o.t.Cleanup(func() { _ = response.Body.Close() })
-	return answer{status: response.StatusCode, header: response.Header, cookies: response.Cookies(), body: response.Body}
+	return answer{status: response.StatusCode, header: response.Header, body: response.Body}
 }
 
 // answer is what the page answered. Its body is closed at the end of the test.
 type answer struct {
-	status  int
-	header  http.Header
-	cookies []*http.Cookie
-	body    io.Reader
+	status int
+	header http.Header
+	body   io.Reader
 }
 
 func TestEverythingElseIsRefused(t *testing.T) {
@@ -93,16 +103,9 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		{"the page", "GET", "/", nil, 200},
 		{"by the other name of this machine", "GET", "/", map[string]string{"Host": "localhost" + port}, 200},
 		{"its own origin", "GET", "/", map[string]string{"Origin": o.origin}, 200},
-		{"without the cookie", "GET", "/", map[string]string{"Cookie": ""}, 401},
-		{"with another cookie", "GET", "/", map[string]string{"Cookie": cookieName + "=" + secret()}, 401},
-		{"events without the cookie", "GET", "/api/events", map[string]string{"Cookie": ""}, 401},
-		{"the token a second time", "GET", strings.TrimPrefix(o.link, o.origin), nil, 403},
-		{"another token", "GET", loginPath + secret(), nil, 403},
-		{"no token", "GET", loginPath, nil, 403},
 		{"a name that is rebound to this machine", "GET", "/", map[string]string{"Host": "evil.example.com" + port}, 421},
 		{"another port", "GET", "/", map[string]string{"Host": "127.0.0.1:1"}, 421},
 		{"no port", "GET", "/", map[string]string{"Host": "127.0.0.1"}, 421},
-		{"a foreign name at the login", "GET", loginPath + secret(), map[string]string{"Host": "evil.example.com"}, 421},
 		{"a foreign origin", "GET", "/api/events", map[string]string{"Origin": "https://evil.example.com"}, 403},
 		{"no origin in particular", "GET", "/api/events", map[string]string{"Origin": "null"}, 403},
 		{"a foreign site", "GET", "/api/events", map[string]string{"Sec-Fetch-Site": "cross-site"}, 403},
@@ -117,7 +120,6 @@ func TestEverythingElseIsRefused(t *testing.T) {
 		{"path traversal, encoded", "GET", "/assets/%2e%2e/%2e%2e/etc/passwd", nil, 404},
 		{"path traversal with a backslash", "GET", "/assets/..%5c..%5cwin.ini", nil, 404},
 		{"the API server", "GET", "/api/v1/namespaces/kube-system/secrets", nil, 404},
-		{"an address of another server", "GET", "//evil.example.com/api/events", nil, 421},
 		{"a log that is none", "GET", "/api/logs?host=win-1&service=../../k/state/key.json", nil, 404},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -144,11 +146,70 @@ func expectHardened(t *testing.T, h http.Header) {
 	}
 }
 
-func TestTheCookieStaysInTheBrowser(t *testing.T) {
-	o := open(t, newAPIServer(t))
-	if c := o.cookie; !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Domain != "" || c.Path != "/" || len(c.Value) < 43 {
-		t.Errorf("the cookie is %v", c)
+func TestNobodyGetsInWithoutTheSecret(t *testing.T) {
+	o := open(t, newAPIServer(t, host("win-1", api.ReasonReady, "")))
+	for _, test := range []struct {
+		name, path string
+		headers    map[string]string
+		want       int
+	}{
+		{"without the session", "/", nil, 401},
+		{"events without the session", "/api/events", nil, 401},
+		{"a file without the session", "/assets/app.js", nil, 401},
+		{"another session", sessionPath + secret() + "/", nil, 401},
+		{"the token as a session", sessionPath + strings.TrimPrefix(o.link, o.origin+loginPath) + "/", nil, 401},
+		{"the session without its slash", strings.TrimSuffix(o.session, "/"), nil, 401},
+		{"no session", sessionPath, nil, 401},
+		{"an empty session", sessionPath + "/", nil, 401},
+		{"the session as a cookie", "/api/events", map[string]string{"Cookie": "wmco-dashboard=" + strings.Trim(strings.TrimPrefix(o.session, sessionPath), "/")}, 401},
+		{"a way into the session", sessionPath + "x/../" + strings.TrimPrefix(o.session, sessionPath), nil, 401},
+		{"the token a second time", strings.TrimPrefix(o.link, o.origin), nil, 403},
+		{"another token", loginPath + secret(), nil, 403},
+		{"no token", loginPath, nil, 403},
+		{"a foreign name at the login", loginPath + secret(), map[string]string{"Host": "evil.example.com"}, 421},
+		{"an address of another server", "//evil.example.com" + o.session + "api/events", nil, 421},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			response := o.ask(http.MethodGet, test.path, test.headers)
+			if response.status != test.want {
+				t.Errorf("the answer is %d, want %d", response.status, test.want)
+			}
+			expectHardened(t, response.header)
+		})
 	}
+}
+
+// TestOtherPortsGetNoSecret: a browser sends cookies of 127.0.0.1 to servers of other users at its other ports.
+func TestOtherPortsGetNoSecret(t *testing.T) {
+	var sent string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = fmt.Sprint(r.URL, r.Header) }))
+	defer other.Close()
+	page := httptest.NewServer(nil)
+	defer page.Close()
+	s := &server{guard: newGuard(page.Listener.Addr()), now: time.Now}
+	page.Config.Handler = s
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	for _, at := range []string{s.link(), page.URL + sessionPath + s.session + "/", other.URL} {
+		answer, err := browser.Get(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Set-Cookie") != "" || at != other.URL && answer.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s gives %s, %v", at, answer.Status, answer.Header)
+		}
+	}
+	if strings.Contains(sent, s.session) || strings.Contains(sent, "Cookie") {
+		t.Errorf("the other server was sent %s", sent)
+	}
+}
+
+func TestThePageIsAtLoopback(t *testing.T) {
+	o := open(t, newAPIServer(t))
 	if at, err := url.Parse(o.origin); err != nil || at.Hostname() != "127.0.0.1" {
 		t.Errorf("the page is at %s, want 127.0.0.1 (%v)", o.origin, err)
 	}

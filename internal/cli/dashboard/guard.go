@@ -10,11 +10,9 @@ import (
 	"sync"
 )
 
-// cookieName is the name of the cookie of a session.
-const cookieName = "wmco-dashboard"
-
 // guard lets only the browser of the user in, who has the address with the token: it was printed on their terminal. Other programs of this
-// machine, other users of it, and pages of other origins in the same browser are refused.
+// machine, other users of it, and pages of other origins in the same browser are refused. There is no cookie: browsers send those of 127.0.0.1
+// to all of its ports, where servers of other users may be.
 type guard struct {
 	hosts []string // of the Host header
 
@@ -36,8 +34,11 @@ func secret() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// loginPath begins the path that a token is part of.
-const loginPath = "/login/"
+// loginPath begins the path that a token is part of, sessionPath that of everything else, of which the secret of the session is a part.
+const (
+	loginPath   = "/login/"
+	sessionPath = "/s/"
+)
 
 // link is the address that lets a browser in, once.
 func (g *guard) link() string { return "http://" + g.hosts[0] + loginPath + g.token }
@@ -58,7 +59,7 @@ func (g *guard) refusal(r *http.Request) (status int, why string) {
 	if site := r.Header.Get("Sec-Fetch-Site"); !login && site != "" && site != "same-origin" && site != "none" {
 		return http.StatusForbidden, "requests of other sites are refused"
 	}
-	if !login && !g.known(r) {
+	if _, known := g.inside(r); !login && !known {
 		return http.StatusUnauthorized, "open the address that kubectl windows dashboard printed; it can be used once. For another one, start the command again."
 	}
 	return 0, ""
@@ -73,23 +74,25 @@ func contains(all []string, one string) bool {
 	return false
 }
 
-// known says whether a request has the cookie of the session.
-func (g *guard) known(r *http.Request) bool {
-	cookie, err := r.Cookie(cookieName)
-	return err == nil && equal(cookie.Value, g.session)
+// inside is the path of a request below that of the session, if it has the session's secret.
+func (g *guard) inside(r *http.Request) (path string, known bool) {
+	rest, isSession := strings.CutPrefix(r.URL.Path, sessionPath)
+	secret, path, found := strings.Cut(rest, "/")
+	return "/" + path, isSession && found && equal(secret, g.session)
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// redeem exchanges the token for the cookie. It works once.
-func (g *guard) redeem(token string) (*http.Cookie, bool) {
+// redeem exchanges the token for the path of the session. The token may have been seen by others, on the command line of the browser; it works
+// once.
+func (g *guard) redeem(token string) (path string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.token == "" || !equal(token, g.token) {
-		return nil, false
+		return "", false
 	}
 	g.token = ""
-	return &http.Cookie{Name: cookieName, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}, true
+	return sessionPath + g.session + "/", true
 }
 
 // harden sets the headers of every answer: nothing is loaded from elsewhere, no script is in the page itself, and no other page can embed

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -60,17 +59,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.touch()
-	switch token, isLogin := strings.CutPrefix(r.URL.Path, loginPath); {
-	case isLogin:
+	if token, isLogin := strings.CutPrefix(r.URL.Path, loginPath); isLogin {
 		s.login(w, token)
-	case r.URL.Path == "/":
+		return
+	}
+	switch path, _ := s.inside(r); path {
+	case "/":
 		s.asset(w, "index.html")
-	case r.URL.Path == "/api/events":
+	case "/api/events":
 		s.stream(w, r)
-	case r.URL.Path == "/api/logs":
+	case "/api/logs":
 		s.log(w, r)
 	default:
-		name, isAsset := strings.CutPrefix(r.URL.Path, "/assets/")
+		name, isAsset := strings.CutPrefix(path, "/assets/")
 		if !isAsset {
 			http.Error(w, "there is no such page", http.StatusNotFound)
 			return
@@ -95,16 +96,15 @@ func (s *server) idle() time.Duration {
 	return s.now().Sub(s.last)
 }
 
-// login sets the cookie. The page then loads itself again, because a browser that came from another site would not send the cookie yet.
+// login leads to the page. A redirect would make the page's request one of the site that the browser came from, which is refused.
 func (s *server) login(w http.ResponseWriter, token string) {
-	cookie, ok := s.redeem(token)
+	path, ok := s.redeem(token)
 	if !ok {
 		http.Error(w, "this address was used already, or is not complete. Start kubectl windows dashboard again for another one.", http.StatusForbidden)
 		return
 	}
-	http.SetCookie(w, cookie)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Windows nodes</title><a href="/">Windows nodes</a></html>`)
+	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=%[1]s"><title>Windows nodes</title><a href="%[1]s">Windows nodes</a></html>`, path)
 }
 
 func (s *server) asset(w http.ResponseWriter, name string) {

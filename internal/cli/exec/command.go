@@ -23,6 +23,7 @@ import (
 
 	"github.com/windows-machine-config/wmco/internal/cli/nodefiles"
 	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/cli/terminal"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -30,6 +31,7 @@ import (
 type options struct {
 	image, user string
 	timeout     time.Duration
+	raw         bool
 }
 
 // Command is kubectl windows exec.
@@ -39,7 +41,8 @@ func Command(s *session.Session) *cobra.Command {
 		Use:   "exec HOST -- COMMAND [ARGUMENT...]",
 		Short: "Runs a command on a host, in a HostProcess pod",
 		Long: "Runs a command on a host as SYSTEM, shows its output, and ends with its exit code. The command runs in a HostProcess pod in the\n" +
-			"operator's namespace, from an image that the node has already, and the pod is removed at the end. The command gets no input.\n\n" +
+			"operator's namespace, from an image that the node has already, and the pod is removed at the end. The command gets no input, and\n" +
+			"no terminal. On a terminal, escape sequences in its output other than colors are shown and not obeyed; --raw has them obeyed.\n\n" +
 			"It needs the rights to create, get and delete pods and to get pods/log there, and a namespace that admits privileged pods; on OpenShift\n" +
 			"also SecurityContextConstraints that allow HostProcess, such as privileged.",
 		Example: "  kubectl windows exec win-1 -- ipconfig /all\n  kubectl windows exec win-1 -- powershell -Command \"Get-HnsNetwork | ConvertTo-Json\"",
@@ -53,6 +56,7 @@ func Command(s *session.Session) *cobra.Command {
 	}
 	c.Flags().StringVar(&o.image, "image", "", "Image of the pod; by default one that the node has: a base image for HostProcess pods, or its sandbox image.")
 	c.Flags().StringVar(&o.user, "run-as", `NT AUTHORITY\SYSTEM`, `User of the command: NT AUTHORITY\SYSTEM, NT AUTHORITY\LocalService or NT AUTHORITY\NetworkService.`)
+	c.Flags().BoolVar(&o.raw, "raw", false, "Print the output to a terminal as it is: it can then set the clipboard and the title, and hide what was printed before.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 10*time.Minute, "Deadline for the command.")
 	return c
 }
@@ -108,7 +112,7 @@ func run(ctx context.Context, s *session.Session, o options, host string, comman
 			fmt.Fprintf(s.ErrOut, "warning: pod %s stays: kubectl -n %s delete pod %s --force (%v)\n", pod.Name, namespace, pod.Name, err)
 		}
 	}()
-	return watch(ctx, s, k, pod, o.timeout)
+	return watch(ctx, s, k, pod, o)
 }
 
 // imageOf is an image that the node has, or that its kubelet can pull: the smallest that fits.
@@ -150,19 +154,19 @@ func podFor(node *corev1.Node, namespace string, o options, command []string) (*
 }
 
 // watch shows the output, and returns when the command has ended.
-func watch(ctx context.Context, s *session.Session, k client.Client, pod *corev1.Pod, timeout time.Duration) error {
+func watch(ctx context.Context, s *session.Session, k client.Client, pod *corev1.Pod, o options) error {
 	limited, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if _, err := await(limited, k, pod, func(state corev1.ContainerState) bool { return state.Running != nil || state.Terminated != nil }); err != nil {
 		return ended(ctx, err, "the container did not start", startTimeout)
 	}
-	limited, cancel = context.WithTimeout(ctx, timeout)
+	limited, cancel = context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	output := make(chan error, 1)
-	go func() { output <- copyLog(limited, s, pod) }()
+	go func() { output <- copyLog(limited, s, pod, o.raw) }()
 	state, err := await(limited, k, pod, func(state corev1.ContainerState) bool { return state.Terminated != nil })
 	if err != nil {
-		return ended(ctx, err, "the command did not end", timeout)
+		return ended(ctx, err, "the command did not end", o.timeout)
 	}
 	if err := <-output; err != nil {
 		return err
@@ -229,13 +233,13 @@ func refused(pod *corev1.Pod) error {
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed && len(pod.Status.ContainerStatuses) == 0 {
-		return session.Failf(session.CodeFailed, "the kubelet refuses the pod: %s: %s", pod.Status.Reason, shorten.Printable(pod.Status.Message, shorten.Note))
+		return session.Failf(session.CodeFailed, "the kubelet refuses the pod: %s: %s", shorten.Printable(pod.Status.Reason, shorten.Quoted), shorten.Printable(pod.Status.Message, shorten.Note))
 	}
 	return nil
 }
 
-// copyLog shows the output of the container until it ends.
-func copyLog(ctx context.Context, s *session.Session, pod *corev1.Pod) error {
+// copyLog shows the output of the container until it ends. A program gets it as it is.
+func copyLog(ctx context.Context, s *session.Session, pod *corev1.Pod, raw bool) error {
 	config, err := s.Config()
 	if err != nil {
 		return err
@@ -249,7 +253,13 @@ func copyLog(ctx context.Context, s *session.Session, pod *corev1.Pod) error {
 		return err
 	}
 	defer stream.Close()
-	_, err = io.Copy(s.Out, bufio.NewReader(stream))
+	out := s.Out
+	if !raw && terminal.IsTerminal(s.Out) {
+		safe := terminal.NewSanitizer(s.Out)
+		defer safe.Close()
+		out = safe
+	}
+	_, err = io.Copy(out, bufio.NewReader(stream))
 	if ctx.Err() != nil {
 		return nil
 	}

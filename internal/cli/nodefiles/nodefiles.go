@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/windows-machine-config/wmco/internal/cli/session"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -47,11 +48,11 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
 	}
-	client, err := rest.HTTPClientFor(config)
+	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &Client{http: client, base: base}, nil
+	return &Client{http: httpclient.New(transport, 0), base: base}, nil
 }
 
 // Part is a part of a file.
@@ -85,7 +86,7 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 		return nil, session.Failf(session.CodeTimeout, "%s: the API server got no answer from the kubelet within the deadline; --request-timeout allows more", doing)
 	}
 	if err != nil {
-		return nil, session.Explain(err, doing)
+		return nil, explainRedirect(err, node, doing)
 	}
 	part := &Part{Body: response.Body, Size: response.ContentLength}
 	part.Modified, _ = http.ParseTime(response.Header.Get("Last-Modified"))
@@ -107,6 +108,19 @@ func (c *Client) open(ctx context.Context, node, file, bytes string) (*Part, err
 		return part, ErrNoMore
 	}
 	return nil, explain(response, doing)
+}
+
+// explainRedirect says that a kubelet sends the request elsewhere, and makes one clear line of other errors, too.
+func explainRedirect(err error, node, doing string) error {
+	var redirect *httpclient.Redirect
+	switch {
+	case !errors.As(err, &redirect):
+		return session.Explain(err, doing)
+	case redirect.ToFolder():
+		return session.Failf(session.CodeFailed, "%s: this is a folder, and not a log: kubectl windows logs --list shows the files", doing)
+	}
+	return session.Failf(session.CodeFailed, "%s: %s: the request carries your credentials. Kubelets do not do this: somebody else may control the host, "+
+		"or another program answers at the kubelet's port; look at it before you send it anything else", doing, redirect.By("the kubelet of node "+node))
 }
 
 // Get reads any path of the API server, at most so many bytes of it.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/shorten"
 )
 
@@ -75,6 +76,7 @@ func Explain(err error, doing string) error {
 	var known *Failure
 	var failed *url.Error
 	var network net.Error
+	var redirect *httpclient.Redirect
 	switch {
 	case err == nil:
 		return nil
@@ -86,6 +88,8 @@ func Explain(err error, doing string) error {
 		return failf(CodeForbidden, "%s: the API server does not accept your credentials: log in again, or select another user with --context or --user", doing)
 	case meta.IsNoMatchError(err):
 		return failf(CodeNotInstalled, "%s: the API server does not serve this kind: install the operator (kubectl apply -k deploy)", doing)
+	case errors.As(err, &redirect):
+		return failf(CodeFailed, "%s: %s: the request carries your credentials; check the server's address in the kubeconfig, and what is in between", doing, redirect.By("the API server"))
 	case errors.Is(err, context.Canceled):
 		return failf(CodeFailed, "%s: interrupted", doing)
 	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):

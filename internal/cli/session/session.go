@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/windows-machine-config/wmco/api"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 )
 
 // defaultTimeout is the deadline of each request to the API server, unless --request-timeout says otherwise.
@@ -77,6 +78,7 @@ func (s *Session) Config() (*rest.Config, error) {
 	config.QPS = -1 // the API server limits clients by itself, and this one makes few requests
 	config.UserAgent = "kubectl-windows/" + s.Version
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(httpclient.RefuseRedirects)
 	return config, nil
 }
 

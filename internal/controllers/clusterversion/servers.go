@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windows-machine-config/wmco/internal/cluster"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/kube"
 )
 
@@ -123,12 +124,11 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
 	if config.Proxy == nil {
 		config.Proxy = http.ProxyFromEnvironment // what it is anyway; with a function, client-go shares no connections
 	}
-	config.Timeout = askWithin
-	asks, err := rest.HTTPClientFor(config)
+	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, err
 	}
-	defer utilnet.CloseIdleConnectionsFor(asks.Transport)
+	defer utilnet.CloseIdleConnectionsFor(transport)
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func get(ctx context.Context, config *rest.Config) (answer []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := asks.Do(request)
+	response, err := httpclient.New(transport, askWithin).Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -235,6 +235,7 @@ func (c *Controller) Known(ctx context.Context, node string) (csr.Known, error) 
 		h := hostOf(is, published)
 		n := byName[is.Status.Hostname]
 		h.Registered = n != nil && nodestate.ClaimOf(is, n) == nodestate.Own
+		h.Serves = h.Registered && is.Status.NodeRef != nil
 		known.Hosts = append(known.Hosts, h)
 	}
 	return known, nil

@@ -242,7 +242,11 @@ func TestAServiceKeepsNoNodeFromItsCertificate(t *testing.T) {
 			var i v1alpha1.WindowsInstance
 			err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "win-a"}, &i)
 			test.change(&i)
-			err = errors.Join(err, c.Update(t.Context(), &i))
+			i.Status.NodeIP = i.Spec.Address
+			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "win-a"}}
+			err = errors.Join(err, c.Update(t.Context(), &i), c.Get(t.Context(), client.ObjectKeyFromObject(&node), &node))
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: i.Spec.Address}}
+			err = errors.Join(err, c.Status().Update(t.Context(), &node))
 			if test.stale { // what the cache has is remembered for a second
 				_, known := approver.Known(t.Context(), "")
 				err = errors.Join(err, known)

@@ -60,6 +60,8 @@ type Options struct {
 	Events kube.Events
 	// Access says how nodes reach registries.
 	Access Access
+	// Ranges have no registries.
+	Ranges Ranges
 	// Limited says whether it is in force that the operator may change nothing of pods but one annotation. Until then, it changes none.
 	Limited func(context.Context) (bool, error)
 	// Registry takes the metrics.
@@ -69,7 +71,7 @@ type Options struct {
 // New makes the controller, and registers its metric.
 func New(o Options) *Controller {
 	o.Registry.MustRegister(newCount(o.Client))
-	return &Controller{Options: o, images: newImages(readers(o.Access)), advice: advice.All()}
+	return &Controller{Options: o, images: newImages(readers(o.Access, o.Ranges)), advice: advice.All()}
 }
 
 // request is a pod, and whether it is known to be annotated although it is not Pending any more.

@@ -2,12 +2,15 @@ package explain
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/windows-machine-config/wmco/api"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/mirrors"
+	"github.com/windows-machine-config/wmco/internal/proxy"
 	"github.com/windows-machine-config/wmco/internal/registryclient"
 	"github.com/windows-machine-config/wmco/internal/windowsbuild"
 	"github.com/windows-machine-config/wmco/internal/windowsimage"
@@ -31,6 +34,9 @@ const (
 
 // Access says how nodes reach registries.
 type Access func(context.Context) (desired.RegistryAccess, error)
+
+// Ranges are those of the cluster's Services and pods, as far as they are known.
+type Ranges func(context.Context) []netip.Prefix
 
 // read asks for one image.
 type read func(ctx context.Context, image string) (windowsbuild.Image, error)
@@ -129,7 +135,7 @@ func (m *images) lookUp(ctx context.Context, w waiting) {
 }
 
 // readers reads as nodes do, and keeps away from addresses that only the operator's machine reaches: users name the registries.
-func readers(access Access) read {
+func readers(access Access, ranges Ranges) read {
 	var (
 		mu     sync.Mutex
 		until  time.Time
@@ -155,8 +161,9 @@ func readers(access Access) read {
 		if reader != nil {
 			reader.Close()
 		}
+		guard := windowsimage.Guard{Ranges: ranges(ctx), Own: net.InterfaceAddrs, Lookup: net.DefaultResolver.LookupNetIP, Proxies: proxy.Hosts(a.Proxy)}
 		reader = windowsimage.New(registryclient.New(registryclient.Options{
-			Agent: api.ManagedBy, Keyring: a.PullSecret, PasswordFirst: true, Proxy: a.Proxy, Certificates: a.Certificates, Dial: windowsimage.Dial(), Check: windowsimage.CheckHost,
+			Agent: api.ManagedBy, Keyring: a.PullSecret, PasswordFirst: true, Proxy: a.Proxy, Certificates: a.Certificates, Dial: guard.Dial(), Check: guard.Check,
 		}), table, memory)
 		until = time.Now().Add(accessFor)
 		return reader, nil

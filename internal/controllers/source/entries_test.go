@@ -46,7 +46,7 @@ func TestParseEntries(t *testing.T) {
 		"a Service":                {"win1.lan.svc.cluster.local", "username=a", "", addressInvalid, "inside of the cluster"},
 		"a Service in short":       {"win1.lan.svc.", "username=a", "", addressInvalid, "inside of the cluster"},
 		"a pod":                    {"10-0-0-1.lan.pod.Cluster.Local", "username=a", "", addressInvalid, "inside of the cluster"},
-		"localhost":                {"win1.localhost", "username=a", "", addressInvalid, "of each machine"},
+		"localhost":                {"win1.localhost", "username=a", "", addressInvalid, "loopback"},
 		"a domain called svc":      {"win1.svc.example.com", "username=core", "core", "", ""},
 		"a name with a port":       {"host:22", "username=a", "", addressInvalid, "DNS name"},
 	}

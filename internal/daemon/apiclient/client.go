@@ -24,6 +24,7 @@ import (
 	"github.com/windows-machine-config/wmco/internal/agent"
 	"github.com/windows-machine-config/wmco/internal/desired"
 	"github.com/windows-machine-config/wmco/internal/host"
+	"github.com/windows-machine-config/wmco/internal/httpclient"
 	"github.com/windows-machine-config/wmco/internal/identity"
 )
 
@@ -83,7 +84,7 @@ func newClient(h host.Host, b agent.Bootstrap, c Credentials, clock *Clock) (*Cl
 	} {
 		c := config
 		c.APIPath, c.GroupVersion = group.path, &group.version
-		client, err := rest.RESTClientForConfigAndClient(&c, &http.Client{Transport: authenticated})
+		client, err := rest.RESTClientForConfigAndClient(&c, httpclient.New(authenticated, 0))
 		if err != nil {
 			return nil, fmt.Errorf("making a client for %s: %w", b.Server, err)
 		}

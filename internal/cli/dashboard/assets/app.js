@@ -29,7 +29,7 @@ function route() {
 
 function connect(host) {
   if (source) source.close();
-  source = new EventSource(host ? `/api/events?host=${encodeURIComponent(host)}` : "/api/events");
+  source = new EventSource(host ? `api/events?host=${encodeURIComponent(host)}` : "api/events");
   source.addEventListener("fleet", (e) => {
     const update = JSON.parse(e.data);
     applyRows(update);

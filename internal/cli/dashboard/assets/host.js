@@ -159,7 +159,7 @@ async function readLog(service, button) {
   for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));
   parts.log.replaceChildren(el("p", { class: "muted" }, `Reading the log of ${service}.`));
   try {
-    const answer = await fetch(`/api/logs?host=${encodeURIComponent(host)}&service=${encodeURIComponent(service)}`);
+    const answer = await fetch(`api/logs?host=${encodeURIComponent(host)}&service=${encodeURIComponent(service)}`);
     log = answer.ok ? await answer.json() : { service, error: await answer.text() };
   } catch (e) {
     log = { service, error: `kubectl windows dashboard does not answer: ${e.message}` };

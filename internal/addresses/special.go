@@ -1,0 +1,115 @@
+package addresses
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// meaning is what a range of addresses is for.
+type meaning struct {
+	prefix netip.Prefix
+	says   string
+}
+
+// What ranges mean.
+const (
+	nobody     = "means no host in particular"
+	loopback   = "is a loopback address: it means the machine that connects to it"
+	linkLocal  = "is link-local: hosts give it to themselves, and clouds have their metadata service there"
+	multicast  = "is a multicast address"
+	metadata   = "is of a cloud's own services, which tell machines their credentials"
+	protocols  = "is reserved for protocols (IANA)"
+	carries    = "carries an IPv4 address, to which a router would translate it"
+	deprecated = "is of a range that is not used any more (IANA)"
+)
+
+// meanings are the ranges in which there is no machine of a user, from IANA's registries of special-purpose addresses
+// (https://www.iana.org/assignments/iana-ipv4-special-registry, and that of IPv6), and addresses of clouds' metadata services that are outside of
+// these. Private ranges are not special, and neither are those that networks use as such: 100.64.0.0/10, 198.18.0.0/15. The first that fits counts.
+func meanings() []meaning {
+	of := func(text, says string) meaning { return meaning{netip.MustParsePrefix(text), says} }
+	return []meaning{
+		of("0.0.0.0/8", nobody),
+		of("127.0.0.0/8", loopback),
+		of("169.254.0.0/16", linkLocal),
+		of("168.63.129.16/32", metadata),   // Azure
+		of("100.100.100.200/32", metadata), // Alibaba
+		of("192.0.0.192/32", metadata),     // Oracle
+		of("192.0.0.0/24", protocols),
+		of("192.88.99.0/24", deprecated), // relays of 6to4
+		of("224.0.0.0/4", multicast),
+		of("255.255.255.255/32", "is the broadcast address"),
+		of("240.0.0.0/4", "is of the reserved class E, which Windows does not speak to"),
+
+		of("::/128", nobody),
+		of("::1/128", loopback),
+		of("::/96", deprecated),                         // IPv4-compatible
+		of("::ffff:0:0:0/96", carries),                  // SIIT
+		of("64:ff9b:1::/48", carries),                   // NAT64 of local networks (RFC 8215)
+		of("100::/64", "discards packets"),              // RFC 6666
+		of("100:0:0:1::/64", "is no address of a host"), // RFC 9780
+		of("fd00:ec2::/32", metadata),                   // AWS
+		of("fd20:ce::254/128", metadata),                // Google Cloud
+		of("fd00:c1::a9fe:a9fe/128", metadata),          // Oracle
+		of("fd00:42::42/128", metadata),                 // Scaleway
+		of("2001::/23", protocols),                      // Teredo, ORCHID and others
+		of("2002::/16", carries),                        // 6to4
+		of("5f00::/16", protocols),                      // segment routing
+		of("fe80::/10", linkLocal),
+		of("fec0::/10", deprecated), // site-local
+		of("ff00::/8", multicast),
+	}
+}
+
+// Special says what an address means that no machine of a user has; empty for all others, private ones included.
+func Special(ip netip.Addr) string {
+	ip = Reached(ip)
+	if !ip.IsValid() {
+		return "is no address"
+	}
+	for _, m := range meanings() {
+		if m.prefix.Contains(ip) {
+			return m.says
+		}
+	}
+	return ""
+}
+
+// Reached is the address that packets to an address arrive at: an IPv4 address where an IPv6 address has one inside, and the network
+// translates it (RFC 4291, and NAT64 of RFC 6052).
+func Reached(ip netip.Addr) netip.Addr {
+	ip = ip.WithZone("").Unmap()
+	if netip.MustParsePrefix("64:ff9b::/96").Contains(ip) {
+		whole := ip.As16()
+		return netip.AddrFrom4([4]byte(whole[12:]))
+	}
+	return ip
+}
+
+// SpecialName says what a name means that no machine of a user has, whatever it resolves to; empty for all others.
+func SpecialName(name string) string {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	labels := strings.Split(name, ".")
+	last := labels[len(labels)-1]
+	switch {
+	case last == "":
+		return "is no name of a host"
+	case strings.Trim(last, "0123456789") == "", strings.HasPrefix(last, "0x"): // as 127.1, which some resolve
+		return "is an address in another notation, or no name of a host"
+	case last == "localhost", last == "localdomain", name == "ip6-localhost", name == "ip6-loopback":
+		return loopback
+	case slices.Contains([]string{
+		"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal", "metadata.tencentyun.com",
+		"metadata.platformequinix.com", "metadata.packet.net", "api.metadata.cloud.ibm.com",
+	}, name):
+		return "is a name of a cloud's metadata service"
+	}
+	return ""
+}
+
+// InCluster says whether a name is one of the cluster's own DNS.
+func InCluster(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return slices.Contains(strings.Split(name, "."), "svc") || strings.HasSuffix(name, ".cluster.local")
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package deploytest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windows-machine-config/wmco/lab"
+	"github.com/windows-machine-config/wmco/lab/testenv"
+)
+
+// testRedirects: the kubelet of win-1 answers the API server with a redirect to a server of the attacker. The API server hands it on to
+// kubectl windows, whose user has a token.
+func (c *cluster) testRedirects(t *testing.T) {
+	program := buildPlugin(t)
+	var lock sync.Mutex
+	var stolen, asked []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		stolen = append(stolen, r.URL.Path+" "+r.Header.Get("Authorization"))
+		_, _ = w.Write([]byte("x\n"))
+	}))
+	defer other.Close()
+	port := c.serveAsKubelet(t, func(w http.ResponseWriter, r *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		asked = append(asked, r.URL.Path)
+		http.Redirect(w, r, other.URL+"/stolen", http.StatusFound)
+	})
+	kubeconfig := c.administrator(t)
+	for _, args := range [][]string{{"logs", "win-1", "kubelet"}, {"logs", "win-1", "wicd"}, {"logs", "win-1", "--list"}} {
+		output, err := exec.CommandContext(t.Context(), program, append(args, "--kubeconfig", kubeconfig)...).CombinedOutput()
+		said := "the kubelet of node win-1 sends the request elsewhere (to " + strings.TrimPrefix(other.URL, "http://") + ")"
+		if err == nil || !strings.Contains(string(output), said) {
+			t.Errorf("%v: %v, %s", args, err, output)
+		}
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	if len(asked) != 3 || len(stolen) > 0 {
+		t.Errorf("the kubelet at port %d got %q; the other server got %q", port, asked, stolen)
+	}
+}
+
+func buildPlugin(t *testing.T) (program string) {
+	t.Helper()
+	root, err := testenv.Repository(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(t.TempDir(), "kubectl-windows")
+	if err := lab.BuildOwn(t.Context(), root, "./cmd/kubectl-windows", program, lab.BuildOptions{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// serveAsKubelet serves as the kubelet of win-1, with a certificate of the cluster, until the test ends. Its Node says where.
+func (c *cluster) serveAsKubelet(t *testing.T, handle http.HandlerFunc) (port int) {
+	t.Helper()
+	address := ownAddress(t) // the API server connects to no kubelet at a loopback address
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address.String(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := c.as(t, "system:node:win-1", "system:nodes")
+	kubelet := httptest.NewUnstartedServer(handle)
+	_ = kubelet.Listener.Close()
+	kubelet.Listener, kubelet.TLS = listener, &tls.Config{Certificates: []tls.Certificate{c.servingCertificate(t, node, address)}}
+	kubelet.StartTLS()
+	t.Cleanup(kubelet.Close)
+	port = listener.Addr().(*net.TCPAddr).Port
+	status := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`, address, port)
+	if _, err := node.CoreV1().Nodes().Patch(t.Context(), "win-1", types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func ownAddress(t *testing.T) net.IP {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP
+		}
+	}
+	t.Fatal("this machine has no IPv4 address beside those of loopback")
+	return nil
+}
+
+// servingCertificate is one of the kubelet of win-1.
+func (c *cluster) servingCertificate(t *testing.T, node clients, address net.IP) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:win-1", Organization: []string{"system:nodes"}}, IPAddresses: []net.IP{address},
+	}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+	made, err := createRequest(t.Context(), node, certificatesv1.KubeletServingSignerName, request, "digital signature", "server auth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := approve(t.Context(), c.admin, made); err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(waitForCertificate(t, c.admin, made.Name))
+	return tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}
+}
+
+// administrator makes a ServiceAccount that may do everything, and returns the kubeconfig with its token.
+func (c *cluster) administrator(t *testing.T) (kubeconfig string) {
+	t.Helper()
+	const name = "administrator"
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := c.admin.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: name}},
+	}
+	if _, err := c.admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := c.control.KubeconfigFor(t.Context(), metav1.NamespaceDefault, name, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
