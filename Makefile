@@ -42,7 +42,7 @@ help: ## Lists the targets.
 
 FUZZTIME ?= 10m
 
-.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance conformance bench bench-compare cover vulncheck fuzz generate clean
+.PHONY: demo recording screenshots docs build plugin payload image chart bundle catalog release acceptance conformance bench mutants bench-compare cover vulncheck fuzz generate clean
 demo: ## Shows how a Windows host becomes a node; needs root. HOSTS=3 or HOSTS=sim:20; EXIT=1 exits at the end.
 	@hack/prepare.sh
 	@echo "==> Building the demo (minutes the first time)"
@@ -119,6 +119,10 @@ bench: ## Measures; prints lines "name value unit". ONLY=join selects one group.
 	@hack/prepare.sh
 	@echo "Building the bench (minutes the first time)" >&2
 	@cd lab && go run ./bench -only '$(ONLY)'
+
+mutants: ## Takes one safeguard out after the other, in a copy of the last commit, and says whether a test notices. ONLY=names-host selects some.
+	@hack/prepare.sh
+	@go run ./hack/mutate -only '$(ONLY)'
 
 bench-compare: ## Compares results of make bench, or of go test -bench: OLD=old.txt NEW=new.txt.
 	@hack/benchstat.sh $(OLD) $(NEW)

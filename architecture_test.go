@@ -163,6 +163,7 @@ func mayImport() map[string][]string {
 		"hack/commands":           {"internal/cli"},
 		"hack/objects":            {"internal/advice"},
 		"hack/monitoring":         {"internal/metrics", "internal/monitoring"},
+		"hack/mutate":             {},
 		"hack/record":             {},
 		"hack/speed":              {},
 		"hack/podrules":           {"internal/podrules"},

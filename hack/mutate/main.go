@@ -1,0 +1,156 @@
+// Command mutate takes out one safeguard after the other, in a copy of the last commit, and runs the test that guards it: a test that
+// then passes guards nothing. hack/mutants has the changes.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "", "run the mutants whose names match this regular expression")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *only)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// run tries all mutants that match, one after the other, and returns an error that names those that no test found.
+func run(ctx context.Context, only string) error {
+	selected, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	folder, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	checkout := filepath.Join(folder, "checkout")
+	if out, err := exec.CommandContext(ctx, "git", "worktree", "add", "--detach", checkout).CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("git worktree add: %w: %s", err, out), os.RemoveAll(folder))
+	}
+	failed := tryAll(ctx, checkout, selected)
+	out, err := exec.Command("git", "worktree", "remove", "--force", checkout).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("git worktree remove: %w: %s", err, out)
+	}
+	return errors.Join(failed, err, os.RemoveAll(folder))
+}
+
+func tryAll(ctx context.Context, checkout string, selected *regexp.Regexp) error {
+	mutants, err := load(filepath.Join(checkout, "hack", "mutants"))
+	if err != nil {
+		return err
+	}
+	var failed []error
+	tried := 0
+	for _, m := range mutants {
+		if !selected.MatchString(m.name) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		tried++
+		started := time.Now()
+		outcome := "found"
+		if err := m.try(ctx, checkout); err != nil {
+			outcome = err.Error()
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
+		}
+		fmt.Printf("%-50s %5.1f s  %s\n", m.name, time.Since(started).Seconds(), outcome)
+	}
+	if tried == 0 {
+		return fmt.Errorf("-only %s: no mutant matches", selected)
+	}
+	fmt.Printf("%d mutants, %d not found\n", tried, len(failed))
+	return errors.Join(failed...)
+}
+
+// try returns nil if the mutant's test passes without the change and fails with it.
+func (m mutant) try(ctx context.Context, checkout string) error {
+	before, err := m.run(ctx, checkout)
+	if err != nil || before != passed {
+		return errors.Join(err, fmt.Errorf("%s %s %s without the change", m.pkg, m.test, before))
+	}
+	path := filepath.Join(checkout, filepath.FromSlash(m.file))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	changed, err := m.apply(string(text))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(changed), 0o644); err != nil {
+		return err
+	}
+	after, err := m.run(ctx, checkout)
+	if err == nil && after != failed {
+		err = fmt.Errorf("%s %s %s: %s", m.pkg, m.test, after, m.effect)
+	}
+	return errors.Join(err, os.WriteFile(path, text, 0o644))
+}
+
+// outcome is what became of a test.
+type outcome string
+
+const (
+	passed   outcome = "passes"
+	failed   outcome = "fails"
+	unrun    outcome = "did not run"
+	unbuilt  outcome = "does not compile"
+	patience         = 15 * time.Minute
+)
+
+// run runs the mutant's test.
+func (m mutant) run(ctx context.Context, checkout string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	test := exec.CommandContext(ctx, "go", "test", "-json", "-vet=off", "-run", m.test, m.pkg)
+	test.Dir = filepath.Join(checkout, m.module)
+	out, err := test.Output()
+	if ctx.Err() != nil {
+		return unrun, ctx.Err()
+	}
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return unrun, err
+	}
+	return read(out), nil
+}
+
+// read returns the outcome from the events of go test -json. A test that is skipped did not run.
+func read(events []byte) outcome {
+	found := unrun
+	for line := range bytes.Lines(events) {
+		var event struct{ Action, Test string }
+		if json.Unmarshal(line, &event) != nil {
+			continue
+		}
+		switch {
+		case event.Action == "build-fail":
+			return unbuilt
+		case event.Test == "":
+		case event.Action == "fail":
+			return failed
+		case event.Action == "pass" && !strings.Contains(event.Test, "/"):
+			found = passed
+		}
+	}
+	return found
+}
