@@ -5,8 +5,10 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,12 +50,8 @@ func checkTestsNamed(t *testing.T, document string) {
 		t.Fatal(err)
 	}
 	named := testsNamed()
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| the original") || strings.HasPrefix(line, "| who, ") || strings.HasPrefix(line, "| ---") {
-			continue
-		}
-		rows++
+	lines := rows(string(text))
+	for _, line := range lines {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
 		tests := named.FindAllStringSubmatch(cells[len(cells)-1], -1)
 		if len(cells) != 3 || len(tests) == 0 || len(tests) != strings.Count(cells[2], "`")/2 {
@@ -65,9 +63,93 @@ func checkTestsNamed(t *testing.T, document string) {
 			}
 		}
 	}
-	if rows == 0 {
+	if len(lines) == 0 {
 		t.Errorf("%s names no test", document)
 	}
+}
+
+// rows are the rows of a document's tables, without their heads.
+func rows(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| the original") && !strings.HasPrefix(line, "| who, ") && !strings.HasPrefix(line, "| ---") {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// TestEveryThreatHasItsMutant looks for a file in hack/mutants that takes out what stops a row of docs/security.md, and wants one of the row's
+// tests to fail.
+func TestEveryThreatHasItsMutant(t *testing.T) {
+	text, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutants := testsOfMutants(t)
+	for _, row := range rows(string(text)) {
+		isTried := func(named []string) bool {
+			return slices.ContainsFunc(mutants, func(m mutantTest) bool { return m.selects(t, named[1], named[2]) })
+		}
+		if !slices.ContainsFunc(testsNamed().FindAllStringSubmatch(row, -1), isTried) {
+			t.Errorf("no file in hack/mutants takes out what stops this row, and names one of its tests: %s", row)
+		}
+	}
+}
+
+// mutantTest is what a file in hack/mutants runs: a folder from the root, and what go test's -run selects in it.
+type mutantTest struct {
+	folder, run string
+}
+
+func testsOfMutants(t *testing.T) (all []mutantTest) {
+	t.Helper()
+	files, err := filepath.Glob("hack/mutants/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?m)^test: (\S+) (\S+) (\S+)$`).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, mutantTest{path.Join(found[1], found[2]), found[3]})
+		}
+	}
+	return all
+}
+
+// selects tells whether a test of a folder runs with the mutant: as a function, or as a subtest that is a method (lab/deploytest).
+func (m mutantTest) selects(t *testing.T, folder, test string) bool {
+	t.Helper()
+	if m.folder != folder {
+		return false
+	}
+	first, second, isSubtest := strings.Cut(m.run, "/")
+	if !isSubtest || strings.HasPrefix(test, "Test") {
+		return regexp.MustCompile(first).MatchString(test)
+	}
+	title := titleOf(t, folder, test)
+	return title != "" && regexp.MustCompile(second).MatchString(title)
+}
+
+// titleOf is what -run calls the subtest that is the method of that name; empty if there is none.
+func titleOf(t *testing.T, folder, method string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`t\.Run\("([^"]+)", \w+\.` + method + `\)`).FindSubmatch(text); found != nil {
+			return strings.ReplaceAll(string(found[1]), " ", "_")
+		}
+	}
+	return ""
 }
 
 // hasFunction tells whether the tests of a package have a function, or a method, of that name.

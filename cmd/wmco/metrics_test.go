@@ -371,6 +371,12 @@ func TestConnectionsAndHeadersAreBounded(t *testing.T) {
 	if code, _ := s.get("127.0.0.2", "good"+strings.Repeat("x", 64<<10)); code != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("64 KiB of headers: %d", code)
 	}
+	for i := range maxConnections {
+		dial(fmt.Sprintf("127.0.1.%d", 1+i/maxConnectionsOfOne))
+	}
+	if !isClosed(dial("127.0.2.1")) {
+		t.Error("many addresses have more connections than all may")
+	}
 }
 
 func TestVersionsOfTLSByName(t *testing.T) {

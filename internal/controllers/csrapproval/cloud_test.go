@@ -24,20 +24,22 @@ func (p published) AddressesOf(_ context.Context, i *v1alpha1.WindowsInstance) [
 func TestWhatACloudTellsIsCertifiedWhereAMachineOrTheUserTellsItToo(t *testing.T) {
 	const name = "ip-10-0-0-1.internal"
 	tests := map[string]struct {
+		asksFor  string
 		machines published
 		spec     []string
 		approved bool
 	}{
-		"nobody":                    {nil, nil, false},
-		"the Machine":               {published{"win-a": {"10.0.0.1", name}}, nil, true},
-		"the Machine of another":    {published{"win-b": {name}}, nil, false},
-		"the user":                  {nil, []string{"203.0.113.7", name}, true},
-		"something that is no name": {published{"win-a": {"*." + name, "", "a b"}}, nil, false},
+		"nobody":                    {name, nil, nil, false},
+		"the Machine":               {name, published{"win-a": {"10.0.0.1", name}}, nil, true},
+		"the Machine of another":    {name, published{"win-b": {name}}, nil, false},
+		"the user":                  {name, nil, []string{"203.0.113.7", name}, true},
+		"something that is no name": {name, published{"win-a": {"*." + name, "", "a b"}}, nil, false},
+		"all names below one":       {"*.internal", published{"win-a": {"*.internal"}}, []string{"*.internal"}, false},
 	}
 	for who, test := range tests {
 		t.Run(who, func(t *testing.T) {
 			request := servingRequest(t)
-			request.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a", name)
+			request.Spec.Request = controllertest.CertificateRequest(t, "system:node:win-a", test.asksFor)
 			approver, c, recorder := approvers(t, request, func(client.Client) {})
 			approver.Machines = []Machines{test.machines}
 			var i v1alpha1.WindowsInstance

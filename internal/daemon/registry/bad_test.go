@@ -102,6 +102,26 @@ func TestABadMirrorLeadsToTheNext(t *testing.T) {
 	}
 }
 
+// TestAnEndlessManifestIsNotRead counts how much of one a mirror can send: a little more than is read, which is on its way.
+func TestAnEndlessManifestIsNotRead(t *testing.T) {
+	const most = 8 * maxManifest
+	sent := make(chan int, 10)
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		n := 0
+		for piece := []byte(strings.Repeat("x", 1<<16)); n <= most; n += len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				break
+			}
+		}
+		sent <- n
+	}
+	w := newWorld(t, entries(mirrors.NeverContactSource, "", "first.test"), "", map[string]http.Handler{"first.test": http.HandlerFunc(endless)})
+	w.expect(http.MethodGet, "app/manifests/"+digestOf("", []byte(manifest)), http.StatusForbidden, "")
+	if n := <-sent; n > most {
+		t.Errorf("it sent more than %d bytes", most)
+	}
+}
+
 // TestABadMirrorAloneHasAMessage: containerd shows what GET says of a HEAD that was refused.
 func TestABadMirrorAloneHasAMessage(t *testing.T) {
 	for name, handler := range bad() {
